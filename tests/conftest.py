@@ -1,0 +1,19 @@
+from pathlib import Path
+
+import pytest
+import torch
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> None:
+    """Tests work on tiny tensors, where a second thread costs more than it brings."""
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real corpora beside the project; tests that ask for it skip where it is absent."""
+    path = Path(__file__).resolve().parents[2] / "shared" / "data"
+    if not path.is_dir():
+        pytest.skip("real corpora are not beside this checkout")
+    return path
