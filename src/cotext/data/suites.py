@@ -1,13 +1,15 @@
 """Contrastive suites: documents with one right and several wrong targets, and where to read them from.
 
-The project's own format is described in docs/contrastive-format.md; two published suites are read as they come.
+The project's own format is described in docs/contrastive-format.md; two published suites are read as they
+come: ContraPro with one sentence of context (Müller et al., 2018) and the consistency sets of Voita et al.
+(2019).
 """
 
 import gzip
 import json
 import lzma
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,14 +19,21 @@ from cotext.errors import CotextError
 
 FORMAT_NAME = "cotext-contrastive"
 FORMAT_VERSION = 1
+_HEADING_KEYS = frozenset({"format", "version", "name", "source_language", "target_language", "examples"})
+_EXAMPLE_KEYS = frozenset({"id", "phenomenon", "distance", "source", "candidates", "correct", "tags"})
+_CONTRAPRO_SENTENCES = ("src_context", "src", "ref_context", "ref")
+_VOITA_PHENOMENA = ("deixis", "lex_cohesion", "ellipsis_infl", "ellipsis_vp")
+_VOITA_SEPARATOR = " _eos "
 
 
 @dataclass(frozen=True, slots=True)
 class ContrastiveExample:
-    """A document with several candidate targets, of which exactly one is right.
+    """A document with several candidate targets, of which exactly one is meant to be right.
 
     `distance` counts the sentences between clue and choice: 0 in the same sentence, negative when the clue
-    comes after the choice, None when the suite does not say. Raises CotextError when the parts do not fit.
+    comes after the choice, None when the suite does not say. A wrong candidate may be spelled like the right
+    one (published suites have a few): no model can tell them apart. Raises CotextError when the parts do not
+    fit.
     """
 
     id: str
@@ -44,15 +53,14 @@ class ContrastiveExample:
         for number, candidate in enumerate(self.candidates):
             if len(candidate) != len(self.source):
                 raise CotextError(
-                    f"{where}: candidate {number} has {len(candidate)} sentences, the source {len(self.source)}; "
-                    "each candidate is a whole target document, sentence by sentence"
+                    f"{where}: candidate {number} has {len(candidate)} sentences, the source has "
+                    f"{len(self.source)}; each candidate is a whole target document, sentence by sentence"
                 )
         if not 0 <= self.correct < len(self.candidates):
             raise CotextError(
-                f"{where}: correct is {self.correct}, but the candidates are numbered 0 to {len(self.candidates) - 1}"
+                f"{where}: 'correct' is {self.correct}; the candidates are numbered from 0 to "
+                f"{len(self.candidates) - 1}"
             )
-        if self.candidates.count(self.candidates[self.correct]) > 1:
-            raise CotextError(f"{where}: a wrong candidate is identical to the correct one; remove it")
 
     @property
     def differing_sentences(self) -> tuple[int, ...]:
@@ -60,10 +68,16 @@ class ContrastiveExample:
         columns = zip(*self.candidates, strict=True)
         return tuple(index for index, column in enumerate(columns) if len(set(column)) > 1)
 
+    @property
+    def identical_to_correct(self) -> tuple[int, ...]:
+        """Indices of the wrong candidates that are spelled exactly like the right one."""
+        right = self.candidates[self.correct]
+        return tuple(n for n, each in enumerate(self.candidates) if n != self.correct and each == right)
+
 
 @dataclass(frozen=True, slots=True)
 class ContrastiveSuite:
-    """A named set of contrastive examples in one language pair; CotextError when an example id occurs twice."""
+    """A named set of contrastive examples in one language pair; CotextError when an id occurs twice."""
 
     name: str
     source_language: str
@@ -74,30 +88,32 @@ class ContrastiveSuite:
         seen: set[str] = set()
         for example in self.examples:
             if example.id in seen:
-                raise CotextError(f"contrastive suite {self.name!r}: example id {example.id!r} occurs twice")
+                raise CotextError(
+                    f"contrastive suite {self.name!r}: example id {example.id!r} occurs twice; ids are unique"
+                )
             seen.add(example.id)
 
 
 def read_suite(path: Path) -> ContrastiveSuite:
-    """Read a contrastive suite, in the project's own JSON (plain, .gz or .xz)."""
-    with _open_read(path) as stream:
-        document: dict[str, Any] = json.load(stream)
-    return ContrastiveSuite(
-        name=document["name"],
-        source_language=document["source_language"],
-        target_language=document["target_language"],
-        examples=tuple(
-            ContrastiveExample(
-                id=entry["id"],
-                phenomenon=entry["phenomenon"],
-                distance=entry.get("distance"),
-                source=tuple(entry["source"]),
-                candidates=tuple(tuple(candidate) for candidate in entry["candidates"]),
-                correct=entry["correct"],
-                tags=dict(entry.get("tags", {})),
-            )
-            for entry in document["examples"]
-        ),
+    """Read a contrastive suite whose format is recognised by its content, plain or compressed (gzip, xz).
+
+    Formats: the project's own JSON; ContraPro with one context sentence (JSON lines); a consistency set of
+    Voita et al. (a JSON list, whose file name tells the phenomenon). Sentences that occur several times share
+    one string in memory. Raises CotextError with file, example and reason.
+    """
+    text = _read_text(path)
+    first, rest = _first_value(text, path)
+    if isinstance(first, dict) and {"ref", "contrastive"} <= first.keys():
+        return _read_contrapro(path, text)
+    if rest.strip():
+        raise CotextError(f"{path}: text after the end of the JSON value: {rest.strip()[:40]!r}")
+    if isinstance(first, list):
+        return _read_voita(path, first)
+    if isinstance(first, dict):
+        return _read_own(path, first)
+    raise CotextError(
+        f'{path}: not a contrastive suite; expected a JSON object with "format": "{FORMAT_NAME}", ContraPro '
+        "as JSON lines, or a consistency set as a JSON list (see docs/contrastive-format.md)"
     )
 
 
@@ -110,7 +126,7 @@ def write_suite(path: Path, suite: ContrastiveSuite) -> None:
         "source_language": suite.source_language,
         "target_language": suite.target_language,
     }
-    with _open_write(path) as stream:
+    with _open_atomically(path) as stream:
         stream.write(json.dumps(heading, ensure_ascii=False)[:-1] + ', "examples": [')
         for number, example in enumerate(suite.examples):
             entry = {
@@ -126,22 +142,239 @@ def write_suite(path: Path, suite: ContrastiveSuite) -> None:
         stream.write("\n]}\n")
 
 
-def _open_read(path: Path) -> TextIO:
-    if path.suffix == ".xz":
-        return cast(TextIO, lzma.open(path, "rt", encoding="utf-8"))
-    if path.suffix == ".gz":
-        return cast(TextIO, gzip.open(path, "rt", encoding="utf-8"))
-    return path.open(encoding="utf-8")
+def _read_own(path: Path, document: dict[str, Any]) -> ContrastiveSuite:
+    found = document.get("format")
+    if found != FORMAT_NAME:
+        raise CotextError(f"{path}: not a contrastive suite: 'format' is {found!r}, expected {FORMAT_NAME!r}")
+    if document.get("version") != FORMAT_VERSION:
+        raise CotextError(
+            f"{path}: format version {document.get('version')!r}; this program reads version {FORMAT_VERSION}"
+        )
+    _refuse_unknown_keys(document, _HEADING_KEYS, f"{path}")
+    name = _text(document, "name", f"{path}")
+    share = _sharing()
+    entries = document.get("examples")
+    if not isinstance(entries, list):
+        raise CotextError(f"{path}: 'examples' must be a list of objects")
+    return _suite(
+        path,
+        name,
+        _text(document, "source_language", f"{path}"),
+        _text(document, "target_language", f"{path}"),
+        (_own_example(entry, f"{path}: example number {n}", share) for n, entry in enumerate(entries)),
+    )
+
+
+def _own_example(entry: Any, where: str, share: Callable[[str], str]) -> ContrastiveExample:
+    if not isinstance(entry, dict):
+        raise CotextError(f"{where}: must be an object, found {_kind(entry)}")
+    identifier = _text(entry, "id", where)
+    where = f"{where} (id {identifier!r})"
+    _refuse_unknown_keys(entry, _EXAMPLE_KEYS, where)
+    distance = entry.get("distance")
+    if distance is not None and (not isinstance(distance, int) or isinstance(distance, bool)):
+        raise CotextError(f"{where}: 'distance' must be a whole number or null, found {distance!r}")
+    correct = entry.get("correct")
+    if not isinstance(correct, int) or isinstance(correct, bool):
+        raise CotextError(f"{where}: 'correct' must be the index of the right candidate, found {correct!r}")
+    candidates = entry.get("candidates")
+    if not isinstance(candidates, list):
+        raise CotextError(
+            f"{where}: 'candidates' must be a list of lists of sentences, found {_kind(candidates)}"
+        )
+    tags = entry.get("tags", {})
+    if not isinstance(tags, dict) or not all(isinstance(value, str) for value in tags.values()):
+        raise CotextError(f"{where}: 'tags' must be an object whose values are strings")
+    return ContrastiveExample(
+        id=identifier,
+        phenomenon=share(_text(entry, "phenomenon", where)),
+        distance=distance,
+        source=_sentences(entry.get("source"), "source", where, share),
+        candidates=tuple(
+            _sentences(each, f"candidates[{number}]", where, share) for number, each in enumerate(candidates)
+        ),
+        correct=correct,
+        tags={share(key): share(value) for key, value in tags.items()},
+    )
+
+
+def _read_contrapro(path: Path, text: str) -> ContrastiveSuite:
+    """Read ContraPro grouped as one JSON object a line, with the sentence before on both sides.
+
+    The candidates are the reference followed by the contrastive ones. Where both context sentences are empty
+    the document begins here, and the example has one sentence.
+    """
+    share = _sharing()
+
+    def examples() -> Iterator[ContrastiveExample]:
+        for number, line in enumerate(text.split("\n"), start=1):
+            if not line.strip():
+                continue
+            where = f"{path}:{number}"
+            entry = _parse(line, where)
+            if not isinstance(entry, dict):
+                raise CotextError(f"{where}: must be an object, found {_kind(entry)}")
+            identifier = str(entry.get("id", number - 1))
+            where = f"{where}: example {identifier!r}"
+            fields = {key: _sentence(entry.get(key), key, where, share) for key in _CONTRAPRO_SENTENCES}
+            wrong = _sentences(entry.get("contrastive"), "contrastive", where, share)
+            begins = not (fields["src_context"].strip() or fields["ref_context"].strip())
+            source_context, target_context = (
+                ((), ()) if begins else ((fields["src_context"],), (fields["ref_context"],))
+            )
+            distance, tags = _contrapro_meta(entry.get("meta"), where)
+            if entry.get("ref_pronoun") is not None:
+                tags = {"pronoun": share(_text(entry, "ref_pronoun", where)), **tags}
+            yield ContrastiveExample(
+                id=identifier,
+                phenomenon="pronoun",
+                distance=distance,
+                source=(*source_context, fields["src"]),
+                candidates=tuple((*target_context, sentence) for sentence in (fields["ref"], *wrong)),
+                correct=0,
+                tags=tags,
+            )
+
+    return _suite(path, "contrapro-ctx1", "en", "de", examples())
+
+
+def _contrapro_meta(meta: Any, where: str) -> tuple[int | None, dict[str, str]]:
+    """Antecedent distance and further tags; most examples have no meta: unknown then."""
+    if meta is None:
+        return None, {}
+    if not isinstance(meta, dict):
+        raise CotextError(f"{where}: 'meta' must be an object, found {_kind(meta)}")
+    distance = meta.get("ante distance")
+    if distance is not None and (not isinstance(distance, int) or isinstance(distance, bool)):
+        raise CotextError(f"{where}: 'ante distance' must be a whole number, found {distance!r}")
+    gender = meta.get("ref ante head gender")
+    return distance, {} if gender is None else {"antecedent_gender": str(gender).lower()[:1]}
+
+
+def _read_voita(path: Path, entries: list[Any]) -> ContrastiveSuite:
+    """Read a consistency set: src and dst hold the sentences of a group, joined by ` _eos `."""
+    stem = path.name.partition(".")[0]
+    phenomenon = next((known for known in _VOITA_PHENOMENA if stem.startswith(known)), "unknown")
+    share = _sharing()
+
+    def examples() -> Iterator[ContrastiveExample]:
+        for number, entry in enumerate(entries):
+            where = f"{path}: example {number}"
+            if not isinstance(entry, dict) or not {"src", "dst", "true_ind"} <= entry.keys():
+                raise CotextError(f"{where}: expected an object with 'src', 'dst' and 'true_ind'")
+            distance = entry.get("ctx_dist")
+            if not all(value is None or isinstance(value, int) for value in (distance, entry["true_ind"])):
+                raise CotextError(f"{where}: 'true_ind' and 'ctx_dist' must be whole numbers")
+            groups = _sentences(entry["dst"], "dst", where, share)
+            source = _sentence(entry["src"], "src", where, share).split(_VOITA_SEPARATOR)
+            yield ContrastiveExample(
+                id=str(number),
+                phenomenon=phenomenon,
+                distance=distance,
+                source=tuple(share(sentence) for sentence in source),
+                candidates=tuple(
+                    tuple(share(sentence) for sentence in group.split(_VOITA_SEPARATOR)) for group in groups
+                ),
+                correct=entry["true_ind"],
+            )
+
+    return _suite(path, f"voita-consistency/{stem}", "en", "ru", examples())
+
+
+def _suite(
+    path: Path, name: str, source_language: str, target_language: str, examples: Iterable[ContrastiveExample]
+) -> ContrastiveSuite:
+    """Gather the examples; what the types refuse is reported with the file it stands in."""
+    try:
+        return ContrastiveSuite(name, source_language, target_language, tuple(examples))
+    except CotextError as error:
+        message = str(error)
+        raise CotextError(message if message.startswith(str(path)) else f"{path}: {message}") from None
+
+
+def _sharing() -> Callable[[str], str]:
+    """A function that gives equal strings back as one object: candidates repeat their document."""
+    seen: dict[str, str] = {}
+    return lambda sentence: seen.setdefault(sentence, sentence)
+
+
+def _sentences(value: Any, key: str, where: str, share: Callable[[str], str]) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise CotextError(f"{where}: {key!r} must be a list of sentences, found {_kind(value)}")
+    return tuple(_sentence(each, f"{key}[{number}]", where, share) for number, each in enumerate(value))
+
+
+def _sentence(value: Any, key: str, where: str, share: Callable[[str], str]) -> str:
+    if not isinstance(value, str):
+        raise CotextError(f"{where}: {key!r} must be a string, found {_kind(value)}")
+    if "\n" in value or "\r" in value:
+        raise CotextError(f"{where}: {key!r} contains a line break; a sentence is one line")
+    return share(value)
+
+
+def _text(entry: dict[str, Any], key: str, where: str) -> str:
+    value = entry.get(key)
+    if not isinstance(value, str) or not value:
+        raise CotextError(f"{where}: {key!r} must be a string that is not empty, found {value!r}")
+    return value
+
+
+def _refuse_unknown_keys(entry: dict[str, Any], known: frozenset[str], where: str) -> None:
+    unknown = sorted(entry.keys() - known)
+    if unknown:
+        raise CotextError(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(sorted(known))}")
+
+
+def _kind(value: Any) -> str:
+    names = {type(None): "nothing", str: "a string", list: "a list", dict: "an object", bool: "true or false"}
+    return names.get(type(value), "a number")
+
+
+def _first_value(text: str, path: Path) -> tuple[Any, str]:
+    """Parse the first JSON value of a file; also give the text after it."""
+    start = len(text) - len(text.lstrip())
+    try:
+        value, end = json.JSONDecoder().raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        raise _invalid_json(f"{path}", error) from None
+    return value, text[end:]
+
+
+def _parse(line: str, where: str) -> Any:
+    try:
+        return json.loads(line)
+    except json.JSONDecodeError as error:
+        raise _invalid_json(where, error) from None
+
+
+def _invalid_json(where: str, error: json.JSONDecodeError) -> CotextError:
+    return CotextError(f"{where}: not valid JSON, line {error.lineno} column {error.colno}: {error.msg}")
+
+
+def _read_text(path: Path) -> str:
+    try:
+        content = path.read_bytes()
+        if content.startswith(b"\xfd7zXZ\x00"):
+            content = lzma.decompress(content)
+        elif content.startswith(b"\x1f\x8b"):
+            content = gzip.decompress(content)
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CotextError(f"{path}: not UTF-8 at byte {error.start}; convert the file") from None
+    except (OSError, EOFError, lzma.LZMAError) as error:
+        raise CotextError(f"{path}: cannot be read: {error}") from None
 
 
 @contextmanager
-def _open_write(path: Path) -> Iterator[TextIO]:
+def _open_atomically(path: Path) -> Iterator[TextIO]:
     """Text stream whose content appears under `path` only when everything has been written."""
     unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
+    openers: dict[str, Callable[..., Any]] = {".xz": lzma.open, ".gz": gzip.open}
     try:
-        opener = {".xz": lzma.open, ".gz": gzip.open}.get(path.suffix, open)
-        with cast(TextIO, opener(unfinished, "wt", encoding="utf-8")) as stream:
+        with cast(TextIO, openers.get(path.suffix, open)(unfinished, "wt", encoding="utf-8")) as stream:
             yield stream
-        os.replace(unfinished, path)
+        unfinished.replace(path)
+    except OSError as error:
+        raise CotextError(f"{path}: cannot be written: {error}") from error
     finally:
         unfinished.unlink(missing_ok=True)
