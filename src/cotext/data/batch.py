@@ -1,0 +1,183 @@
+"""Batch: tokens and, for each token, the sentence it belongs to.
+
+Shapes: B rows, S source tokens, T target tokens. Padding has sentence index -1.
+
+One separator stands between two sentences. As a *label* it closes sentence k; as the next
+decoder *input* the same symbol opens sentence k + 1 (three sentences a, b, c of one token each):
+
+    input     bos  a  sep  b  sep  c          label     a  sep  b  sep  c  eos
+    sentence   0   0   1   1   2   2          sentence  0   0   1   1   2   2
+
+On the source side a separator belongs to the sentence that it closes. Sentence indices count from the
+first *source* sentence of the row on both sides, so that index k means the same sentence everywhere.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from itertools import pairwise
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cotext.data.views import Window
+
+Tokens = Sequence[int] | NDArray[np.int32]
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialSymbols:
+    """The ids that are not subwords."""
+
+    pad: int
+    bos: int
+    eos: int
+    sep: int
+
+
+@dataclass(slots=True)
+class Source:
+    """The source side of a batch, and what a model may need to know about its rows."""
+
+    tokens: Tensor  # [B, S]
+    sentence: Tensor  # [B, S], -1 on padding
+    current: Tensor  # [B, 2], half-open range of sentences of the row that it answers for
+    document: Tensor  # [B], ordinal of the document in its corpus
+    continues: Tensor  # [B], True where a row's current sentences follow those of the row before
+
+    def to(self, device: torch.device) -> "Source":
+        """Return a copy on `device`."""
+        return Source(*(getattr(self, f.name).to(device, non_blocking=True) for f in fields(self)))
+
+    def select(self, rows: Tensor) -> "Source":
+        """Keep the given rows, in the given order."""
+        return Source(*(getattr(self, f.name).index_select(0, rows) for f in fields(self)))
+
+
+@dataclass(slots=True)
+class Batch:
+    """Source, decoder input and labels, with the sentence of every token."""
+
+    source: Source
+    target_input: Tensor  # [B, T]
+    input_sentence: Tensor  # [B, T], -1 on padding
+    target_label: Tensor  # [B, T]
+    label_sentence: Tensor  # [B, T], -1 on padding
+
+    def to(self, device: torch.device) -> "Batch":
+        """Return a copy on `device`."""
+        rest = (getattr(self, f.name).to(device, non_blocking=True) for f in fields(self)[1:])
+        return Batch(self.source.to(device), *rest)
+
+    @property
+    def is_label(self) -> Tensor:
+        """[B, T], True where there is a label."""
+        return self.label_sentence >= 0
+
+    @property
+    def is_current(self) -> Tensor:
+        """[B, T], True where a label belongs to a current sentence of its row."""
+        first, stop = self.source.current[:, :1], self.source.current[:, 1:]
+        return (self.label_sentence >= first) & (self.label_sentence < stop)
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """One window of one document, as token ids: what becomes a row of a batch.
+
+    `source` and `target` hold the sentences of the window as token ids.
+    """
+
+    document: int
+    window: Window
+    source: Sequence[Tokens]
+    target: Sequence[Tokens]
+
+    @property
+    def current(self) -> tuple[int, int]:
+        """Half-open range of the current sentences, counted from the first source sentence."""
+        first = self.window.source.start
+        return self.window.current.start - first, self.window.current.stop - first
+
+    @property
+    def target_offset(self) -> int:
+        """Index of the first target sentence, counted from the first source sentence."""
+        return self.window.target.start - self.window.source.start
+
+    @property
+    def source_tokens(self) -> int:
+        """Length of the source row: every sentence is followed by one symbol."""
+        return sum(len(s) + 1 for s in self.source)
+
+    @property
+    def target_tokens(self) -> int:
+        """Length of the label row."""
+        return sum(len(s) + 1 for s in self.target)
+
+
+def joined(
+    sentences: Sequence[Tokens], symbols: SpecialSymbols, first: int = 0
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Join sentences with separators and close the last with `eos`.
+
+    Returns tokens and sentence indices counted from `first`, each [T].
+    """
+    lengths = [len(s) + 1 for s in sentences]
+    tokens = np.empty(sum(lengths), dtype=np.int64)
+    at = 0
+    for sentence, length in zip(sentences, lengths, strict=True):
+        tokens[at : at + length - 1] = sentence
+        tokens[at + length - 1] = symbols.sep
+        at += length
+    tokens[-1] = symbols.eos
+    return tokens, np.repeat(np.arange(first, first + len(sentences)), lengths)
+
+
+def decoder_input(
+    label: NDArray[np.int64], sentence: NDArray[np.int64], symbols: SpecialSymbols
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Shift labels right by one, opening with `bos`: tokens and sentence indices, each [T].
+
+    A separator that closes sentence k as a label opens sentence k + 1 as an input.
+    """
+    tokens = np.concatenate(([symbols.bos], label[:-1]))
+    opens = np.concatenate((sentence[:1], sentence[:-1] + (label[:-1] == symbols.sep)))
+    return tokens, opens
+
+
+def _padded(rows: Sequence[NDArray[np.int64]], fill: int) -> Tensor:
+    """Stack rows of unequal lengths into [B, longest]."""
+    out = np.full((len(rows), max(len(r) for r in rows)), fill, dtype=np.int64)
+    for i, row in enumerate(rows):
+        out[i, : len(row)] = row
+    return torch.from_numpy(out)
+
+
+def source_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Source:
+    """Build the source side of a batch."""
+    sides = [joined(i.source, symbols) for i in instances]
+    follows = [
+        a.document == b.document and a.window.current.stop == b.window.current.start
+        for a, b in pairwise(instances)
+    ]
+    return Source(
+        tokens=_padded([tokens for tokens, _ in sides], symbols.pad),
+        sentence=_padded([sentence for _, sentence in sides], -1),
+        current=torch.tensor([i.current for i in instances]),
+        document=torch.tensor([i.document for i in instances]),
+        continues=torch.tensor([False, *follows]),
+    )
+
+
+def make_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Batch:
+    """Build a batch with targets."""
+    labels = [joined(i.target, symbols, i.target_offset) for i in instances]
+    inputs = [decoder_input(label, sentence, symbols) for label, sentence in labels]
+    return Batch(
+        source=source_batch(instances, symbols),
+        target_input=_padded([tokens for tokens, _ in inputs], symbols.pad),
+        input_sentence=_padded([sentence for _, sentence in inputs], -1),
+        target_label=_padded([tokens for tokens, _ in labels], symbols.pad),
+        label_sentence=_padded([sentence for _, sentence in labels], -1),
+    )

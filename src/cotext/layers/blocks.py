@@ -1,0 +1,152 @@
+"""Encoder and decoder blocks, and what stands before them: the embedding of tokens that know their sentence.
+
+Shapes: B entries, R rows, T tokens, S source tokens, D model, V vocabulary.
+
+    post-norm   x = norm(x + f(x))         pre-norm   x = x + f(norm(x)), one more norm at the top
+"""
+
+import math
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic, Literal, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from cotext.layers.attention import CrossAttention, FeedForward, SelfAttention
+from cotext.layers.positions import Kind, PositionTable, place, sinusoidal
+from cotext.layers.state import KeyValueCache, SelfReach
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    """The numbers that make a Transformer larger or smaller."""
+
+    dimension: int
+    feed_forward: int
+    heads: int
+    encoder_layers: int
+    decoder_layers: int
+    dropout: float = 0.0
+    attention_dropout: float = 0.0
+    pre_norm: bool = False
+
+
+Block = TypeVar("Block", bound=nn.Module)
+
+
+class Stack(nn.ModuleList, Generic[Block]):
+    """Blocks of one kind, in order; a ModuleList that knows what it holds."""
+
+    def __init__(self, blocks: Iterable[Block]) -> None:
+        super().__init__(blocks)
+
+    def __iter__(self) -> Iterator[Block]:  # type: ignore[override]
+        return super().__iter__()  # type: ignore[return-value]
+
+
+class Residual(nn.Module):
+    """A sublayer's way back into the stream: dropout, addition and layer norm in either order."""
+
+    def __init__(self, dimension: int, dropout: float, pre_norm: bool) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(dimension)
+        self.dropout = nn.Dropout(dropout)
+        self.pre_norm = pre_norm
+
+    def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+        """[R, T, D] -> [R, T, D]."""
+        out: Tensor
+        if self.pre_norm:
+            out = x + self.dropout(sublayer(self.norm(x)))
+        else:
+            out = self.norm(x + self.dropout(sublayer(x)))
+        return out
+
+
+class EncoderBlock(nn.Module):
+    """Self-attention and feed-forward."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        self.attention = SelfAttention(size.dimension, size.heads, size.attention_dropout)
+        self.feed_forward = FeedForward(size.dimension, size.feed_forward, size.dropout)
+        self.after_attention = Residual(size.dimension, size.dropout, size.pre_norm)
+        self.after_feed_forward = Residual(size.dimension, size.dropout, size.pre_norm)
+
+    def forward(self, x_BSD: Tensor, mask: Tensor | None) -> Tensor:
+        """[B, S, D] -> [B, S, D]."""
+        x_BSD = self.after_attention(x_BSD, lambda x: self.attention(x, mask))
+        x_BSD = self.after_feed_forward(x_BSD, self.feed_forward)
+        return x_BSD
+
+
+class DecoderBlock(nn.Module):
+    """Self-attention, cross-attention and feed-forward."""
+
+    def __init__(self, size: Size) -> None:
+        super().__init__()
+        self.attention = SelfAttention(size.dimension, size.heads, size.attention_dropout)
+        self.cross = CrossAttention(size.dimension, size.heads, size.attention_dropout)
+        self.feed_forward = FeedForward(size.dimension, size.feed_forward, size.dropout)
+        self.after_attention = Residual(size.dimension, size.dropout, size.pre_norm)
+        self.after_cross = Residual(size.dimension, size.dropout, size.pre_norm)
+        self.after_feed_forward = Residual(size.dimension, size.dropout, size.pre_norm)
+
+    def forward(
+        self,
+        x_RTD: Tensor,
+        own: SelfReach,
+        source: tuple[Tensor, Tensor],
+        source_mask: Tensor | None,
+        cache: KeyValueCache | None,
+    ) -> Tensor:
+        """[R, T, D] -> [R, T, D]; `source` holds the cross-attention's keys and values."""
+        x_RTD = self.after_attention(
+            x_RTD, lambda x: self.attention(x, own.mask, own.causal, cache, own.lengths, own.places)
+        )
+        x_RTD = self.after_cross(x_RTD, lambda x: self.cross(x, source, source_mask))
+        x_RTD = self.after_feed_forward(x_RTD, self.feed_forward)
+        return x_RTD
+
+
+class SentenceEmbedding(nn.Module):
+    """Token + position + segment, the last two from the sentence index of the token.
+
+    Segments are `learned` (Devlin et al. 2019) or `sinusoidal` (Lupo et al. 2022, section 4.6.2). Sentence
+    indices past the last learned segment share it. `weight` [V, D] also serves as the output layer.
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        dimension: int,
+        dropout: float,
+        positions: Kind = "absolute",
+        segments: Literal["none", "learned", "sinusoidal"] = "none",
+        max_segments: int = 1,
+    ) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(vocabulary, dimension) * dimension**-0.5)
+        self.scale = math.sqrt(dimension)
+        self.positions = positions
+        self.table = PositionTable(dimension)
+        self.segments = segments
+        self.max_segments = max_segments
+        # Zeros: a model with learned segments starts as the baseline and departs from it by learning alone.
+        self.segment = nn.Parameter(torch.zeros(max_segments, dimension)) if segments == "learned" else None
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, tokens: Tensor, sentence: Tensor, t: Tensor, rank: Tensor, shift: Tensor | int
+    ) -> Tensor:
+        """All [R, T], `shift` a number or [R] -> [R, T, D]."""
+        x = nn.functional.embedding(tokens, self.weight) * self.scale
+        x = x + self.table(place(self.positions, t, rank, sentence, shift))
+        k = sentence.clamp(min=0)
+        if self.segment is not None:
+            x = x + self.segment[k.clamp(max=self.max_segments - 1)]
+        elif self.segments == "sinusoidal":
+            x = x + sinusoidal(k, x.size(-1)).to(x.dtype)
+        x = self.dropout(x)
+        return x

@@ -1,0 +1,82 @@
+"""Positions and segments: everything a token knows about where it stands, from its sentence index.
+
+Shapes: B rows, T tokens, D model. k is the sentence index of a token, t its place in the row.
+"""
+
+import math
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+
+Kind = Literal["absolute", "reset", "shifted"]
+
+
+def sinusoidal(positions: Tensor, dimension: int) -> Tensor:
+    """Sinusoidal encoding of `positions` [...] -> [..., D] (Vaswani et al. 2017, section 3.5).
+
+    The first half holds the sines, the second half the cosines, with wavelengths from 2 pi to 10,000 * 2 pi.
+    """
+    half = dimension // 2
+    rate = torch.exp(
+        torch.arange(half, dtype=torch.float32, device=positions.device)
+        * (-math.log(10_000.0) / max(half - 1, 1))
+    )
+    angle = positions[..., None].float() * rate
+    encoded = torch.cat((angle.sin(), angle.cos()), dim=-1)
+    return encoded if dimension % 2 == 0 else nn.functional.pad(encoded, (0, 1))
+
+
+def ranks(sentence: Tensor) -> Tensor:
+    """Place of every token within its sentence: [B, T] sentence indices -> [B, T].
+
+    sentence   0 0 0 1 1 2
+    rank       0 1 2 0 1 0
+    """
+    t = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
+    opens = torch.ones_like(sentence, dtype=torch.bool)
+    opens[:, 1:] = sentence[:, 1:] != sentence[:, :-1]
+    return t - torch.where(opens, t, 0).cummax(dim=1).values
+
+
+def mean_sentence_length(sentence: Tensor) -> Tensor:
+    """Mean number of tokens per sentence of each row, rounded: [B, T] -> [B].
+
+    The `sequence` shift of Lupo et al. 2022, section 4.6.3; the symbol that closes a sentence is not counted.
+    """
+    tokens = (sentence >= 0).sum(dim=1)
+    first = sentence[:, 0]
+    sentences = sentence.max(dim=1).values - first + 1
+    return ((tokens - sentences) / sentences).round().long()
+
+
+def place(kind: Kind, t: Tensor, rank: Tensor, sentence: Tensor, shift: Tensor | int = 0) -> Tensor:
+    """Position of tokens at place `t` of their row and place `rank` of sentence `sentence`: all [B, T].
+
+    absolute: t. reset: the rank (MCN). shifted: t + k * shift with k = 1 for the first sentence (Lupo et al.
+    2022, section 3.2), `shift` a number or one per row [B].
+    """
+    if kind == "absolute":
+        return t
+    if kind == "reset":
+        return rank
+    step = shift[:, None] if isinstance(shift, Tensor) else shift
+    return t + (sentence.clamp(min=0) + 1) * step
+
+
+class PositionTable(nn.Module):
+    """Sinusoidal encodings looked up instead of computed; grows when a longer row comes."""
+
+    table: Tensor
+
+    def __init__(self, dimension: int, length: int = 1024) -> None:
+        super().__init__()
+        self.register_buffer("table", sinusoidal(torch.arange(length), dimension), persistent=False)
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """[B, T] -> [B, T, D]."""
+        need = int(positions.max()) + 1
+        if need > self.table.size(0):
+            grown = torch.arange(max(need, 2 * self.table.size(0)), device=self.table.device)
+            self.table = sinusoidal(grown, self.table.size(1)).to(self.table.dtype)
+        return self.table[positions]

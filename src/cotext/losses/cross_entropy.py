@@ -1,0 +1,132 @@
+"""Label-smoothed cross-entropy with context discounting, in chunks that never hold all logits.
+
+Shapes: B rows, T labels, N labels in all, D model, V vocabulary.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+
+from cotext.data.batch import Batch
+from cotext.models.base import AutoregressiveModel
+
+
+@dataclass(frozen=True, slots=True)
+class LossParts:
+    """A summed loss, the number of labels it is summed over, and named sums to report.
+
+    Each entry of `parts` is a pair of a sum and the count it is to be divided by.
+    """
+
+    loss: Tensor
+    count: Tensor
+    parts: Mapping[str, tuple[Tensor, Tensor]]
+
+
+class _OutputLoss(Function):
+    """Output layer and smoothed cross-entropy in one; the gradient is made in the forward pass.
+
+    For every chunk of labels the logits exist once and become their own gradient in place, so that the
+    peak is one chunk x V instead of three times N x V.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        hidden_ND: Tensor,
+        weight_VD: Tensor,
+        label_N: Tensor,
+        discount_N: Tensor,
+        smoothing: float,
+        chunk: int,
+    ) -> tuple[Tensor, Tensor]:
+        """Returns the discounted loss, summed, and every label's plain negative log-likelihood [N]."""
+        wants = any(ctx.needs_input_grad[:2])
+        grad_hidden = torch.empty_like(hidden_ND) if wants else None
+        grad_weight = torch.zeros_like(weight_VD, dtype=torch.float32) if wants else None
+        nll = torch.empty(label_N.numel(), device=hidden_ND.device)
+        total = torch.zeros((), device=hidden_ND.device)
+        matrix = weight_VD.to(hidden_ND.dtype)
+        vocabulary = weight_VD.size(0)
+        for start in range(0, label_N.numel(), chunk):
+            rows = slice(start, start + chunk)
+            hidden, label, discount = hidden_ND[rows], label_N[rows, None], discount_N[rows]
+            logits = (hidden @ matrix.T).float()
+            log_norm = logits.logsumexp(dim=1)
+            nll[rows] = log_norm - logits.gather(1, label)[:, 0]
+            uniform = log_norm - logits.mean(dim=1)
+            total += (discount * ((1 - smoothing) * nll[rows] + smoothing * uniform)).sum()
+            if grad_hidden is None or grad_weight is None:
+                continue
+            grad = logits.sub_(log_norm[:, None]).exp_().sub_(smoothing / vocabulary)
+            grad.scatter_add_(1, label, torch.full_like(log_norm, smoothing - 1)[:, None])
+            grad = grad.mul_(discount[:, None]).to(hidden.dtype)
+            torch.mm(grad, matrix, out=grad_hidden[rows])
+            if grad.dtype == grad_weight.dtype:
+                grad_weight.addmm_(grad.T, hidden)
+            else:
+                grad_weight += grad.T @ hidden
+        ctx.save_for_backward(grad_hidden, grad_weight)
+        ctx.weight_dtype = weight_VD.dtype
+        ctx.mark_non_differentiable(nll)
+        return total, nll
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        grad_hidden, grad_weight = ctx.saved_tensors
+        scale = grads[0]
+        return grad_hidden * scale, (grad_weight * scale).to(ctx.weight_dtype), None, None, None, None
+
+
+def output_loss(
+    hidden_ND: Tensor,
+    weight_VD: Tensor,
+    label_N: Tensor,
+    discount_N: Tensor,
+    smoothing: float,
+    chunk: int = 1024,
+) -> tuple[Tensor, Tensor]:
+    """Loss summed over labels weighted by `discount_N`, and each label's plain negative log-likelihood [N].
+
+    With smoothing s a label y costs (1 - s) * -log p(y) + s * mean over V of -log p (Szegedy et al. 2016).
+    """
+    outcome: tuple[Tensor, Tensor] = _OutputLoss.apply(  # type: ignore[no-untyped-call]
+        hidden_ND, weight_VD, label_N, discount_N, smoothing, chunk
+    )
+    return outcome
+
+
+class CrossEntropy:
+    """loss = context_discount * (context labels) + (current labels), Lupo et al. 2022, equation 2.
+
+    The separator that closes a context sentence is a context label. The count is the number of labels,
+    weights not counted, so that a discount of 1 is exactly the plain loss; the paper leaves this open.
+    """
+
+    def __init__(self, label_smoothing: float, context_discount: float) -> None:
+        self.label_smoothing = label_smoothing
+        self.context_discount = context_discount
+
+    def __call__(self, model: AutoregressiveModel, batch: Batch) -> LossParts:
+        """Parts: `current` and `context`, plain negative log-likelihoods without smoothing or discount."""
+        state = model.encode(batch.source)
+        hidden_BTD = model.decode(batch.target_input, batch.input_sentence, state)
+        labelled = batch.is_label
+        current_N = batch.is_current[labelled]
+        discount_N = torch.where(current_N, 1.0, self.context_discount)
+        loss, nll_N = output_loss(
+            hidden_BTD[labelled],
+            model.output_weight,
+            batch.target_label[labelled],
+            discount_N,
+            self.label_smoothing,
+        )
+        parts = {
+            "current": (nll_N[current_N].sum(), current_N.sum()),
+            "context": (nll_N[~current_N].sum(), (~current_N).sum()),
+        }
+        return LossParts(loss=loss, count=labelled.sum(), parts=parts)

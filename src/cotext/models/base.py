@@ -1,0 +1,48 @@
+"""The contract that search, losses and translation are typed on.
+
+Shapes: B entries, R rows (R = B * beam while searching), T target tokens, D model, V vocabulary.
+"""
+
+from typing import Any, Protocol
+
+from torch import Tensor
+
+from cotext.data.batch import Source
+
+
+class State(Protocol):
+    """The encoded source and, once opened, what the decoder has written so far.
+
+    Search widens, re-orders and thins it out without looking inside.
+    """
+
+    def open(self, places: int) -> None:
+        """Make room for `places` target tokens a row; from now on `decode` continues where it stopped."""
+
+    def widen(self, beam: int) -> None:
+        """Repeat every row `beam` times."""
+
+    def reorder(self, origin: Tensor) -> None:
+        """Row i continues what row origin[i] was: [R]."""
+
+    def select(self, entries: Tensor, beam: int) -> None:
+        """Keep the given entries [B'] with all `beam` rows of each."""
+
+
+class AutoregressiveModel(Protocol):
+    """A model that writes its translation from left to right.
+
+    `decode` is one code for training and for search: on a state that was never opened it computes all T
+    positions of complete rows; on an open one, the T tokens that follow those decoded before. Padding
+    (sentence -1) stands on the right, and only in the first call after `open`.
+    """
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The output layer, [V, D]: logits are hidden @ output_weight.T."""
+
+    def encode(self, source: Source) -> Any:
+        """Read the source; returns the model's own kind of `State`."""
+
+    def decode(self, tokens: Tensor, sentence: Tensor, state: Any) -> Tensor:
+        """Decoder inputs and the sentence of each, both [R, T] -> hidden states [R, T, D]."""
