@@ -1,0 +1,241 @@
+"""Corpus scores of translated documents by sacrebleu, under named protocols that travel with each number.
+
+"d-BLEU" has meant cased, case-insensitive and lower-cased tokenised scores in different papers, so a score
+here is always a number and a signature: the protocol, its unit, and sacrebleu's own signature.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from types import MappingProxyType
+from typing import Any, Literal
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+
+from cotext.data.documents import Document
+from cotext.errors import CotextError
+
+Unit = Literal["sentence", "document"]
+CorpusMetric = BLEU | CHRF | TER
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Protocol:
+    """A way to score a corpus: the metric, what one segment is, and the choices that change the number.
+
+    `tokenize` (BLEU only) None lets the target language choose: 13a, or zh, ja-mecab, ko-mecab.
+    `smoothing` (BLEU only) is sacrebleu's name for what is done where no n-gram matches.
+    """
+
+    name: str
+    title: str
+    metric: Literal["bleu", "chrf", "ter"]
+    unit: Unit
+    lowercase: bool = False
+    tokenize: str | None = None
+    smoothing: str = "exp"
+    description: str
+
+
+_TABLE = (
+    Protocol(
+        name="s-bleu",
+        title="s-BLEU",
+        metric="bleu",
+        unit="sentence",
+        description="each sentence is a segment; cased",
+    ),
+    Protocol(
+        name="d-bleu",
+        title="d-BLEU",
+        metric="bleu",
+        unit="document",
+        description="each document is a segment, its sentences joined with a space; cased",
+    ),
+    Protocol(
+        name="d-bleu-ci",
+        title="d-BLEU (ci)",
+        metric="bleu",
+        unit="document",
+        lowercase=True,
+        description="as d-bleu, but case-insensitive",
+    ),
+    Protocol(
+        name="d-bleu-lc",
+        title="d-BLEU (lc)",
+        metric="bleu",
+        unit="document",
+        lowercase=True,
+        tokenize="none",
+        smoothing="none",
+        description="as multi-bleu on lower-cased, tokenised text, which hypotheses and references must be",
+    ),
+    Protocol(
+        name="chrf",
+        title="chrF",
+        metric="chrf",
+        unit="sentence",
+        description="each sentence is a segment; character n-grams up to 6, beta 2; cased",
+    ),
+    Protocol(
+        name="ter",
+        title="TER",
+        metric="ter",
+        unit="sentence",
+        lowercase=True,
+        description="each sentence is a segment; edits per 100 reference words, lower is better",
+    ),
+)
+PROTOCOLS = MappingProxyType({protocol.name: protocol for protocol in _TABLE})
+DEFAULT_PROTOCOLS = ("s-bleu", "d-bleu", "chrf")
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A number with the recipe that made it.
+
+    `value` is on sacrebleu's scale of 0 to 100 (TER may exceed it). `empty_hypotheses` counts hypothesis
+    sentences without a visible character, whatever the unit. `components` has the parts of a BLEU: brevity
+    penalty, token counts of hypothesis and reference, and the four precisions in per cent.
+    """
+
+    protocol: str
+    title: str
+    value: float
+    signature: str
+    documents: int
+    sentences: int
+    empty_hypotheses: int
+    components: dict[str, float]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for a JSON file."""
+        return asdict(self)
+
+
+def evaluate(
+    hypothesis: Sequence[Document],
+    references: Sequence[Document],
+    protocols: Sequence[str] = DEFAULT_PROTOCOLS,
+    *,
+    target_language: str | None = None,
+    further_references: Sequence[Sequence[Document]] = (),
+) -> list[Score]:
+    """Score translated documents against their references under each named protocol, in the order asked for.
+
+    `target_language` (a code such as `zh` or `zh-CN`) chooses the tokenizer. Raises CotextError on an unknown
+    protocol, an empty corpus, or hypothesis and reference documents that do not correspond one to one.
+    """
+    chosen = [find_protocol(name) for name in protocols]
+    every_reference = [references, *further_references]
+    for documents in every_reference:
+        check_correspondence(hypothesis, documents)
+    sentences = segments(hypothesis, "sentence")
+    if not sentences:
+        raise CotextError("nothing to score: the hypothesis holds no sentence; check the file and its format")
+    empty = sum(not sentence.strip() for sentence in sentences)
+    scores = []
+    for protocol in chosen:
+        metric = build_metric(protocol, target_language)
+        result = metric.corpus_score(
+            segments(hypothesis, protocol.unit),
+            [segments(documents, protocol.unit) for documents in every_reference],
+        )
+        scores.append(
+            Score(
+                protocol=protocol.name,
+                title=protocol.title,
+                value=float(result.score),
+                signature=f"protocol:{protocol.name}|unit:{protocol.unit}|{metric.get_signature()}",
+                documents=len(hypothesis),
+                sentences=len(sentences),
+                empty_hypotheses=empty,
+                components=_components(result) if protocol.metric == "bleu" else {},
+            )
+        )
+    return scores
+
+
+def find_protocol(name: str) -> Protocol:
+    """Look a protocol up by its name; CotextError naming the known ones."""
+    if name not in PROTOCOLS:
+        raise CotextError(f"unknown protocol {name!r}; known: {', '.join(PROTOCOLS)}")
+    return PROTOCOLS[name]
+
+
+def build_metric(protocol: Protocol, target_language: str | None = None) -> CorpusMetric:
+    """Set up sacrebleu's metric for a protocol; CotextError when its tokenizer is not installed."""
+    language = (target_language or "").replace("_", "-").split("-")[0].lower()
+    if protocol.metric == "chrf":
+        return CHRF(lowercase=protocol.lowercase)
+    if protocol.metric == "ter":
+        # Without spaces between words an edit would replace a whole sentence: let sacrebleu split characters.
+        asian = language in ("zh", "ja")
+        return TER(case_sensitive=not protocol.lowercase, normalized=asian, asian_support=asian)
+    try:
+        return BLEU(
+            lowercase=protocol.lowercase,
+            tokenize=protocol.tokenize,
+            smooth_method=protocol.smoothing,
+            trg_lang=language if protocol.tokenize is None else "",
+            # The text is meant to be tokenised already exactly where no tokenizer is asked for.
+            force=protocol.tokenize == "none",
+        )
+    except (ImportError, RuntimeError) as error:
+        raise CotextError(
+            f"protocol {protocol.name!r}, target language {language!r}: the tokenizer is missing: {error}"
+        ) from error
+
+
+def segments(documents: Sequence[Document], unit: Unit) -> list[str]:
+    """Lay documents out as the segments of a corpus score: their sentences, or one line per document."""
+    if unit == "sentence":
+        return [sentence for document in documents for sentence in document.sentences]
+    return [" ".join(document.sentences) for document in documents]
+
+
+def check_correspondence(hypothesis: Sequence[Document], references: Sequence[Document]) -> None:
+    """Raise CotextError unless both have the same documents in the same order, sentence for sentence."""
+    for position, (ours, theirs) in enumerate(zip(hypothesis, references, strict=False), start=1):
+        if ours.id != theirs.id:
+            raise CotextError(
+                f"document number {position} is {ours.id!r} in the hypothesis but {theirs.id!r} in the "
+                "reference; give both the same documents in the same order"
+            )
+        if len(ours.sentences) != len(theirs.sentences):
+            raise CotextError(
+                f"document {ours.id!r}: {len(ours.sentences)} hypothesis sentences, {len(theirs.sentences)} "
+                "reference sentences; a sentence without translation must stand as an empty line"
+            )
+    if len(hypothesis) != len(references):
+        longer, name = (
+            (hypothesis, "hypothesis") if len(hypothesis) > len(references) else (references, "reference")
+        )
+        first = longer[min(len(hypothesis), len(references))].id
+        raise CotextError(
+            f"{len(hypothesis)} hypothesis documents but {len(references)} reference documents; {first!r} "
+            f"is the first that only the {name} has"
+        )
+
+
+def render_scores(scores: Sequence[Score]) -> str:
+    """Lay scores out as plain text, one line each with its signature."""
+    width = max((len(score.title) for score in scores), default=0)
+    lines = [f"{score.title:{width}}  {score.value:6.2f}  {score.signature}" for score in scores]
+    if scores:
+        first = scores[0]
+        lines.append(
+            f"{first.documents} documents, {first.sentences} sentences, "
+            f"{first.empty_hypotheses} empty hypothesis sentences"
+        )
+    return "\n".join(lines)
+
+
+def _components(result: Any) -> dict[str, float]:
+    return {
+        "brevity_penalty": float(result.bp),
+        "hypothesis_tokens": float(result.sys_len),
+        "reference_tokens": float(result.ref_len),
+        **{f"precision_{order}": float(value) for order, value in enumerate(result.precisions, start=1)},
+    }
