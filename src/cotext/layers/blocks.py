@@ -41,7 +41,7 @@ class Stack(nn.ModuleList, Generic[Block]):
     def __init__(self, blocks: Iterable[Block]) -> None:
         super().__init__(blocks)
 
-    def __iter__(self) -> Iterator[Block]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[Block]:
         return super().__iter__()  # type: ignore[return-value]
 
 
@@ -148,5 +148,5 @@ class SentenceEmbedding(nn.Module):
             x = x + self.segment[k.clamp(max=self.max_segments - 1)]
         elif self.segments == "sinusoidal":
             x = x + sinusoidal(k, x.size(-1)).to(x.dtype)
-        x = self.dropout(x)
-        return x
+        dropped: Tensor = self.dropout(x)
+        return dropped

@@ -68,8 +68,8 @@ class Transformer(nn.Module):
             x_RTD = block(x_RTD, own, state.cross[i], state.cross_mask, cache)
         if state.caches:
             state.step(sentence, rank)
-        x_RTD = self.decoder_norm(x_RTD)
-        return x_RTD
+        hidden_RTD: Tensor = self.decoder_norm(x_RTD)
+        return hidden_RTD
 
     def _shift(self, per_row: Tensor | None) -> Tensor | int:
         return per_row if per_row is not None else int(self.shift)
