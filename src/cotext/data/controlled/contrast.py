@@ -1,0 +1,167 @@
+"""Contrastive suites whose current sentence says nothing about the right candidate.
+
+Examples come in groups. A group is one planned document in which one clue has exactly one dependent choice.
+Its members differ in the clue alone, each making another candidate right, and all of them list the same
+candidates for the current sentence in the same order. So whatever a scorer does with the current sentence, it
+is right for exactly one member of each group: chance, exactly.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from cotext.data.controlled import lexicon
+from cotext.data.controlled.discourse import Choice, Draw, Phenomenon, Plan, plan_document
+from cotext.data.controlled.grammar import Sentence
+from cotext.data.controlled.splits import VERSION, split_of
+from cotext.data.suites import ContrastiveExample, ContrastiveSuite
+from cotext.errors import CotextError
+
+DISTANCES: Final[Mapping[Phenomenon, tuple[int, ...]]] = {
+    "pronoun": (0, 1, 2, 3, 4, 5),
+    "register": (1, 2, 3, 4, 5, 6),
+    "ellipsis": (1, 2, 3),
+    "cohesion": (1, 2, 3, 4),
+    "cataphora": (-1,),
+}
+# Candidates in each example; chance is one over it.
+CANDIDATES: Final[Mapping[Phenomenon, int]] = {
+    "pronoun": 3,
+    "register": 2,
+    "ellipsis": 3,
+    "cohesion": 2,
+    "cataphora": 3,
+}
+# The slot of the clue and the slot of the choice.
+_SLOTS: Final[Mapping[Phenomenon, tuple[str, str]]] = {
+    "pronoun": ("t", "o"),
+    "register": ("l", "y"),
+    "ellipsis": ("v", "w"),
+    "cohesion": ("p", "p"),
+    "cataphora": ("t", "o"),
+}
+
+# A word in the clue's slot, the word it asks for in the choice's slot, the label of the candidate.
+Alternative = tuple[object, object, str]
+
+
+def contrastive_suites(seed: int, examples: int) -> list[ContrastiveSuite]:
+    """One suite for each phenomenon, with at least ``examples`` examples each.
+
+    The number is rounded up until every distance has as many whole groups as the others. Tags: the
+    label of the right candidate under the phenomenon's name, ``current`` (index of the current
+    sentence) and ``group``. Raises CotextError where ``examples`` is not positive.
+    """
+    if examples < 1:
+        raise CotextError(f"contrastive suites: {examples} examples asked for; give a number from 1 up")
+    return [_suite(phenomenon, seed, examples) for phenomenon in DISTANCES]
+
+
+def _suite(phenomenon: Phenomenon, seed: int, examples: int) -> ContrastiveSuite:
+    distances = DISTANCES[phenomenon]
+    rounds = -(-examples // (len(distances) * CANDIDATES[phenomenon]))
+    members: list[ContrastiveExample] = []
+    for group in range(rounds * len(distances)):
+        draw = Draw(f"contrastive {phenomenon}", seed, group)
+        members += _group(draw, phenomenon, distances[group % len(distances)], group)
+    return ContrastiveSuite(f"controlled/{phenomenon}", "en", "de", tuple(members))
+
+
+def _group(draw: Draw, phenomenon: Phenomenon, distance: int, group: int) -> list[ContrastiveExample]:
+    """Draw documents until one has what is asked for, and make a group of it."""
+    while True:
+        plan = plan_document(draw)
+        choices = [choice for choice in _lone_choices(plan, phenomenon) if choice.distance == distance]
+        if not choices:
+            continue
+        choice = draw.choose(choices)
+        alternatives = _alternatives(draw, plan, choice)
+        if alternatives is not None:
+            return _members(plan, choice, draw.shuffled(alternatives), group)
+
+
+def _lone_choices(plan: Plan, phenomenon: Phenomenon) -> list[Choice]:
+    """The choices whose clue no other choice depends on: no other sentence may give the answer away."""
+    kind = [choice for choice in plan.choices if choice.phenomenon == phenomenon]
+    clues = [choice.clue for choice in plan.choices if _SLOTS[choice.phenomenon] == _SLOTS[phenomenon]]
+    return [choice for choice in kind if clues.count(choice.clue) == 1]
+
+
+def _alternatives(draw: Draw, plan: Plan, choice: Choice) -> list[Alternative] | None:
+    """One alternative for each candidate, such that each document belongs to the contrastive split."""
+    chosen: list[Alternative] = []
+    for pool in _pools(draw, plan, choice):
+        taken = {label for _, _, label in chosen}
+        for alternative in pool:
+            if (
+                alternative[2] not in taken
+                and split_of(_with_clue(plan, choice, alternative).source()) == "contrastive"
+            ):
+                chosen.append(alternative)
+                break
+        else:
+            return None
+    return chosen
+
+
+def _pools(draw: Draw, plan: Plan, choice: Choice) -> list[list[Alternative]]:
+    """For each candidate the alternatives that would do, in random order."""
+    match choice.phenomenon:
+        case "pronoun" | "cataphora":
+            things = [draw.shuffled(lexicon.THINGS_BY_GENDER[gender]) for gender in lexicon.GENDERS]
+            return [[(thing, thing, thing.er) for thing in of_gender] for of_gender in things]
+        case "register":
+            speaker = plan.sentences[choice.clue].words["s"]
+            assert isinstance(speaker, lexicon.Person)
+            tables = (lexicon.FAMILIAR_LISTENERS[speaker.he], lexicon.FORMAL_LISTENERS[speaker.he])
+            listeners = [draw.shuffled(table) for table in tables]
+            return [[(each, each.address, each.address.du) for each in table] for table in listeners]
+        case "ellipsis":
+            activities = draw.shuffled(lexicon.ACTIVITIES)
+            pool: list[Alternative] = [(verb, verb, verb.participle) for verb in activities]
+            return [pool] * CANDIDATES["ellipsis"]
+        case "cohesion":
+            hero = plan.sentences[choice.clue].words["p"]
+            pair = next(each.renderings for each in lexicon.HEROES if hero in each.renderings)
+            return [[(rendering, rendering, rendering.nom)] for rendering in pair]
+
+
+def _with_clue(plan: Plan, choice: Choice, alternative: Alternative) -> Plan:
+    """The plan with another clue, and the choice that it asks for."""
+    clue_slot, choice_slot = _SLOTS[choice.phenomenon]
+    sentences = list(plan.sentences)
+    sentences[choice.clue] = sentences[choice.clue].with_word(clue_slot, alternative[0])
+    sentences[choice.index] = sentences[choice.index].with_word(choice_slot, alternative[1])
+    return Plan(tuple(sentences), plan.choices)
+
+
+def _members(
+    plan: Plan, choice: Choice, alternatives: Sequence[Alternative], group: int
+) -> list[ContrastiveExample]:
+    """One example for each alternative, which is the right candidate there; the order is the same in all."""
+    choice_slot = _SLOTS[choice.phenomenon][1]
+    members = []
+    for correct, alternative in enumerate(alternatives):
+        right = _with_clue(plan, choice, alternative)
+        target = right.target()
+        current: Sentence = right.sentences[choice.index]
+        renderings = [current.with_word(choice_slot, other[1]).german() for other in alternatives]
+        members.append(
+            ContrastiveExample(
+                id=f"{choice.phenomenon}-{group}-{correct}",
+                phenomenon=choice.phenomenon,
+                distance=choice.distance,
+                source=right.source(),
+                candidates=tuple(
+                    (*target[: choice.index], rendering, *target[choice.index + 1 :])
+                    for rendering in renderings
+                ),
+                correct=correct,
+                tags={
+                    choice.phenomenon: alternative[2],
+                    "current": str(choice.index),
+                    "group": str(group),
+                    "generator": f"controlled-{VERSION}",
+                },
+            )
+        )
+    return members

@@ -1,0 +1,319 @@
+"""The discourse planner: which sentences follow each other, and what each choice depends on.
+
+A document is written from left to right. A *clue* (a thing, an activity, a statement of who speaks to whom, a
+first rendering) reserves a later place for the sentence that depends on it, its *choice*; in between nothing
+may be said that would change the reading:
+
+* "it" stands for the thing mentioned last; before any has been mentioned, for the one in the next sentence;
+* "did too" stands for the activity that is the last event told;
+* "you" is the listener of the one statement in the document;
+* a hero keeps the rendering of the first mention.
+"""
+
+import hashlib
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeVar
+
+from cotext.data.controlled import grammar, lexicon
+from cotext.data.controlled.grammar import Frame, Sentence
+
+Phenomenon = Literal["pronoun", "register", "ellipsis", "cohesion", "cataphora"]
+T = TypeVar("T")
+
+MIN_SENTENCES: Final = 4
+MAX_SENTENCES: Final = 12
+_MAX_PRONOUN_DISTANCE: Final = 6
+_MAX_ELLIPSIS_DISTANCE: Final = 4
+_MAX_COHESION_DISTANCE: Final = 6
+
+
+class Draw:
+    """Random decisions for one document.
+
+    Made of ``Random.random`` alone, whose sequence for a seed Python promises to keep across versions.
+    """
+
+    __slots__ = ("_random",)
+
+    def __init__(self, stream: str, seed: int, index: int):
+        digest = hashlib.blake2b(f"{stream} {seed} {index}".encode(), digest_size=8).digest()
+        self._random = random.Random(int.from_bytes(digest, "big")).random
+
+    def below(self, bound: int) -> int:
+        """An integer from 0 up to but not including ``bound``."""
+        return int(self._random() * bound)
+
+    def choose(self, items: Sequence[T]) -> T:
+        """One of ``items``, each as likely as the others."""
+        return items[int(self._random() * len(items))]
+
+    def chance(self, probability: float) -> bool:
+        """True with the given probability."""
+        return self._random() < probability
+
+    def shuffled(self, items: Sequence[T]) -> list[T]:
+        """A list of ``items`` in random order."""
+        return [
+            item for _, _, item in sorted((self._random(), place, item) for place, item in enumerate(items))
+        ]
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """A sentence whose translation depends on the sentence ``clue`` (indices into the plan)."""
+
+    phenomenon: Phenomenon
+    clue: int
+    index: int
+
+    @property
+    def distance(self) -> int:
+        """Sentences from the clue to the choice: 0 within one, negative where the clue comes after."""
+        return self.index - self.clue
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A document before it is put into words."""
+
+    sentences: tuple[Sentence, ...]
+    choices: tuple[Choice, ...]
+
+    def source(self) -> tuple[str, ...]:
+        """The English sentences."""
+        return tuple([sentence.english() for sentence in self.sentences])
+
+    def target(self) -> tuple[str, ...]:
+        """The German sentences."""
+        return tuple([sentence.german() for sentence in self.sentences])
+
+
+def _calm(frames: Sequence[Frame]) -> tuple[Frame, ...]:
+    return tuple(frame for frame in frames if not frame.event)
+
+
+# By kind: all frames, and those that may stand between an activity and its ellipsis.
+_FRAMES: Final[Mapping[str, tuple[tuple[Frame, ...], tuple[Frame, ...]]]] = {
+    kind: (frames, _calm(frames))
+    for kind, frames in {
+        "person": grammar.PERSON,
+        "scene": grammar.SCENE,
+        "thing": grammar.THING,
+        "thing and pronoun": grammar.THING_AND_PRONOUN,
+        "pronoun": grammar.PRONOUN,
+        "cataphora": grammar.CATAPHORA,
+        "cataphora noun": grammar.CATAPHORA_NOUN,
+        "activity": grammar.ACTIVITY,
+        "ellipsis": grammar.ELLIPSIS,
+        "statement": grammar.STATEMENT,
+        "you": grammar.YOU,
+    }.items()
+}
+# What an unreserved place may hold, with weights.
+_OPEN_KINDS: Final = (
+    *["thing"] * 6,
+    *["thing and pronoun"] * 2,
+    *["activity"] * 5,
+    *["another pronoun"] * 1,
+    *["person"] * 3,
+    *["scene"] * 2,
+)
+_YOU_COUNTS: Final = (1, 1, 1, 2, 2, 3)
+
+
+class _Planner:
+    """The state of one document while it is planned."""
+
+    def __init__(self, draw: Draw):
+        self.draw = draw
+        self.length = MIN_SENTENCES + draw.below(MAX_SENTENCES - MIN_SENTENCES + 1)
+        self.reserved: list[str | None] = [None] * self.length
+        self.sentences: list[Sentence] = []
+        self.choices: list[Choice] = []
+        self.absent: list[lexicon.Person] = []  # people who must not be named in the next sentence
+        self.speaker: lexicon.Person | None = None
+        self.listener: lexicon.Listener | None = None
+        self.statement_at = 0
+        self.hero: lexicon.Person | None = None
+        self.hero_at = -1
+        self.thing: lexicon.Thing | None = None
+        self.thing_at = -1
+        self.activity: lexicon.Activity | None = None
+        self.activity_at = -1
+        self.actors: list[lexicon.Person] = []
+        self.things_closed_until = 0  # no thing may come up before this place
+        self.events_closed_until = 0  # no event may be told before this place
+
+    def free_places(self, start: int, stop: int) -> list[int]:
+        return [place for place in range(start, min(stop, self.length)) if self.reserved[place] is None]
+
+    def reserve_register(self) -> None:
+        self.reserved[0 if self.draw.chance(0.75) else 1] = "statement"
+        self.statement_at = self.reserved.index("statement")
+        for _ in range(self.draw.choose(_YOU_COUNTS)):
+            places = self.free_places(self.statement_at + 1, self.length)
+            if places:
+                self.reserved[self.draw.choose(places)] = "you"
+
+    def reserve_cataphora(self) -> None:
+        places = [
+            place
+            for place in range(min(4, self.length - 1))
+            if self.reserved[place] is None and self.reserved[place + 1] is None
+        ]
+        if places:
+            place = self.draw.choose(places)
+            self.reserved[place] = "cataphora"
+            self.reserved[place + 1] = "cataphora noun"
+            self.things_closed_until = place + 1
+
+    def reserve_hero(self) -> None:
+        places = self.free_places(0, self.length)
+        for _ in range(3 if self.draw.chance(0.25) else 2):
+            if places:
+                place = self.draw.choose(places)
+                self.reserved[place] = "hero"
+                places = self.free_places(place + 1, place + 1 + _MAX_COHESION_DISTANCE)
+
+    def say(self, kind: str, bound: Mapping[str, object], avoid: Sequence[object] = ()) -> Sentence:
+        """Add a sentence of a kind: ``bound`` gives some words, the others are drawn, each word once."""
+        draw = self.draw
+        frames = _FRAMES[kind][len(self.sentences) < self.events_closed_until]
+        frame = draw.choose(frames)
+        words = dict(bound)
+        for slot in frame.slots:
+            if slot not in words:
+                word = draw.choose(grammar.TABLES[slot])
+                while word is self.speaker or word in avoid or word in words.values():
+                    word = draw.choose(grammar.TABLES[slot])
+                words[slot] = word
+        sentence = Sentence(frame, words)
+        self.sentences.append(sentence)
+        return sentence
+
+    def note(self, phenomenon: Phenomenon, clue: int) -> None:
+        """Record that the sentence said last depends on the sentence ``clue``."""
+        self.choices.append(Choice(phenomenon, clue, len(self.sentences) - 1))
+
+    def say_statement(self) -> None:
+        draw = self.draw
+        self.speaker = draw.choose(lexicon.PEOPLE)
+        listeners = lexicon.FAMILIAR_LISTENERS if draw.chance(0.5) else lexicon.FORMAL_LISTENERS
+        self.listener = draw.choose(listeners[self.speaker.he])
+        self.say("statement", {"s": self.speaker, "l": self.listener})
+
+    def say_you(self) -> None:
+        assert self.listener is not None
+        self.say("you", {"y": self.listener.address})
+        self.note("register", self.statement_at)
+
+    def say_hero(self) -> None:
+        if self.hero is None:
+            self.hero = self.draw.choose(self.draw.choose(lexicon.HEROES).renderings)
+            self.hero_at = len(self.sentences)
+            self.say("person", {"p": self.hero})
+        else:
+            self.say("person", {"p": self.hero})
+            self.note("cohesion", self.hero_at)
+
+    def mention(self, thing: lexicon.Thing, place: int) -> None:
+        """Take note of the last thing mentioned and perhaps promise an "it"."""
+        self.thing, self.thing_at = thing, place
+        places = self.free_places(place + 1, place + 1 + _MAX_PRONOUN_DISTANCE)
+        if places and self.draw.chance(0.85):
+            later = self.draw.choose(places)
+            self.reserved[later] = "pronoun"
+            self.things_closed_until = later
+
+    def say_thing(self) -> None:
+        thing = self.draw.choose(lexicon.THINGS)
+        self.say("thing", {"t": thing})
+        self.mention(thing, len(self.sentences) - 1)
+
+    def say_thing_and_pronoun(self) -> None:
+        thing = self.draw.choose(lexicon.THINGS)
+        self.say("thing and pronoun", {"t": thing, "o": thing})
+        place = len(self.sentences) - 1
+        self.note("pronoun", place)
+        # Half of these go on without a further "it", so that distance 0 also occurs by itself.
+        if self.draw.chance(0.5):
+            self.mention(thing, place)
+        else:
+            self.thing, self.thing_at = thing, place
+
+    def say_pronoun(self) -> None:
+        assert self.thing is not None
+        self.say("pronoun", {"o": self.thing})
+        self.note("pronoun", self.thing_at)
+
+    def say_cataphora(self) -> None:
+        # Drawn now and named in the next sentence.
+        self.thing = self.draw.choose(lexicon.THINGS)
+        self.thing_at = len(self.sentences) + 1
+        self.say("cataphora", {"o": self.thing})
+        self.note("cataphora", self.thing_at)
+
+    def say_cataphora_noun(self) -> None:
+        assert self.thing is not None
+        self.say("cataphora noun", {"t": self.thing})
+        if self.draw.chance(0.5):
+            self.mention(self.thing, self.thing_at)
+
+    def say_activity(self) -> None:
+        self.activity = self.draw.choose(lexicon.ACTIVITIES)
+        self.activity_at = len(self.sentences)
+        sentence = self.say("activity", {"v": self.activity})
+        self.actors = [word for word in sentence.words.values() if isinstance(word, lexicon.Person)]
+        places = self.free_places(self.activity_at + 1, self.activity_at + 1 + _MAX_ELLIPSIS_DISTANCE)
+        if places and self.draw.chance(0.9):
+            later = self.draw.choose(places)
+            self.reserved[later] = "ellipsis"
+            self.events_closed_until = later
+
+    def say_ellipsis(self) -> None:
+        assert self.activity is not None
+        self.say("ellipsis", {"w": self.activity}, avoid=self.actors)
+        self.note("ellipsis", self.activity_at)
+
+    def say_open(self) -> None:
+        """Fill a place that nothing has reserved."""
+        place = len(self.sentences)
+        kind = self.draw.choose(_OPEN_KINDS)
+        if kind == "activity" and place >= self.events_closed_until:
+            self.say_activity()
+        elif kind == "thing" and place >= self.things_closed_until:
+            self.say_thing()
+        elif kind == "thing and pronoun" and place >= self.things_closed_until:
+            self.say_thing_and_pronoun()
+        elif kind == "another pronoun" and 0 <= self.thing_at < place and place >= self.things_closed_until:
+            self.say_pronoun()
+        else:
+            self.say("person" if kind == "person" else "scene", {})
+
+    def plan(self) -> Plan:
+        if self.draw.chance(0.6):
+            self.reserve_register()
+        if self.draw.chance(0.3):
+            self.reserve_cataphora()
+        if self.draw.chance(0.6):
+            self.reserve_hero()
+        say = {
+            None: self.say_open,
+            "statement": self.say_statement,
+            "you": self.say_you,
+            "hero": self.say_hero,
+            "pronoun": self.say_pronoun,
+            "cataphora": self.say_cataphora,
+            "cataphora noun": self.say_cataphora_noun,
+            "ellipsis": self.say_ellipsis,
+        }
+        while len(self.sentences) < self.length:
+            say[self.reserved[len(self.sentences)]]()
+        return Plan(tuple(self.sentences), tuple(self.choices))
+
+
+def plan_document(draw: Draw) -> Plan:
+    """Plan one document of 4 to 12 sentences."""
+    return _Planner(draw).plan()

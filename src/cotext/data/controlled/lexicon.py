@@ -1,0 +1,285 @@
+"""The words of the controlled world, with the German forms that its sentences need.
+
+English and German stand side by side. Every table is closed and small, so that a tiny model learns the words
+in minutes and the use of context stays the hard part.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+
+class Pair(NamedTuple):
+    """A phrase that has one form on each side."""
+
+    en: str
+    de: str
+
+
+class Thing(NamedTuple):
+    """An inanimate noun; its German gender decides how "it" is translated."""
+
+    en: str
+    a_en: str
+    de: str
+    gender: str
+    der: str
+    den: str
+    ein: str
+    einen: str
+    ein_ending: str
+    einen_ending: str
+    er: str
+    ihn: str
+
+
+class Quality(NamedTuple):
+    """An adjective for things: predicative form, stem before an ending, English with its article."""
+
+    en: str
+    a_en: str
+    de: str
+    stem: str
+
+
+class Person(NamedTuple):
+    """Somebody mentioned by name or by profession, in one German rendering."""
+
+    en: str
+    nom: str
+    acc: str
+    dat: str
+    he: str
+    er: str
+
+
+class Activity(NamedTuple):
+    """A past-tense verb that "did too" can stand for, with its German perfect."""
+
+    en: str
+    participle: str
+    aux: str
+    aux_plural: str
+
+
+class Address(NamedTuple):
+    """The German forms of "you" and the verbs used with it, familiar or formal."""
+
+    du: str
+    dich: str
+    dir: str
+    dein: str
+    deine: str
+    bist: str
+    hast: str
+    hattest: str
+    kannst: str
+    musst: str
+    kennst: str
+    kommst: str
+    arbeitest: str
+    wohnst: str
+    sprichst: str
+    lachst: str
+    meinst: str
+
+
+class Listener(NamedTuple):
+    """The one spoken to: settles the form of address for the whole document."""
+
+    en: str
+    dat: str
+    address: Address
+
+
+@dataclass(frozen=True, slots=True)
+class Hero:
+    """A person whose English name has two German renderings; a document keeps the one it began with."""
+
+    renderings: tuple[Person, Person]
+
+
+# Gender: der, den, ein, einen, adjective ending after ein, after einen, er, ihn.
+_THING_FORMS: Final = {
+    "m": ("der", "den", "ein", "einen", "er", "en", "er", "ihn"),
+    "f": ("die", "die", "eine", "eine", "e", "e", "sie", "sie"),
+    "n": ("das", "das", "ein", "ein", "es", "es", "es", "es"),
+}
+GENDERS: Final = ("m", "f", "n")
+
+
+def _a(word: str) -> str:
+    return f"an {word}" if word[0] in "aeiou" else f"a {word}"
+
+
+def _things(gender: str, words: str) -> tuple[Thing, ...]:
+    pairs = (entry.split("/") for entry in words.split())
+    return tuple(Thing(en, _a(en), de, gender, *_THING_FORMS[gender]) for en, de in pairs)
+
+
+THINGS_BY_GENDER: Final = {
+    "m": _things(
+        "m",
+        "table/Tisch chair/Stuhl cupboard/Schrank carpet/Teppich mirror/Spiegel hat/Hut coat/Mantel "
+        "key/Schlüssel spoon/Löffel ring/Ring bucket/Eimer basket/Korb suitcase/Koffer "
+        "umbrella/Regenschirm ball/Ball computer/Computer",
+    ),
+    "f": _things(
+        "f",
+        "lamp/Lampe clock/Uhr bag/Tasche bottle/Flasche cup/Tasse vase/Vase camera/Kamera guitar/Gitarre "
+        "flute/Flöte candle/Kerze box/Kiste necklace/Kette drum/Trommel blanket/Decke doll/Puppe "
+        "ladder/Leiter",
+    ),
+    "n": _things(
+        "n",
+        "book/Buch bed/Bett knife/Messer painting/Gemälde bicycle/Fahrrad piano/Klavier radio/Radio "
+        "telephone/Telefon shirt/Hemd dress/Kleid pillow/Kissen glass/Glas sofa/Sofa boat/Boot "
+        "shelf/Regal tent/Zelt",
+    ),
+}
+# Interleaved, so that a uniform draw is uniform over the genders too.
+THINGS: Final = tuple(
+    thing for row in zip(*(THINGS_BY_GENDER[gender] for gender in GENDERS), strict=True) for thing in row
+)
+
+
+def _pairs(words: str) -> tuple[Pair, ...]:
+    return tuple(Pair(*entry.strip().split("/")) for entry in words.split(","))
+
+
+def _qualities(words: str) -> tuple[Quality, ...]:
+    # "teuer" drops its e before an ending: the third part, where given, is the stem.
+    parts = (entry.strip().split("/") for entry in words.split(","))
+    return tuple(Quality(part[0], _a(part[0]), part[1], part[-1]) for part in parts)
+
+
+# No opposites among the qualities or the moods: any two of them may be said of the same thing or person.
+QUALITIES: Final = _qualities(
+    "heavy/schwer, old/alt, expensive/teuer/teur, beautiful/schön, small/klein, dirty/schmutzig, "
+    "dusty/staubig, strange/seltsam, rare/selten, valuable/wertvoll, colourful/bunt, wet/nass, "
+    "practical/praktisch, fragile/zerbrechlich"
+)
+MOODS: Final = _pairs(
+    "tired/müde, hungry/hungrig, thirsty/durstig, nervous/nervös, angry/wütend, curious/neugierig, "
+    "friendly/freundlich, sad/traurig, ill/krank, patient/geduldig, polite/höflich, careful/vorsichtig, "
+    "jealous/eifersüchtig, bored/gelangweilt"
+)
+COMPARISONS: Final = _pairs(
+    "older/älter, younger/jünger, taller/größer, stronger/stärker, faster/schneller, kinder/netter"
+)
+WHEREABOUTS: Final = _pairs(
+    "at home/zu Hause, at work/bei der Arbeit, abroad/im Ausland, on vacation/im Urlaub, outside/draußen, "
+    "at school/in der Schule"
+)
+SPOTS: Final = _pairs("outside/draußen, upstairs/oben, downstairs/unten, next door/nebenan")
+GROUPS: Final = _pairs(
+    "children/Kinder, neighbours/Nachbarn, students/Studenten, guests/Gäste, parents/Eltern, "
+    "musicians/Musiker"
+)
+SEASONS: Final = _pairs("nights/Nächte, days/Tage, winters/Winter, evenings/Abende, mornings/Vormittage")
+CLIMATES: Final = _pairs("cold/kalt, long/lang, quiet/ruhig, dark/dunkel, warm/warm")
+MANNERS: Final = _pairs(
+    "for hours/stundenlang, at home/zu Hause, all evening/den ganzen Abend, yesterday/gestern, "
+    "in the morning/am Morgen, outside/draußen, a lot/viel"
+)
+RELATIVES: Final = {
+    "m": _pairs("brother/Bruder, father/Vater, uncle/Onkel, son/Sohn"),
+    "f": _pairs("sister/Schwester, mother/Mutter, aunt/Tante, daughter/Tochter"),
+}
+
+# What people did to things (German preterite), and how they come upon them.
+DEALINGS: Final = _pairs(
+    "bought/kaufte, sold/verkaufte, found/fand, repaired/reparierte, cleaned/putzte, lost/verlor, "
+    "hid/versteckte, needed/brauchte, photographed/fotografierte, carried/trug"
+)
+DISCOVERIES: Final = _pairs("noticed/bemerkte, found/fand, discovered/entdeckte, saw/sah")
+
+
+def _activities(words: str) -> tuple[Activity, ...]:
+    forms = {"hat": "haben", "ist": "sind"}
+    parts = (entry.strip().split("/") for entry in words.split(","))
+    return tuple(Activity(en, participle, aux, forms[aux]) for en, participle, aux in parts)
+
+
+ACTIVITIES: Final = _activities(
+    "danced/getanzt/hat, sang/gesungen/hat, laughed/gelacht/hat, cried/geweint/hat, slept/geschlafen/hat, "
+    "worked/gearbeitet/hat, swam/geschwommen/ist, read/gelesen/hat, cooked/gekocht/hat, painted/gemalt/hat, "
+    "smoked/geraucht/hat, waited/gewartet/hat, played/gespielt/hat, studied/studiert/hat, "
+    "prayed/gebetet/hat, trained/trainiert/hat, argued/gestritten/hat, fished/geangelt/hat, "
+    "wrote/geschrieben/hat, ate/gegessen/hat, dreamed/geträumt/hat, whistled/gepfiffen/hat, "
+    "ran/gelaufen/ist, knitted/gestrickt/hat"
+)
+
+
+def _named(en: str, de: str, gender: str) -> Person:
+    he, er = ("he", "er") if gender == "m" else ("she", "sie")
+    return Person(en, de, de, de, he, er)
+
+
+def _people(gender: str, names: str) -> tuple[Person, ...]:
+    pairs = (entry.split("/") for entry in names.split())
+    return tuple(_named(pair[0], pair[-1], gender) for pair in pairs)
+
+
+MEN: Final = _people("m", "Peter Tom Paul Felix Martin Jonas Andrew/Andreas Daniel")
+WOMEN: Final = _people("f", "Anna Lisa Laura Julia Sophie Clara Mary/Maria Eve/Eva")
+PEOPLE: Final = (*MEN, *WOMEN)
+
+
+def _hero_names(gender: str, names: str) -> tuple[Hero, ...]:
+    rows = (entry.split("/") for entry in names.split())
+    return tuple(Hero((_named(en, one, gender), _named(en, two, gender))) for en, one, two in rows)
+
+
+def _hero_professions(words: str) -> tuple[Hero, ...]:
+    # Masculine nouns of the strong declension alone: the article carries the case.
+    def rendering(en: str, de: str) -> Person:
+        return Person(f"the {en}", f"der {de}", f"den {de}", f"dem {de}", "he", "er")
+
+    rows = (entry.split("/") for entry in words.split())
+    return tuple(Hero((rendering(en, one), rendering(en, two))) for en, one, two in rows)
+
+
+HEROES: Final = (
+    *_hero_names(
+        "m", "Charles/Karl/Charles George/Georg/George William/Wilhelm/William Henry/Heinrich/Henry"
+    ),
+    *_hero_names(
+        "f",
+        "Elizabeth/Elisabeth/Elizabeth Catherine/Katharina/Catherine Helen/Helene/Helen Jane/Johanna/Jane",
+    ),
+    *_hero_professions(
+        "butcher/Metzger/Fleischer carpenter/Tischler/Schreiner doctor/Arzt/Doktor "
+        "postman/Briefträger/Postbote plumber/Klempner/Installateur priest/Pfarrer/Priester "
+        "lawyer/Anwalt/Advokat guest/Gast/Besucher"
+    ),
+)
+
+FAMILIAR: Final = Address(
+    "du", "dich", "dir", "dein", "deine", "bist", "hast", "hattest", "kannst", "musst", "kennst", "kommst",
+    "arbeitest", "wohnst", "sprichst", "lachst", "meinst",
+)  # fmt: skip
+FORMAL: Final = Address(
+    "Sie", "Sie", "Ihnen", "Ihr", "Ihre", "sind", "haben", "hatten", "können", "müssen", "kennen", "kommen",
+    "arbeiten", "wohnen", "sprechen", "lachen", "meinen",
+)  # fmt: skip
+
+
+def _family(her: str, ihr: str) -> tuple[Listener, ...]:
+    women = "sister/Schwester mother/Mutter aunt/Tante daughter/Tochter grandmother/Großmutter"
+    men = "brother/Bruder father/Vater uncle/Onkel son/Sohn grandfather/Großvater"
+    rows = [(*entry.split("/"), "er") for entry in women.split()]
+    rows += [(*entry.split("/"), "em") for entry in men.split()]
+    return tuple(Listener(f"{her} {en}", f"{ihr}{ending} {de}", FAMILIAR) for en, de, ending in rows)
+
+
+_OFFICIALS: Final = tuple(
+    Listener(f"the {en}", de, FORMAL)
+    for en, de in _pairs(
+        "director/dem Direktor, judge/dem Richter, minister/dem Minister, professor/dem Professor, "
+        "mayor/dem Bürgermeister, ambassador/dem Botschafter, inspector/dem Inspektor, bishop/dem Bischof, "
+        "landlady/der Vermieterin, headmistress/der Rektorin"
+    )
+)
+# By the gender of the speaker, whose possessive ("her sister", "his sister") the listener carries.
+FAMILIAR_LISTENERS: Final = {"she": _family("her", "ihr"), "he": _family("his", "sein")}
+FORMAL_LISTENERS: Final = {"she": _OFFICIALS, "he": _OFFICIALS}

@@ -1,0 +1,64 @@
+"""Streams of documents that can't overlap: the text of a source decides to which split it may belong."""
+
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import Final, Literal
+
+from cotext.data.controlled.discourse import Draw, plan_document
+from cotext.data.documents import ParallelDocument
+from cotext.errors import CotextError
+
+# Changes whenever the text generated for a seed changes.
+VERSION: Final = 1
+# Training documents.
+SIZES: Final = {"small": 10_000, "medium": 100_000, "large": 1_000_000}
+DEVELOPMENT_DOCUMENTS: Final = 200
+TEST_DOCUMENTS: Final = 400
+
+Split = Literal["training", "development", "test", "contrastive"]
+# Sixteen buckets of documents: training gets 12, the contrastive suites 2 (they need several documents of
+# one kind at once), development and test 1 each.
+_SPLIT_OF_BUCKET: Final[tuple[Split, ...]] = (
+    *("contrastive", "contrastive"),
+    *("development", "test"),
+    *("training",) * 12,
+)
+
+
+def split_of(source: Sequence[str]) -> Split:
+    """The only split in which this source document may occur, whatever the seeds."""
+    return _SPLIT_OF_BUCKET[zlib.crc32("\n".join(source).encode()) & 15]
+
+
+def _documents(split: Split, documents: int, seed: int) -> Iterator[ParallelDocument]:
+    if documents < 0:
+        raise CotextError(f"controlled corpus: {documents} documents asked for; give a number from 0 up")
+    for index in range(documents):
+        draw = Draw(split, seed, index)
+        plan = plan_document(draw)
+        source = plan.source()
+        while split_of(source) != split:
+            plan = plan_document(draw)
+            source = plan.source()
+        yield ParallelDocument(f"{split}-{seed}-{index}", source, plan.target())
+
+
+def training_documents(documents: int, seed: int) -> Iterator[ParallelDocument]:
+    """Stream the training documents; document i depends on (seed, i) alone, so a longer stream begins alike.
+
+    Raises CotextError, at the first document, where ``documents`` is negative.
+    """
+    return _documents("training", documents, seed)
+
+
+def development_documents(seed: int) -> Iterator[ParallelDocument]:
+    """Stream 200 documents, none of which can occur in training, test or the contrastive suites."""
+    return _documents("development", DEVELOPMENT_DOCUMENTS, seed)
+
+
+def test_documents(seed: int) -> Iterator[ParallelDocument]:
+    """Stream 400 documents, none of which can occur in training, development or the contrastive suites."""
+    return _documents("test", TEST_DOCUMENTS, seed)
+
+
+test_documents.__test__ = False  # type: ignore[attr-defined]  # pytest takes it for a test otherwise
