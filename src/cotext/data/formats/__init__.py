@@ -1,0 +1,25 @@
+"""Corpus files of eight formats, read and written a document at a time; .xz and .gz are transparent."""
+
+from cotext.data.formats.corpus import (
+    read_documents,
+    read_parallel,
+    write_documents,
+    write_parallel,
+    write_translations,
+)
+from cotext.data.formats.detection import detect_format
+from cotext.data.formats.table import FORMATS
+from cotext.data.formats.validation import CorpusProblems, Problem, validate_corpus
+
+__all__ = [
+    "FORMATS",
+    "CorpusProblems",
+    "Problem",
+    "detect_format",
+    "read_documents",
+    "read_parallel",
+    "validate_corpus",
+    "write_documents",
+    "write_parallel",
+    "write_translations",
+]

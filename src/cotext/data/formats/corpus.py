@@ -1,0 +1,302 @@
+"""Reading and writing corpora in any of the formats, a document at a time."""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from itertools import zip_longest
+from pathlib import Path
+
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.formats.detection import detect_format
+from cotext.data.formats.docids import (
+    encode_side_line,
+    other_users,
+    read_side_file,
+    side_file_to_write,
+)
+from cotext.data.formats.records import Record, Side
+from cotext.data.formats.streams import TextSink, atomic_sinks, check_readable, same_file
+from cotext.data.formats.table import Format, find_format
+from cotext.data.formats.wmt_xml import encode_wmt_xml
+from cotext.errors import CotextError
+
+
+def read_documents(path: Path, format: str | None = None, side: Side = "source") -> Iterator[Document]:
+    """Read the documents of one language, one at a time.
+
+    `side` matters for files that hold two languages. Formats without ids number the documents from 1. Raises
+    CotextError for a file that is missing, empty, not UTF-8 or malformed, with the line: a missing file and
+    an unknown format at once, the rest when reading arrives there.
+    """
+    return _documents(path, _resolve(path, format), side)
+
+
+def _documents(path: Path, format: Format, side: Side) -> Iterator[Document]:
+    for record in _side_records(path, format, side):
+        yield Document(record.id, record.sentences or ())
+
+
+def read_parallel(source: Path, target: Path | None, format: str | None = None) -> Iterator[ParallelDocument]:
+    """Read two files in step, or one file that holds both languages (`target` None: wmt-xml, tsv, jsonl).
+
+    Raises CotextError where documents, their ids (if both files have them) or their numbers of sentences
+    differ, and for all that read_documents refuses.
+    """
+    source_format = _resolve(source, format)
+    if target is None:
+        if not source_format.holds_both_languages:
+            raise CotextError(
+                f"{source}: the format {source_format.name} holds one language a file; name the target file "
+                "too"
+            )
+        return _pairs_of_one_file(source, source_format)
+    return _pairs_of_two_files(source, source_format, target, _resolve(target, format))
+
+
+def _pairs_of_one_file(path: Path, format: Format) -> Iterator[ParallelDocument]:
+    for record in checked_records(path, format):
+        problem = both_sides_problem(record)
+        if problem:
+            raise CotextError(f"{path}:{record.line}: {problem}")
+        yield ParallelDocument(record.id, record.source or (), record.target or ())
+
+
+def _pairs_of_two_files(
+    source: Path, source_format: Format, target: Path, target_format: Format
+) -> Iterator[ParallelDocument]:
+    sources = _side_records(source, source_format, "source")
+    targets = _side_records(target, target_format, "target")
+    both_have_ids = source_format.carries_ids and target_format.carries_ids
+    for order, (first, second) in enumerate(zip_longest(sources, targets), 1):
+        if first is None or second is None:
+            ended, longer, record = (target, source, first) if second is None else (source, target, second)
+            more = sum(1 for _ in (sources if second is None else targets)) + 1
+            raise CotextError(
+                f"{longer} has {order - 1 + more} documents but {ended} has only {order - 1}; the first "
+                "without "
+                f"partner is document {record.id!r} at {longer}:{record.line}"
+            )
+        problem = pair_problem(order, first, second, both_have_ids)
+        if problem:
+            raise CotextError(f"{source}:{first.line} and {target}:{second.line}: {problem}")
+        known = second if target_format.carries_ids and not source_format.carries_ids else first
+        yield ParallelDocument(known.id, first.sentences or (), second.sentences or ())
+
+
+def pair_problem(order: int, source: Record, target: Record, both_have_ids: bool) -> str | None:
+    """Say what keeps two one-language records from being a pair; None where nothing does."""
+    if both_have_ids and source.id != target.id:
+        return (
+            f"document number {order} is {source.id!r} in the source but {target.id!r} in the target; both "
+            "files "
+            "need the same documents in the same order"
+        )
+    counts = len(source.sentences or ()), len(target.sentences or ())
+    if counts[0] != counts[1]:
+        return (
+            f"document {source.id!r} (number {order}) has {counts[0]} sentences in the source but "
+            f"{counts[1]} in "
+            "the target; every source sentence needs exactly one target sentence"
+        )
+    return None
+
+
+def both_sides_problem(record: Record) -> str | None:
+    """Say what keeps a record from being a pair on its own; None where nothing does."""
+    if record.source is None or record.target is None:
+        missing = (
+            "target" if record.source is not None else "source" if record.target is not None else "second"
+        )
+        return f"document {record.id!r} has no {missing} side; a parallel corpus needs both languages"
+    if len(record.source) != len(record.target):
+        return (
+            f"document {record.id!r} has {len(record.source)} source sentences but {len(record.target)} "
+            "target "
+            "sentences; every source sentence needs exactly one target sentence"
+        )
+    return None
+
+
+def checked_records(path: Path, format: Format) -> Iterator[Record]:
+    """Read records; raises CotextError for an empty document and for a file without any document."""
+    record = None
+    for record in format.read(path):
+        if not (record.sentences or record.source or record.target):
+            raise CotextError(f"{path}:{record.line}: {empty_document_problem(record, format)}")
+        yield record
+    if record is None:
+        raise CotextError(f"{path}: has no documents; a corpus has at least one sentence")
+
+
+def empty_document_problem(record: Record, format: Format) -> str:
+    """Say that a document has no sentences and what to do about it."""
+    if format.name == "text":
+        return (
+            "an empty line where a sentence should begin: an empty document, or an empty sentence, which the "
+            "format "
+            "text cannot hold; leave one empty line between documents and none at the beginning"
+        )
+    return f"document {record.id!r} is empty; remove it"
+
+
+def _side_records(path: Path, format: Format, side: Side) -> Iterator[Record]:
+    for record in checked_records(path, format):
+        sentences = record.side(side)
+        if not sentences:
+            raise CotextError(
+                f"{path}:{record.line}: document {record.id!r} has no {side} sentences; the other side alone "
+                "is there"
+            )
+        yield Record(record.id, record.line, record.lines_per_sentence, sentences)
+
+
+def _resolve(path: Path, format: str | None) -> Format:
+    check_readable(path)
+    return find_format(detect_format(path) if format is None else format)
+
+
+def write_documents(path: Path, documents: Iterable[Document], format: str) -> None:
+    """Write documents of one language; `path` gets its name only when all are written.
+
+    The format docids writes its side file too; tsv has two columns, jsonl the key `sentences`, wmt-xml
+    `<src>`. Raises CotextError for what the format cannot hold, for no documents, and where storage refuses.
+    """
+    records = (Record(document.id, sentences=document.sentences) for document in documents)
+    row = find_format(format)
+    _write(row, row.encode, [path], ((record,) for record in records))
+
+
+def write_parallel(
+    source: Path,
+    target: Path | None,
+    documents: Iterable[ParallelDocument],
+    format: str,
+    languages: tuple[str, str] | None = None,
+) -> None:
+    """Write two files, or with `target` None one file that holds both languages (wmt-xml, tsv, jsonl).
+
+    `languages` become the `lang` attributes of wmt-xml. Raises CotextError as write_documents does.
+    """
+    row = find_format(format)
+    if row.holds_both_languages:
+        if target is not None:
+            raise CotextError(
+                f"the format {format} holds both languages in one file; leave out the target file {target}"
+            )
+        _write(row, _encoder(row, languages, "ref"), [source], _both_sides(documents))
+        return
+    if target is None:
+        raise CotextError(f"the format {format} holds one language a file; name the target file too")
+    sides = ((Record(d.id, sentences=d.source), Record(d.id, sentences=d.target)) for d in documents)
+    _write(row, row.encode, [source, target], sides)
+
+
+def write_translations(
+    path: Path,
+    documents: Iterable[ParallelDocument],
+    format: str,
+    languages: tuple[str, str] | None = None,
+) -> None:
+    """Write what a translation of a file in `format` is in the same format; the target is the hypothesis.
+
+    Formats of one language hold the hypothesis alone; tsv and jsonl hold source and hypothesis, wmt-xml
+    `<src>` and `<hyp>`: read_documents with side "target" gives the hypotheses of each. Raises CotextError as
+    write_documents does.
+    """
+    row = find_format(format)
+    if row.holds_both_languages:
+        _write(row, _encoder(row, languages, "hyp"), [path], _both_sides(documents))
+    else:
+        _write(row, row.encode, [path], ((Record(d.id, sentences=d.target),) for d in documents))
+
+
+def _both_sides(documents: Iterable[ParallelDocument]) -> Iterator[tuple[Record]]:
+    for document in documents:
+        yield (Record(document.id, source=document.source, target=document.target),)
+
+
+def _encoder(row: Format, languages: tuple[str, str] | None, target_element: str) -> Callable[[Record], str]:
+    if row.name == "wmt-xml":
+        return partial(encode_wmt_xml, languages=languages, target_element=target_element)
+    return row.encode
+
+
+def _write(
+    row: Format,
+    encode: Callable[[Record], str],
+    paths: list[Path],
+    documents: Iterable[tuple[Record, ...]],
+) -> None:
+    """Write the i-th record of every tuple to the i-th path, and side files where the format has them."""
+    side_paths = list(dict.fromkeys(map(side_file_to_write, paths))) if row.name == "docids" else []
+    with atomic_sinks([*paths, *side_paths]) as sinks:
+        side_files = [_SideFile(sink, paths) for sink in sinks[len(paths) :]]
+        previous: str | None = None
+        for records in documents:
+            document_id = records[0].id
+            if not (records[0].sentences or records[0].source):
+                raise CotextError(f"document {document_id!r} is empty and cannot be written; leave it out")
+            if row.neighbours_need_different_ids and document_id == previous:
+                raise CotextError(
+                    f"two documents in a row have the id {document_id!r}, and the format {row.name} could "
+                    "not "
+                    "tell them apart; rename one or write jsonl instead"
+                )
+            for sink, record in zip(sinks, records, strict=False):
+                opening = row.header if previous is None else row.between
+                try:
+                    sink.write(opening + encode(record))
+                except UnicodeEncodeError:
+                    raise CotextError(
+                        f"{sink.path}: document {document_id!r} holds half a character (a lone surrogate), "
+                        "which "
+                        "UTF-8 cannot write; remove it"
+                    ) from None
+                except CotextError as error:
+                    if str(error).startswith(str(sink.path)):
+                        raise
+                    raise CotextError(f"{sink.path}: {error}") from None
+            for side_file in side_files:
+                side_file.add(records[0])
+            previous = document_id
+        if previous is None:
+            raise CotextError(f"{paths[0]}: there are no documents to write; the file is left as it was")
+        for sink in sinks[: len(paths)]:
+            sink.write(row.footer)
+        for side_file in side_files:
+            side_file.settle()
+
+
+class _SideFile:
+    """The side file in the making, which must not spoil a side file that other texts rely on."""
+
+    def __init__(self, sink: TextSink, paths: list[Path]) -> None:
+        self._sink = sink
+        self._old = read_side_file(sink.path) if sink.final.exists() else iter(())
+        self._same = True
+        self._relying = [
+            other
+            for other in (other_users(paths[0], sink.path) if sink.final.exists() else [])
+            if not any(same_file(other, path) for path in paths)
+        ]
+
+    def add(self, record: Record) -> None:
+        self._sink.write(encode_side_line(record))
+        self._same = self._same and self._next_old() == (record.id, len(record.sentences or ()))
+
+    def settle(self) -> None:
+        self._same = self._same and self._next_old() is None
+        if not self._relying:
+            return
+        if not self._same:
+            raise CotextError(
+                f"{self._sink.path} tells other documents than are to be written, and belongs to "
+                f"{self._relying[0]} too; choose a name with another beginning for what is written"
+            )
+        # Equal content, perhaps in the other variant: the user's own file stays as it is.
+        self._sink.keep_old()
+
+    def _next_old(self) -> tuple[str, int] | None:
+        try:
+            return next(self._old, None)
+        except CotextError:
+            return ("", -1)

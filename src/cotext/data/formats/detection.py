@@ -1,0 +1,67 @@
+"""Tell the format of a corpus file from the beginning of its content and the files beside it."""
+
+import json
+import re
+from pathlib import Path
+
+from cotext.data.formats.docids import find_side_file
+from cotext.data.formats.marked_lines import BOUNDARY_MARK, DOCUMENT_LINE, EOS_MARK
+from cotext.data.formats.records import OUTER_SPACE
+from cotext.data.formats.streams import beginning, check_readable
+from cotext.errors import CotextError
+
+BEGINNING_BYTES = 1 << 18
+_XML_BEGINNING = re.compile(r"<(\?xml|!DOCTYPE|!--|dataset|collection|doc)\b", re.IGNORECASE)
+_COMMENT_BEGINNING = "<!--"
+_OBJECT_BEGINNING = re.compile(r'\{\s*"')
+
+
+def detect_format(path: Path) -> str:
+    """Name the format by the first 256 KiB of content; what no rule recognises is `text`.
+
+    The rules, the first that holds: a JSON object on the first line, an XML beginning, a first line `<d>`, a
+    side file, `<EOS> <BOS>` in a line, `_eos` in a line, two tabs (or one) in every line. Raises CotextError
+    for a file that is missing, empty, or no regular file (a pipe can be read only once: name its format).
+    """
+    check_readable(path)
+    if not path.is_file():
+        raise CotextError(
+            f"{path}: the format of what is no regular file cannot be detected; name the format"
+        )
+    head, complete = beginning(path, BEGINNING_BYTES)
+    text = head.decode(errors="replace")
+    lines = [line.strip("\r") for line in text.split("\n")]
+    if not complete and len(lines) > 1:
+        lines.pop()
+    first = next((line.strip(OUTER_SPACE) for line in lines if line.strip(OUTER_SPACE)), "")
+    if not first and complete:
+        raise CotextError(f"{path}: is empty; a corpus has at least one sentence")
+    if _is_object(first, complete or len(lines) > 1):
+        return "jsonl"
+    if _XML_BEGINNING.match(first) or first.startswith(_COMMENT_BEGINNING):
+        return "wmt-xml"
+    if first == DOCUMENT_LINE:
+        return "d-lines"
+    if find_side_file(path) is not None:
+        return "docids"
+    if any(BOUNDARY_MARK.search(line) for line in lines):
+        return "line-documents"
+    if any(EOS_MARK.search(line) for line in lines):
+        return "eos-groups"
+    if lines[-1] == "":
+        lines.pop()
+    if {line.count("\t") for line in lines} in ({1}, {2}) and all(
+        line.split("\t")[0].strip() for line in lines
+    ):
+        return "tsv"
+    return "text"
+
+
+def _is_object(line: str, whole: bool) -> bool:
+    if not whole:
+        return _OBJECT_BEGINNING.match(line) is not None
+    try:
+        return isinstance(json.loads(line), dict)
+    except (ValueError, RecursionError):
+        # A broken object is still no sentence: the reader will say where it breaks.
+        return re.match(r'\{\s*"(id|source|target|sentences)"\s*:', line) is not None

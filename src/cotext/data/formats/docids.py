@@ -1,0 +1,179 @@
+"""The format docids: one sentence a line, and a parallel file that tells the document of each.
+
+The side file of `train.en` is `train.docids`. Either it has one id for every sentence line, or one line for
+every document: the id, a tab, the number of its sentences.
+"""
+
+import re
+from collections.abc import Iterator
+from itertools import groupby, zip_longest
+from operator import itemgetter
+from pathlib import Path
+
+from cotext.data.formats.records import OUTER_SPACE, Record, id_to_write, sentences_to_write
+from cotext.data.formats.streams import COMPRESSIONS, numbered_lines, same_file, without_compression
+from cotext.errors import CotextError
+
+COUNT_LINE = re.compile(r"([^\t]+)\t([0-9]{1,9})")
+
+
+def side_file_to_write(path: Path) -> Path:
+    """Name the side file of a text file: its last suffix becomes .docids, a compression stays."""
+    plain = without_compression(path)
+    compression = path.suffix if plain != path else ""
+    return plain.with_name(plain.with_suffix("").name + ".docids" + compression)
+
+
+def find_side_file(path: Path) -> Path | None:
+    """Find the side file of a text file, compressed like it or otherwise; None where there is none."""
+    named = side_file_to_write(path)
+    plain = without_compression(named)
+    for candidate in (named, plain, *(plain.with_name(plain.name + ending) for ending in COMPRESSIONS)):
+        if candidate.is_file() and not same_file(candidate, path):
+            return candidate
+    return None
+
+
+def read_docids(path: Path) -> Iterator[Record]:
+    """Read a text file by its side file; raises CotextError where the two disagree."""
+    side_path = find_side_file(path)
+    if side_path is None:
+        raise CotextError(
+            f"{path}: the format docids needs the side file {side_file_to_write(path)}, which does not exist"
+        )
+    if _counts_sentences(side_path):
+        return _read_by_counts(path, side_path)
+    return _read_by_lines(path, side_path)
+
+
+def encode_docids(record: Record) -> str:
+    """Write one sentence a line; it may be empty."""
+    return "\n".join(sentences_to_write(record)) + "\n"
+
+
+def encode_side_line(record: Record) -> str:
+    """Write the id, a tab, the number of sentences."""
+    return f"{id_to_write(record)}\t{len(record.sentences or ())}\n"
+
+
+def read_side_file(side_path: Path) -> Iterator[tuple[str, int]]:
+    """Read (document id, number of sentences) from either kind of side file."""
+    if _counts_sentences(side_path):
+        for _, document_id, count in _count_lines(side_path):
+            yield document_id, count
+    else:
+        for document_id, lines in groupby(_id_lines(side_path), key=itemgetter(1)):
+            if document_id:
+                yield document_id, sum(1 for _ in lines)
+
+
+def other_users(path: Path, side_path: Path) -> list[Path]:
+    """List the files beside `path`, other than it, that `side_path` describes too."""
+    return sorted(
+        other
+        for other in path.resolve().parent.iterdir()
+        if other.is_file()
+        and not other.name.startswith(".")
+        and not same_file(other, path)
+        and not same_file(other, side_path)
+        and without_compression(side_file_to_write(other)).name == without_compression(side_path).name
+    )
+
+
+def _counts_sentences(side_path: Path) -> bool:
+    for _, line in numbered_lines(side_path):
+        if line.strip(OUTER_SPACE):
+            return COUNT_LINE.fullmatch(line.strip(OUTER_SPACE)) is not None
+    raise CotextError(f"{side_path}: is empty; it must tell the documents of the text file beside it")
+
+
+def _count_lines(side_path: Path) -> Iterator[tuple[int, str, int]]:
+    for number, line in numbered_lines(side_path):
+        text = line.strip(OUTER_SPACE)
+        match = COUNT_LINE.fullmatch(text)
+        if match:
+            yield number, match[1].strip(OUTER_SPACE), int(match[2])
+        elif text:
+            raise CotextError(
+                f"{side_path}:{number}: expected a document id, a tab and the number of sentences, as in the "
+                f"lines before, but found {text[:80]!r}"
+            )
+
+
+def _id_lines(side_path: Path) -> Iterator[tuple[int, str]]:
+    for number, line in numbered_lines(side_path):
+        yield number, line.strip(OUTER_SPACE)
+
+
+def _read_by_counts(path: Path, side_path: Path) -> Iterator[Record]:
+    lines = ((number, line.strip(OUTER_SPACE)) for number, line in numbered_lines(path))
+    empty_line_between: bool | None = None
+    line_number = 0
+    waiting: tuple[int, str] | None = None
+    for order, (side_line, document_id, count) in enumerate(_count_lines(side_path)):
+        if order > 0:
+            waiting = waiting or next(lines, None)
+            if empty_line_between is None and waiting is not None:
+                # The first border decides for all; were it a sentence that is empty by chance, the
+                # lines could not come out even at the end, so a wrong guess is never silent.
+                empty_line_between = waiting[1] == ""
+            if empty_line_between and waiting is not None:
+                if waiting[1]:
+                    raise CotextError(
+                        f"{path}:{waiting[0]}: expected the empty line before document {document_id!r} "
+                        f"({side_path}:{side_line}) but found {waiting[1][:60]!r}; the side file counts "
+                        "fewer "
+                        "sentences than the document before it has"
+                    )
+                waiting = None
+                line_number += 1
+        first = line_number + 1
+        sentences: list[str] = []
+        while len(sentences) < count:
+            pair = waiting or next(lines, None)
+            waiting = None
+            if pair is None:
+                raise CotextError(
+                    f"{path}: ends after line {line_number}, but document {document_id!r} "
+                    f"({side_path}:{side_line}) has {count} sentences and only {len(sentences)} are there"
+                )
+            line_number = pair[0]
+            sentences.append(pair[1])
+        yield Record(document_id, first, 1, sentences=tuple(sentences))
+    for number, sentence in ([waiting] if waiting else []) + list(_first_text(lines)):
+        raise CotextError(
+            f"{path}:{number}: {sentence[:60]!r} comes after the last sentence that {side_path} counts; the "
+            "side file has too few documents or sentences"
+        )
+
+
+def _first_text(lines: Iterator[tuple[int, str]]) -> Iterator[tuple[int, str]]:
+    for number, sentence in lines:
+        if sentence:
+            yield number, sentence
+            return
+
+
+def _read_by_lines(path: Path, side_path: Path) -> Iterator[Record]:
+    def named_sentences() -> Iterator[tuple[int, str, str]]:
+        for text, side in zip_longest(numbered_lines(path), _id_lines(side_path)):
+            if text is None or side is None:
+                ended, longer = (path, side_path) if text is None else (side_path, path)
+                if not (text or side)[1].strip(OUTER_SPACE):
+                    continue
+                number = (text or side)[0]
+                raise CotextError(
+                    f"{ended}: ends before line {number}, but {longer} goes on; the side file needs exactly "
+                    "one "
+                    "document id for every line of text"
+                )
+            number, document_id = side
+            sentence = text[1].strip(OUTER_SPACE)
+            if sentence and not document_id:
+                raise CotextError(f"{side_path}:{number}: no document id for the sentence {path}:{number}")
+            yield number, document_id, sentence
+
+    for document_id, group in groupby(named_sentences(), key=itemgetter(1)):
+        if document_id:
+            numbered = list(group)
+            yield Record(document_id, numbered[0][0], 1, sentences=tuple(line[2] for line in numbered))

@@ -1,0 +1,82 @@
+"""The format jsonl, the native one: a JSON object a line for every document, and nothing is lost.
+
+`{"id": ..., "source": [...], "target": [...]}`; in one language `{"id": ..., "sentences": [...]}`.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+from cotext.data.formats.records import OUTER_SPACE, Record, one_line
+from cotext.data.formats.streams import numbered_lines
+from cotext.errors import CotextError
+
+LISTS = ("sentences", "source", "target")
+
+
+def read_jsonl(path: Path) -> Iterator[Record]:
+    """Read a document from every line that is not blank; sentences are taken as they are.
+
+    Keys beyond those of the format are ignored.
+    """
+    for number, line in numbered_lines(path):
+        if not line.strip(OUTER_SPACE):
+            continue
+        try:
+            value = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise CotextError(
+                f"{path}:{number}: no valid JSON at column {error.colno}: {error.msg}"
+            ) from None
+        except (ValueError, RecursionError) as error:
+            raise CotextError(f"{path}:{number}: this JSON cannot be read: {error}") from None
+        # Only an escape can bring in what numbered_lines has not already refused.
+        yield _record(f"{path}:{number}", number, value, escapes="\\" in line)
+
+
+def _record(place: str, number: int, value: object, escapes: bool) -> Record:
+    if not isinstance(value, dict):
+        raise CotextError(f"{place}: expected a JSON object with the key 'id', found {type(value).__name__}")
+    document_id = value.get("id")
+    if not isinstance(document_id, str) or not document_id:
+        raise CotextError(f"{place}: the key 'id' must hold a text that is not empty")
+    sides = {key: _sentences(place, document_id, key, value.get(key), escapes) for key in LISTS}
+    if (sides["sentences"] is None) == (sides["source"] is None and sides["target"] is None):
+        raise CotextError(
+            f"{place}: document {document_id!r} needs either the key 'sentences' or the keys 'source' and "
+            "'target'"
+        )
+    return Record(document_id, number, 0, sides["sentences"], sides["source"], sides["target"])
+
+
+def _sentences(
+    place: str, document_id: str, key: str, value: object, escapes: bool
+) -> tuple[str, ...] | None:
+    if value is None:
+        return None
+    if not isinstance(value, list) or not all(isinstance(sentence, str) for sentence in value):
+        raise CotextError(f"{place}: document {document_id!r}: the key {key!r} must hold a list of texts")
+    if escapes:
+        for index, sentence in enumerate(value):
+            try:
+                one_line(document_id, index, sentence).encode()
+            except UnicodeEncodeError:
+                raise CotextError(
+                    f"{place}: document {document_id!r}, sentence {index + 1} of {key!r} holds half a "
+                    "character "
+                    "(a lone surrogate); correct its \\u escapes"
+                ) from None
+            except CotextError as error:
+                raise CotextError(f"{place}: {error}") from None
+    return tuple(value)
+
+
+def encode_jsonl(record: Record) -> str:
+    """Write a JSON object on a line; raises CotextError for an empty id or a sentence of several lines."""
+    if not record.id:
+        raise CotextError("a document has an empty id, which cannot be written")
+    value: dict[str, object] = {"id": record.id}
+    for key, side in zip(LISTS, (record.sentences, record.source, record.target), strict=True):
+        if side is not None:
+            value[key] = [one_line(record.id, index, sentence) for index, sentence in enumerate(side)]
+    return json.dumps(value, ensure_ascii=False) + "\n"

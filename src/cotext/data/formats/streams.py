@@ -1,0 +1,194 @@
+"""Bytes of corpus files: transparent .xz and .gz, lines that only a line feed ends, atomic writing."""
+
+import gzip
+import io
+import lzma
+import os
+import uuid
+import zlib
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, cast
+
+from cotext.errors import CotextError
+
+COMPRESSIONS = (".xz", ".gz")
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
+_FOREIGN_BEGINNINGS = (
+    (b"\xff\xfe", "it looks like UTF-16: convert it to UTF-8"),
+    (b"\xfe\xff", "it looks like UTF-16: convert it to UTF-8"),
+    (b"\xfd7zXZ\0", "it looks xz-compressed: give its name the ending .xz"),
+    (b"\x1f\x8b", "it looks gzip-compressed: give its name the ending .gz"),
+)
+
+
+def check_readable(path: Path) -> None:
+    """Raise CotextError where there is no such file or it is a directory."""
+    if path.is_dir():
+        raise CotextError(f"{path}: is a directory; name the corpus file inside it")
+    if not path.exists():
+        raise CotextError(f"{path}: no such file")
+
+
+@contextmanager
+def opened(path: Path) -> Iterator[IO[bytes]]:
+    """Open a file for reading, decompressed by the ending of its name; reading errors become CotextError."""
+    check_readable(path)
+    try:
+        with path.open("rb") as raw:
+            if path.suffix == ".xz":
+                with lzma.open(raw) as plain:
+                    yield cast(IO[bytes], io.BufferedReader(plain))
+            elif path.suffix == ".gz":
+                with gzip.open(raw) as unzipped:
+                    yield cast(IO[bytes], io.BufferedReader(unzipped))
+            else:
+                yield raw
+    except READ_ERRORS as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise CotextError(f"{path}: cannot be read: {reason}") from error
+
+
+def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+    r"""Yield (line number from 1, line without its ending); only \n and \r\n end a line.
+
+    A byte order mark at the beginning is left out. Raises CotextError for invalid UTF-8 and for NUL.
+    """
+    with opened(path) as stream:
+        for number, raw in enumerate(stream, 1):
+            try:
+                line = raw.decode()
+            except UnicodeDecodeError as error:
+                raise CotextError(f"{path}:{number}: {describe_invalid(raw, error, number)}") from None
+            if "\0" in line:
+                raise CotextError(f"{path}:{number}: contains a NUL character; remove it")
+            if number == 1:
+                line = line.removeprefix("\ufeff")
+            yield number, line.removesuffix("\n").removesuffix("\r")
+
+
+def describe_invalid(raw: bytes, error: UnicodeDecodeError, number: int) -> str:
+    """Say which byte of a line is no UTF-8 and, where the file's beginning tells it, what the file is."""
+    hint = "convert the file to UTF-8"
+    if number == 1:
+        hint = next((text for magic, text in _FOREIGN_BEGINNINGS if raw.startswith(magic)), hint)
+    return f"invalid UTF-8, byte {error.start + 1} of the line is 0x{raw[error.start]:02x}; {hint}"
+
+
+class TextSink:
+    """A UTF-8 file in the making under a temporary name beside `path`, compressed by the ending of `path`.
+
+    The old file stays untouched until `commit`. Every failure to write becomes a CotextError.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        # A link stays a link, and what it points to is replaced.
+        self.final = path.resolve()
+        if self.final.is_dir():
+            raise CotextError(f"{path}: is a directory; name a file to write")
+        if self.final.exists() and not self.final.is_file():
+            raise CotextError(f"{path}: is no regular file, and cannot be replaced by one")
+        if not self.final.parent.is_dir():
+            raise CotextError(f"{path}: the folder {path.parent} does not exist; create it first")
+        self._temporary = self.final.with_name(f".{uuid.uuid4().hex[:12]}.partial")
+        self._empty = True
+        self._replaces = True
+        with self._named_errors():
+            self._file = self._temporary.open("xb")
+        self._stream: IO[bytes] = self._file
+        if path.suffix == ".xz":
+            self._stream = lzma.LZMAFile(self._file, "wb")
+        elif path.suffix == ".gz":
+            # The time of writing would make equal documents differ as files.
+            self._stream = cast(IO[bytes], gzip.GzipFile("", "wb", fileobj=self._file, mtime=0))
+
+    def write(self, text: str) -> None:
+        """Append text; raises UnicodeEncodeError for a lone surrogate, CotextError where storage refuses."""
+        if self._empty and text:
+            self._empty = False
+            if text.startswith("\ufeff"):
+                raise CotextError(
+                    f"{self.path}: the text begins with U+FEFF, which reading takes for a byte order mark; "
+                    "remove it from the first sentence"
+                )
+        data = text.encode()
+        with self._named_errors():
+            self._stream.write(data)
+
+    def finish(self) -> None:
+        """Bring everything to storage, still under the temporary name."""
+        with self._named_errors():
+            self._stream.close()
+            self._file.close()
+
+    def keep_old(self) -> None:
+        """Turn `commit` into a step that leaves the old file as it is."""
+        self._replaces = False
+
+    def commit(self) -> None:
+        """Give the finished file its name."""
+        if not self._replaces:
+            return
+        with self._named_errors():
+            self._temporary.replace(self.final)
+
+    def discard(self) -> None:
+        """Remove the temporary file, whatever state it is in."""
+        for stream in (self._stream, self._file):
+            # A full disk may refuse the last buffer a second time; the first refusal is the one reported.
+            try:
+                stream.close()
+            except (OSError, ValueError):
+                continue
+        self._temporary.unlink(missing_ok=True)
+
+    @contextmanager
+    def _named_errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise CotextError(
+                f"{self.path}: cannot be written: {error.strerror or error}; make room or choose another "
+                "place "
+                "(an older file of this name is unchanged)"
+            ) from error
+
+
+@contextmanager
+def atomic_sinks(paths: Sequence[Path]) -> Iterator[list[TextSink]]:
+    """Open a sink for each path; all get their names when the block succeeds, none when it raises."""
+    finals = [path.resolve() for path in paths]
+    if len(set(finals)) < len(finals):
+        raise CotextError(f"the same file is to be written twice: {', '.join(map(str, paths))}")
+    sinks: list[TextSink] = []
+    try:
+        for path in paths:
+            sinks.append(TextSink(path))
+        yield sinks
+        for sink in sinks:
+            sink.finish()
+        for sink in sinks:
+            sink.commit()
+    finally:
+        for sink in sinks:
+            sink.discard()
+
+
+def without_compression(path: Path) -> Path:
+    """Give `train.en` for `train.en.xz`."""
+    return path.with_suffix("") if path.suffix in COMPRESSIONS else path
+
+
+def beginning(path: Path, max_bytes: int) -> tuple[bytes, bool]:
+    """Give up to `max_bytes` decompressed bytes without a byte order mark, and whether that is all."""
+    with opened(path) as stream:
+        head = stream.read(max_bytes + 1)
+    return head[:max_bytes].removeprefix(BYTE_ORDER_MARK), len(head) <= max_bytes
+
+
+def same_file(first: Path, second: Path) -> bool:
+    """Tell whether two names lead to one file, without asking that it exists."""
+    return os.path.realpath(first) == os.path.realpath(second)

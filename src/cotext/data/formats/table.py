@@ -1,0 +1,67 @@
+"""The table of formats: each row says how one is read and written and what it can carry."""
+
+import difflib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cotext.data.formats import docids, jsonl, marked_lines, tsv, wmt_xml
+from cotext.data.formats.records import Record
+from cotext.errors import CotextError
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """How one corpus format is read and written.
+
+    `encode` gives the text of one document; `header`, `between` and `footer` surround the documents.
+    """
+
+    name: str
+    read: Callable[[Path], Iterator[Record]]
+    encode: Callable[[Record], str]
+    header: str = ""
+    between: str = ""
+    footer: str = ""
+    carries_ids: bool = False
+    holds_both_languages: bool = False
+    neighbours_need_different_ids: bool = False
+
+
+FORMATS = {
+    row.name: row
+    for row in (
+        Format("text", marked_lines.read_text, marked_lines.encode_text, between="\n"),
+        Format("docids", docids.read_docids, docids.encode_docids, between="\n", carries_ids=True),
+        Format("d-lines", marked_lines.read_d_lines, marked_lines.encode_d_lines),
+        Format("eos-groups", marked_lines.read_eos_groups, marked_lines.encode_eos_groups),
+        Format("line-documents", marked_lines.read_line_documents, marked_lines.encode_line_documents),
+        Format(
+            "wmt-xml",
+            wmt_xml.read_wmt_xml,
+            wmt_xml.encode_wmt_xml,
+            header=wmt_xml.HEADER,
+            footer=wmt_xml.FOOTER,
+            carries_ids=True,
+            holds_both_languages=True,
+        ),
+        Format(
+            "tsv",
+            tsv.read_tsv,
+            tsv.encode_tsv,
+            carries_ids=True,
+            holds_both_languages=True,
+            neighbours_need_different_ids=True,
+        ),
+        Format("jsonl", jsonl.read_jsonl, jsonl.encode_jsonl, carries_ids=True, holds_both_languages=True),
+    )
+}
+
+
+def find_format(name: str) -> Format:
+    """Give the row of a format; raises CotextError with the nearest known name."""
+    if name in FORMATS:
+        return FORMATS[name]
+    nearest = difflib.get_close_matches(name, FORMATS, 1)
+    hint = f"did you mean {nearest[0]}? " if nearest else ""
+    raise CotextError(f"unknown corpus format {name!r}: {hint}known are {', '.join(FORMATS)}")

@@ -1,0 +1,167 @@
+"""The format wmt-xml: the XML of the WMT test sets, read as a stream.
+
+`<dataset><doc id=..><src lang=..><p><seg id=..>`; the target is the first `<ref>`, or else the first `<hyp>`.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from xml.parsers import expat
+from xml.sax.saxutils import escape, quoteattr
+
+from cotext.data.formats.records import OUTER_SPACE, Record, id_to_write, one_line
+from cotext.data.formats.streams import opened
+from cotext.errors import CotextError
+
+HEADER = '<?xml version="1.0" encoding="utf-8"?>\n<dataset>\n'
+FOOTER = "</dataset>\n"
+SIDES = ("src", "ref", "hyp")
+CHUNK_BYTES = 1 << 16
+_LINE_BREAK = re.compile(r"[ \t]*\n[ \t\n]*")
+_NOT_XML = re.compile("[^\t\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def read_wmt_xml(path: Path) -> Iterator[Record]:
+    """Read documents one after the other; a line break inside a segment becomes a space.
+
+    Raises CotextError for malformed XML and for any DOCTYPE: entities that expand without end come in one.
+    """
+    reader = _Reader(path)
+    with opened(path) as stream:
+        final = False
+        while not final:
+            chunk = stream.read(CHUNK_BYTES)
+            final = not chunk
+            reader.feed(chunk, final)
+            yield from reader.finished
+            reader.finished.clear()
+
+
+class _Reader:
+    """The document, side and segment that the parser is in; complete documents gather in `finished`."""
+
+    def __init__(self, path: Path) -> None:
+        self.finished: list[Record] = []
+        self._path = path
+        self._documents = 0
+        self._document_id: str | None = None
+        self._line = 0
+        self._sides: dict[str, list[tuple[str | None, str]]] = {}
+        self._side: list[tuple[str | None, str]] | None = None
+        self._segment: list[str] | None = None
+        self._segment_id: str | None = None
+        self._parser = expat.ParserCreate()
+        self._parser.StartDoctypeDeclHandler = self._refuse_doctype
+        self._parser.StartElementHandler = self._start
+        self._parser.EndElementHandler = self._end
+        self._parser.CharacterDataHandler = self._text
+
+    def feed(self, chunk: bytes, final: bool) -> None:
+        try:
+            self._parser.Parse(chunk, final)
+        except expat.ExpatError as error:
+            reason = expat.ErrorString(error.code)
+            raise CotextError(
+                f"{self._path}:{error.lineno}: malformed XML at column {error.offset + 1}: {reason}"
+            ) from None
+        except (ValueError, LookupError) as error:
+            raise CotextError(
+                f"{self._path}: this XML cannot be read ({error}); convert it to UTF-8"
+            ) from None
+
+    def _refuse_doctype(self, *_: object) -> None:
+        raise CotextError(
+            f"{self._path}:{self._parser.CurrentLineNumber}: contains a DOCTYPE, which is refused for "
+            "safety; "
+            "remove the declaration and write its entities out"
+        )
+
+    def _start(self, tag: str, attributes: dict[str, str]) -> None:
+        line = self._parser.CurrentLineNumber
+        if tag == "doc":
+            if self._document_id is not None:
+                raise CotextError(
+                    f"{self._path}:{line}: <doc> inside the <doc> that began at line {self._line}"
+                )
+            self._documents += 1
+            self._document_id = attributes.get("id") or attributes.get("docid") or str(self._documents)
+            self._line = line
+            self._sides = {}
+        elif tag in SIDES and self._document_id is not None:
+            # A second reference is read but not kept.
+            self._side = []
+            self._sides.setdefault(tag, self._side)
+        elif tag == "seg" and self._side is not None:
+            self._segment = []
+            self._segment_id = attributes.get("id")
+
+    def _text(self, text: str) -> None:
+        if self._segment is not None:
+            self._segment.append(text)
+
+    def _end(self, tag: str) -> None:
+        if tag == "seg" and self._segment is not None and self._side is not None:
+            sentence = _LINE_BREAK.sub(" ", "".join(self._segment)).strip(OUTER_SPACE)
+            self._side.append((self._segment_id, sentence))
+            self._segment = None
+        elif tag in SIDES:
+            self._side = None
+        elif tag == "doc" and self._document_id is not None:
+            self.finished.append(self._record(self._document_id))
+            self._document_id = None
+
+    def _record(self, document_id: str) -> Record:
+        source = self._sides.get("src")
+        target = self._sides.get("ref", self._sides.get("hyp"))
+        if source and target and len(source) == len(target):
+            for (source_id, _), (target_id, _) in zip(source, target, strict=True):
+                if source_id is not None and target_id is not None and source_id != target_id:
+                    raise CotextError(
+                        f"{self._path}:{self._line}: document {document_id!r}: segment {source_id!r} of the "
+                        "source "
+                        f"stands beside segment {target_id!r} of the target; put the segments in one order"
+                    )
+        if source is None and target is None:
+            source = []
+        return Record(document_id, self._line, 0, None, _sentences(source), _sentences(target))
+
+
+def _sentences(segments: list[tuple[str | None, str]] | None) -> tuple[str, ...] | None:
+    return None if segments is None else tuple(text for _, text in segments)
+
+
+def encode_wmt_xml(
+    record: Record, languages: tuple[str, str] | None = None, target_element: str = "ref"
+) -> str:
+    """Write one `<doc>`: `<src>`, and the target, where there is one, as `<ref>` or `<hyp>`.
+
+    Raises CotextError for a control character that XML has no way to write.
+    """
+    _check_characters(record.id, f"document id {record.id!r}")
+    parts = [f"<doc id={quoteattr(id_to_write(record))}>\n"]
+    source = record.sentences if record.sentences is not None else record.source
+    for order, (element, side) in enumerate((("src", source), (target_element, record.target))):
+        if side is None:
+            continue
+        language = f" lang={quoteattr(languages[order])}" if languages else ""
+        parts.append(f"<{element}{language}>\n<p>\n")
+        parts.extend(_segment(record.id, index, sentence) for index, sentence in enumerate(side))
+        parts.append(f"</p>\n</{element}>\n")
+    parts.append("</doc>\n")
+    return "".join(parts)
+
+
+def _segment(document_id: str, index: int, sentence: str) -> str:
+    text = one_line(document_id, index, sentence).strip(OUTER_SPACE)
+    _check_characters(text, f"document {document_id!r}, sentence {index + 1}")
+    # A bare carriage return would come back as a line feed.
+    return f'<seg id="{index + 1}">{escape(text, {chr(13): "&#13;"})}</seg>\n'
+
+
+def _check_characters(text: str, place: str) -> None:
+    refused = _NOT_XML.search(text)
+    if refused:
+        raise CotextError(
+            f"{place} contains U+{ord(refused[0]):04X}, which XML cannot hold; remove it or write jsonl "
+            "instead"
+        )
