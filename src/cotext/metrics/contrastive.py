@@ -87,7 +87,8 @@ class ContrastiveReport:
     """Accuracy over a suite and over its groups; groups without an example are left out.
 
     `aggregates` holds `disc`, `disc_avg` and `disc_all_d` in per cent where the suite knows the distances
-    they need (see distance_aggregates). `undecidable` counts examples with a wrong candidate spelled like the right one: always ties.
+    they need (see distance_aggregates). `undecidable` counts examples with a wrong candidate spelled like the
+    right one: always ties.
     `decisions` is in the order of the suite, for paired tests.
     """
 
