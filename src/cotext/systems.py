@@ -1,0 +1,99 @@
+"""From a configuration to parts that work: the one place that knows every view, model and loss by name.
+
+A new system is one model file, one recipe and one line in a table here.
+"""
+
+from collections.abc import Callable
+from typing import Protocol
+
+from torch import nn
+
+from cotext.config import Config, LossConfig, ModelConfig, ViewConfig
+from cotext.data.batch import Batch, SpecialSymbols
+from cotext.data.tokenizer import Tokenizer
+from cotext.data.views import SentenceView, View, WindowView
+from cotext.errors import CotextError
+from cotext.layers.blocks import SentenceEmbedding, Size
+from cotext.losses.cross_entropy import CrossEntropy, LossParts
+from cotext.models.base import AutoregressiveModel
+from cotext.models.transformer import Transformer
+
+
+class TrainableModel(AutoregressiveModel, Protocol):
+    """A model of the contract that is also a torch module."""
+
+
+class Loss(Protocol):
+    """(model, batch) -> sum, count, named parts."""
+
+    def __call__(self, model: AutoregressiveModel, batch: Batch) -> LossParts:
+        """Loss of a batch, summed; whoever trains divides by the count over all batches and processes."""
+
+
+def build_transformer(config: ModelConfig, vocabulary: int, sentences: int) -> Transformer:
+    """The Transformer of `models/transformer.py`."""
+    shift = config.shift if config.positions == "shifted" else 0
+    if shift == "corpus":
+        raise CotextError("model.shift = corpus must be resolved to a number before a model is built")
+    size = Size(
+        dimension=config.dimension,
+        feed_forward=config.feed_forward,
+        heads=config.heads,
+        encoder_layers=config.encoder_layers,
+        decoder_layers=config.decoder_layers,
+        dropout=config.dropout,
+        attention_dropout=config.attention_dropout,
+        pre_norm=config.pre_norm,
+    )
+    embedding = SentenceEmbedding(
+        vocabulary,
+        config.dimension,
+        config.dropout,
+        positions=config.positions,
+        segments=config.segments,
+        max_segments=sentences,
+    )
+    return Transformer(size, embedding, shift)
+
+
+MODELS: dict[str, Callable[[ModelConfig, int, int], Transformer]] = {"transformer": build_transformer}
+
+
+def build_model(config: Config, vocabulary: int) -> Transformer:
+    """The model of a configuration, with fresh weights from torch's global generator.
+
+    Raises:
+        CotextError: the dimension is not divisible by the number of heads.
+    """
+    model = config.model
+    if model.dimension % model.heads:
+        raise CotextError(
+            f"model.dimension = {model.dimension} is not divisible by model.heads = {model.heads}"
+        )
+    return MODELS[model.name](model, vocabulary, build_view(config.view).sentences)
+
+
+def build_view(config: ViewConfig) -> View:
+    """The view of a configuration."""
+    if config.kind == "sentence":
+        if config.before or config.after:
+            raise CotextError(
+                "view.kind = sentence takes no view.before or view.after; use view.kind = window"
+            )
+        return SentenceView()
+    return WindowView(config.before, config.after, config.max_tokens)
+
+
+def build_loss(config: LossConfig) -> Loss:
+    """The loss of a configuration."""
+    return CrossEntropy(config.label_smoothing, config.context_discount)
+
+
+def special_symbols(tokenizer: Tokenizer) -> SpecialSymbols:
+    """The ids that batches need of a tokenizer."""
+    return SpecialSymbols(pad=tokenizer.pad, bos=tokenizer.bos, eos=tokenizer.eos, sep=tokenizer.sep)
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Number of trained numbers."""
+    return sum(p.numel() for p in model.parameters())
