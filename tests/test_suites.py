@@ -113,7 +113,7 @@ def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> No
     path = tmp_path / "s.json"
     write_suite(path, ContrastiveSuite("old", "en", "de", (LAMP,)))
     unencodable = ContrastiveExample("x", "p", None, ("\ud800",), (("a",), ("b",)), 0)
-    with pytest.raises(UnicodeEncodeError):
+    with pytest.raises(CotextError, match="cannot be written"):
         write_suite(path, ContrastiveSuite("new", "en", "de", (unencodable,)))
     assert read_suite(path).name == "old"
     assert [each.name for each in tmp_path.iterdir()] == ["s.json"]

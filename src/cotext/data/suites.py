@@ -374,7 +374,7 @@ def _open_atomically(path: Path) -> Iterator[TextIO]:
         with cast(TextIO, openers.get(path.suffix, open)(unfinished, "wt", encoding="utf-8")) as stream:
             yield stream
         unfinished.replace(path)
-    except OSError as error:
+    except (OSError, UnicodeEncodeError) as error:
         raise CotextError(f"{path}: cannot be written: {error}") from error
     finally:
         unfinished.unlink(missing_ok=True)
