@@ -139,6 +139,9 @@ class DecoderState:
         self.cross = [(k.index_select(0, entries), v.index_select(0, entries)) for k, v in self.cross]
         if self.cross_mask is not None:
             self.cross_mask = self.cross_mask.index_select(0, entries)
+        if self.lengths is not None:
+            # The longest rows may have left: nobody needs their places any more.
+            self.length = int(self.lengths.max())
 
     def widen(self, beam: int) -> None:
         """Repeat every row `beam` times; the source side is shared, not copied."""
