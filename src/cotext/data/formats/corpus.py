@@ -8,6 +8,7 @@ from pathlib import Path
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats.detection import detect_format
 from cotext.data.formats.docids import (
+    empty_lines_between,
     encode_side_line,
     other_users,
     read_side_file,
@@ -230,6 +231,8 @@ def _write(
     side_paths = list(dict.fromkeys(map(side_file_to_write, paths))) if row.name == "docids" else []
     with atomic_sinks([*paths, *side_paths]) as sinks:
         side_files = [_SideFile(sink, paths) for sink in sinks[len(paths) :]]
+        # A kept side file with an id for every line leaves no room for further lines.
+        between = row.between if all(side_file.empty_lines_between for side_file in side_files) else ""
         previous: str | None = None
         for records in documents:
             document_id = records[0].id
@@ -242,7 +245,7 @@ def _write(
                     "tell them apart; rename one or write jsonl instead"
                 )
             for sink, record in zip(sinks, records, strict=False):
-                opening = row.header if previous is None else row.between
+                opening = row.header if previous is None else between
                 try:
                     sink.write(opening + encode(record))
                 except UnicodeEncodeError:
@@ -278,6 +281,7 @@ class _SideFile:
             for other in (other_users(paths[0], sink.path) if sink.final.exists() else [])
             if not any(same_file(other, path) for path in paths)
         ]
+        self.empty_lines_between = not self._relying or empty_lines_between(sink.path)
 
     def add(self, record: Record) -> None:
         self._sink.write(encode_side_line(record))

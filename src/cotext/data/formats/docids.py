@@ -75,9 +75,25 @@ def other_users(path: Path, side_path: Path) -> list[Path]:
         if other.is_file()
         and not other.name.startswith(".")
         and not same_file(other, path)
-        and not same_file(other, side_path)
-        and without_compression(side_file_to_write(other)).name == without_compression(side_path).name
+        and without_compression(other).suffix != ".docids"
+        and (used := find_side_file(other)) is not None
+        and same_file(used, side_path)
     )
+
+
+def empty_lines_between(side_path: Path) -> bool:
+    """Tell whether a text that this side file describes may have empty lines between its documents.
+
+    With counts it may; with an id for every line only where the side file has an empty line too.
+    """
+    if _counts_sentences(side_path):
+        return True
+    first: str | None = None
+    for _, document_id in _id_lines(side_path):
+        if first is not None and document_id != first:
+            return document_id == ""
+        first = first or document_id or None
+    return False
 
 
 def _counts_sentences(side_path: Path) -> bool:

@@ -26,10 +26,13 @@ _FOREIGN_BEGINNINGS = (
 
 def check_readable(path: Path) -> None:
     """Raise CotextError where there is no such file or it is a directory."""
-    if path.is_dir():
-        raise CotextError(f"{path}: is a directory; name the corpus file inside it")
-    if not path.exists():
-        raise CotextError(f"{path}: no such file")
+    try:
+        if path.is_dir():
+            raise CotextError(f"{path}: is a directory; name the corpus file inside it")
+        if not path.exists():
+            raise CotextError(f"{path}: no such file")
+    except OSError as error:
+        raise CotextError(f"{path}: cannot be read: {error.strerror or error}") from error
 
 
 @contextmanager
@@ -86,13 +89,14 @@ class TextSink:
     def __init__(self, path: Path) -> None:
         self.path = path
         # A link stays a link, and what it points to is replaced.
-        self.final = path.resolve()
-        if self.final.is_dir():
-            raise CotextError(f"{path}: is a directory; name a file to write")
-        if self.final.exists() and not self.final.is_file():
-            raise CotextError(f"{path}: is no regular file, and cannot be replaced by one")
-        if not self.final.parent.is_dir():
-            raise CotextError(f"{path}: the folder {path.parent} does not exist; create it first")
+        self.final = Path(os.path.realpath(path))
+        with self._named_errors():
+            if self.final.is_dir():
+                raise CotextError(f"{path}: is a directory; name a file to write")
+            if self.final.exists() and not self.final.is_file():
+                raise CotextError(f"{path}: is no regular file, and cannot be replaced by one")
+            if not self.final.parent.is_dir():
+                raise CotextError(f"{path}: the folder {path.parent} does not exist; create it first")
         self._temporary = self.final.with_name(f".{uuid.uuid4().hex[:12]}.partial")
         self._empty = True
         self._replaces = True
@@ -100,7 +104,7 @@ class TextSink:
             self._file = self._temporary.open("xb")
         self._stream: IO[bytes] = self._file
         if path.suffix == ".xz":
-            self._stream = lzma.LZMAFile(self._file, "wb")
+            self._stream = lzma.LZMAFile(self._file, "wb")  # noqa: SIM115 - closed by finish and discard
         elif path.suffix == ".gz":
             # The time of writing would make equal documents differ as files.
             self._stream = cast(IO[bytes], gzip.GzipFile("", "wb", fileobj=self._file, mtime=0))
@@ -160,8 +164,7 @@ class TextSink:
 @contextmanager
 def atomic_sinks(paths: Sequence[Path]) -> Iterator[list[TextSink]]:
     """Open a sink for each path; all get their names when the block succeeds, none when it raises."""
-    finals = [path.resolve() for path in paths]
-    if len(set(finals)) < len(finals):
+    if len({os.path.realpath(path) for path in paths}) < len(paths):
         raise CotextError(f"the same file is to be written twice: {', '.join(map(str, paths))}")
     sinks: list[TextSink] = []
     try:
