@@ -12,7 +12,7 @@ from typing import Final
 from cotext.data.controlled import lexicon
 from cotext.data.controlled.discourse import Choice, Draw, Phenomenon, Plan, plan_document
 from cotext.data.controlled.grammar import Sentence
-from cotext.data.controlled.splits import VERSION, split_of
+from cotext.data.controlled.splits import split_of
 from cotext.data.suites import ContrastiveExample, ContrastiveSuite
 from cotext.errors import CotextError
 
@@ -47,9 +47,8 @@ Alternative = tuple[object, object, str]
 def contrastive_suites(seed: int, examples: int) -> list[ContrastiveSuite]:
     """One suite for each phenomenon, with at least ``examples`` examples each.
 
-    The number is rounded up until every distance has as many whole groups as the others. Tags: the
-    label of the right candidate under the phenomenon's name, ``current`` (index of the current
-    sentence) and ``group``. Raises CotextError where ``examples`` is not positive.
+    The number is rounded up until every distance has as many whole groups as the others. An id is made of
+    phenomenon, group and member. Raises CotextError where ``examples`` is not positive.
     """
     if examples < 1:
         raise CotextError(f"contrastive suites: {examples} examples asked for; give a number from 1 up")
@@ -156,12 +155,21 @@ def _members(
                     for rendering in renderings
                 ),
                 correct=correct,
-                tags={
-                    choice.phenomenon: alternative[2],
-                    "current": str(choice.index),
-                    "group": str(group),
-                    "generator": f"controlled-{VERSION}",
-                },
+                tags=_tags(current, choice.phenomenon, alternative[2]),
             )
         )
     return members
+
+
+def _tags(current: Sentence, phenomenon: Phenomenon, label: str) -> dict[str, str]:
+    """What results are worth grouping by: few values each, the same for all phenomena of a kind."""
+    match phenomenon:
+        case "pronoun" | "cataphora":
+            case = "accusative" if "{o.ihn}" in current.frame.german else "nominative"
+            return {"pronoun": label, "case": case}
+        case "register":
+            return {"register": label}
+        case "ellipsis":
+            return {"verb": label}
+        case "cohesion":
+            return {"mention": "profession" if " " in label else "name"}

@@ -149,6 +149,11 @@ class _Planner:
     def free_places(self, start: int, stop: int) -> list[int]:
         return [place for place in range(start, min(stop, self.length)) if self.reserved[place] is None]
 
+    def later(self, places: Sequence[int]) -> int:
+        """One of ``places``, far ones preferred: near the end of a document only near ones are left."""
+        place = self.draw.choose(places)
+        return max(place, self.draw.choose(places)) if self.draw.chance(0.5) else place
+
     def reserve_register(self) -> None:
         self.reserved[0 if self.draw.chance(0.75) else 1] = "statement"
         self.statement_at = self.reserved.index("statement")
@@ -170,10 +175,11 @@ class _Planner:
             self.things_closed_until = place + 1
 
     def reserve_hero(self) -> None:
-        places = self.free_places(0, self.length)
-        for _ in range(3 if self.draw.chance(0.25) else 2):
+        # All places but the last are good for the first mention; two or three in all.
+        places = self.free_places(0, self.length - 1)
+        for mention in range(3 if self.draw.chance(0.25) else 2):
             if places:
-                place = self.draw.choose(places)
+                place = self.later(places) if mention else self.draw.choose(places)
                 self.reserved[place] = "hero"
                 places = self.free_places(place + 1, place + 1 + _MAX_COHESION_DISTANCE)
 
@@ -192,6 +198,10 @@ class _Planner:
         sentence = Sentence(frame, words)
         self.sentences.append(sentence)
         return sentence
+
+    def said(self, place: int) -> tuple[object, ...]:
+        """The words of an earlier sentence; what was said there is neither repeated nor contradicted."""
+        return tuple(self.sentences[place].words.values())
 
     def note(self, phenomenon: Phenomenon, clue: int) -> None:
         """Record that the sentence said last depends on the sentence ``clue``."""
@@ -215,7 +225,7 @@ class _Planner:
             self.hero_at = len(self.sentences)
             self.say("person", {"p": self.hero})
         else:
-            self.say("person", {"p": self.hero})
+            self.say("person", {"p": self.hero}, avoid=self.said(self.hero_at))
             self.note("cohesion", self.hero_at)
 
     def mention(self, thing: lexicon.Thing, place: int) -> None:
@@ -223,7 +233,7 @@ class _Planner:
         self.thing, self.thing_at = thing, place
         places = self.free_places(place + 1, place + 1 + _MAX_PRONOUN_DISTANCE)
         if places and self.draw.chance(0.85):
-            later = self.draw.choose(places)
+            later = self.later(places)
             self.reserved[later] = "pronoun"
             self.things_closed_until = later
 
@@ -245,7 +255,7 @@ class _Planner:
 
     def say_pronoun(self) -> None:
         assert self.thing is not None
-        self.say("pronoun", {"o": self.thing})
+        self.say("pronoun", {"o": self.thing}, avoid=self.said(self.thing_at))
         self.note("pronoun", self.thing_at)
 
     def say_cataphora(self) -> None:
@@ -268,7 +278,7 @@ class _Planner:
         self.actors = [word for word in sentence.words.values() if isinstance(word, lexicon.Person)]
         places = self.free_places(self.activity_at + 1, self.activity_at + 1 + _MAX_ELLIPSIS_DISTANCE)
         if places and self.draw.chance(0.9):
-            later = self.draw.choose(places)
+            later = self.later(places)
             self.reserved[later] = "ellipsis"
             self.events_closed_until = later
 

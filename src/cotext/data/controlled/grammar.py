@@ -176,7 +176,7 @@ ELLIPSIS: Final = (
 # Who speaks to whom; what follows in the document is said to the listener.
 STATEMENT: Final = (
     Frame("{s.en} is talking to {l.en}.", "{s.nom} spricht mit {l.dat}."),
-    Frame("{s.en} is on the phone with {l.en}.", "{s.nom} telefoniert mit {l.dat}."),
+    Frame("{s.en} is travelling with {l.en}.", "{s.nom} reist mit {l.dat}."),
     Frame("{s.en} is sitting next to {l.en}.", "{s.nom} sitzt neben {l.dat}."),
     Frame("{s.en} is drinking tea with {l.en}.", "{s.nom} trinkt Tee mit {l.dat}."),
 )
@@ -198,6 +198,6 @@ YOU: Final = (
     Frame("Do you have time today?", "{y.hast} {y.du} heute Zeit?"),
     Frame("You were right about {p.en}.", "Was {p.acc} betrifft, {y.hattest} {y.du} recht."),
     Frame("Why are you laughing?", "Warum {y.lachst} {y.du}?"),
-    Frame("What do you think of {p.en}?", "Was {y.meinst} {y.du} zu {p.dat}?"),
+    Frame("What do you think of {p.en}?", "Was {y.hältst} {y.du} von {p.dat}?"),
     Frame("You are always late.", "{y.du} {y.kommst} immer zu spät."),
 )

@@ -80,7 +80,7 @@ class Address(NamedTuple):
     wohnst: str
     sprichst: str
     lachst: str
-    meinst: str
+    hältst: str
 
 
 class Listener(NamedTuple):
@@ -256,11 +256,11 @@ HEROES: Final = (
 
 FAMILIAR: Final = Address(
     "du", "dich", "dir", "dein", "deine", "bist", "hast", "hattest", "kannst", "musst", "kennst", "kommst",
-    "arbeitest", "wohnst", "sprichst", "lachst", "meinst",
+    "arbeitest", "wohnst", "sprichst", "lachst", "hältst",
 )  # fmt: skip
 FORMAL: Final = Address(
     "Sie", "Sie", "Ihnen", "Ihr", "Ihre", "sind", "haben", "hatten", "können", "müssen", "kennen", "kommen",
-    "arbeiten", "wohnen", "sprechen", "lachen", "meinen",
+    "arbeiten", "wohnen", "sprechen", "lachen", "halten",
 )  # fmt: skip
 
 
