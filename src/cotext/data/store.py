@@ -111,7 +111,7 @@ class StoreWriter:
                 self._writer.write_batch(empty, custom_metadata=closing)
             self._writer.close()
             if error_type is None:
-                os.replace(self._partial, self._path)  # noqa: PTH105
+                os.replace(self._partial, self._path)
         finally:
             self._partial.unlink(missing_ok=True)
 

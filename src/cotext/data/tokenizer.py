@@ -383,7 +383,7 @@ def _save(folder: Path, tokenizer: Tokenizer, kind: str, model_name: str, model:
     ):
         partial = folder / f"{name}.partial"
         partial.write_bytes(content)
-        os.replace(partial, folder / name)  # noqa: PTH105
+        os.replace(partial, folder / name)
 
 
 def _training_problem(error: str, requested: int) -> str:
