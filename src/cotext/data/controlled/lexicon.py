@@ -231,7 +231,7 @@ def _hero_names(gender: str, names: str) -> tuple[Hero, ...]:
 
 
 def _hero_professions(words: str) -> tuple[Hero, ...]:
-    # Masculine nouns of the strong declension alone: the article carries the case.
+    # No weak nouns (den Postboten): after any of these articles the noun keeps its form.
     def rendering(en: str, de: str) -> Person:
         return Person(f"the {en}", f"der {de}", f"den {de}", f"dem {de}", "he", "er")
 
@@ -249,8 +249,8 @@ HEROES: Final = (
     ),
     *_hero_professions(
         "butcher/Metzger/Fleischer carpenter/Tischler/Schreiner doctor/Arzt/Doktor "
-        "postman/Briefträger/Postbote plumber/Klempner/Installateur priest/Pfarrer/Priester "
-        "lawyer/Anwalt/Advokat guest/Gast/Besucher"
+        "caretaker/Hausmeister/Hauswart plumber/Klempner/Installateur priest/Pfarrer/Priester "
+        "actor/Schauspieler/Darsteller guest/Gast/Besucher"
     ),
 )
 

@@ -9,7 +9,7 @@ from cotext.data.documents import ParallelDocument
 from cotext.errors import CotextError
 
 # Changes whenever the text generated for a seed changes.
-VERSION: Final = 2
+VERSION: Final = 3
 # Training documents.
 SIZES: Final = {"small": 10_000, "medium": 100_000, "large": 1_000_000}
 DEVELOPMENT_DOCUMENTS: Final = 200
