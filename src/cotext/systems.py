@@ -3,6 +3,7 @@
 A new system is one model file, one recipe and one line in a table here.
 """
 
+import os
 from collections.abc import Callable
 from typing import Protocol
 
@@ -17,10 +18,6 @@ from cotext.layers.blocks import SentenceEmbedding, Size
 from cotext.losses.cross_entropy import CrossEntropy, LossParts
 from cotext.models.base import AutoregressiveModel
 from cotext.models.transformer import Transformer
-
-
-class TrainableModel(AutoregressiveModel, Protocol):
-    """A model of the contract that is also a torch module."""
 
 
 class Loss(Protocol):
@@ -92,6 +89,11 @@ def build_loss(config: LossConfig) -> Loss:
 def special_symbols(tokenizer: Tokenizer) -> SpecialSymbols:
     """The ids that batches need of a tokenizer."""
     return SpecialSymbols(pad=tokenizer.pad, bos=tokenizer.bos, eos=tokenizer.eos, sep=tokenizer.sep)
+
+
+def choose_threads(config: ModelConfig, requested: int) -> int:
+    """Threads for this process: more than one only pays where the matrix products are large enough."""
+    return requested or (1 if config.dimension < 256 else os.cpu_count() or 1)
 
 
 def count_parameters(model: nn.Module) -> int:

@@ -77,13 +77,6 @@ def learning_rate(config: TrainConfig, update: int) -> float:
     return config.learning_rate * min(update / warmup, math.sqrt(warmup / update))
 
 
-def choose_threads(config: Config) -> int:
-    """Threads for this process: more than one only pays where the matrix products are large enough."""
-    if config.train.threads:
-        return config.train.threads
-    return 1 if config.model.dimension < 256 else max(1, os.cpu_count() or 1)
-
-
 @dataclass(slots=True)
 class _Window:
     """Sums since the last report."""
@@ -350,7 +343,7 @@ class Trainer:
         processes = self.accelerator.num_processes
         if self.progress.processes != processes:
             raise CotextError(
-                f"{folder}: {self.progress.processes} processes trained it, so {processes} cannot go on with it"
+                f"{folder}: trained by {self.progress.processes} processes; {processes} cannot go on with it"
             )
         ckpt.fill(self.model, ckpt.load_weights(folder / "model.safetensors"), folder)
         try:

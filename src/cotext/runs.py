@@ -1,0 +1,165 @@
+"""A training run from a prepared data folder: what `cotext train` does.
+
+Puts stores, view, model, loss and trainer together; translation of the development set for BLEU comes in
+here, because trainer and translate do not know each other.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from difflib import unified_diff
+from pathlib import Path
+
+import torch
+import yaml
+from accelerate import Accelerator
+
+from cotext.checkpoint import Progress
+from cotext.config import Config, dump_config, parse_config
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.formats import read_parallel
+from cotext.data.store import TokenStore
+from cotext.data.tokenizer import Tokenizer, load_tokenizer
+from cotext.errors import CotextError
+from cotext.metrics.bleu import evaluate
+from cotext.models.transformer import Transformer
+from cotext.systems import build_loss, build_model, build_view, choose_threads, special_symbols
+from cotext.trainer import Corpus, Reports, Trainer
+from cotext.translate import DocumentTranslator
+
+# Keys that may change between an interruption and its continuation: they say how long and how loudly.
+MAY_CHANGE = ("max_updates", "patience", "log_every", "threads", "average", "average_by", "keep")
+
+
+@dataclass(frozen=True, slots=True)
+class Data:
+    """A folder that `cotext prepare` made, opened."""
+
+    folder: Path
+    tokenizer: Tokenizer
+    train: TokenStore
+    dev: TokenStore
+
+    @property
+    def mean_sentence_tokens(self) -> int:
+        """Mean sentence length over both sides of the training corpus, rounded: the shift `corpus`."""
+        totals = self.train.totals
+        return round((totals.source_tokens + totals.target_tokens) / (2 * max(totals.sentences, 1)))
+
+
+def open_data(folder: Path) -> Data:
+    """Open a prepared folder.
+
+    Raises:
+        CotextError: not such a folder, or parts of it made with another tokenizer.
+    """
+    if not (folder / "train.arrow").is_file():
+        raise CotextError(
+            f"{folder}: no prepared data there; make it with `cotext prepare ... --out {folder}`"
+        )
+    tokenizer = load_tokenizer(folder / "tokenizer")
+    train, dev = TokenStore(folder / "train.arrow"), TokenStore(folder / "dev.arrow")
+    for store in (train, dev):
+        store.require_tokenizer(tokenizer)
+    return Data(folder, tokenizer, train, dev)
+
+
+def resolve(config: Config, data: Data) -> Config:
+    """Replace what depends on the corpus: shift `corpus` becomes a number."""
+    if config.model.positions != "shifted" or config.model.shift != "corpus":
+        return config
+    model = config.model.model_copy(update={"shift": data.mean_sentence_tokens})
+    return config.model_copy(update={"model": model})
+
+
+def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
+    """Make the run folder, or check that the run in it is the same.
+
+    Raises:
+        CotextError: the folder holds another run, or something else, or cannot be written.
+    """
+    path = run / "config.yaml"
+    try:
+        if not path.exists():
+            if run.is_dir() and any(run.iterdir()):
+                raise CotextError(f"{run}: the folder is not empty and holds no run; choose another --out")
+            run.mkdir(parents=True, exist_ok=True)
+            tokenizer.save(run / "tokenizer")
+        else:
+            before = parse_config(yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
+            _require_same(before, config, run)
+        temporary = path.with_name(".config.yaml")
+        temporary.write_text(dump_config(config), encoding="utf-8")
+        temporary.replace(path)
+    except OSError as error:
+        raise CotextError(f"{run}: cannot be written: {error}") from None
+
+
+def _require_same(before: Config, now: Config, run: Path) -> None:
+    def fixed(config: Config) -> list[str]:
+        train = config.train.model_copy(update={key: now.train.model_dump()[key] for key in MAY_CHANGE})
+        return dump_config(config.model_copy(update={"train": train})).splitlines()
+
+    difference = [
+        line for line in unified_diff(fixed(before), fixed(now), n=0, lineterm="") if line[:2] in ("- ", "+ ")
+    ]
+    if difference:
+        raise CotextError(
+            f"{run}: holds a run with another configuration (- there, + asked for); choose another --out, "
+            "or give the same settings to go on with it:\n" + "\n".join(difference)
+        )
+
+
+def development_bleu(config: Config, data: Data, device: torch.device) -> Callable[[Transformer], float]:
+    """A function that translates the first development documents greedily and returns sentence BLEU."""
+    documents: list[ParallelDocument] = []
+    for document in read_parallel(data.folder / "dev.jsonl", None):
+        if len(documents) == config.train.validate_documents:
+            break
+        documents.append(document)
+    # Greedy: the figure is for comparing checkpoints of one run, many times a run.
+    decode = config.decode.model_copy(update={"beam": 1})
+    fast = config.model_copy(update={"decode": decode})
+    references = [Document(d.id, d.target) for d in documents]
+
+    def score(model: Transformer) -> float:
+        translator = DocumentTranslator(model, fast, data.tokenizer, device)
+        found = dict(translator.translate(Document(d.id, d.source) for d in documents))
+        hypotheses = [found[i].document for i in range(len(documents))]
+        return float(evaluate(hypotheses, references, ("s-bleu",))[0].value)
+
+    return score
+
+
+def train(config: Config, data_folder: Path, run: Path, reports: Reports) -> Progress:
+    """Train the configured system on a prepared folder; goes on where an earlier call was interrupted."""
+    data = open_data(data_folder)
+    config = resolve(config, data)
+    torch.set_num_threads(choose_threads(config.model, config.train.threads))
+    accelerator = Accelerator(mixed_precision=config.train.mixed_precision)
+    if accelerator.is_main_process:
+        open_run(run, config, data.tokenizer)
+    accelerator.wait_for_everyone()
+    torch.manual_seed(config.train.seed)
+    model = build_model(config, data.tokenizer.vocabulary_size)
+    # Dropout must differ between processes, the initial weights must not.
+    torch.manual_seed(config.train.seed + 1000 * accelerator.process_index)
+    corpus = Corpus(
+        train=data.train,
+        dev=data.dev,
+        view=build_view(config.view),
+        symbols=special_symbols(data.tokenizer),
+        max_row_tokens=config.view.max_tokens,
+    )
+    bleu = development_bleu(config, data, accelerator.device) if config.train.validate_bleu else None
+    trainer = Trainer(
+        config,
+        model,
+        build_loss(config.loss),
+        corpus,
+        run,
+        data.tokenizer.fingerprint,
+        reports,
+        score_development=bleu,
+        accelerator=accelerator,
+    )
+    return trainer.train()

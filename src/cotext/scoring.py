@@ -1,0 +1,60 @@
+"""How probable a given translation is, sentence by sentence, in its context.
+
+The same view that cuts documents for training says what a sentence is scored in; the score of a sentence is
+the sum of the log-probabilities of its labels, the symbol that closes it included.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+
+from cotext.data.batch import Instance, SpecialSymbols, make_batch
+from cotext.data.sampling import pack
+from cotext.errors import CotextError
+from cotext.losses.cross_entropy import output_loss
+from cotext.models.base import AutoregressiveModel
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceScore:
+    """Log-probability of one sentence (natural logarithm, summed over `tokens` labels, its end included)."""
+
+    log_probability: float
+    tokens: int
+
+
+def score_instances(
+    model: AutoregressiveModel,
+    instances: Sequence[Instance],
+    symbols: SpecialSymbols,
+    max_tokens: int,
+    device: torch.device,
+) -> list[SentenceScore]:
+    """Score what is current in every instance, in the order given; the model must be in eval mode."""
+    lengths = [max(i.source_tokens, i.target_tokens) for i in instances]
+    order = sorted(range(len(instances)), key=lambda i: (lengths[i], instances[i].source_tokens))
+    scores: list[SentenceScore | None] = [None] * len(instances)
+    with torch.inference_mode():
+        for group in pack([lengths[i] for i in order], max_tokens):
+            members = [order[g] for g in group]
+            batch = make_batch([instances[i] for i in members], symbols).to(device)
+            hidden_BTD = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
+            current = batch.is_current
+            label_N = batch.target_label[current]
+            _, nll_N = output_loss(
+                hidden_BTD[current], model.output_weight, label_N, torch.ones_like(label_N).float(), 0.0
+            )
+            totals = torch.zeros(len(members), dtype=torch.float64, device=device)
+            totals.index_add_(0, current.nonzero()[:, 0], nll_N.double())
+            for i, total, count in zip(members, totals.tolist(), current.sum(dim=1).tolist(), strict=True):
+                scores[i] = SentenceScore(-total, int(count))
+    return [s for s in scores if s is not None]
+
+
+def require_finite(scores: Iterable[SentenceScore]) -> None:
+    """Refuse scores that are not numbers, which would lose every comparison in silence."""
+    if any(s.log_probability != s.log_probability for s in scores):
+        raise CotextError(
+            "the model gives log-probabilities that are not numbers; its weights may be damaged"
+        )
