@@ -254,6 +254,61 @@ def test_pairs_take_the_ids_of_the_file_that_has_them(tmp_path: Path) -> None:
     assert [p.id for p in read_parallel(tmp_path / "a.en", tmp_path / "b.jsonl")] == ["x", "y"]
 
 
+FRAGMENTS = [
+    *(
+        b"\xff",
+        b"\0",
+        b"\n",
+        b"\r\n",
+        b"\t",
+        b"\xef\xbb\xbf",
+        b" ",
+        b"a",
+        b"x\t1\n",
+        b"<d>\n",
+        b" _eos ",
+        b"<EOS> <BOS>",
+    ),
+    *(
+        b"<dataset>",
+        b"<doc id='x'>",
+        b"</doc>",
+        b"<src>",
+        b"</src>",
+        b"<ref>",
+        b"<seg>a</seg>",
+        b"<!DOCTYPE x>",
+    ),
+    *(b'{"id": "x", "source": [', b'"a"', b", ", b"]}", b'"target": [', b"\\ud800", b"1e999", b"[" * 2000),
+]
+
+
+@settings(deadline=None, max_examples=150)
+@given(data=st.data())
+def test_whatever_is_in_a_file_the_answer_is_documents_or_one_clear_error(
+    data: st.DataObject, folder: Path
+) -> None:
+    pieces = st.lists(st.sampled_from(FRAGMENTS) | st.binary(max_size=3), max_size=12).map(b"".join)
+    path = folder / "anything.en"
+    path.write_bytes(data.draw(pieces))
+    (folder / "anything.docids").write_bytes(data.draw(pieces))
+    for format in [None, *FORMATS]:
+        report = validate_corpus(path, format=format)
+        refusal = ""
+        documents = []
+        try:
+            documents = list(read_documents(path, format))
+        except CotextError as error:
+            refusal = str(error)
+        if refusal:
+            assert "anything." in refusal
+            # Only a file with the target alone has nothing wrong but no source to read.
+            assert report.errors > 0 or "has no source sentences" in refusal
+        else:
+            assert documents
+            assert all(len(document) > 0 for document in documents)
+
+
 GOOD = {"b.de": b"Eins.\n\nZwei.\nDrei.\n"}
 BAD_PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
     "sentence missing": (
@@ -271,6 +326,10 @@ BAD_PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
     "an empty line for an empty sentence": (
         {"a.en": b"One.\n\nTwo.\n\nThree.\n"},
         r"document '2' \(number 2\) has 1 sentences in the source but 2",
+    ),
+    "other formats": (
+        {"a.en": b"<d>\nOne.\n"},
+        r"has only 1; .*the source was read as d-lines, the target as text; name the format if that is wrong",
     ),
     "other ids": (
         {"a.en": b'{"id": "x", "sentences": ["One."]}', "b.de": b'{"id": "y", "sentences": ["Eins."]}'},
@@ -393,9 +452,9 @@ BAD_FILES: dict[str, tuple[dict[str, bytes], str | None, str]] = {
         r":2: document 'x' is em",
     ),
     "XML in other encoding": (
-        {"a.en": b"<?xml version='1.0' encoding='klingon'?><dataset/>"},
+        {"a.en": b"<?xml version='1.0' encoding='latin1'?>\n<dataset>\xe4</dataset>"},
         None,
-        r"a\.en:1: malformed XML .*unknown encoding|this XML cannot be read",
+        r"a\.en:2: malformed XML at column 10: .*invalid token",
     ),
     "TSV columns": ({"a.en": b"x\ta\tb\nx\ta\n"}, "tsv", r"a\.en:2: has 2 columns, expected 3"),
     "TSV of one column": ({"a.en": b"A.\n"}, "tsv", r"a\.en:1: has 1 columns, expected 2 or 3"),

@@ -67,6 +67,12 @@ def _pairs_of_two_files(
     sources = _side_records(source, source_format, "source")
     targets = _side_records(target, target_format, "target")
     both_have_ids = source_format.carries_ids and target_format.carries_ids
+    doubt = ""
+    if source_format is not target_format:
+        doubt = (
+            f" (the source was read as {source_format.name}, the target as {target_format.name}; name the "
+            "format if that is wrong)"
+        )
     for order, (first, second) in enumerate(zip_longest(sources, targets), 1):
         if first is None or second is None:
             ended, longer, record = (target, source, first) if second is None else (source, target, second)
@@ -74,11 +80,11 @@ def _pairs_of_two_files(
             raise CotextError(
                 f"{longer} has {order - 1 + more} documents but {ended} has only {order - 1}; the first "
                 "without "
-                f"partner is document {record.id!r} at {longer}:{record.line}"
+                f"partner is document {record.id!r} at {longer}:{record.line}{doubt}"
             )
         problem = pair_problem(order, first, second, both_have_ids)
         if problem:
-            raise CotextError(f"{source}:{first.line} and {target}:{second.line}: {problem}")
+            raise CotextError(f"{source}:{first.line} and {target}:{second.line}: {problem}{doubt}")
         known = second if target_format.carries_ids and not source_format.carries_ids else first
         yield ParallelDocument(known.id, first.sentences or (), second.sentences or ())
 

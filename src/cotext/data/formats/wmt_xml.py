@@ -50,7 +50,8 @@ class _Reader:
         self._side: list[tuple[str | None, str]] | None = None
         self._segment: list[str] | None = None
         self._segment_id: str | None = None
-        self._parser = expat.ParserCreate()
+        # UTF-8 as in every other format, whatever the declaration says.
+        self._parser = expat.ParserCreate("utf-8")
         self._parser.StartDoctypeDeclHandler = self._refuse_doctype
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
@@ -63,10 +64,6 @@ class _Reader:
             reason = expat.ErrorString(error.code)
             raise CotextError(
                 f"{self._path}:{error.lineno}: malformed XML at column {error.offset + 1}: {reason}"
-            ) from None
-        except (ValueError, LookupError) as error:
-            raise CotextError(
-                f"{self._path}: this XML cannot be read ({error}); convert it to UTF-8"
             ) from None
 
     def _refuse_doctype(self, *_: object) -> None:
