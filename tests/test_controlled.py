@@ -63,8 +63,8 @@ HEROES = {
     "Henry": ("Heinrich", "Henry"), "Elizabeth": ("Elisabeth", "Elizabeth"),
     "Catherine": ("Katharina", "Catherine"), "Helen": ("Helene", "Helen"), "Jane": ("Johanna", "Jane"),
     "butcher": ("Metzger", "Fleischer"), "carpenter": ("Tischler", "Schreiner"), "doctor": ("Arzt", "Doktor"),
-    "postman": ("Briefträger", "Postbote"), "plumber": ("Klempner", "Installateur"),
-    "priest": ("Pfarrer", "Priester"), "lawyer": ("Anwalt", "Advokat"), "guest": ("Gast", "Besucher"),
+    "caretaker": ("Hausmeister", "Hauswart"), "plumber": ("Klempner", "Installateur"),
+    "priest": ("Pfarrer", "Priester"), "actor": ("Schauspieler", "Darsteller"), "guest": ("Gast", "Besucher"),
 }  # fmt: skip
 PEOPLE = set(
     words("Peter Tom Paul Felix Martin Jonas Andrew Daniel Anna Lisa Laura Julia Sophie Clara Mary Eve")
@@ -266,7 +266,7 @@ def test_the_text_of_a_seed_is_fixed():
     for document in controlled.training_documents(100, 0):
         digest.update("\n".join((document.id, *document.source, *document.target, "")).encode())
     assert (controlled.VERSION, digest.hexdigest()) == (
-        2,
+        3,
         "577ef9cb802716b106f5575d1f29ca80c7f7313145cc0ca97a91259652089946",
     )
     digest = hashlib.sha256()
