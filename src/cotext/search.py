@@ -151,7 +151,9 @@ def search(
     _check(source, requests, symbols)
     with torch.inference_mode():
         state = model.encode(source)
-        state.open(max(len(r.prefix) + r.max_tokens for r in requests))
+        most_tokens = max(r.max_tokens for r in requests)
+        # `bos` and the prefixes, padded to equal length, and the new tokens but the last, never read.
+        state.open(max(len(r.prefix) for r in requests) + most_tokens)
         hidden_RD = _read_prefixes(model, state, requests, symbols, source.tokens.device)
         state.widen(options.beam)
         hidden_RD = hidden_RD.repeat_interleave(options.beam, dim=0)
@@ -161,7 +163,7 @@ def search(
         found: dict[int, Hypothesis] = {}
         # Beyond this many tokens, a hypothesis somewhere may stand at its limit; before, no need to ask.
         first_limit = min(r.max_tokens - 2 * r.sentences for r in requests)
-        for written in range(max(r.max_tokens for r in requests)):
+        for written in range(most_tokens):
             logits_RV = torch.nn.functional.linear(hidden_RD, weight)
             logits_RV = logits_RV.to(torch.promote_types(logits_RV.dtype, torch.float32))
             log_total_R = logits_RV.logsumexp(dim=1)

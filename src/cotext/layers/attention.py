@@ -1,7 +1,7 @@
 """Multi-head attention on fused projections.
 
-Shapes: B entries, R rows (R = B * beam while searching, else R = B), T queries, S keys, D model, H heads,
-K per head.
+Shapes: B entries, W beams, R rows (R = B * W while searching, else R = B), T queries, S keys, D model,
+H heads, K per head.
 """
 
 import torch
@@ -43,20 +43,22 @@ class SelfAttention(nn.Module):
         mask: Tensor | None,
         causal: bool = False,
         cache: KeyValueCache | None = None,
-        lengths: Tensor | int = 0,
+        start: int = 0,
         places: int = 0,
     ) -> Tensor:
         """[R, T, D] -> [R, T, D].
 
-        With a cache, keys and values are written at `lengths` and the first `places` places are attended to.
+        With a cache, keys and values are written from place `start` on and the first `places` places are
+        attended to. The beams of an entry share its places: their tokens stand side by side, [B, W * T, D].
         """
-        q, k, v = (split_heads(part, self.heads) for part in self.qkv(x_RTD).chunk(3, dim=-1))
+        x = x_RTD if cache is None else x_RTD.reshape(cache.entries, -1, x_RTD.size(-1))
+        q, k, v = (split_heads(part, self.heads) for part in self.qkv(x).chunk(3, dim=-1))
         if cache is not None:
-            cache.write(k, v, lengths)
+            cache.write(k, v, start)
             k, v = cache.read(places)
         dropout = self.dropout if self.training else 0.0
         mixed = scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout)
-        out_RTD: Tensor = self.out(merge_heads(mixed))
+        out_RTD: Tensor = self.out(merge_heads(mixed)).view_as(x_RTD)
         return out_RTD
 
 
@@ -83,17 +85,12 @@ class CrossAttention(nn.Module):
     def forward(self, x_RTD: Tensor, keys_values: tuple[Tensor, Tensor], mask: Tensor | None) -> Tensor:
         """[R, T, D] -> [R, T, D]; the beams of an entry share its keys and values without copies."""
         k_BHSK, v_BHSK = keys_values
-        q_RHTK = split_heads(self.query(x_RTD), self.heads)
+        # The beams of an entry become more queries of that entry: [R, T, D] -> [B, W * T, D].
+        x = x_RTD.reshape(k_BHSK.size(0), -1, x_RTD.size(-1))
+        q = split_heads(self.query(x), self.heads)
         dropout = self.dropout if self.training else 0.0
-        rows, entries = q_RHTK.size(0), k_BHSK.size(0)
-        if rows != entries:
-            # The beams of an entry become more queries of that entry: [R, H, T, K] -> [B, H, beam * T, K].
-            shape = q_RHTK.shape
-            q_RHTK = q_RHTK.view(entries, rows // entries, *shape[1:]).transpose(1, 2).flatten(2, 3)
-        mixed = scaled_dot_product_attention(q_RHTK, k_BHSK, v_BHSK, attn_mask=mask, dropout_p=dropout)
-        if rows != entries:
-            mixed = mixed.view(entries, shape[1], -1, *shape[2:]).transpose(1, 2).flatten(0, 1)
-        out_RTD: Tensor = self.out(merge_heads(mixed))
+        mixed = scaled_dot_product_attention(q, k_BHSK, v_BHSK, attn_mask=mask, dropout_p=dropout)
+        out_RTD: Tensor = self.out(merge_heads(mixed)).view_as(x_RTD)
         return out_RTD
 
 

@@ -103,7 +103,7 @@ class DecoderBlock(nn.Module):
     ) -> Tensor:
         """[R, T, D] -> [R, T, D]; `source` holds the cross-attention's keys and values."""
         x_RTD = self.after_attention(
-            x_RTD, lambda x: self.attention(x, own.mask, own.causal, cache, own.lengths, own.places)
+            x_RTD, lambda x: self.attention(x, own.mask, own.causal, cache, own.start, own.places)
         )
         x_RTD = self.after_cross(x_RTD, lambda x: self.cross(x, source, source_mask))
         x_RTD = self.after_feed_forward(x_RTD, self.feed_forward)

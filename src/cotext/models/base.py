@@ -17,13 +17,16 @@ class State(Protocol):
     """
 
     def open(self, places: int) -> None:
-        """Make room for `places` target tokens a row; from now on `decode` continues where it stopped."""
+        """Make room for `places` tokens a row, padding included.
+
+        From now on `decode` continues where it stopped.
+        """
 
     def widen(self, beam: int) -> None:
         """Repeat every row `beam` times."""
 
     def reorder(self, origin: Tensor) -> None:
-        """Row i continues what row origin[i] was: [R]."""
+        """Row i continues what row origin[i] of the same entry was: [R]."""
 
     def select(self, entries: Tensor, beam: int) -> None:
         """Keep the given entries [B'] with all `beam` rows of each."""
