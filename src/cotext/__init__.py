@@ -1,3 +1,68 @@
-"""Cotext: train, run, score and explain document-level neural machine translation."""
+"""Cotext: train, run, score and explain document-level neural machine translation.
+
+import cotext
+translator = cotext.load("runs/a")
+translator.translate(["The table was new.", "It was expensive."])     # one document: as many sentences back
+translator.translate_document(cotext.Document("d1", ("...", "...")))
+translator.score(["The table was new."], ["Der Tisch war neu."])      # log-probability per sentence
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cotext.data.documents import Document, ParallelDocument
+from cotext.errors import CotextError
+
+if TYPE_CHECKING:  # torch takes seconds to import, and `import cotext` should not
+    from cotext.translate import DocumentTranslator
 
 __version__ = "0.1.0"
+__all__ = ["CotextError", "Document", "ParallelDocument", "Translator", "load"]
+
+
+class Translator:
+    """A trained system, ready to translate and score whole documents."""
+
+    def __init__(self, documents: "DocumentTranslator", signature: str) -> None:
+        self.documents = documents
+        self.signature = signature
+
+    def translate(self, sentences: Sequence[str]) -> list[str]:
+        """Translate the sentences of one document; as many come back, in order.
+
+        Raises:
+            CotextError: a sentence longer than `decode.max_source_tokens`.
+        """
+        return (
+            list(self.translate_document(Document("document", tuple(sentences))).sentences)
+            if sentences
+            else []
+        )
+
+    def translate_document(self, document: Document) -> Document:
+        """Translate a document; the result has its id and as many sentences."""
+        self.documents.check([document])
+        [(_, translation)] = self.documents.translate([document])
+        return translation.document
+
+    def score(self, source: Sequence[str], target: Sequence[str]) -> list[float]:
+        """Log-probability (natural logarithm) of every target sentence of one document, in its context.
+
+        Raises:
+            CotextError: unequal numbers of sentences.
+        """
+        document = ParallelDocument("document", tuple(source), tuple(target))
+        return [s.log_probability for s in self.documents.score([document])[0]]
+
+
+def load(run: str | Path, device: str | None = None, **decode: Any) -> Translator:
+    """Open a run folder; `decode` overrides settings such as beam=1 or target_context="regenerate".
+
+    Raises:
+        CotextError: no such run, a damaged or foreign model file, an unknown setting.
+    """
+    from cotext.jobs import open_translator
+
+    translator, loaded = open_translator(Path(run), device, decode)
+    return Translator(translator, f"{loaded.signature}|{translator.signature}")

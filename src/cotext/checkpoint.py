@@ -149,6 +149,26 @@ def average(paths: Sequence[Path]) -> dict[str, Tensor]:
     return {name: (tensor / len(paths)).float() for name, tensor in total.items()}
 
 
+def average_run(run: Path, out: Path, updates: Sequence[int]) -> None:
+    """Make a run folder with the mean of some checkpoints of a run.
+
+    Raises:
+        CotextError: no such checkpoint, or `out` exists and is not empty.
+    """
+    saved = checkpoints(run)
+    missing = [u for u in updates if u not in saved]
+    if missing:
+        raise CotextError(f"{run}: no checkpoint of update {missing[0]}; there are {saved}")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise CotextError(f"{out}: exists; choose another --out")
+    loaded = load_run(run, updates[0])
+    weights = average([checkpoint_folder(run, u) / "model.safetensors" for u in updates])
+    loaded.tokenizer.save(out / "tokenizer")
+    (out / "config.yaml").write_text(dump_config(loaded.config), encoding="utf-8")
+    fingerprint = loaded.tokenizer.fingerprint
+    save_model(out / "model.safetensors", weights, loaded.config, fingerprint, list(updates))
+
+
 def checkpoint_folder(run: Path, update: int) -> Path:
     """Where the checkpoint of an update lies."""
     return run / "checkpoints" / f"{update:08d}"

@@ -4,12 +4,13 @@ A new system is one model file, one recipe and one line in a table here.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Protocol
 
+import torch
 from torch import nn
 
-from cotext.config import Config, LossConfig, ModelConfig, ViewConfig
+from cotext.config import Config, LossConfig, ModelConfig, ViewConfig, load_config, recipe_names
 from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import SentenceView, View, WindowView
@@ -99,3 +100,26 @@ def choose_threads(config: ModelConfig, requested: int) -> int:
 def count_parameters(model: nn.Module) -> int:
     """Number of trained numbers."""
     return sum(p.numel() for p in model.parameters())
+
+
+def describe() -> Iterator[tuple[str, ...]]:
+    """Every recipe: name, view, model, loss, decoding, parameters at base size and 32,000 subwords."""
+    for name in recipe_names():
+        config = load_config(name)
+        view, model, loss, decode = config.view, config.model, config.loss, config.decode
+        seen = "sentence" if view.kind == "sentence" else f"window {view.before}+1+{view.after}"
+        standing = f"{model.positions} {model.shift}" if model.positions == "shifted" else model.positions
+        segments = "" if model.segments == "none" else f", {model.segments} segments"
+        context = "" if view.kind == "sentence" else f", {decode.target_context}"
+        if model.shift == "corpus":
+            model = model.model_copy(update={"shift": 0})
+        with torch.device("meta"):
+            built = build_model(config.model_copy(update={"model": model}), 32_000)
+        yield (
+            name,
+            seen,
+            f"{model.name} ({standing}{segments})",
+            f"{loss.name} CD {loss.context_discount:g}",
+            f"beam {decode.beam} lp {decode.length_penalty:g}{context}",
+            f"{count_parameters(built):,}",
+        )

@@ -1,0 +1,351 @@
+"""The command line: one verb each, thin; what they do lives elsewhere.
+
+Everything that takes long to import is imported inside its command, so that `cotext --help` answers at once.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import cotext
+from cotext.errors import CotextError
+
+app = typer.Typer(
+    help="Train, run, score and explain document-level neural machine translation.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+Format = Annotated[
+    str | None, typer.Option("--format", help="Corpus format; recognised by content if not given.")
+]
+Device = Annotated[
+    str | None, typer.Option("--device", help="cpu, cuda, cuda:1 ...; the GPU if there is one.")
+]
+Decode = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Decode setting key=value, as in beam=1; may be repeated."),
+]
+Checkpoint = Annotated[
+    int | None,
+    typer.Option("--checkpoint", help="Use the checkpoint of this update, not the final model."),
+]
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for data, runs and the report.")] = Path("demo"),
+) -> None:
+    """Train three tiny systems on the controlled corpus and show what context does (about ten minutes)."""
+    from cotext.demo import run_demo
+
+    run_demo(out)
+
+
+@app.command()
+def prepare(
+    out: Annotated[Path, typer.Option(help="Folder to make.")],
+    source: Annotated[
+        Path | None, typer.Option(help="Training corpus, source side (or both sides).")
+    ] = None,
+    target: Annotated[Path | None, typer.Option(help="Training corpus, target side.")] = None,
+    dev_source: Annotated[Path | None, typer.Option(help="Development corpus, source side.")] = None,
+    dev_target: Annotated[Path | None, typer.Option(help="Development corpus, target side.")] = None,
+    test_source: Annotated[Path | None, typer.Option(help="Test corpus, source side.")] = None,
+    test_target: Annotated[Path | None, typer.Option(help="Test corpus, target side.")] = None,
+    controlled: Annotated[
+        str | None,
+        typer.Option(help="Make the controlled corpus instead: small, medium, large or a number."),
+    ] = None,
+    vocabulary: Annotated[
+        int | None, typer.Option(help="Subwords; 32000 or as many as there can be.")
+    ] = None,
+    tokenizer: Annotated[
+        str, typer.Option(help="sentencepiece, or moses-bpe for replication.")
+    ] = "sentencepiece",
+    language: Annotated[str, typer.Option(help="Target language, for the Moses rules of moses-bpe.")] = "en",
+    seed: Annotated[int, typer.Option(help="Of the controlled corpus and of the tokenizer's sample.")] = 1,
+    format: Format = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace an existing folder.")] = False,
+) -> None:
+    """Tokenise a corpus into a folder that `train` reads, and report what is in it."""
+    from cotext.data.prepare import prepare as prepare_corpus
+    from cotext.data.prepare import prepare_controlled
+    from cotext.data.tokenizer import TokenizerSettings
+
+    settings = TokenizerSettings(kind=tokenizer, vocabulary=vocabulary, language=language, seed=seed)
+    if controlled is not None:
+        if source or target or dev_source or dev_target:
+            raise CotextError(
+                "--controlled makes its own corpus; leave --source, --target and the others out"
+            )
+        size = int(controlled) if controlled.isdigit() else controlled
+        report = prepare_controlled(size, out, seed=seed, vocabulary=vocabulary, overwrite=overwrite)
+    else:
+        if source is None or dev_source is None:
+            raise CotextError("--source and --dev-source are needed (or --controlled small)")
+        report = prepare_corpus(
+            source,
+            target,
+            dev_source,
+            dev_target,
+            out,
+            test_source=test_source,
+            test_target=test_target,
+            settings=settings,
+            format=format,
+            overwrite=overwrite,
+        )
+    typer.echo(report.render())
+
+
+@app.command()
+def train(
+    recipe: Annotated[str, typer.Argument(help="A shipped recipe (`cotext systems`), or a YAML file.")],
+    data: Annotated[Path, typer.Option(help="Folder made by `prepare`.")],
+    out: Annotated[Path, typer.Option(help="Run folder; an interrupted run in it goes on.")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="key.path=value ...")] = None,
+    size: Annotated[str | None, typer.Option(help="tiny, small or base.")] = None,
+) -> None:
+    """Train a system; the same command goes on where it was interrupted."""
+    from cotext.config import load_config
+    from cotext.progress import console, meter
+    from cotext.runs import train as train_run
+    from cotext.trainer import Reports
+
+    config = load_config(recipe, size, overrides or [])
+    quiet = int(os.environ.get("RANK", "0")) != 0
+    with meter(recipe, config.train.max_updates) as progress:
+
+        def on_update(figures: dict[str, float]) -> None:
+            progress.reach(
+                int(figures["update"]),
+                f"loss {figures['loss']:.3f}  {figures['tokens_per_second']:,.0f} tokens/s  "
+                f"lr {figures['learning_rate']:.1e}",
+            )
+
+        def on_validation(figures: dict[str, float]) -> None:
+            parts = [
+                f"{name} {figures[name]:.3f}"
+                for name in ("loss", "nll_current", "nll_context")
+                if name in figures
+            ]
+            bleu = f"  BLEU {figures['bleu']:.2f}" if "bleu" in figures else ""
+            mark = "  final model" if "final" in figures else "  best so far" if figures["best"] else ""
+            console.print(
+                f"update {figures['update']:.0f}  dev {'  '.join(parts)}{bleu}{mark}", soft_wrap=True
+            )
+
+        def on_message(text: str) -> None:
+            if not quiet:
+                console.print(text, soft_wrap=True)
+
+        done = train_run(config, data, out, Reports(on_update, on_validation, on_message))
+    if not quiet:
+        state = "finished" if done.finished else "stopped"
+        typer.echo(f"{out}: {state} at update {done.update}, best at {done.best_update}")
+
+
+@app.command()
+def translate(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    document: Annotated[Path, typer.Argument(help="Corpus file in any format.")],
+    out: Annotated[Path, typer.Option(help="Where to write, in the same format.")],
+    format: Format = None,
+    device: Device = None,
+    set: Decode = None,
+    checkpoint: Checkpoint = None,
+) -> None:
+    """Translate the documents of a file; as many sentences come out as went in."""
+    from cotext.jobs import translate_file
+    from cotext.progress import meter
+
+    with meter("translating", 0) as progress:
+        report = translate_file(
+            run,
+            document,
+            out,
+            format=format,
+            device=device,
+            decode=_settings(set),
+            update=checkpoint,
+            on_start=progress.restart,
+            on_sentences=progress.advance,
+        )
+    resumed = f" ({report.resumed_documents} from an interrupted job)" if report.resumed_documents else ""
+    typer.echo(f"{out}: {report.sentences} sentences in {report.documents} documents{resumed}")
+    for places, what in (
+        (report.cut, "closed by the length limit (decode.max_ratio, decode.max_extra)"),
+        (report.long, "longer than what the model was trained on"),
+    ):
+        if places:
+            typer.echo(
+                f"  {len(places)} sentences {what}: {', '.join(places[:5])}{' ...' if places[5:] else ''}"
+            )
+    typer.echo(report.signature)
+
+
+@app.command()
+def score(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    source: Annotated[Path, typer.Option(help="Source documents.")],
+    target: Annotated[Path | None, typer.Option(help="Their translation.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write here, not to standard output.")] = None,
+    format: Format = None,
+    device: Device = None,
+    checkpoint: Checkpoint = None,
+) -> None:
+    """Log-probability of every sentence of a translation, in its context (TSV)."""
+    from cotext.jobs import score_file
+
+    rows, signature = score_file(run, source, target, format=format, device=device, update=checkpoint)
+    _write_lines(out, ("\t".join(row) for row in rows))
+    typer.echo(signature, err=True)
+
+
+@app.command()
+def contrastive(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    suites: Annotated[
+        list[Path], typer.Argument(help="Contrastive suites (JSON, ContraPro, consistency sets).")
+    ],
+    tie: Annotated[
+        str, typer.Option(help="wrong: a tie is an error; first: the first candidate wins.")
+    ] = "wrong",
+    score: Annotated[str, typer.Option(help="sum or mean of the log-probabilities of the tokens.")] = "sum",
+    out: Annotated[Path | None, typer.Option(help="Write all figures here as JSON.")] = None,
+    device: Device = None,
+    checkpoint: Checkpoint = None,
+) -> None:
+    """How often a system prefers the right translation to wrong ones, by phenomenon and distance."""
+    from cotext.data.suites import read_suite
+    from cotext.jobs import open_translator, run_suite
+    from cotext.metrics.contrastive import render_table
+    from cotext.progress import meter
+
+    for value, known in ((tie, ("wrong", "first")), (score, ("sum", "mean"))):
+        if value not in known:
+            raise CotextError(f"'{value}' is not one of {', '.join(known)}")
+    loaded_suites = [read_suite(path) for path in suites]
+    translator, loaded = open_translator(run, device, update=checkpoint)
+    recipe = {"model": loaded.signature.replace("|", ","), "scored": "differing"}
+    reports = {}
+    for suite in loaded_suites:
+        with meter(suite.name, sum(len(e.candidates) for e in suite.examples)) as progress:
+            report = run_suite(
+                translator, suite, tie=tie, score=score, recipe=recipe, on_candidates=progress.advance
+            )
+        typer.echo(f"{suite.name}\n{render_table(report)}\n")
+        reports[suite.name] = report.as_dict()
+    if out is not None:
+        _write_lines(out, [json.dumps(reports, indent=1, ensure_ascii=False)])
+
+
+@app.command()
+def evaluate(
+    hypothesis: Annotated[Path, typer.Option(help="Translated documents.")],
+    reference: Annotated[list[Path], typer.Option(help="Reference; may be repeated.")],
+    source: Annotated[Path | None, typer.Option(help="Source documents; checked to fit.")] = None,
+    protocol: Annotated[list[str] | None, typer.Option(help="Named protocol; may be repeated.")] = None,
+    target_language: Annotated[
+        str | None, typer.Option(help="Code such as zh, for the tokenizer.")
+    ] = None,
+    format: Format = None,
+) -> None:
+    """Sentence BLEU, document BLEU and chrF, each with its signature."""
+    from cotext.jobs import evaluate_files
+    from cotext.metrics.bleu import render_scores
+
+    scores = evaluate_files(
+        hypothesis, reference, source, protocols=protocol, target_language=target_language, format=format
+    )
+    typer.echo(render_scores(scores))
+
+
+@app.command()
+def average(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    out: Annotated[Path, typer.Option(help="Run folder to make, with the averaged model.")],
+    checkpoint: Annotated[list[int], typer.Option(help="Update of a checkpoint; repeat for each.")],
+) -> None:
+    """Average checkpoints of a run into a run folder of its own."""
+    from cotext.checkpoint import average_run
+
+    average_run(run, out, checkpoint)
+    typer.echo(f"{out}: mean of the checkpoints {', '.join(map(str, checkpoint))}")
+
+
+@app.command()
+def systems() -> None:
+    """Every recipe: view, model, loss, decoding, and parameters at base size with 32,000 subwords."""
+    from cotext.systems import describe
+
+    rows = [("recipe", "view", "model", "loss", "decoding", "parameters"), *describe()]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
+    for row in rows:
+        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def _settings(pairs: list[str] | None) -> dict[str, Any]:
+    import yaml
+
+    settings = {}
+    for pair in pairs or []:
+        key, equals, value = pair.partition("=")
+        if not equals:
+            raise CotextError(f"--set {pair}: write key=value, as in beam=1")
+        settings[key.removeprefix("decode.")] = yaml.safe_load(value)
+    return settings
+
+
+def _write_lines(out: Path | None, lines: Any) -> None:
+    if out is None:
+        for line in lines:
+            typer.echo(line)
+        return
+    temporary = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        with temporary.open("w", encoding="utf-8") as file:
+            file.writelines(f"{line}\n" for line in lines)
+        os.replace(temporary, out)
+    except OSError as error:
+        raise CotextError(f"{out}: cannot be written: {error}") from None
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"cotext {cotext.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; what a person can put right ends in a message and exit code 2."""
+    try:
+        app()
+    except CotextError as error:
+        sys.exit(_fail(str(error), 2))
+    except BrokenPipeError:
+        # Whoever read our output has enough; Python would complain again while closing it.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(141)
+    except OSError as error:
+        sys.exit(_fail(f"{error.filename or 'file system'}: {error.strerror or error}", 2))
+    except KeyboardInterrupt:
+        sys.exit(_fail("interrupted; the same command goes on where that is possible", 130))
+
+
+def _fail(message: str, code: int) -> int:
+    typer.echo(f"cotext: {message}", err=True)
+    return code
