@@ -1,0 +1,212 @@
+"""Figures of a corpus that passes by once, in memory that does not grow with it."""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cotext.data.documents import ParallelDocument
+
+PERCENTILES: Final = (50, 90, 99)
+# A pair is an outlier when its longer side has at least so many tokens and so many times those of the other.
+OUTLIER_TOKENS: Final = 10
+OUTLIER_RATIO: Final = 3
+RATIO_EXAMPLES: Final = 5
+
+Counts = NDArray[np.int64]
+Ids = Sequence[Sequence[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Distribution:
+    """Percentiles (nearest rank), maximum and mean of a count."""
+
+    percentiles: dict[int, int]
+    maximum: int
+    mean: float
+
+
+@dataclass(frozen=True, slots=True)
+class BothSides:
+    """A distribution for each side."""
+
+    source: Distribution
+    target: Distribution
+
+
+@dataclass(frozen=True, slots=True)
+class RatioExample:
+    """A sentence pair whose lengths hardly fit; `sentence` counts from 1."""
+
+    document: str
+    sentence: int
+    source_tokens: int
+    target_tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class SplitStatistics:
+    """The figures of one split; lengths in tokens unless named otherwise.
+
+    `duplicate_pairs` comes from a Bloom filter: each new pair is wrongly counted as a duplicate with a
+    probability of at most `duplicate_false_positive_rate`.
+    """
+
+    documents: int
+    sentences: int
+    source_tokens: int
+    target_tokens: int
+    mean_sentence_tokens: float
+    sentence_tokens: BothSides
+    document_tokens: BothSides
+    document_sentences: Distribution
+    empty_sentences: tuple[int, int]
+    unknown_token_rate: tuple[float, float]
+    ratio_outliers: int
+    ratio_examples: tuple[RatioExample, ...]
+    duplicate_pairs: int
+    duplicate_false_positive_rate: float
+
+
+class Histogram:
+    """Counts of natural numbers; those from `limit` on share a bin, so that memory is bounded."""
+
+    def __init__(self, limit: int = 1 << 20) -> None:
+        self._limit = limit
+        self._counts: Counts = np.zeros(64, np.int64)
+        self._number = 0
+        self._sum = 0
+        self._maximum = 0
+
+    def add(self, values: Counts) -> None:
+        """Count the values."""
+        if not len(values):
+            return
+        self._number += len(values)
+        self._sum += int(values.sum())
+        self._maximum = max(self._maximum, int(values.max()))
+        fresh = np.bincount(np.minimum(values, self._limit))
+        if len(fresh) > len(self._counts):
+            self._counts = np.pad(self._counts, (0, 2 * len(fresh) - len(self._counts)))
+        self._counts[: len(fresh)] += fresh
+
+    @property
+    def sum(self) -> int:
+        """Return the sum of all values."""
+        return self._sum
+
+    def distribution(self) -> Distribution:
+        """Return the percentiles so far; those beyond the limit are told as the limit."""
+        cumulative = np.cumsum(self._counts)
+        ranks = {q: -(-q * self._number // 100) for q in PERCENTILES}
+        return Distribution(
+            {q: int(np.searchsorted(cumulative, max(rank, 1))) if rank else 0 for q, rank in ranks.items()},
+            self._maximum,
+            self._sum / max(self._number, 1),
+        )
+
+
+class SeenPairs:
+    """A Bloom filter (Bloom 1970) over sentence pairs: 32 MiB, four bits a pair."""
+
+    def __init__(self, bits_log2: int = 28, hashes: int = 4) -> None:
+        self._mask = np.uint64((1 << bits_log2) - 1)
+        self._bits: NDArray[np.uint8] = np.zeros(1 << (bits_log2 - 3), np.uint8)
+        self._steps = np.arange(hashes, dtype=np.uint64)[:, None]
+
+    def add(self, pairs: Iterable[tuple[str, str]]) -> int:
+        """Remember the pairs; return how many were there before, counting earlier ones of this call."""
+        digests = [
+            hashlib.blake2b(f"{source}\0{target}".encode(), digest_size=16).digest()
+            for source, target in pairs
+        ]
+        unique = dict.fromkeys(digests)
+        words = np.frombuffer(b"".join(unique), np.uint64).reshape(-1, 2)
+        # Two hashes make as many as needed (Kirsch and Mitzenmacher 2006).
+        places = (words[:, 0] + self._steps * words[:, 1]) & self._mask
+        byte, bit = places >> np.uint64(3), (1 << (places & np.uint64(7))).astype(np.uint8)
+        known = int((self._bits[byte] & bit).all(axis=0).sum())
+        np.bitwise_or.at(self._bits, byte, bit)
+        return known + len(digests) - len(unique)
+
+    def false_positive_rate(self) -> float:
+        """Return the probability that a new pair would now be taken for a known one."""
+        # In pieces: the counts of the whole would take as much memory again.
+        ones = sum(int(np.bitwise_count(piece).sum()) for piece in np.array_split(self._bits, 64))
+        return float((ones / (8 * len(self._bits))) ** len(self._steps))
+
+
+class StatisticsCollector:
+    """Gathers the figures of one split, chunk by chunk."""
+
+    def __init__(self, unk: int) -> None:
+        self._unk = unk
+        self._sentence_tokens = Histogram(), Histogram()
+        self._document_tokens = Histogram(), Histogram()
+        self._document_sentences = Histogram()
+        self._documents = 0
+        self._empty = [0, 0]
+        self._unknown = [0, 0]
+        self._outliers = 0
+        self._examples: list[RatioExample] = []
+        self._seen = SeenPairs()
+        self._duplicates = 0
+
+    def add(self, documents: Sequence[ParallelDocument], source: Ids, target: Ids) -> None:
+        """Count documents, given with the piece ids of all their sentences end to end; none may be empty."""
+        sizes = np.fromiter(map(len, documents), np.int64, len(documents))
+        starts = np.cumsum(sizes) - sizes
+        self._documents += len(documents)
+        self._document_sentences.add(sizes)
+        lengths = [np.fromiter(map(len, ids), np.int64, len(ids)) for ids in (source, target)]
+        for side, ids in enumerate((source, target)):
+            self._sentence_tokens[side].add(lengths[side])
+            self._document_tokens[side].add(np.add.reduceat(lengths[side], starts))
+            self._empty[side] += int((lengths[side] == 0).sum())
+            self._unknown[side] += sum(sentence.count(self._unk) for sentence in ids)
+        self._add_outliers(documents, starts, *lengths)
+        self._duplicates += self._seen.add(
+            pair
+            for document in documents
+            for pair in zip(document.source, document.target, strict=True)
+            if any(pair)
+        )
+
+    def _add_outliers(
+        self, documents: Sequence[ParallelDocument], starts: Counts, source: Counts, target: Counts
+    ) -> None:
+        longer, shorter = np.maximum(source, target), np.minimum(source, target)
+        outliers = np.flatnonzero((longer >= OUTLIER_TOKENS) & (longer > OUTLIER_RATIO * shorter))
+        self._outliers += len(outliers)
+        for place in outliers[: RATIO_EXAMPLES - len(self._examples)].tolist():
+            number = int(np.searchsorted(starts, place, "right")) - 1
+            sentence = place - int(starts[number]) + 1
+            example = RatioExample(documents[number].id, sentence, int(source[place]), int(target[place]))
+            self._examples.append(example)
+
+    def statistics(self) -> SplitStatistics:
+        """Return the figures so far."""
+        sentences = self._document_sentences.sum
+        source_tokens, target_tokens = (histogram.sum for histogram in self._sentence_tokens)
+        return SplitStatistics(
+            documents=self._documents,
+            sentences=sentences,
+            source_tokens=source_tokens,
+            target_tokens=target_tokens,
+            mean_sentence_tokens=(source_tokens + target_tokens) / max(2 * sentences, 1),
+            sentence_tokens=BothSides(*(histogram.distribution() for histogram in self._sentence_tokens)),
+            document_tokens=BothSides(*(histogram.distribution() for histogram in self._document_tokens)),
+            document_sentences=self._document_sentences.distribution(),
+            empty_sentences=(self._empty[0], self._empty[1]),
+            unknown_token_rate=(
+                self._unknown[0] / max(source_tokens, 1),
+                self._unknown[1] / max(target_tokens, 1),
+            ),
+            ratio_outliers=self._outliers,
+            ratio_examples=tuple(self._examples),
+            duplicate_pairs=self._duplicates,
+            duplicate_false_positive_rate=self._seen.false_positive_rate(),
+        )

@@ -1,0 +1,351 @@
+"""From corpus files to a folder to train from: what `cotext prepare` does.
+
+The text is read twice, once to draw the sample the tokenizer is trained on and once to encode it; memory
+does not grow with the corpus. OUT holds train.arrow, dev.arrow, dev.jsonl, tokenizer/, report.json and, where
+there is a test set, test.arrow and test.jsonl.
+"""
+
+import hashlib
+import json
+import os
+import shutil
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from cotext import __version__
+from cotext.data.controlled import (
+    SIZES,
+    VERSION,
+    contrastive_suites,
+    development_documents,
+    test_documents,
+    training_documents,
+)
+from cotext.data.corpus_statistics import OUTLIER_RATIO, Distribution, SplitStatistics, StatisticsCollector
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.formats import detect_format, read_parallel, write_documents, write_parallel
+from cotext.data.formats.docids import find_side_file
+from cotext.data.formats.streams import check_readable, numbered_lines
+from cotext.data.store import StoreWriter
+from cotext.data.suites import write_suite
+from cotext.data.tokenizer import SentencePieceTokenizer, Tokenizer, TokenizerSettings, train_tokenizer
+from cotext.errors import CotextError
+
+CHUNK_SENTENCES: Final = 4096
+CHUNK_CHARACTERS: Final = 1_000_000
+CONTRASTIVE_EXAMPLES: Final = 600
+
+# Called with what is being done and the documents done so far.
+Progress = Callable[[str, int], None]
+
+
+def silent(stage: str, documents: int) -> None:
+    """Report no progress."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was prepared, from what and how; written as report.json."""
+
+    cotext: str
+    command: dict[str, object]
+    inputs: dict[str, str]
+    tokenizer: dict[str, object]
+    splits: dict[str, SplitStatistics]
+    notes: tuple[str, ...]
+
+    def render(self) -> str:
+        """Lay the main figures out as a table, one column a split."""
+        columns = [
+            [name, *(figure(split) for figure in _ROWS.values())] for name, split in self.splits.items()
+        ]
+        widths = [max(map(len, column)) + 2 for column in columns]
+        lines = [
+            f"{label:32}" + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+            for label, *cells in zip(["", *_ROWS], *columns, strict=True)
+        ]
+        for name, split in self.splits.items():
+            for example in split.ratio_examples:
+                lines.append(
+                    f"{name}: document {example.document!r}, sentence {example.sentence}: "
+                    f"{example.source_tokens} source and {example.target_tokens} target tokens"
+                )
+        lines.append(f"tokenizer: {self.tokenizer['kind']}, {self.tokenizer['pieces']} pieces")
+        return "\n".join([*lines, *self.notes])
+
+
+def _percentiles(distribution: Distribution) -> str:
+    return "/".join(str(value) for value in (*distribution.percentiles.values(), distribution.maximum))
+
+
+_ROWS: Final[dict[str, Callable[[SplitStatistics], str]]] = {
+    "documents": lambda s: f"{s.documents:,}",
+    "sentence pairs": lambda s: f"{s.sentences:,}",
+    "source tokens": lambda s: f"{s.source_tokens:,}",
+    "target tokens": lambda s: f"{s.target_tokens:,}",
+    "tokens a sentence, mean": lambda s: f"{s.mean_sentence_tokens:.1f}",
+    "source, 50/90/99 %, longest": lambda s: _percentiles(s.sentence_tokens.source),
+    "target, 50/90/99 %, longest": lambda s: _percentiles(s.sentence_tokens.target),
+    "sentences a document": lambda s: _percentiles(s.document_sentences),
+    "source tokens a document": lambda s: _percentiles(s.document_tokens.source),
+    "target tokens a document": lambda s: _percentiles(s.document_tokens.target),
+    "empty, source/target": lambda s: "/".join(map(str, s.empty_sentences)),
+    "unknown tokens, source/target": lambda s: "/".join(f"{rate:.2%}" for rate in s.unknown_token_rate),
+    f"lengths differ more than {OUTLIER_RATIO} times": lambda s: f"{s.ratio_outliers:,}",
+    "repeated pairs, approximately": lambda s: f"{s.duplicate_pairs:,}",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Corpus:
+    split: str
+    read: Callable[[], Iterator[ParallelDocument]]
+    files: tuple[Path, ...] = ()
+
+
+def prepare(
+    source: Path,
+    target: Path | None,
+    dev_source: Path,
+    dev_target: Path | None,
+    out: Path,
+    *,
+    test_source: Path | None = None,
+    test_target: Path | None = None,
+    format: str | None = None,
+    settings: TokenizerSettings | None = None,
+    max_characters: int = 10_000,
+    overwrite: bool = False,
+    progress: Progress = silent,
+) -> Report:
+    """Train a tokenizer, encode training, development and test corpora, and write all to the folder `out`.
+
+    A target of None: the source file holds both languages. `out` appears whole or not at all; with
+    `overwrite` it replaces an earlier prepared folder. Raises CotextError for what the readers refuse, for a
+    sentence of more than `max_characters`, and as `train_tokenizer` does.
+    """
+    given = {
+        "train": (source, target),
+        "dev": (dev_source, dev_target),
+        "test": (test_source, test_target),
+    }
+    corpora = []
+    for split, (source_path, target_path) in given.items():
+        if source_path is None:
+            continue
+        files = (source_path,) if target_path is None else (source_path, target_path)
+        for path in files:
+            check_readable(path)
+            if not path.is_file():
+                raise CotextError(f"{path}: not a regular file; preparing reads the text twice")
+        corpora.append(_Corpus(split, partial(read_parallel, source_path, target_path, format), files))
+    command = {
+        **{f"{split}_files": [str(path) for path in pair if path] for split, pair in given.items()},
+        "format": format,
+        "max_characters": max_characters,
+    }
+    with _new_folder(out, overwrite, [path for corpus in corpora for path in corpus.files]) as folder:
+        inputs = _checksums(corpora, format)
+        return _build(
+            folder, corpora, settings or TokenizerSettings(), max_characters, command, inputs, progress
+        )
+
+
+def prepare_controlled(
+    size: str | int,
+    out: Path,
+    seed: int = 1,
+    vocabulary: int | None = None,
+    *,
+    contrastive_examples: int = CONTRASTIVE_EXAMPLES,
+    overwrite: bool = False,
+    progress: Progress = silent,
+) -> Report:
+    """Generate the controlled corpus and prepare it; `size` is a name in SIZES or a number of documents.
+
+    Beside what `prepare` writes, `out` holds contrastive/<phenomenon>.json and, to translate, the plain text
+    of dev and test (dev.en, dev.de, test.en, test.de).
+    """
+    documents = SIZES.get(size, 0) if isinstance(size, str) else size
+    if documents < 1:
+        raise CotextError(
+            f"unknown size {size!r}; choose one of {', '.join(SIZES)}, or a number of documents"
+        )
+    # The generator's words are known: no character will ever be unknown, so no byte pieces are needed.
+    settings = TokenizerSettings(vocabulary=vocabulary, byte_fallback=False, seed=seed)
+    corpora = [
+        _Corpus("train", partial(training_documents, documents, seed)),
+        _Corpus("dev", partial(development_documents, seed)),
+        _Corpus("test", partial(test_documents, seed)),
+    ]
+    command = {"controlled": VERSION, "size": size, "documents": documents, "seed": seed}
+    with _new_folder(out, overwrite, []) as folder:
+        (folder / "contrastive").mkdir()
+        for suite in contrastive_suites(seed, contrastive_examples):
+            write_suite(folder / "contrastive" / f"{suite.name.rpartition('/')[2]}.json", suite)
+        for corpus in corpora[1:]:
+            sides = {"en": (Document(d.id, d.source) for d in corpus.read())}
+            sides["de"] = (Document(d.id, d.target) for d in corpus.read())
+            for language, side in sides.items():
+                write_documents(folder / f"{corpus.split}.{language}", side, "text")
+        return _build(folder, corpora, settings, 10_000, command, {}, progress)
+
+
+def _build(
+    folder: Path,
+    corpora: Sequence[_Corpus],
+    settings: TokenizerSettings,
+    max_characters: int,
+    command: Mapping[str, object],
+    inputs: dict[str, str],
+    progress: Progress,
+) -> Report:
+    train, *others = corpora
+    for corpus in others:
+        for _ in _checked(corpus, max_characters):
+            pass
+    sentences = (
+        sentence
+        for number, document in enumerate(_checked(train, max_characters))
+        for sentence in _both_sides(document, number, progress)
+    )
+    tokenizer = train_tokenizer(sentences, settings)
+    tokenizer.save(folder / "tokenizer")
+    if isinstance(tokenizer, SentencePieceTokenizer):
+        tokenizer = tokenizer.with_threads(os.cpu_count() or 1)
+    splits = {corpus.split: _encode(folder, corpus, tokenizer, progress) for corpus in corpora}
+    for corpus in others:
+        write_parallel(folder / f"{corpus.split}.jsonl", None, corpus.read(), "jsonl")
+    report = Report(
+        cotext=__version__,
+        command=dict(command),
+        inputs=inputs,
+        tokenizer={
+            **asdict(settings),
+            "pieces": tokenizer.pieces,
+            "fingerprint": tokenizer.fingerprint,
+        },
+        splits=splits,
+        notes=_notes(settings, tokenizer),
+    )
+    text = json.dumps(asdict(report), indent=2, ensure_ascii=False)
+    (folder / "report.json").write_text(f"{text}\n", encoding="utf-8")
+    return report
+
+
+def _notes(settings: TokenizerSettings, tokenizer: Tokenizer) -> tuple[str, ...]:
+    if settings.vocabulary is None and tokenizer.pieces < settings.requested_vocabulary:
+        return (
+            f"note: the text supports {tokenizer.pieces} pieces, fewer than the usual "
+            f"{settings.requested_vocabulary}; the largest possible vocabulary was taken",
+        )
+    return ()
+
+
+def _both_sides(document: ParallelDocument, number: int, progress: Progress) -> Iterable[str]:
+    if number % 1000 == 0:
+        progress("reading", number)
+    yield from document.source
+    yield from document.target
+
+
+def _checked(corpus: _Corpus, max_characters: int) -> Iterator[ParallelDocument]:
+    """Yield the documents; raises CotextError at a sentence over the limit, with the line if possible."""
+    for document in corpus.read():
+        for side, sentences in enumerate((document.source, document.target)):
+            if max(map(len, sentences)) > max_characters:
+                place, sentence = next((i, s) for i, s in enumerate(sentences) if len(s) > max_characters)
+                raise CotextError(
+                    f"{_place(corpus, side, sentence)}document {document.id!r}, sentence {place + 1}: "
+                    f"{len(sentence):,} characters, more than the limit of {max_characters:,}; split or "
+                    "remove it, or raise the limit"
+                )
+        yield document
+
+
+def _place(corpus: _Corpus, side: int, sentence: str) -> str:
+    if not corpus.files:
+        return ""
+    path = corpus.files[min(side, len(corpus.files) - 1)]
+    # Only now, that there is something to tell, is the file searched for the line.
+    line = next((number for number, line in numbered_lines(path) if sentence in line), None)
+    return f"{path}: " if line is None else f"{path}:{line}: "
+
+
+def _encode(folder: Path, corpus: _Corpus, tokenizer: Tokenizer, progress: Progress) -> SplitStatistics:
+    collector = StatisticsCollector(tokenizer.unk)
+    with StoreWriter(folder / f"{corpus.split}.arrow", tokenizer.fingerprint) as writer:
+        for chunk in _chunks(corpus.read()):
+            source = tokenizer.encode_batch([sentence for document in chunk for sentence in document.source])
+            target = tokenizer.encode_batch([sentence for document in chunk for sentence in document.target])
+            start = 0
+            for document in chunk:
+                end = start + len(document)
+                writer.add(document.id, source[start:end], target[start:end])
+                start = end
+            collector.add(chunk, source, target)
+            progress(f"encoding {corpus.split}", writer.totals.documents)
+    return collector.statistics()
+
+
+def _chunks(documents: Iterable[ParallelDocument]) -> Iterator[list[ParallelDocument]]:
+    chunk: list[ParallelDocument] = []
+    sentences = characters = 0
+    for document in documents:
+        chunk.append(document)
+        sentences += len(document)
+        characters += sum(map(len, document.source)) + sum(map(len, document.target))
+        if sentences >= CHUNK_SENTENCES or characters >= CHUNK_CHARACTERS:
+            yield chunk
+            chunk, sentences, characters = [], 0, 0
+    if chunk:
+        yield chunk
+
+
+def _checksums(corpora: Sequence[_Corpus], format: str | None) -> dict[str, str]:
+    checksums = {}
+    for path in [path for corpus in corpora for path in corpus.files]:
+        side_file = find_side_file(path) if (format or detect_format(path)) == "docids" else None
+        for each in (path, side_file):
+            if each is not None and str(each) not in checksums:
+                with each.open("rb") as stream:
+                    checksums[str(each)] = hashlib.file_digest(stream, "sha256").hexdigest()
+    return checksums
+
+
+@contextmanager
+def _new_folder(out: Path, overwrite: bool, inputs: Sequence[Path]) -> Iterator[Path]:
+    """Yield a temporary folder beside `out`, which takes its name if the block succeeds or else vanishes."""
+    out = out.resolve()
+    if out.is_file():
+        raise CotextError(f"{out}: is a file; name a folder to write to")
+    occupied = out.is_dir() and any(out.iterdir())
+    if occupied and not overwrite:
+        raise CotextError(
+            f"{out}: is there already and not empty; choose another folder, or allow overwriting"
+        )
+    if occupied and not (out / "report.json").is_file():
+        raise CotextError(f"{out}: holds something else than prepared data, and is left alone; name another")
+    inside = next((path for path in inputs if path.resolve().is_relative_to(out)), None)
+    if inside is not None:
+        raise CotextError(f"{inside}: lies inside the folder to be replaced, {out}; choose another folder")
+    name = uuid.uuid4().hex[:12]
+    partial_folder, old = (out.with_name(f".{out.name}-{name}.{kind}") for kind in ("partial", "old"))
+    try:
+        partial_folder.mkdir(parents=True)
+        yield partial_folder
+        if occupied:
+            out.replace(old)
+        partial_folder.replace(out)
+    except OSError as error:
+        raise CotextError(f"{out}: can't be written: {error.strerror or error}") from error
+    finally:
+        if old.is_dir() and not out.exists():
+            old.replace(out)
+        shutil.rmtree(partial_folder, ignore_errors=True)
+        shutil.rmtree(old, ignore_errors=True)
