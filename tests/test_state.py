@@ -1,0 +1,186 @@
+"""The decoder's state: whatever search does to it, a step equals the full forward pass of that row."""
+
+import pytest
+import torch
+from torch import Tensor
+
+from cotext.data.batch import Source
+from cotext.layers.blocks import SentenceEmbedding, Size
+from cotext.layers.positions import Kind
+from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, DecoderState
+from cotext.models.transformer import Transformer
+
+VOCABULARY, SEP, PAD = 12, 10, 11
+
+
+def model(positions: Kind = "absolute", pre_norm: bool = False) -> Transformer:
+    torch.manual_seed(3)
+    embedding = SentenceEmbedding(VOCABULARY, 16, 0.0, positions, segments="learned", max_segments=5)
+    torch.nn.init.normal_(embedding.segment)
+    size = Size(16, 32, 2, encoder_layers=1, decoder_layers=2, pre_norm=pre_norm)
+    return Transformer(size, embedding, shift="sequence" if positions == "shifted" else 0).double().eval()
+
+
+def source(lengths: list[int]) -> Source:
+    generator = torch.Generator().manual_seed(0)
+    tokens = torch.full((len(lengths), max(lengths)), PAD)
+    sentence = torch.full_like(tokens, -1)
+    for i, length in enumerate(lengths):
+        tokens[i, :length] = torch.randint(0, 10, (length,), generator=generator)
+        sentence[i, :length] = torch.arange(length) // 3
+    n = len(lengths)
+    return Source(tokens, sentence, torch.tensor([[0, 1]] * n), torch.zeros(n).long(), torch.zeros(n).bool())
+
+
+class Rows:
+    """A state beside the plain lists of tokens that it should stand for."""
+
+    def __init__(self, model: Transformer, source: Source, prefixes: list[list[int]], places: int) -> None:
+        self.model, self.source = model, source
+        self.entries = list(range(len(prefixes)))
+        self.beam = 1
+        self.tokens = [list(p) for p in prefixes]
+        self.state: DecoderState = model.encode(source)
+        self.state.open(places)
+        longest = max(map(len, prefixes))
+        tokens = torch.tensor([p + [PAD] * (longest - len(p)) for p in prefixes])
+        sentence = (tokens == SEP).cumsum(dim=1)
+        for i, p in enumerate(prefixes):
+            sentence[i, len(p) :] = -1
+        hidden = model.decode(tokens, sentence, self.state)
+        for i, p in enumerate(prefixes):
+            torch.testing.assert_close(hidden[i, : len(p)], self.full(i))
+
+    def full(self, row: int) -> Tensor:
+        """The hidden states of one row, by a full forward pass over it alone."""
+        entry = torch.tensor([self.entries[row // self.beam]])
+        own = self.source.select(entry)
+        length = int((own.sentence >= 0).sum())
+        own = Source(
+            own.tokens[:, :length], own.sentence[:, :length], own.current, own.document, own.continues
+        )
+        tokens = torch.tensor([self.tokens[row]])
+        return self.model.decode(tokens, (tokens == SEP).cumsum(dim=1), self.model.encode(own))[0]
+
+    def step(self, new: list[list[int]]) -> None:
+        for row, tokens in zip(self.tokens, new, strict=True):
+            row.extend(tokens)
+        sentence = torch.stack(
+            [(torch.tensor(row) == SEP).cumsum(dim=0)[-len(new[0]) :] for row in self.tokens]
+        )
+        hidden = self.model.decode(torch.tensor(new), sentence, self.state)
+        for row in range(len(self.tokens)):
+            torch.testing.assert_close(hidden[row], self.full(row)[-len(new[0]) :])
+
+    def widen(self, beam: int) -> None:
+        self.state.widen(beam)
+        self.beam = beam
+        self.tokens = [list(row) for row in self.tokens for _ in range(beam)]
+
+    def reorder(self, origin: list[int]) -> None:
+        self.state.reorder(torch.tensor(origin))
+        self.tokens = [list(self.tokens[i]) for i in origin]
+
+    def select(self, entries: list[int]) -> None:
+        self.state.select(torch.tensor(entries), self.beam)
+        self.entries = [self.entries[i] for i in entries]
+        self.tokens = [list(self.tokens[i * self.beam + w]) for i in entries for w in range(self.beam)]
+
+    def random_tokens(self, generator: torch.Generator, count: int = 1) -> list[list[int]]:
+        return torch.randint(0, SEP + 1, (len(self.tokens), count), generator=generator).tolist()
+
+    def random_origin(self, generator: torch.Generator) -> list[int]:
+        within = torch.randint(0, self.beam, (len(self.tokens),), generator=generator).tolist()
+        return [row // self.beam * self.beam + w for row, w in enumerate(within)]
+
+
+PREFIXES = [[0], [0, 4, 5, SEP, 3], [0, 4, SEP], [0, 1, 2, 3]]
+
+
+@pytest.mark.parametrize("positions", ["absolute", "reset", "shifted"])
+@pytest.mark.parametrize("beam", [1, 3])
+@torch.no_grad()
+def test_every_step_equals_the_full_pass_through_reordering_and_departures(
+    positions: Kind, beam: int
+) -> None:
+    generator = torch.Generator().manual_seed(beam)
+    rows = Rows(model(positions), source([7, 3, 9, 4]), PREFIXES, places=80)
+    rows.widen(beam)
+    for step in range(3 * STEPS_BETWEEN_COLLECTIONS):
+        rows.step(rows.random_tokens(generator))
+        rows.reorder(rows.random_origin(generator))
+        if step == 10:
+            rows.select([0, 3, 2])  # the gap is filled by the last
+        if step == 25:
+            rows.select([2, 1])
+
+
+@torch.no_grad()
+def test_equal_prefixes_need_no_mask_and_give_the_same() -> None:
+    generator = torch.Generator().manual_seed(1)
+    rows = Rows(model(pre_norm=True), source([4, 4]), [[0, 1], [0, 2]], places=9)
+    assert rows.state.sees is None
+    for _ in range(7):
+        rows.step(rows.random_tokens(generator))
+    assert rows.state.sees is None
+
+
+@pytest.mark.parametrize("prefixes", [[[0, 1], [0, 2]], [[0], [0, 2, SEP]]])
+@pytest.mark.parametrize("beam", [1, 2])
+@torch.no_grad()
+def test_several_tokens_at_once_may_follow(prefixes: list[list[int]], beam: int) -> None:
+    generator = torch.Generator().manual_seed(2)
+    rows = Rows(model("reset"), source([4, 6]), prefixes, places=20)
+    rows.widen(beam)
+    for count in (1, 3, 2, 1):
+        rows.step(rows.random_tokens(generator, count))
+        rows.reorder(rows.random_origin(generator))
+
+
+@torch.no_grad()
+def test_a_state_may_be_widened_before_its_first_token() -> None:
+    rows = Rows.__new__(Rows)
+    rows.model, rows.source = model(), source([5, 3])
+    rows.entries, rows.beam, rows.tokens = [0, 1], 1, [[], []]
+    rows.state = rows.model.encode(rows.source)
+    rows.state.open(4)
+    rows.widen(2)
+    for new in ([[0], [1], [2], [3]], [[5], [6], [SEP], [8]]):
+        rows.step(new)
+
+
+@torch.no_grad()
+def test_nothing_is_copied_per_beam_and_dead_places_are_freed() -> None:
+    generator = torch.Generator().manual_seed(4)
+    rows = Rows(model(), source([5, 7]), [[0], [0]], places=200)
+    memory = [k.data_ptr() for k, _ in rows.state.cross]
+    rows.widen(4)
+    assert [k.size(0) for k, _ in rows.state.cross] == [2, 2]
+    for _ in range(STEPS_BETWEEN_COLLECTIONS * 4):
+        tokens = torch.tensor(rows.random_tokens(generator))
+        rows.model.decode(tokens, torch.zeros_like(tokens), rows.state)
+        # All beams continue the first: of the four places of each step one stays in use.
+        rows.state.reorder(torch.arange(8) // 4 * 4)
+    assert [k.data_ptr() for k, _ in rows.state.cross] == memory
+    assert rows.state.used <= STEPS_BETWEEN_COLLECTIONS * (3 + 4) + 1
+
+
+@torch.no_grad()
+def test_places_know_their_tokens_after_collections() -> None:
+    generator = torch.Generator().manual_seed(5)
+    rows = Rows(model(), source([5, 7]), [[0, SEP, 4], [0]], places=60)
+    rows.widen(3)
+    for _ in range(2 * STEPS_BETWEEN_COLLECTIONS + 3):
+        rows.step(rows.random_tokens(generator))
+        rows.reorder(rows.random_origin(generator))
+    state = rows.state
+    assert state.sees is not None
+    assert state.used < state.capacity
+    for row, tokens in enumerate(rows.tokens):
+        entry, beam = divmod(row, 3)
+        mine = state.sees[entry, beam, : state.used]
+        t = state.place_t[entry, : state.used][mine]
+        sentence = state.place_sentence[entry, : state.used][mine]
+        assert sorted(t.tolist()) == list(range(len(tokens)))
+        expected = (torch.tensor(tokens) == SEP).cumsum(dim=0)
+        assert sentence.tolist() == expected[t].tolist()
