@@ -4,10 +4,10 @@ Shapes: B entries, W beams, R rows (R = B * W while searching, else R = B), T qu
 H heads, K per head.
 """
 
-import torch
 from torch import Tensor, nn
 from torch.nn.functional import scaled_dot_product_attention
 
+from cotext.layers.dropout import relu_dropout
 from cotext.layers.state import KeyValueCache
 
 
@@ -101,12 +101,12 @@ class FeedForward(nn.Module):
         super().__init__()
         self.widen = nn.Linear(dimension, inner)
         self.narrow = nn.Linear(inner, dimension)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = dropout
         for projection in (self.widen, self.narrow):
             nn.init.xavier_uniform_(projection.weight)
             nn.init.zeros_(projection.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
-        narrow: Tensor = self.narrow(self.dropout(torch.relu(self.widen(x))))
+        narrow: Tensor = self.narrow(relu_dropout(self.widen(x), self.dropout, self.training))
         return narrow

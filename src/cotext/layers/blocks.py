@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.attention import CrossAttention, FeedForward, SelfAttention
+from cotext.layers.dropout import Dropout
 from cotext.layers.positions import Kind, PositionTable, place, sinusoidal
 from cotext.layers.state import KeyValueCache, SelfReach
 
@@ -51,7 +52,7 @@ class Residual(nn.Module):
     def __init__(self, dimension: int, dropout: float, pre_norm: bool) -> None:
         super().__init__()
         self.norm = nn.LayerNorm(dimension)
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
         self.pre_norm = pre_norm
 
     def forward(self, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
@@ -135,7 +136,7 @@ class SentenceEmbedding(nn.Module):
         self.max_segments = max_segments
         # Zeros: a model with learned segments starts as the baseline and departs from it by learning alone.
         self.segment = nn.Parameter(torch.zeros(max_segments, dimension)) if segments == "learned" else None
-        self.dropout = nn.Dropout(dropout)
+        self.dropout = Dropout(dropout)
 
     def forward(
         self, tokens: Tensor, sentence: Tensor, t: Tensor, rank: Tensor, shift: Tensor | int

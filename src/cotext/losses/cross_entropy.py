@@ -46,30 +46,45 @@ class _OutputLoss(Function):
     ) -> tuple[Tensor, Tensor]:
         """Returns the discounted loss, summed, and every label's plain negative log-likelihood [N]."""
         wants = any(ctx.needs_input_grad[:2])
+        # Half-precision logits are normalised, and half-precision gradients summed, in single precision.
+        precise = torch.promote_types(hidden_ND.dtype, torch.float32)
         grad_hidden = torch.empty_like(hidden_ND) if wants else None
-        grad_weight = torch.zeros_like(weight_VD, dtype=torch.float32) if wants else None
-        nll = torch.empty(label_N.numel(), device=hidden_ND.device)
-        total = torch.zeros((), device=hidden_ND.device)
-        matrix = weight_VD.to(hidden_ND.dtype)
-        vocabulary = weight_VD.size(0)
-        for start in range(0, label_N.numel(), chunk):
+        grad_weight = torch.zeros_like(weight_VD, dtype=precise) if wants else None
+        discount_N = discount_N.to(precise)
+        matrix_VD = weight_VD.to(hidden_ND.dtype)
+        # The mean of the logits over the vocabulary is the logit of the mean row.
+        mean_D = weight_VD.mean(dim=0, dtype=precise)
+        count = label_N.numel()
+        nll, uniform = (torch.empty(count, device=hidden_ND.device, dtype=precise) for _ in range(2))
+        # Two buffers for all chunks: fresh memory of this size costs as much as several passes over it.
+        buffer = hidden_ND.new_empty(min(chunk, count), weight_VD.size(0))
+        normalised = torch.empty_like(buffer, dtype=precise)
+        for start in range(0, count, chunk):
             rows = slice(start, start + chunk)
-            hidden, label, discount = hidden_ND[rows], label_N[rows, None], discount_N[rows]
-            logits = (hidden @ matrix.T).float()
-            log_norm = logits.logsumexp(dim=1)
-            nll[rows] = log_norm - logits.gather(1, label)[:, 0]
-            uniform = log_norm - logits.mean(dim=1)
-            total += (discount * ((1 - smoothing) * nll[rows] + smoothing * uniform)).sum()
+            hidden, label, discount = hidden_ND[rows], label_N[rows, None], discount_N[rows, None]
+            logits, log_p = buffer[: label.size(0)], normalised[: label.size(0)]
+            torch.mm(hidden, matrix_VD.T, out=logits)
+            label_logit = logits.gather(1, label)[:, 0].to(precise)
+            torch.log_softmax(logits.to(precise), dim=1, out=log_p)
+            nll[rows] = -log_p.gather(1, label)[:, 0]
+            uniform[rows] = nll[rows] + label_logit - hidden.to(precise) @ mean_D
             if grad_hidden is None or grad_weight is None:
                 continue
-            grad = logits.sub_(log_norm[:, None]).exp_().sub_(smoothing / vocabulary)
-            grad.scatter_add_(1, label, torch.full_like(log_norm, smoothing - 1)[:, None])
-            grad = grad.mul_(discount[:, None]).to(hidden.dtype)
-            torch.mm(grad, matrix, out=grad_hidden[rows])
+            # What is the same for all V is left out here: to the hidden state it adds one vector, the mean
+            # row, and to every row of the weight the same vector; the discount scales rows of either side.
+            grad = log_p.exp_()
+            grad.scatter_add_(1, label, grad.new_full((), smoothing - 1).expand_as(label))
+            grad = grad.to(hidden.dtype)
+            torch.mm(grad, matrix_VD, out=grad_hidden[rows])
+            grad_hidden[rows] = (grad_hidden[rows] - smoothing * mean_D) * discount
+            weighed = hidden * discount
             if grad.dtype == grad_weight.dtype:
-                grad_weight.addmm_(grad.T, hidden)
+                grad_weight.addmm_(grad.T, weighed)
             else:
-                grad_weight += grad.T @ hidden
+                grad_weight += grad.T @ weighed.to(grad.dtype)
+        if grad_weight is not None:
+            grad_weight -= discount_N @ hidden_ND.to(precise) * (smoothing / weight_VD.size(0))
+        total = (discount_N * ((1 - smoothing) * nll + smoothing * uniform)).sum()
         ctx.save_for_backward(grad_hidden, grad_weight)
         ctx.weight_dtype = weight_VD.dtype
         ctx.mark_non_differentiable(nll)
@@ -94,9 +109,14 @@ def output_loss(
 
     With smoothing s a label y costs (1 - s) * -log p(y) + s * mean over V of -log p (Szegedy et al. 2016).
     """
-    outcome: tuple[Tensor, Tensor] = _OutputLoss.apply(  # type: ignore[no-untyped-call]
-        hidden_ND, weight_VD, label_N, discount_N, smoothing, chunk
-    )
+    kind = hidden_ND.device.type
+    if torch.is_autocast_enabled(kind):
+        hidden_ND = hidden_ND.to(torch.get_autocast_dtype(kind))
+    # The function chooses the precision of each of its products itself.
+    with torch.autocast(kind, enabled=False):
+        outcome: tuple[Tensor, Tensor] = _OutputLoss.apply(  # type: ignore[no-untyped-call]
+            hidden_ND, weight_VD, label_N, discount_N, smoothing, chunk
+        )
     return outcome
 
 
