@@ -39,6 +39,7 @@ from cotext.errors import CotextError
 CHUNK_SENTENCES: Final = 4096
 CHUNK_CHARACTERS: Final = 1_000_000
 CONTRASTIVE_EXAMPLES: Final = 600
+PROGRESS_DOCUMENTS: Final = 1000
 
 # Called with what is being done and the documents done so far.
 Progress = Callable[[str, int], None]
@@ -209,12 +210,7 @@ def _build(
     for corpus in others:
         for _ in _checked(corpus, max_characters):
             pass
-    sentences = (
-        sentence
-        for number, document in enumerate(_checked(train, max_characters))
-        for sentence in _both_sides(document, number, progress)
-    )
-    tokenizer = train_tokenizer(sentences, settings)
+    tokenizer = train_tokenizer(_sentences(_checked(train, max_characters), progress), settings)
     tokenizer.save(folder / "tokenizer")
     if isinstance(tokenizer, SentencePieceTokenizer):
         tokenizer = tokenizer.with_threads(os.cpu_count() or 1)
@@ -247,11 +243,14 @@ def _notes(settings: TokenizerSettings, tokenizer: Tokenizer) -> tuple[str, ...]
     return ()
 
 
-def _both_sides(document: ParallelDocument, number: int, progress: Progress) -> Iterable[str]:
-    if number % 1000 == 0:
-        progress("reading", number)
-    yield from document.source
-    yield from document.target
+def _sentences(documents: Iterable[ParallelDocument], progress: Progress) -> Iterator[str]:
+    number = 0
+    for number, document in enumerate(documents, 1):
+        yield from document.source
+        yield from document.target
+        if number % PROGRESS_DOCUMENTS == 0:
+            progress("reading", number)
+    progress("training the tokenizer", number)
 
 
 def _checked(corpus: _Corpus, max_characters: int) -> Iterator[ParallelDocument]:
@@ -279,6 +278,7 @@ def _place(corpus: _Corpus, side: int, sentence: str) -> str:
 
 def _encode(folder: Path, corpus: _Corpus, tokenizer: Tokenizer, progress: Progress) -> SplitStatistics:
     collector = StatisticsCollector(tokenizer.unk)
+    progress(f"encoding {corpus.split}", 0)
     with StoreWriter(folder / f"{corpus.split}.arrow", tokenizer.fingerprint) as writer:
         for chunk in _chunks(corpus.read()):
             source = tokenizer.encode_batch([sentence for document in chunk for sentence in document.source])
