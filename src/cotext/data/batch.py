@@ -134,16 +134,13 @@ def joined(
     return tokens, np.repeat(np.arange(first, first + len(sentences)), lengths)
 
 
-def decoder_input(
-    label: NDArray[np.int64], sentence: NDArray[np.int64], symbols: SpecialSymbols
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Shift labels right by one, opening with `bos`: tokens and sentence indices, each [T].
+def decoder_input(label: NDArray[np.int64], symbols: SpecialSymbols) -> NDArray[np.int64]:
+    """Shift labels right by one, opening with `bos`: [T].
 
-    A separator that closes sentence k as a label opens sentence k + 1 as an input.
+    The sentence of an input is that of the label which it predicts, so that the separator that closes
+    sentence k as a label opens sentence k + 1 as an input.
     """
-    tokens = np.concatenate(([symbols.bos], label[:-1]))
-    opens = np.concatenate((sentence[:1], sentence[:-1] + (label[:-1] == symbols.sep)))
-    return tokens, opens
+    return np.concatenate(([symbols.bos], label[:-1]))
 
 
 def _padded(rows: Sequence[NDArray[np.int64]], fill: int) -> Tensor:
@@ -173,11 +170,11 @@ def source_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Sour
 def make_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Batch:
     """Build a batch with targets."""
     labels = [joined(i.target, symbols, i.target_offset) for i in instances]
-    inputs = [decoder_input(label, sentence, symbols) for label, sentence in labels]
+    label_sentence = _padded([sentence for _, sentence in labels], -1)
     return Batch(
         source=source_batch(instances, symbols),
-        target_input=_padded([tokens for tokens, _ in inputs], symbols.pad),
-        input_sentence=_padded([sentence for _, sentence in inputs], -1),
+        target_input=_padded([decoder_input(tokens, symbols) for tokens, _ in labels], symbols.pad),
+        input_sentence=label_sentence.clone(),
         target_label=_padded([tokens for tokens, _ in labels], symbols.pad),
-        label_sentence=_padded([sentence for _, sentence in labels], -1),
+        label_sentence=label_sentence,
     )

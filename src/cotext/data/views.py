@@ -94,8 +94,9 @@ class WindowView:
     to the source side alone: on the target side they would come after the current sentence, where a
     left-to-right decoder could not use them.
 
-    A window whose source or target side exceeds `max_tokens` (separators included) sheds its future
-    sentences, then its past ones from the farthest, until it fits; the current sentence always stays.
+    A window that exceeds `max_tokens` on a side (the symbol after every sentence included) sheds its future
+    sentences, where the source exceeds it, then its past ones from the farthest, until both sides fit; the
+    current sentence always stays.
     """
 
     before: int
@@ -113,15 +114,16 @@ class WindowView:
         windows = []
         for j in range(count):
             first, stop = max(0, j - self.before), min(count, j + 1 + self.after)
-            if self.max_tokens is not None:
-                while stop > j + 1 and sum(source_lengths[first:stop]) + stop - first > self.max_tokens:
-                    stop -= 1
-                while first < j and self._exceeds(first, j + 1, source_lengths, target_lengths):
-                    first += 1
+            while stop > j + 1 and not self._fits(source_lengths[first:stop]):
+                stop -= 1
+            while first < j and not (
+                self._fits(source_lengths[first:stop]) and self._fits(target_lengths[first : j + 1])
+            ):
+                first += 1
             windows.append(
                 Window(source=range(first, stop), target=range(first, j + 1), current=range(j, j + 1))
             )
         return windows
 
-    def _exceeds(self, first: int, stop: int, *sides: Sequence[int]) -> bool:
-        return any(sum(side[first:stop]) + stop - first > (self.max_tokens or 0) for side in sides if side)
+    def _fits(self, lengths: Sequence[int]) -> bool:
+        return self.max_tokens is None or sum(lengths) + len(lengths) <= self.max_tokens

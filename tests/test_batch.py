@@ -1,0 +1,165 @@
+"""Batches against rows written down by hand, and what must hold for every batch."""
+
+import numpy as np
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch, source_batch
+from cotext.data.views import Window, WindowView
+
+PAD, BOS, EOS, SEP = 90, 91, 92, 93
+SYMBOLS = SpecialSymbols(pad=PAD, bos=BOS, eos=EOS, sep=SEP)
+
+
+def instance(
+    document: int, source: list[list[int]], target: list[list[int]], window: Window | None = None
+) -> Instance:
+    whole = Window(range(len(source)), range(len(target)), range(len(target) - 1, len(target)))
+    return Instance(document, window or whole, source, target)
+
+
+def three_sentences() -> Batch:
+    """Three sentences of unequal lengths on unequal sides, above a shorter row of one sentence."""
+    long = instance(7, [[1, 2], [3], [4, 5, 6]], [[11], [12, 13], [14]])
+    return make_batch([long, instance(8, [[7]], [[15, 16]])], SYMBOLS)
+
+
+def test_three_sentences_on_the_source_side() -> None:
+    """A separator belongs to the sentence that it closes."""
+    source = three_sentences().source
+    assert source.tokens.tolist() == [
+        [1, 2, SEP, 3, SEP, 4, 5, 6, EOS],
+        [7, EOS, *[PAD] * 7],
+    ]
+    assert source.sentence.tolist() == [
+        [0, 0, 0, 1, 1, 2, 2, 2, 2],
+        [0, 0, *[-1] * 7],
+    ]
+
+
+def test_three_sentences_on_the_target_side() -> None:
+    """The separator between sentences 0 and 1 is a label of 0 and an input of 1."""
+    batch = three_sentences()
+    assert batch.target_input.tolist() == [
+        [BOS, 11, SEP, 12, 13, SEP, 14],
+        [BOS, 15, 16, *[PAD] * 4],
+    ]
+    assert batch.input_sentence.tolist() == [
+        [0, 0, 1, 1, 1, 2, 2],
+        [0, 0, 0, *[-1] * 4],
+    ]
+    assert batch.target_label.tolist() == [
+        [11, SEP, 12, 13, SEP, 14, EOS],
+        [15, 16, EOS, *[PAD] * 4],
+    ]
+    assert batch.label_sentence.tolist() == [
+        [0, 0, 1, 1, 1, 2, 2],
+        [0, 0, 0, *[-1] * 4],
+    ]
+    # The same symbol, two roles: as a label at place 1 it closes sentence 0, as an input at 2 it opens 1.
+    assert batch.target_label[0, 1] == batch.target_input[0, 2] == SEP
+    assert batch.label_sentence[0, 1] == 0
+    assert batch.input_sentence[0, 2] == 1
+
+
+def test_labels_of_the_current_sentence() -> None:
+    """The separator that closes the last context sentence is a context label, `eos` a current one."""
+    batch = three_sentences()
+    assert batch.source.current.tolist() == [[2, 3], [0, 1]]
+    assert batch.is_current.tolist() == [
+        [False] * 5 + [True, True],
+        [True, True, True] + [False] * 4,
+    ]
+    assert batch.is_label.tolist() == [[True] * 7, [True] * 3 + [False] * 4]
+
+
+def test_sentence_indices_count_from_the_first_source_sentence() -> None:
+    """A window that reads sentences 3 to 6 and writes 5 and 6, of which 5 is current."""
+    shifted = instance(0, [[1], [2], [3], [4]], [[11], [12]], Window(range(3, 7), range(5, 7), range(5, 6)))
+    batch = make_batch([shifted], SYMBOLS)
+    assert shifted.target_offset == 2
+    assert batch.source.sentence.tolist() == [[0, 0, 1, 1, 2, 2, 3, 3]]
+    assert batch.input_sentence.tolist() == batch.label_sentence.tolist() == [[2, 2, 3, 3]]
+    assert batch.source.current.tolist() == [[2, 3]]
+    assert batch.is_current.tolist() == [[True, True, False, False]]
+
+
+def test_empty_sentences_keep_their_index() -> None:
+    batch = make_batch([instance(0, [[], [1], []], [[11], [], []])], SYMBOLS)
+    assert batch.source.tokens.tolist() == [[SEP, 1, SEP, EOS]]
+    assert batch.source.sentence.tolist() == [[0, 1, 1, 2]]
+    assert batch.target_input.tolist() == [[BOS, 11, SEP, SEP]]
+    assert batch.input_sentence.tolist() == [[0, 0, 1, 2]]
+    assert batch.target_label.tolist() == [[11, SEP, SEP, EOS]]
+    assert batch.label_sentence.tolist() == [[0, 0, 1, 2]]
+
+
+def test_a_row_continues_the_one_before_it_where_its_current_sentence_follows() -> None:
+    """Document 0 in order, document 1 from its beginning, then a gap, then document 0 where 1 stopped."""
+
+    def at(document: int, j: int) -> Instance:
+        return instance(document, [[1]], [[11]], Window(*[range(j, j + 1)] * 3))
+
+    rows = [at(0, 0), at(0, 1), at(0, 2), at(1, 0), at(1, 1), at(1, 3), at(0, 4)]
+    source = source_batch(rows, SYMBOLS)
+    assert source.continues.tolist() == [False, True, True, False, True, False, False]
+    assert source.document.tolist() == [0, 0, 0, 1, 1, 1, 0]
+
+
+def test_selecting_rows_keeps_all_their_fields() -> None:
+    source = three_sentences().source.select(torch.tensor([1, 0]))
+    assert source.document.tolist() == [8, 7]
+    assert source.current.tolist() == [[0, 1], [2, 3]]
+    assert source.tokens[0].tolist() == [7, EOS, *[PAD] * 7]
+    assert source.sentence[1].tolist() == [0, 0, 0, 1, 1, 2, 2, 2, 2]
+
+
+def test_arrays_and_lists_make_the_same_batch() -> None:
+    lists = instance(7, [[1, 2], [3]], [[11], [12, 13]])
+    arrays = Instance(
+        7,
+        lists.window,
+        [np.array(s, np.int32) for s in lists.source],
+        [np.array(s, np.int32) for s in lists.target],
+    )
+    first, second = make_batch([lists], SYMBOLS), make_batch([arrays], SYMBOLS)
+    assert torch.equal(first.source.tokens, second.source.tokens)
+    assert torch.equal(first.target_label, second.target_label)
+    assert second.target_input.dtype == torch.int64
+
+
+sentences = st.lists(st.integers(0, 80), max_size=5)
+documents = st.lists(st.tuples(sentences, sentences), min_size=1, max_size=6)
+
+
+@given(st.lists(documents, min_size=1, max_size=3), st.integers(0, 3), st.integers(0, 2))
+def test_what_holds_for_every_batch(
+    corpus: list[list[tuple[list[int], list[int]]]], before: int, after: int
+) -> None:
+    view = WindowView(before, after)
+    rows = [
+        Instance(d, w, [document[j][0] for j in w.source], [document[j][1] for j in w.target])
+        for d, document in enumerate(corpus)
+        for w in view.split([len(s) for s, _ in document], [len(t) for _, t in document])
+    ]
+    batch = make_batch(rows, SYMBOLS)
+    assert torch.equal(batch.source.tokens == PAD, batch.source.sentence == -1)
+    assert torch.equal(batch.target_input == PAD, batch.input_sentence == -1)
+    assert torch.equal(batch.target_label == PAD, batch.label_sentence == -1)
+    assert torch.equal(batch.target_input[:, 1:][batch.is_label[:, 1:]], before_last(batch))
+    for i, row in enumerate(rows):
+        assert int((batch.source.sentence[i] >= 0).sum()) == row.source_tokens
+        assert int(batch.is_label[i].sum()) == row.target_tokens
+        current = batch.target_label[i][batch.is_current[i]].tolist()
+        document = corpus[row.document]
+        assert current == [*document[row.window.current.start][1], EOS]
+        for k, j in enumerate(row.window.source):
+            of_sentence = batch.source.tokens[i][batch.source.sentence[i] == k].tolist()
+            assert of_sentence[:-1] == document[j][0]
+            assert of_sentence[-1] == (EOS if j == row.window.source.stop - 1 else SEP)
+
+
+def before_last(batch: Batch) -> torch.Tensor:
+    """All labels but the last of each row: what the decoder reads after `bos`."""
+    return batch.target_label[:, :-1][batch.is_label[:, 1:]]

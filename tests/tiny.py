@@ -1,0 +1,99 @@
+"""What several tests build on: a tokenizer of words, and models small enough to try everything on."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cotext.config import Config, parse_config
+from cotext.data.tokenizer import Tokenizer
+from cotext.models.transformer import Transformer
+from cotext.systems import build_model
+
+TINY_MODEL = {
+    "dimension": 16,
+    "feed_forward": 32,
+    "heads": 2,
+    "encoder_layers": 1,
+    "decoder_layers": 2,
+    "dropout": 0.0,
+    "shift": 5,
+}
+# Short limits: a model that never learnt anything seldom stops by itself.
+TINY_DECODE = {"beam": 2, "max_ratio": 1.0, "max_extra": 4}
+
+
+class WordTokenizer:
+    """One id per word. Id 0 is unknown, 1 shows nothing, 2 and 3 do so only one after the other."""
+
+    BLANK, FIRST_HALF, SECOND_HALF = 1, 2, 3
+
+    def __init__(self, words: Sequence[str]) -> None:
+        self.words = ["?", "", "", "", *words]
+        self.ids = {word: i for i, word in enumerate(self.words) if word}
+        self.pieces = len(self.words)
+        self.pad, self.bos, self.eos, self.sep = range(self.pieces, self.pieces + 4)
+        self.vocabulary_size = self.pieces + 4
+        self.unk = 0
+        self.fingerprint = "words"
+
+    def encode(self, sentence: str) -> list[int]:
+        return [self.ids.get(word, self.unk) for word in sentence.split()]
+
+    def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
+        return [self.encode(sentence) for sentence in sentences]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        words = []
+        for before, i in zip([-1, *ids], ids, strict=False):
+            if i == self.SECOND_HALF and before == self.FIRST_HALF:
+                words.append("½½")
+            elif i < self.pieces and self.words[i]:
+                words.append(self.words[i])
+        return " ".join(words)
+
+    def blank(self) -> list[int]:
+        return [self.BLANK]
+
+    def save(self, folder: Path) -> None:
+        raise NotImplementedError
+
+
+class PlainWordTokenizer(WordTokenizer):
+    """Every id but that of the unknown is a word, so that every output of a search is a text of its own."""
+
+    BLANK = FIRST_HALF = SECOND_HALF = -1
+
+    def __init__(self, words: Sequence[str]) -> None:
+        super().__init__(words)
+        self.words[1:4] = ["one", "two", "three"]
+        self.ids = {word: i for i, word in enumerate(self.words)}
+
+    def blank(self) -> list[int]:
+        return []
+
+
+def tiny_config(**sections: dict[str, Any]) -> Config:
+    """A configuration of a tiny system; sections are laid over it."""
+    content: dict[str, Any] = {"model": TINY_MODEL, "decode": TINY_DECODE}
+    for name, values in sections.items():
+        content[name] = {**content.get(name, {}), **values}
+    return parse_config(content, "test")
+
+
+def window(before: int, after: int = 0, max_tokens: int = 512) -> dict[str, Any]:
+    return {"kind": "window", "before": before, "after": after, "max_tokens": max_tokens}
+
+
+def random_model(config: Config, tokenizer: Tokenizer, seed: int = 0) -> Transformer:
+    """A model of which no part is neutral: segments, biases and norms are random too.
+
+    In double precision, so that hardly ever two candidates are so close that rounding decides between them.
+    """
+    torch.manual_seed(seed)
+    model = build_model(config, tokenizer.vocabulary_size)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    return model.double().eval()
