@@ -130,6 +130,8 @@ class SentencePieceTokenizer:
 
     def __init__(self, model: bytes, num_threads: int = 1) -> None:
         """Wrap a trained model; raises CotextError when the bytes are no sentencepiece model."""
+        if not model:  # which sentencepiece would take for a model without pieces
+            raise CotextError("not a sentencepiece model: it is empty")
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
         except RuntimeError as error:
