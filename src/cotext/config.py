@@ -12,100 +12,150 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, ValidationError
 
 from cotext.errors import CotextError
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
-Dropout = Annotated[float, Field(ge=0, lt=1)]
-Count = Annotated[int, Field(ge=0)]
+BelowOne = Annotated[float, Field(ge=0, lt=1)]
+# Strict, or `true` would count as 1. Floats are not: YAML reads 1e-3 as a string.
+Count = Annotated[int, Field(ge=0, strict=True)]
+PositiveInt = Annotated[int, Field(gt=0, strict=True)]
+Seed = Annotated[int, Field(ge=0, lt=2**32, strict=True)]
 
 
 class Closed(BaseModel):
     """A configuration section: unknown keys are errors, values are checked, nothing changes afterwards."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class ViewConfig(Closed):
-    """How documents are cut into instances: `sentence`, or `window` with sentences before and after."""
+    """How documents are cut into instances."""
 
     kind: Literal["sentence", "window"] = "sentence"
+    """`sentence`: each alone. `window`: each with sentences around it."""
     before: Count = 0
+    """Sentences of context before the current one, source and target; sKtoK has K - 1."""
     after: Count = 0
-    max_tokens: PositiveInt = 512  # per side of an instance; context is shed, longer sentences are left out
+    """Sentences of context after the current one, source alone."""
+    max_tokens: PositiveInt = 512
+    """Per side of an instance: a longer window sheds context, a longer sentence is left out of training."""
 
 
 class ModelConfig(Closed):
     """Which model, how large, and where its tokens think they stand."""
 
     name: Literal["transformer"] = "transformer"
+    """File in `cotext/models`."""
     dimension: PositiveInt = 512
+    """Width of the stream; a multiple of `heads`."""
     feed_forward: PositiveInt = 2048
+    """Inner width of the feed-forward layers."""
     heads: PositiveInt = 8
+    """Attention heads."""
     encoder_layers: PositiveInt = 6
+    """Encoder blocks."""
     decoder_layers: PositiveInt = 6
+    """Decoder blocks."""
     dropout: Dropout = 0.3
+    """On embeddings, sublayer outputs and inside the feed-forward layers."""
     attention_dropout: Dropout = 0.0
+    """On attention weights; above 0, attention on a CPU is several times slower."""
     pre_norm: bool = False
+    """Layer norm before each sublayer, not after it."""
     positions: Literal["absolute", "reset", "shifted"] = "absolute"
-    # Positions between two sentences; `corpus` becomes the mean sentence length of the training corpus.
+    """From the start of the row, from the start of the sentence, or segment-shifted."""
     shift: Count | Literal["corpus", "sequence"] = "corpus"
+    """Positions added per sentence if shifted; `corpus`: the mean sentence length of the training corpus in
+    tokens, `sequence`: that of the source window."""
     segments: Literal["none", "learned", "sinusoidal"] = "none"
+    """Embeddings of the sentence index, added at the input."""
 
 
 class LossConfig(Closed):
-    """Label-smoothed cross-entropy; context labels weigh `context_discount`."""
+    """What training minimises."""
 
     name: Literal["cross_entropy"] = "cross_entropy"
+    """File in `cotext/losses`."""
     label_smoothing: Dropout = 0.1
+    """Probability mass spread over the vocabulary."""
     context_discount: Fraction = 1.0
+    """Weight of labels of context sentences; 1: like all others."""
 
 
 class TrainConfig(Closed):
     """Optimiser, schedule, validation and checkpoints."""
 
     seed: Count = 1
+    """Of initial weights, dropout and the order of the data."""
     max_updates: PositiveInt = 100_000
-    max_tokens: PositiveInt = 16_000  # per batch and process: rows times the longer side, padding included
-    accumulate: PositiveInt = 1  # batches per update
-    learning_rate: Annotated[float, Field(gt=0)] = 7e-4  # at the end of the warm-up
+    """Optimiser steps."""
+    max_tokens: PositiveInt = 16_000
+    """Of a batch on one process: rows times the longer side, padding included."""
+    accumulate: PositiveInt = 1
+    """Batches per update."""
+    learning_rate: Annotated[float, Field(gt=0)] = 7e-4
+    """At the end of the warm-up, its peak."""
     warmup_updates: Count = 4000
+    """Linear rise; afterwards the rate falls with the inverse square root."""
     adam_betas: tuple[Fraction, Fraction] = (0.9, 0.98)
+    """Decay rates of Adam's moments."""
     weight_decay: NonNegativeFloat = 0.0
-    clip_norm: NonNegativeFloat = 1.0  # 0: off
+    """Decoupled from the gradient."""
+    clip_norm: NonNegativeFloat = 1.0
+    """Largest gradient norm; 0: no limit."""
     mixed_precision: Literal["no", "bf16", "fp16"] = "no"
-    validate_every: PositiveInt = 1000  # updates
-    validate_bleu: bool = True  # translate the development documents at every validation
-    validate_documents: PositiveInt = 50  # of the development set, translated for BLEU
+    """On a GPU; on a CPU lower precision is slower."""
+    validate_every: PositiveInt = 1000
+    """Updates between validations; a checkpoint is written at each."""
+    validate_bleu: bool = True
+    """Translate development documents (greedily) at every validation."""
+    validate_documents: PositiveInt = 50
+    """How many of them."""
     best_by: Literal["loss", "bleu"] = "loss"
-    patience: Count = 12  # validations without a better one before training stops; 0: never
-    keep: PositiveInt = 5  # most recent checkpoints kept beside the best
-    average: PositiveInt = 5  # checkpoints averaged into the final model; 1: the best alone
-    average_by: Literal["best", "last"] = "best"  # those closest to the best (itself included), or the last
-    log_every: PositiveInt = 100  # updates
-    pool_tokens: PositiveInt = 2_000_000  # documents read ahead, to shuffle and to bucket by length
-    threads: Count = 0  # per process on the CPU; 0: chosen by the size of the model
+    """What makes a checkpoint the best; `loss` is that of the current sentences, per token."""
+    patience: Count = 12
+    """Validations without a better one before training stops; 0: never."""
+    keep: PositiveInt = 5
+    """Most recent checkpoints kept, beside those that averaging needs."""
+    average: PositiveInt = 5
+    """Checkpoints averaged into the final model; 1: the best alone."""
+    average_by: Literal["best", "last"] = "best"
+    """Those closest to the best, itself included, or the last."""
+    log_every: PositiveInt = 100
+    """Updates between reports."""
+    pool_tokens: PositiveInt = 2_000_000
+    """Tokens of documents read ahead, to shuffle and to bucket by length."""
+    threads: Count = 0
+    """Per process on the CPU; 0: one for models narrower than 256, else all cores."""
 
 
 class DecodeConfig(Closed):
     """Beam search, and how documents are translated sentence after sentence."""
 
     beam: PositiveInt = 4
+    """Hypotheses side by side; 1: greedy."""
     length_penalty: NonNegativeFloat = 0.6
-    # `prefix` forces the translations already made and writes the current sentence alone; `regenerate`
-    # writes the whole window and keeps its last sentence (Lupo et al. 2022, section 2.2).
+    """Scores are log-probabilities divided by length to this power."""
     target_context: Literal["prefix", "regenerate"] = "prefix"
-    max_ratio: Annotated[float, Field(gt=0)] = 2.0  # target tokens at most max_ratio * source + max_extra
+    """`prefix` forces the translations already made and writes the current sentence alone; `regenerate` writes
+    the whole window and keeps its last sentence, as the paper does."""
+    max_ratio: Annotated[float, Field(gt=0)] = 2.0
+    """A translation holds at most max_ratio times the source tokens, plus `max_extra`."""
     max_extra: Count = 20
-    max_source_tokens: PositiveInt = 1024  # a longer sentence is refused
-    max_tokens: PositiveInt = 8000  # of a batch being decoded, beams included
+    """See `max_ratio`."""
+    max_source_tokens: PositiveInt = 1024
+    """A longer sentence is refused before any work is done."""
+    max_tokens: PositiveInt = 8000
+    """Of a batch being decoded, beams included."""
 
 
 class Config(Closed):
     """A recipe: everything that decides what is trained and how it translates."""
 
-    paper: str = ""  # which row of which table the recipe stands for
+    paper: str = ""
+    """Which row of which table the recipe stands for."""
     view: ViewConfig = ViewConfig()
     model: ModelConfig = ModelConfig()
     loss: LossConfig = LossConfig()
@@ -164,7 +214,10 @@ def load_config(recipe: str, size: str | None = None, overrides: Iterable[str] =
         if size not in SIZES:
             raise CotextError(f"unknown size '{size}': choose one of {', '.join(SIZES)}")
         for section, values in SIZES[size].items():
-            content[section] = {**(content.get(section) or {}), **values}
+            written = content.get(section) or {}
+            if not isinstance(written, dict):
+                raise CotextError(f"{where}: {section} = {written!r}: expected a mapping of keys to values")
+            content[section] = {**written, **values}
     for override in overrides:
         _apply_override(content, override)
     return parse_config(content, where)
@@ -255,15 +308,15 @@ def _keys(model: type[BaseModel], prefix: str = "") -> Iterator[tuple[str, Any]]
             yield f"{prefix}{name}", field.default
 
 
-def reference() -> Iterator[tuple[str, str, Any]]:
-    """Every key with the type it takes and its default: what the recipe reference is made of."""
+def reference() -> Iterator[tuple[str, str, Any, str]]:
+    """Every key with the type it takes, its default and what it does: the recipe reference."""
     for key, default in _keys(Config):
-        field: Any = Config
-        for part in key.split("."):
-            field = field.model_fields[part]
-            kind = field.annotation
-            field = kind if isinstance(kind, type) and issubclass(kind, BaseModel) else field
-        yield key, _type_name(field.annotation), default
+        *sections, last = key.split(".")
+        model: Any = Config
+        for section in sections:
+            model = model.model_fields[section].annotation
+        field = model.model_fields[last]
+        yield key, _type_name(field.annotation), default, " ".join((field.description or "").split())
 
 
 def _type_name(kind: Any) -> str:
@@ -271,6 +324,8 @@ def _type_name(kind: Any) -> str:
         return " | ".join(str(value) for value in get_args(kind))
     if get_origin(kind) is Annotated:
         return _type_name(get_args(kind)[0])
+    if get_origin(kind) is tuple:
+        return ", ".join(_type_name(part) for part in get_args(kind))
     if get_origin(kind) in (Union, UnionType):
         return " | ".join(_type_name(part) for part in get_args(kind))
     return str(kind.__name__ if isinstance(kind, type) else kind)

@@ -1,0 +1,42 @@
+# Two commands for users: `make demo` and `make test`. Each makes the virtual environment if it is missing.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/ready
+
+.PHONY: demo test test-slow check lint docs benchmarks clean
+
+demo: $(READY)
+	$(BIN)/cotext demo
+
+test: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+
+# Long tests, for a weekly run.
+test-slow: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+check: lint test
+
+# docs/recipes.md is made from the configuration itself.
+docs: $(READY)
+	$(BIN)/python docs/make_recipes.py
+
+benchmarks: $(READY)
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[benchmarks]'
+	for name in data training decoding; do $(BIN)/python -m benchmarks.$$name; done
+
+# torch first and pinned: what comes later then finds it satisfied.
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q -r constraints.txt
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[dev]'
+	touch $(READY)
+
+clean:
+	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache

@@ -1,0 +1,45 @@
+"""Writes docs/recipes.md from the recipes and the configuration, so that it cannot lag behind them."""
+
+from pathlib import Path
+
+from cotext.config import SIZES, reference
+from cotext.systems import describe
+
+PAGE = Path(__file__).with_name("recipes.md")
+
+
+def page() -> str:
+    lines = [
+        "# Recipes",
+        "",
+        "A recipe says everything that decides what is trained and how it translates. `cotext train NAME` takes a",
+        "shipped one by name or a YAML file of your own by path; `--size` lays one of the sizes below over it, and",
+        "`key.path=value` arguments have the last word. Unknown keys are errors. The resolved configuration is",
+        "written to the run folder and into every model file.",
+        "",
+        "This page is made by `make docs`; parameters are counted at base size with 32,000 subwords.",
+        "",
+        "## Shipped recipes",
+        "",
+        "| recipe | view | model | loss | decoding | parameters |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    lines += ["| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in describe()]
+    lines += ["", "## Sizes", "", "| size | changes |", "| --- | --- |"]
+    for size, sections in SIZES.items():
+        changes = [f"{s}.{k}={v}" for s, values in sections.items() for k, v in values.items()]
+        lines.append(f"| {size} | {', '.join(changes) or 'none: recipes are written for it'} |")
+    lines += ["", "## Every key", "", "| key | takes | default | what it does |", "| --- | --- | --- | --- |"]
+    lines += [
+        f"| `{key}` | {kind.replace('|', 'or')} | `{default!r}` | {what} |"
+        for key, kind, default, what in reference()
+    ]
+    lines += [
+        "",
+        "The paper's sweep of context discounts is an override: `loss.context_discount=0.5`.",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
