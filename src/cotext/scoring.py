@@ -4,6 +4,7 @@ The same view that cuts documents for training says what a sentence is scored in
 the sum of the log-probabilities of its labels, the symbol that closes it included.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -54,7 +55,7 @@ def score_instances(
 
 def require_finite(scores: Iterable[SentenceScore]) -> None:
     """Refuse scores that are not numbers, which would lose every comparison in silence."""
-    if any(s.log_probability != s.log_probability for s in scores):
+    if not all(math.isfinite(s.log_probability) for s in scores):
         raise CotextError(
-            "the model gives log-probabilities that are not numbers; its weights may be damaged"
+            "the model gives log-probabilities that are not finite numbers; its weights may be damaged"
         )

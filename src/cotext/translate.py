@@ -8,7 +8,8 @@ document's translation depends on that document alone.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 import torch
 
@@ -50,13 +51,18 @@ class _Open:
     document: Document
     source: list[list[int]]
     windows: list[Window]
-    next: int = 0
+    next: int = 0  # the first window not yet taken up
     hypotheses: dict[int, list[list[int]]] = field(default_factory=dict)  # per window, per target sentence
-    found: dict[int, Hypothesis] = field(default_factory=dict)
+    found: dict[int, Hypothesis] = field(default_factory=dict)  # per window that was searched
 
     @property
     def done(self) -> bool:
         return len(self.hypotheses) == len(self.windows)
+
+    def context(self, window: Window) -> list[list[int]]:
+        """What was written for the target sentences before the current one."""
+        # A window per sentence (the views' law), and its current sentence is the last that it writes.
+        return [self.hypotheses[j][-1] for j in range(window.target.start, window.current.start)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +74,10 @@ class _Row:
     number: int  # of the window in its document
     instance: Instance
     request: Request
+
+    def answer(self, hypothesis: Hypothesis, separator: int) -> list[list[int]]:
+        """The target sentences of the window, forced context included."""
+        return _split_at([*self.request.prefix, *hypothesis.tokens], separator)
 
 
 class DocumentTranslator:
@@ -120,7 +130,7 @@ class DocumentTranslator:
         waiting = enumerate(documents)
         open_documents: list[_Open] = []
         # Several batches' worth, so that sentences of like length find each other.
-        wanted = BATCHES_AHEAD * self.config.decode.max_tokens // self.options.beam
+        wanted = max(1, BATCHES_AHEAD * self.config.decode.max_tokens // self.options.beam)
         while True:
             ready = sum(self._ready_tokens(opened) for opened in open_documents)
             while ready < wanted and (entry := next(waiting, None)) is not None:
@@ -172,7 +182,13 @@ class DocumentTranslator:
 
     @property
     def _sequential(self) -> bool:
-        return self.config.view.kind == "window" and self.config.decode.target_context == "prefix"
+        """Whether a sentence has to wait for the translations of those before it."""
+        return self.config.view.before > 0 and self.config.decode.target_context == "prefix"
+
+    @cached_property
+    def _silent(self) -> tuple[int, ...]:
+        """The pieces that show nothing alone, but may together: single bytes of a character."""
+        return tuple(i for i in range(self.tokenizer.pieces) if not self.tokenizer.decode([i]))
 
     def _opened(self, index: int, document: Document) -> _Open:
         source = self.tokenizer.encode_batch(document.sentences)
@@ -189,64 +205,79 @@ class DocumentTranslator:
                 f"{self.config.view.max_tokens} tokens)"
             )
 
-    def _ready(self, opened: _Open) -> list[Window]:
-        """Windows whose target context, if they need one, is there."""
-        return (
-            opened.windows[opened.next : opened.next + 1]
-            if self._sequential
-            else opened.windows[opened.next :]
-        )
+    def _ready(self, opened: _Open) -> range:
+        """Numbers of the windows that can be taken up now."""
+        stop = opened.next + 1 if self._sequential else len(opened.windows)
+        return range(opened.next, min(stop, len(opened.windows)))
 
     def _ready_tokens(self, opened: _Open) -> int:
-        return sum(len(opened.source[j]) + 1 for window in self._ready(opened) for j in window.source)
+        windows = [opened.windows[number] for number in self._ready(opened)]
+        return sum(len(opened.source[j]) + 1 for window in windows for j in window.source)
 
-    def _advance(self, open_documents: list[_Open], on_sentences: Callable[[int], None]) -> None:
+    def _advance(self, open_documents: Sequence[_Open], on_sentences: Callable[[int], None]) -> None:
         """Translate all ready windows of the open documents, longest first."""
-        work: list[tuple[_Open, int]] = []
+        rows: list[_Row] = []
         for opened in open_documents:
             ready = self._ready(opened)
-            work.extend((opened, opened.next + i) for i in range(len(ready)))
-            opened.next += len(ready)
-        rows: list[_Row] = []
-        for opened, number in work:
-            window = opened.windows[number]
-            if all(not opened.source[j] for j in window.current):
-                # Nothing to translate: an empty sentence stays one.
-                opened.hypotheses[number] = [[] for _ in window.target]
-                on_sentences(len(window.current))
-                continue
-            request = self._request(opened, window)
-            instance = Instance(opened.index, window, [opened.source[j] for j in window.source], [])
-            # Half of the limit is a generous guess at how much will be written.
-            cost = instance.source_tokens + len(request.prefix) + request.max_tokens // 2
-            rows.append(_Row(cost * self.options.beam, opened, number, instance, request))
+            opened.next = ready.stop
+            for number in ready:
+                window = opened.windows[number]
+                if any(opened.source[j] for j in window.current):
+                    rows.append(self._row(opened, number))
+                else:
+                    # Nothing to translate: an empty sentence stays one.
+                    opened.hypotheses[number] = [[] for _ in window.target]
+                    on_sentences(len(window.current))
         rows.sort(key=lambda row: (row.cost, row.instance.source_tokens))
         groups = pack([row.cost for row in rows], self.config.decode.max_tokens)
         for group in reversed(groups):  # longest first: what does not fit into memory fails at once
             batch = [rows[i] for i in group]
-            source = source_batch([row.instance for row in batch], self.symbols).to(self.device)
-            requests = [row.request for row in batch]
-            hypotheses = search(self.model, source, requests, self.search_symbols, self.options)
-            for row, hypothesis in zip(batch, hypotheses, strict=True):
-                labels = [*row.request.prefix, *hypothesis.tokens]
-                row.document.hypotheses[row.number] = _split_at(labels, self.tokenizer.sep)
+            for row, hypothesis in zip(batch, self._search(batch), strict=True):
                 row.document.found[row.number] = hypothesis
+                row.document.hypotheses[row.number] = row.answer(hypothesis, self.tokenizer.sep)
                 on_sentences(len(row.instance.window.current))
 
+    def _row(self, opened: _Open, number: int) -> _Row:
+        window = opened.windows[number]
+        instance = Instance(opened.index, window, [opened.source[j] for j in window.source], [])
+        request = self._request(opened, window)
+        # Half of the limit is a generous guess at how much will be written.
+        cost = instance.source_tokens + len(request.prefix) + request.max_tokens // 2
+        return _Row(cost * self.options.beam, opened, number, instance, request)
+
     def _request(self, opened: _Open, window: Window) -> Request:
+        """The current sentence after the context written before, or the whole window."""
         decode = self.config.decode
-        prefix: list[int] = []
-        written = window.target
-        if self._sequential:
-            for j in range(window.target.start, window.current.start):
-                prefix += [*opened.hypotheses[j][-1], self.tokenizer.sep]
-            written = window.current
-        source_tokens = sum(len(opened.source[j]) for j in written)
+        context = opened.context(window) if self._sequential else []
+        written = window.current if self._sequential else window.target
+        limit = int(decode.max_ratio * sum(len(opened.source[j]) for j in written))
         return Request(
-            prefix=prefix,
+            prefix=[label for sentence in context for label in (*sentence, self.tokenizer.sep)],
             first_sentence=window.target.start - window.source.start,
             sentences=len(written),
-            max_tokens=int(decode.max_ratio * source_tokens) + decode.max_extra * len(written),
+            # Every sentence takes a word and what closes it, whatever the limit.
+            max_tokens=max(limit + decode.max_extra * len(written), 2 * len(written)),
+        )
+
+    def _search(self, batch: Sequence[_Row]) -> list[Hypothesis]:
+        """The hypotheses of a batch; none shows nothing for the current sentence."""
+
+        def found(rows: Sequence[_Row], symbols: SearchSymbols) -> list[Hypothesis]:
+            source = source_batch([row.instance for row in rows], self.symbols).to(self.device)
+            return search(self.model, source, [row.request for row in rows], symbols, self.options)
+
+        hypotheses = found(batch, self.search_symbols)
+        for i, row in enumerate(batch):
+            if not self._shows(row, hypotheses[i]):
+                # Bytes that form no character: once more, with a piece that shows something by itself.
+                hypotheses[i] = found([row], replace(self.search_symbols, blank=self._silent))[0]
+        return hypotheses
+
+    def _shows(self, row: _Row, hypothesis: Hypothesis) -> bool:
+        window, sentences = row.instance.window, row.answer(hypothesis, self.tokenizer.sep)
+        return all(
+            self.tokenizer.decode(sentences[j - window.target.start]) or not row.document.source[j]
+            for j in window.current
         )
 
     def _translation(self, opened: _Open) -> Translation:
@@ -259,7 +290,7 @@ class DocumentTranslator:
                 opened.found[i].log_probability if i in opened.found else 0.0
                 for i in range(len(opened.windows))
             ),
-            cut=tuple(i for i, h in opened.found.items() if not h.complete),
+            cut=tuple(i for i in sorted(opened.found) if not opened.found[i].complete),
             long=tuple(i for i, tokens in enumerate(opened.source) if len(tokens) >= limit),
         )
 
