@@ -1,7 +1,7 @@
 """The three laws of views, on random documents; windows written down by hand."""
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotext.config import ViewConfig
@@ -29,6 +29,7 @@ def row_tokens(sentences: range, side: list[int]) -> int:
     return sum(side[j] + 1 for j in sentences)
 
 
+@settings(deadline=None)
 @given(views, lengths)
 def test_joining_the_references_of_a_split_gives_the_document_back(
     view: View, document: list[tuple[int, int]]
@@ -38,6 +39,7 @@ def test_joining_the_references_of_a_split_gives_the_document_back(
     assert join(windows, [[references[j] for j in w.target] for w in windows]) == references
 
 
+@settings(deadline=None)
 @given(views, lengths)
 def test_no_window_leaves_its_document(view: View, document: list[tuple[int, int]]) -> None:
     inside = set(range(len(document)))
@@ -49,6 +51,7 @@ def test_no_window_leaves_its_document(view: View, document: list[tuple[int, int
         assert len(w.target) <= view.sentences
 
 
+@settings(deadline=None)
 @given(views, lengths)
 def test_every_sentence_is_current_exactly_once_and_in_order(
     view: View, document: list[tuple[int, int]]
@@ -56,6 +59,7 @@ def test_every_sentence_is_current_exactly_once_and_in_order(
     assert [j for w in split(view, document) for j in w.current] == list(range(len(document)))
 
 
+@settings(deadline=None)
 @given(views, lengths)
 def test_the_target_of_a_window_ends_with_its_current_sentence(
     view: View, document: list[tuple[int, int]]
@@ -66,6 +70,7 @@ def test_the_target_of_a_window_ends_with_its_current_sentence(
         assert w.target.start == w.source.start
 
 
+@settings(deadline=None)
 @given(st.integers(0, 4), st.integers(0, 3), st.integers(1, 40), lengths)
 def test_a_window_sheds_as_little_context_as_fits(
     before: int, after: int, max_tokens: int, document: list[tuple[int, int]]
@@ -88,6 +93,7 @@ def test_a_window_sheds_as_little_context_as_fits(
                 assert w.source.stop == j + 1
 
 
+@settings(deadline=None)
 @given(views, st.lists(st.integers(0, 12), max_size=12))
 def test_a_document_without_translation_is_split_like_one_whose_translation_is_short(
     view: View, source: list[int]
