@@ -9,13 +9,14 @@ PAGE = Path(__file__).with_name("recipes.md")
 
 
 def page() -> str:
+    """The page as Markdown."""
     lines = [
         "# Recipes",
         "",
-        "A recipe says everything that decides what is trained and how it translates. `cotext train NAME` takes a",
-        "shipped one by name or a YAML file of your own by path; `--size` lays one of the sizes below over it, and",
-        "`key.path=value` arguments have the last word. Unknown keys are errors. The resolved configuration is",
-        "written to the run folder and into every model file.",
+        "A recipe says everything that decides what is trained and how it translates. `cotext train NAME`",
+        "takes a shipped one by name or a YAML file of your own by path; `--size` lays one of the sizes below",
+        "over it, and `key.path=value` arguments have the last word. Unknown keys are errors. The resolved",
+        "configuration is written to the run folder and into every model file.",
         "",
         "This page is made by `make docs`; parameters are counted at base size with 32,000 subwords.",
         "",

@@ -27,7 +27,7 @@ Seed = Annotated[int, Field(ge=0, lt=2**32, strict=True)]
 class Closed(BaseModel):
     """A configuration section: unknown keys are errors, values are checked, nothing changes afterwards."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
 
 class ViewConfig(Closed):
@@ -58,9 +58,9 @@ class ModelConfig(Closed):
     """Encoder blocks."""
     decoder_layers: PositiveInt = 6
     """Decoder blocks."""
-    dropout: Dropout = 0.3
+    dropout: BelowOne = 0.3
     """On embeddings, sublayer outputs and inside the feed-forward layers."""
-    attention_dropout: Dropout = 0.0
+    attention_dropout: BelowOne = 0.0
     """On attention weights; above 0, attention on a CPU is several times slower."""
     pre_norm: bool = False
     """Layer norm before each sublayer, not after it."""
@@ -78,7 +78,7 @@ class LossConfig(Closed):
 
     name: Literal["cross_entropy"] = "cross_entropy"
     """File in `cotext/losses`."""
-    label_smoothing: Dropout = 0.1
+    label_smoothing: BelowOne = 0.1
     """Probability mass spread over the vocabulary."""
     context_discount: Fraction = 1.0
     """Weight of labels of context sentences; 1: like all others."""
@@ -87,7 +87,7 @@ class LossConfig(Closed):
 class TrainConfig(Closed):
     """Optimiser, schedule, validation and checkpoints."""
 
-    seed: Count = 1
+    seed: Seed = 1
     """Of initial weights, dropout and the order of the data."""
     max_updates: PositiveInt = 100_000
     """Optimiser steps."""
@@ -139,8 +139,8 @@ class DecodeConfig(Closed):
     length_penalty: NonNegativeFloat = 0.6
     """Scores are log-probabilities divided by length to this power."""
     target_context: Literal["prefix", "regenerate"] = "prefix"
-    """`prefix` forces the translations already made and writes the current sentence alone; `regenerate` writes
-    the whole window and keeps its last sentence, as the paper does."""
+    """`prefix` forces the translations already made and writes the current sentence alone; `regenerate`
+    writes the whole window and keeps its last sentence, as the paper does."""
     max_ratio: Annotated[float, Field(gt=0)] = 2.0
     """A translation holds at most max_ratio times the source tokens, plus `max_extra`."""
     max_extra: Count = 20
