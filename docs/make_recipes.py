@@ -14,7 +14,7 @@ def page() -> str:
         "# Recipes",
         "",
         "A recipe says everything that decides what is trained and how it translates. `cotext train NAME`",
-        "takes a shipped one by name or a YAML file of your own by path; `--size` lays one of the sizes below",
+        "takes a shipped one by name or a YAML file of your own by path; `--size` lays one of these sizes",
         "over it, and `key.path=value` arguments have the last word. Unknown keys are errors. The resolved",
         "configuration is written to the run folder and into every model file.",
         "",
