@@ -8,8 +8,8 @@ and the batches are shuffled. A pool is a function of (seed, epoch, shard, its f
 
 import queue
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 import numpy as np
@@ -17,17 +17,22 @@ import numpy as np
 from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
 from cotext.data.store import TokenDocument, TokenStore
 from cotext.data.views import View
+from cotext.errors import CotextError
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The batch to come next: its epoch, its pool (by its first document in the epoch's order), its number."""
+    """The batch to come next: its epoch, its pool (by its first document in the epoch's order), its number.
+
+    `skipped` counts the instances left out as too long in the pools that were read to their end.
+    """
 
     epoch: int = 0
     document: int = 0
     batch: int = 0
+    skipped: int = 0
 
 
 def instances_of(document: TokenDocument, view: View) -> Iterator[Instance]:
@@ -67,7 +72,7 @@ class Sampler:
     """An endless stream of shuffled batches over one shard of a store.
 
     Shard r of n sees every n-th document of the epoch's order, whole. Instances with a side of more than
-    `max_row_tokens` are left out and counted in `skipped`.
+    `max_row_tokens` are left out; the cursor counts them.
     """
 
     def __init__(
@@ -91,22 +96,40 @@ class Sampler:
         self.seed = seed
         self.shard = shard
         self.shards = shards
-        self.skipped = 0
 
     def batches(self, start: Cursor) -> Iterator[tuple[Batch, Cursor]]:
-        """Batches from `start` on, each with the cursor of the batch after it; never ends."""
+        """Batches from `start` on, each with the cursor of the batch after it; never ends.
+
+        Raises:
+            CotextError: this shard has no documents, or no instance of the store fits.
+        """
         cursor = start
+        if len(self.store) <= self.shard:
+            raise CotextError(
+                f"{self.store.path}: {len(self.store)} documents are too few for {self.shards} processes"
+            )
         while True:
             order = np.random.default_rng([self.seed, cursor.epoch]).permutation(len(self.store))
             order = order[self.shard :: self.shards]
+            in_vain = cursor.document == 0
             while cursor.document < len(order):
                 groups, following = self._pool(order, cursor)
                 for number in range(cursor.batch, len(groups)):
                     last = number + 1 == len(groups)
-                    after = following if last else Cursor(cursor.epoch, cursor.document, number + 1)
+                    after = following if last else replace(cursor, batch=number + 1)
                     yield make_batch(groups[number], self.symbols), after
+                in_vain = in_vain and not groups
                 cursor = following
-            cursor = Cursor(cursor.epoch + 1)
+            if in_vain and not self._anything_fits():
+                raise CotextError(
+                    f"{self.store.path}: no sentence fits into {self.max_row_tokens} tokens; "
+                    "raise view.max_tokens"
+                )
+            cursor = Cursor(cursor.epoch + 1, skipped=cursor.skipped)
+
+    def _anything_fits(self) -> bool:
+        instances = (i for d in range(len(self.store)) for i in instances_of(self.store[d], self.view))
+        return any(_row_length(i) <= self.max_row_tokens for i in instances)
 
     def _pool(self, order: np.ndarray, cursor: Cursor) -> tuple[list[list[Instance]], Cursor]:
         """The batches of the pool that begins at `cursor.document`, and the cursor of the next pool."""
@@ -119,13 +142,13 @@ class Sampler:
             instances.extend(instances_of(document, self.view))
             at += 1
         fitting = [i for i in instances if _row_length(i) <= self.max_row_tokens]
-        self.skipped += len(instances) - len(fitting)
+        skipped = cursor.skipped + len(instances) - len(fitting)
         # Shuffled before the stable sort, so that rows of one length meet others in every epoch.
         fitting = [fitting[i] for i in random.permutation(len(fitting))]
         fitting.sort(key=lambda i: (_row_length(i), i.target_tokens))
         groups = pack([_row_length(i) for i in fitting], self.max_tokens)
         batches = [[fitting[i] for i in groups[g]] for g in random.permutation(len(groups))]
-        return batches, Cursor(cursor.epoch, at)
+        return batches, Cursor(cursor.epoch, at, skipped=skipped)
 
 
 def ordered_batches(
@@ -138,7 +161,7 @@ def ordered_batches(
         yield make_batch([fitting[i] for i in group], symbols)
 
 
-def read_ahead(items: Iterable[T], depth: int, clock: Callable[[], float]) -> Iterator[tuple[T, float]]:
+def read_ahead(items: Iterable[T], depth: int, clock: Callable[[], float]) -> Generator[tuple[T, float]]:
     """Draw `items` in a thread, at most `depth` ahead; each comes with the seconds waited for it."""
     ready: queue.Queue[T | BaseException | None] = queue.Queue(depth)
     stopped = threading.Event()
