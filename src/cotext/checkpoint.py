@@ -1,4 +1,4 @@
-"""Models and training states on disk: safetensors and JSON, never pickle, never half-written.
+"""Models on disk and the folders they lie in: safetensors and YAML, never pickle, never half-written.
 
 A run folder:
 
@@ -6,7 +6,7 @@ A run folder:
     tokenizer/             a copy: a run needs nothing but itself
     model.safetensors      what `translate` uses: the best so far, at the end the average
     metrics.jsonl          one line per report and validation
-    checkpoints/00001000/  model, optimizer, and per process its random state and place in the data
+    checkpoints/00001000/  model, and what it takes to train on from it (see `training_state`)
 
 Every model file carries its whole configuration, so that a file alone says what it is.
 """
@@ -15,20 +15,16 @@ import json
 import os
 import shutil
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import torch
 import yaml
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from torch.optim import Optimizer
 
 import cotext
-from cotext.config import Config, dump_config, parse_config
-from cotext.data.sampling import Cursor
+from cotext.config import Config, TrainConfig, dump_config, parse_config
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.errors import CotextError
 from cotext.models.transformer import Transformer
@@ -84,10 +80,19 @@ def read_metadata(path: Path) -> dict[str, str]:
 def load_weights(path: Path) -> dict[str, Tensor]:
     """Read all tensors of a model file."""
     read_metadata(path)
+    return read_tensors(path)
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a safetensors file.
+
+    Raises:
+        CotextError: missing, damaged or truncated.
+    """
     try:
         return load_file(path)
     except (SafetensorError, OSError) as error:
-        raise CotextError(f"{path}: damaged or truncated: {error}") from None
+        raise CotextError(f"{path}: missing, damaged or truncated: {error}") from None
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,80 +185,54 @@ def checkpoints(run: Path) -> list[int]:
     return sorted(int(p.name) for p in folder.iterdir() if p.name.isdigit()) if folder.is_dir() else []
 
 
-@dataclass(slots=True)
-class Progress:
-    """What training knows beside weights: how far it is and what was best."""
+def averaged(candidates: Sequence[int], best: int, config: TrainConfig) -> list[int]:
+    """The updates that the final model is the mean of, ascending: `average` of them.
 
-    update: int = 0
-    best: float | None = None
-    best_update: int = 0
-    validations_without_best: int = 0
-    processes: int = 1
-    finished: bool = False
+    Those closest to the best one, itself included (of two as close, the earlier), or simply the last.
+    """
+    if config.average_by == "last":
+        return list(candidates[-config.average :])
+    return sorted(sorted(candidates, key=lambda u: (abs(u - best), u))[: config.average])
 
 
-def optimizer_tensors(optimizer: Optimizer, names: Sequence[str]) -> dict[str, Tensor]:
-    """The optimizer's state as named tensors, `names` being those of its parameters in order."""
-    state = optimizer.state_dict()["state"]
-    return {f"{names[i]}|{key}": value for i, entry in state.items() for key, value in entry.items()}
+def worth_keeping(candidates: Sequence[int], best: int, config: TrainConfig) -> set[int]:
+    """The updates that `averaged` may ask for yet, and the `keep` last.
+
+    As many of the last as averaging takes: whichever of them turns out the best, those before it are there.
+    """
+    recent = candidates[-max(config.keep, config.average) :]
+    return {*averaged(candidates, best, config), *recent}
 
 
-def fill_optimizer(optimizer: Optimizer, tensors: dict[str, Tensor], names: Sequence[str]) -> None:
-    """Undo `optimizer_tensors`."""
-    state: dict[int, dict[str, Tensor]] = {}
-    index = {name: i for i, name in enumerate(names)}
-    for key, value in tensors.items():
-        name, _, field = key.rpartition("|")
-        state.setdefault(index[name], {})[field] = value
-    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+def put_in_place(temporary: Path, final: Path) -> None:
+    """Give a complete folder its name; at no moment does that name stand for half a folder."""
+    if final.exists():
+        discard(final)
+    os.replace(temporary, final)
 
 
-def save_process_state(folder: Path, rank: int, cursor: Cursor) -> None:
-    """Write this process's random state and its place in the data."""
-    tensors = {
-        "random": torch.get_rng_state(),
-        "cursor": torch.tensor([cursor.epoch, cursor.document, cursor.batch]),
-    }
-    if torch.cuda.is_available():
-        tensors["random_cuda"] = torch.cuda.get_rng_state()
-    save_file(tensors, folder / f"process-{rank}.safetensors")
-
-
-def load_process_state(folder: Path, rank: int) -> Cursor:
-    """Restore what `save_process_state` wrote; returns the place in the data."""
-    tensors = load_file(folder / f"process-{rank}.safetensors")
-    torch.set_rng_state(tensors["random"])
-    if "random_cuda" in tensors and torch.cuda.is_available():
-        torch.cuda.set_rng_state(tensors["random_cuda"])
-    return Cursor(*(int(n) for n in tensors["cursor"]))
-
-
-def write_json(path: Path, content: Any) -> None:
-    """Write JSON under a temporary name, then rename."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    os.replace(temporary, path)
-
-
-def save_progress(folder: Path, progress: Progress) -> None:
-    """Write `trainer.json`."""
-    write_json(folder / "trainer.json", asdict(progress))
-
-
-def load_progress(folder: Path) -> Progress:
-    """Read `trainer.json`."""
-    try:
-        return Progress(**json.loads((folder / "trainer.json").read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise CotextError(f"{folder / 'trainer.json'}: damaged: {error}") from None
+def discard(folder: Path) -> None:
+    """Delete a checkpoint, hiding it first: a deletion cut short leaves nothing that looks whole."""
+    hidden = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(hidden, ignore_errors=True)
+    os.replace(folder, hidden)
+    shutil.rmtree(hidden)
 
 
 def prune(run: Path, keep_models: set[int], keep_states: set[int]) -> None:
-    """Delete checkpoints outside `keep_models`, and the optimizer files of those outside `keep_states`."""
+    """Delete checkpoints outside `keep_models`, and the training states of those outside `keep_states`."""
     for update in checkpoints(run):
         folder = checkpoint_folder(run, update)
         if update not in keep_models:
-            shutil.rmtree(folder)
+            discard(folder)
         elif update not in keep_states:
             for path in (folder / "optimizer.safetensors", *folder.glob("process-*.safetensors")):
                 path.unlink(missing_ok=True)
+
+
+def sweep(run: Path) -> None:
+    """Delete what a process that was killed while writing has left behind under temporary names."""
+    for path in run.glob(".model.safetensors.*"):
+        path.unlink(missing_ok=True)
+    for path in (run / "checkpoints").glob(".*"):
+        shutil.rmtree(path, ignore_errors=True)

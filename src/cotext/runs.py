@@ -11,9 +11,7 @@ from pathlib import Path
 
 import torch
 import yaml
-from accelerate import Accelerator
 
-from cotext.checkpoint import Progress
 from cotext.config import Config, dump_config, parse_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
@@ -23,7 +21,8 @@ from cotext.errors import CotextError
 from cotext.metrics.bleu import evaluate
 from cotext.models.transformer import Transformer
 from cotext.systems import build_loss, build_model, build_view, choose_threads, special_symbols
-from cotext.trainer import Corpus, Reports, Trainer
+from cotext.trainer import Corpus, Reports, Trainer, make_accelerator
+from cotext.training_state import Progress
 from cotext.translate import DocumentTranslator
 
 # Keys that may change between an interruption and its continuation: they say how long and how loudly.
@@ -78,20 +77,38 @@ def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
         CotextError: the folder holds another run, or something else, or cannot be written.
     """
     path = run / "config.yaml"
+    temporary = path.with_name(".config.yaml")
     try:
-        if not path.exists():
-            if run.is_dir() and any(run.iterdir()):
-                raise CotextError(f"{run}: the folder is not empty and holds no run; choose another --out")
-            run.mkdir(parents=True, exist_ok=True)
-            tokenizer.save(run / "tokenizer")
-        else:
-            before = parse_config(yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
-            _require_same(before, config, run)
-        temporary = path.with_name(".config.yaml")
+        if path.exists():
+            _require_same(_written_config(path), config, run)
+        elif run.is_dir() and any(entry != temporary for entry in run.iterdir()):
+            raise CotextError(f"{run}: the folder is not empty and holds no run; choose another --out")
+        run.mkdir(parents=True, exist_ok=True)
+        # The configuration comes first: what it stands beside is a run, however early it was cut short.
         temporary.write_text(dump_config(config), encoding="utf-8")
         temporary.replace(path)
+        _keep_tokenizer(run, tokenizer)
     except OSError as error:
         raise CotextError(f"{run}: cannot be written: {error}") from None
+
+
+def _written_config(path: Path) -> Config:
+    try:
+        return parse_config(yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise CotextError(f"{path}: damaged: {error}") from None
+
+
+def _keep_tokenizer(run: Path, tokenizer: Tokenizer) -> None:
+    """Copy the tokenizer into the run, or check that the copy there is the same."""
+    folder = run / "tokenizer"
+    if not (run / "checkpoints").exists():
+        tokenizer.save(folder)
+    elif load_tokenizer(folder).fingerprint != tokenizer.fingerprint:
+        raise CotextError(
+            f"{folder}: another tokenizer than that of the data; give the data that the run was trained on, "
+            "or choose another --out"
+        )
 
 
 def _require_same(before: Config, now: Config, run: Path) -> None:
@@ -134,8 +151,8 @@ def train(config: Config, data_folder: Path, run: Path, reports: Reports) -> Pro
     """Train the configured system on a prepared folder; goes on where an earlier call was interrupted."""
     data = open_data(data_folder)
     config = resolve(config, data)
+    accelerator = make_accelerator(config.train)
     torch.set_num_threads(choose_threads(config.model, config.train.threads))
-    accelerator = Accelerator(mixed_precision=config.train.mixed_precision)
     if accelerator.is_main_process:
         open_run(run, config, data.tokenizer)
     accelerator.wait_for_everyone()

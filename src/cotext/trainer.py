@@ -5,35 +5,34 @@ processes and divided by the global count, so that neither the number of process
 changes what an update is.
 """
 
-import json
 import math
-import os
 import shutil
-import signal
 import time
-from collections import defaultdict
-from collections.abc import Callable, Iterator
-from contextlib import nullcontext
-from dataclasses import dataclass, field
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, nullcontext
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import FrameType
-from typing import Any
 
 import torch
-from accelerate import Accelerator
-from safetensors.torch import load_file, save_file
+from accelerate import Accelerator, DistributedDataParallelKwargs
+from accelerate.utils import gather_object
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from cotext import checkpoint as ckpt
+from cotext import training_state
 from cotext.config import Config, TrainConfig
 from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.sampling import Cursor, Sampler, ordered_batches, read_ahead
 from cotext.data.store import TokenStore
 from cotext.data.views import View
 from cotext.errors import CotextError
+from cotext.interruption import stop_on_signals
+from cotext.journal import Interval, Journal
 from cotext.losses.cross_entropy import LossParts
 from cotext.models.transformer import Transformer
 from cotext.systems import Loss
+from cotext.training_state import ProcessState, Progress
 
 Sums = dict[str, tuple[float, float]]
 
@@ -77,16 +76,19 @@ def learning_rate(config: TrainConfig, update: int) -> float:
     return config.learning_rate * min(update / warmup, math.sqrt(warmup / update))
 
 
-@dataclass(slots=True)
-class _Window:
-    """Sums since the last report."""
+def make_accelerator(config: TrainConfig) -> Accelerator:
+    """The device and the processes to train on.
 
-    since: float
-    waited: float = 0.0
-    tokens: float = 0.0
-    labels: float = 0.0
-    grad_norm: float = 0.0
-    sums: defaultdict[str, Tensor] = field(default_factory=lambda: defaultdict(lambda: torch.zeros(2)))
+    Raises:
+        CotextError: the device cannot compute in `mixed_precision`.
+    """
+    # Buffers are tables that every process computes for itself, as long as its rows need them: they differ
+    # in size, and the processes do not make equally many forward passes in validation.
+    wrapping = DistributedDataParallelKwargs(broadcast_buffers=False)
+    try:
+        return Accelerator(mixed_precision=config.mixed_precision, kwargs_handlers=[wrapping])
+    except ValueError as error:
+        raise CotextError(f"train.mixed_precision = {config.mixed_precision}: {error}") from None
 
 
 class Trainer:
@@ -114,7 +116,7 @@ class Trainer:
         self.fingerprint = fingerprint
         self.reports = reports
         self.score_development = score_development
-        self.accelerator = accelerator or Accelerator(mixed_precision=config.train.mixed_precision)
+        self.accelerator = accelerator or make_accelerator(config.train)
         self.model = model
         self.names = [name for name, _ in model.named_parameters()]
         train = config.train
@@ -138,116 +140,150 @@ class Trainer:
             shard=self.accelerator.process_index,
             shards=self.accelerator.num_processes,
         )
-        self.progress = ckpt.Progress(processes=self.accelerator.num_processes)
+        totals = asdict(corpus.train.totals)
+        self.progress = Progress(processes=self.accelerator.num_processes, corpus=totals)
         self.cursor = Cursor()
-        self._stop_requested = False
+        self.interval = Interval(time.perf_counter())
+        self.journal = Journal(run / "metrics.jsonl")
+        self.stopping = False
 
-    def train(self) -> ckpt.Progress:
+    def train(self) -> Progress:
         """Train until `max_updates`, until patience runs out, or until a signal asks to stop.
 
         Raises:
-            CotextError: no usable data, a loss that is not finite, a checkpoint that cannot be resumed.
+            CotextError: no usable data, a loss that is not finite, a checkpoint that cannot be resumed or
+                written.
         """
         self._resume()
-        config = self.config.train
-        if self.progress.finished and self.progress.update >= config.max_updates:
+        if self.progress.finished and self._is_over():
             return self.progress
-        with _signals(self._request_stop):
-            window = _Window(time.perf_counter())
-            for batches, waited in self._updates():
-                self._update(batches, window)
-                window.waited += waited
-                update = self.progress.update
-                if update % config.log_every == 0 or update == config.max_updates:
-                    self._report(window)
-                    window = _Window(time.perf_counter())
-                if (
-                    update % config.validate_every == 0
-                    or update >= config.max_updates
-                    or self._stop_requested
-                ):
-                    before = time.perf_counter()
-                    self._validate_and_save()
-                    window.since += time.perf_counter() - before
-                if update >= config.max_updates or self._stop_requested or self._patience_is_over():
-                    break
-        if not self._stop_requested:
+        self.progress.finished = False
+        if self.accelerator.is_main_process:
+            ckpt.sweep(self.run)
+            self.journal.forget_after(self.progress.update)
+            if self.progress.update:
+                self.reports.on_message(f"going on from update {self.progress.update} of {self.run}")
+        self.interval.since = time.perf_counter()
+        if not self._is_over():
+            with closing(self._updates()) as updates:
+                self._train(updates)
+        if self._is_over():
             self._finish()
+        elif self.accelerator.is_main_process:
+            self.reports.on_message(
+                f"stopped at update {self.progress.update}; the same command goes on from there"
+            )
         return self.progress
 
-    def _updates(self) -> Iterator[tuple[list[Batch], float]]:
+    def _train(self, updates: Iterator[tuple[list[Batch], float]]) -> None:
+        config = self.config.train
+        with stop_on_signals() as stop:
+            for batches, waited_seconds in updates:
+                self.interval.waited_seconds += waited_seconds
+                self._update(batches, stop.requested)
+                update = self.progress.update
+                last = update >= config.max_updates
+                if last or update % config.log_every == 0:
+                    self._report()
+                before = time.perf_counter()
+                if last or update % config.validate_every == 0:
+                    self._validate_and_save()
+                elif self.stopping:
+                    self._save_checkpoint()
+                self.interval.since += time.perf_counter() - before
+                if self.stopping or self._is_over():
+                    return
+
+    def _is_over(self) -> bool:
+        config, progress = self.config.train, self.progress
+        patience_is_over = 0 < config.patience <= progress.validations_without_best
+        return progress.update >= config.max_updates or patience_is_over
+
+    def _updates(self) -> Generator[tuple[list[Batch], float]]:
         """Groups of `accumulate` batches with the seconds spent waiting for them."""
         group: list[Batch] = []
         waiting = 0.0
         stream = read_ahead(self.sampler.batches(self.cursor), depth=8, clock=time.perf_counter)
-        for (batch, after), waited in stream:
-            group.append(batch.to(self.accelerator.device))
-            waiting += waited
-            self.cursor = after
-            if len(group) == self.config.train.accumulate:
-                yield group, waiting
-                group, waiting = [], 0.0
+        with closing(stream):
+            for (batch, after), waited in stream:
+                group.append(batch.to(self.accelerator.device))
+                waiting += waited
+                self.cursor = after
+                if len(group) == self.config.train.accumulate:
+                    yield group, waiting
+                    group, waiting = [], 0.0
 
-    def _update(self, batches: list[Batch], window: _Window) -> None:
-        """One optimizer step on the given batches of this process."""
+    def _update(self, batches: list[Batch], stop_requested: bool) -> None:
+        """One optimizer step on the given batches of this process; also agrees on whether to stop."""
         self.objective.train()
         update = self.progress.update + 1
         rate = learning_rate(self.config.train, update)
         for settings in self.optimizer.param_groups:
             settings["lr"] = rate
-        device = self.accelerator.device
-        count = torch.zeros((), device=device)
+        # A signal may reach the processes at different moments: one that is asked to stop stops them all.
+        shared = torch.tensor([0, int(stop_requested)], device=self.accelerator.device)
         for number, batch in enumerate(batches):
             last = number + 1 == len(batches)
             with nullcontext() if last else self.accelerator.no_sync(self.objective):
                 outcome = self.objective(batch)
                 self.accelerator.backward(outcome.loss)
-            count += outcome.count
-            window.sums["loss"] += torch.stack((outcome.loss.detach(), outcome.count)).float().cpu()
-            for name, (total, labels) in outcome.parts.items():
-                window.sums[name] += torch.stack((total.detach(), labels)).float().cpu()
-            window.tokens += float(outcome.count)
-        count = self.accelerator.reduce(count, "sum")
+            shared[0] += outcome.count
+            self.interval.add(outcome)
+        count, stops = self.accelerator.reduce(shared, "sum").tolist()
         gradients = [p.grad for p in self.objective.parameters() if p.grad is not None]
         # Data-parallel wrappers average over processes; the sum is what is divided by the global count.
-        torch._foreach_mul_(gradients, self.accelerator.num_processes / float(count))
+        torch._foreach_mul_(gradients, self.accelerator.num_processes / count)
         limit = self.config.train.clip_norm or math.inf
-        norm = self.accelerator.clip_grad_norm_(self.objective.parameters(), limit)
-        window.grad_norm = float(norm) if norm is not None else 0.0
+        norm = float(self.accelerator.clip_grad_norm_(self.objective.parameters(), limit))
+        if self.accelerator.scaler is None:  # which leaves out such an update, and lowers its scale
+            self._require_finite(norm, update)
+        self.interval.grad_norm = norm
         self.optimizer.step()
         self.optimizer.zero_grad()
         self.progress.update = update
+        self.stopping = bool(stops)
 
-    def _report(self, window: _Window) -> None:
-        seconds = time.perf_counter() - window.since
-        sums = self._reduce({name: (float(pair[0]), float(pair[1])) for name, pair in window.sums.items()})
-        loss, labels = sums.pop("loss")
-        if not math.isfinite(loss):
+    def _require_finite(self, figure: float, update: int) -> None:
+        if not math.isfinite(figure):
             raise CotextError(
-                f"the loss is not finite at update {self.progress.update}: lower train.learning_rate, raise "
-                f"train.warmup_updates, or train without mixed precision; {self.run} keeps its checkpoints"
+                f"the loss or its gradient is not finite at update {update}: lower train.learning_rate, "
+                f"raise train.warmup_updates, or train without mixed precision; {self.run} keeps its "
+                "checkpoints"
             )
+
+    def _report(self) -> None:
+        """Tell of the updates since the last report."""
+        interval, now = self.interval, time.perf_counter()
+        seconds = now - interval.since
+        sums = {name: (float(pair[0]), float(pair[1])) for name, pair in interval.sums.items()}
+        totals = self._reduce({**sums, "skipped": (float(self.cursor.skipped), 0.0)})
+        loss, labels = totals.pop("loss")
+        skipped, _ = totals.pop("skipped")
+        self._require_finite(loss, self.progress.update)
         figures = {
             "update": float(self.progress.update),
             "epoch": float(self.cursor.epoch),
             "loss": loss / labels,
-            **{f"nll_{name}": total / count for name, (total, count) in sums.items() if count},
+            **{f"nll_{name}": total / count for name, (total, count) in totals.items() if count},
             "learning_rate": learning_rate(self.config.train, self.progress.update),
-            "grad_norm": window.grad_norm,
+            "grad_norm": interval.grad_norm,
             "tokens_per_second": labels / seconds,
-            "waiting_share": window.waited / seconds,
-            "skipped_instances": float(self.sampler.skipped),
+            "waiting_share": interval.waited_seconds / seconds,
+            "skipped_instances": skipped,
         }
+        self.interval = Interval(now)
         if self.accelerator.is_main_process:
-            self._write_metrics("train", figures)
+            self.journal.write("train", figures)
             self.reports.on_update(figures)
 
     def _reduce(self, sums: Sums) -> Sums:
-        """Add sums and counts up over processes."""
-        names = sorted(sums)
-        flat = torch.tensor([sums[n] for n in names], dtype=torch.float64, device=self.accelerator.device)
-        added = self.accelerator.reduce(flat, "sum").tolist()
-        return {name: (pair[0], pair[1]) for name, pair in zip(names, added, strict=True)}
+        """Add sums and counts up over processes, in one order everywhere."""
+        total: Sums = {}
+        for part in gather_object([sums]):
+            for name, (value, count) in part.items():
+                before = total.get(name, (0.0, 0.0))
+                total[name] = before[0] + value, before[1] + count
+        return total
 
     @torch.no_grad()
     def validate(self) -> dict[str, float]:
@@ -257,177 +293,129 @@ class Trainer:
         batches = ordered_batches(
             corpus.dev, corpus.view, corpus.symbols, config.max_tokens, corpus.max_row_tokens
         )
-        sums: dict[str, tuple[float, float]] = dict.fromkeys(("loss", "current", "context"), (0.0, 0.0))
+        interval = Interval(0.0)
         for number, batch in enumerate(batches):
-            if number % self.accelerator.num_processes != self.accelerator.process_index:
-                continue
-            outcome = self.objective(batch.to(self.accelerator.device))
-            for name, (total, count) in {"loss": (outcome.loss, outcome.count), **outcome.parts}.items():
-                sums[name] = sums[name][0] + float(total), sums[name][1] + float(count)
-        reduced = self._reduce(sums)
+            if number % self.accelerator.num_processes == self.accelerator.process_index:
+                interval.add(self.objective(batch.to(self.accelerator.device)))
+        reduced = self._reduce({n: (float(pair[0]), float(pair[1])) for n, pair in interval.sums.items()})
+        if not reduced:
+            raise CotextError(
+                f"{corpus.dev.path}: no sentence of the development set fits into {corpus.max_row_tokens} "
+                "tokens; raise view.max_tokens"
+            )
         loss, labels = reduced.pop("loss")
-        if not labels:
-            raise CotextError("no sentence of the development set fits view.max_tokens")
         figures = {"update": float(self.progress.update), "loss": loss / labels}
         figures |= {f"nll_{name}": total / count for name, (total, count) in reduced.items() if count}
-        if self.score_development is not None and self.accelerator.is_main_process:
-            figures["bleu"] = self.score_development(self.model)
-        self.accelerator.wait_for_everyone()
+        if self.score_development is not None:
+            own = self.score_development(self.model) if self.accelerator.is_main_process else 0.0
+            figures["bleu"] = gather_object([own])[0]
         return figures
 
     def _validate_and_save(self) -> None:
         figures = self.validate()
         # By what the current sentences cost: comparable between context discounts.
-        value = -figures["nll_current"] if self.config.train.best_by == "loss" else figures.get("bleu", 0.0)
-        flag = torch.tensor([value], dtype=torch.float64, device=self.accelerator.device)
-        value = float(self.accelerator.gather(flag)[0])  # the main process alone knows BLEU
-        progress = self.progress
+        value = -figures["nll_current"] if self.config.train.best_by == "loss" else figures["bleu"]
+        progress, main = self.progress, self.accelerator.is_main_process
+        self._require_finite(value, progress.update)
+        progress.validated.append(progress.update)
         improved = progress.best is None or value > progress.best
         if improved:
             progress.best, progress.best_update, progress.validations_without_best = value, progress.update, 0
         else:
             progress.validations_without_best += 1
-        if self.accelerator.is_main_process:
-            self._write_metrics("validation", figures)
+        if main:
+            self.journal.write("validation", figures)
             self.reports.on_validation({**figures, "best": float(improved)})
+            # Before the checkpoint: a process killed in between does both again.
+            if improved:
+                self._save_model(self.run / "model.safetensors", self.model.state_dict(), [progress.update])
         self._save_checkpoint()
-        if improved and self.accelerator.is_main_process:
-            weights = dict(self.model.state_dict())
-            ckpt.save_model(
-                self.run / "model.safetensors", weights, self.config, self.fingerprint, [progress.update]
-            )
+
+    def _save_model(self, path: Path, weights: dict[str, Tensor], updates: list[int]) -> None:
+        ckpt.save_model(path, weights, self.config, self.fingerprint, updates)
 
     def _save_checkpoint(self) -> None:
         """Write everything that is needed to go on, in a folder that appears under its name when complete."""
-        final = ckpt.checkpoint_folder(self.run, self.progress.update)
+        progress, main = self.progress, self.accelerator.is_main_process
+        final = ckpt.checkpoint_folder(self.run, progress.update)
         temporary = final.with_name(f".{final.name}")
-        main = self.accelerator.is_main_process
         try:
             if main:
                 shutil.rmtree(temporary, ignore_errors=True)
                 temporary.mkdir(parents=True)
             self.accelerator.wait_for_everyone()
-            ckpt.save_process_state(temporary, self.accelerator.process_index, self.cursor)
+            state = ProcessState(self.cursor, self.interval.sums)
+            training_state.save_process_state(temporary, self.accelerator.process_index, state)
             if main:
-                weights = dict(self.model.state_dict())
-                ckpt.save_model(
-                    temporary / "model.safetensors",
-                    weights,
-                    self.config,
-                    self.fingerprint,
-                    [self.progress.update],
-                )
-                moments = ckpt.optimizer_tensors(self.optimizer, self.names)
-                save_file(moments, temporary / "optimizer.safetensors")
-                ckpt.save_progress(temporary, self.progress)
+                self._save_model(temporary / "model.safetensors", self.model.state_dict(), [progress.update])
+                training_state.save_optimizer(temporary / "optimizer.safetensors", self.optimizer, self.names)
+                if self.accelerator.scaler is not None:
+                    progress.scaler = self.accelerator.scaler.state_dict()
+                training_state.save_progress(temporary, progress)
             self.accelerator.wait_for_everyone()
             if main:
-                shutil.rmtree(final, ignore_errors=True)
-                os.replace(temporary, final)
-                self._prune()
-        except OSError as error:
-            raise CotextError(f"{final}: the checkpoint cannot be written: {error}") from None
+                ckpt.put_in_place(temporary, final)
+                saved = ckpt.checkpoints(self.run)
+                models = ckpt.worth_keeping(self._candidates(), progress.best_update, self.config.train)
+                ckpt.prune(self.run, {*models, saved[-1]}, set(saved[-2:]))
+        except (OSError, SafetensorError) as error:
+            raise CotextError(
+                f"{final}: the checkpoint cannot be written: {error}; earlier ones are whole: make room, "
+                "then the same command goes on from the last"
+            ) from None
+        finally:
+            if main:
+                shutil.rmtree(temporary, ignore_errors=True)
 
-    def _prune(self) -> None:
-        config, saved = self.config.train, ckpt.checkpoints(self.run)
-        closest = _closest(saved, self.progress.best_update, config.average)
-        recent = saved[-max(config.keep, config.average) :]
-        ckpt.prune(self.run, {*closest, *recent}, set(saved[-2:]))
+    def _candidates(self) -> list[int]:
+        """The checkpoints that averaging may choose from."""
+        return [update for update in ckpt.checkpoints(self.run) if update in self.progress.validated]
 
     def _resume(self) -> None:
+        """Take up the last checkpoint, if there is one."""
         saved = ckpt.checkpoints(self.run)
         if not saved:
             return
         folder = ckpt.checkpoint_folder(self.run, saved[-1])
-        self.progress = ckpt.load_progress(folder)
-        processes = self.accelerator.num_processes
-        if self.progress.processes != processes:
+        before, now = training_state.load_progress(folder), self.progress
+        if before.processes != now.processes:
             raise CotextError(
-                f"{folder}: trained by {self.progress.processes} processes; {processes} cannot go on with it"
+                f"{folder}: trained by {before.processes} processes; {now.processes} cannot go on with it"
             )
-        ckpt.fill(self.model, ckpt.load_weights(folder / "model.safetensors"), folder)
-        try:
-            ckpt.fill_optimizer(self.optimizer, load_file(folder / "optimizer.safetensors"), self.names)
-            self.cursor = ckpt.load_process_state(folder, self.accelerator.process_index)
-        except (OSError, KeyError, ValueError) as error:
-            raise CotextError(f"{folder}: the training state is damaged: {error}") from None
-        if self.accelerator.is_main_process:
-            _drop_metrics_after(self.run / "metrics.jsonl", self.progress.update)
-            self.reports.on_message(f"going on from update {self.progress.update} of {self.run}")
+        if before.corpus != now.corpus:
+            raise CotextError(
+                f"{folder}: trained on another corpus ({before.corpus}, not {now.corpus}); give the same "
+                "data, or choose another --out"
+            )
+        path = folder / "model.safetensors"
+        ckpt.fill(self.model, ckpt.load_weights(path), path)
+        training_state.load_optimizer(folder / "optimizer.safetensors", self.optimizer, self.names)
+        state = training_state.load_process_state(folder, self.accelerator.process_index)
+        if self.accelerator.scaler is not None and before.scaler:
+            self.accelerator.scaler.load_state_dict(before.scaler)
+        self.progress, self.cursor = before, state.cursor
+        self.interval.sums = dict(state.sums)
 
     def _finish(self) -> None:
         """Average the chosen checkpoints into the model of the run."""
-        progress, config = self.progress, self.config.train
-        progress.finished = True
-        if self.accelerator.is_main_process:
-            saved = ckpt.checkpoints(self.run)
-            chosen = (
-                _closest(saved, progress.best_update, config.average)
-                if config.average_by == "best"
-                else saved[-config.average :]
-            )
+        progress, main = self.progress, self.accelerator.is_main_process
+        path = self.run / "model.safetensors"
+        if main:
+            chosen = ckpt.averaged(self._candidates(), progress.best_update, self.config.train)
             files = [ckpt.checkpoint_folder(self.run, u) / "model.safetensors" for u in chosen]
-            weights = ckpt.average(files)
-            ckpt.save_model(self.run / "model.safetensors", weights, self.config, self.fingerprint, chosen)
-            ckpt.save_progress(ckpt.checkpoint_folder(self.run, saved[-1]), progress)
+            self._save_model(path, ckpt.average(files), chosen)
             self.reports.on_message(
                 f"model.safetensors: mean of the checkpoints {', '.join(map(str, chosen))}; "
                 f"best at update {progress.best_update}"
             )
         self.accelerator.wait_for_everyone()
-        path = self.run / "model.safetensors"
         ckpt.fill(self.model, ckpt.load_weights(path), path)
         figures = self.validate()
-        if self.accelerator.is_main_process:
-            self._write_metrics("final", figures)
+        progress.finished = True
+        if main:
+            self.journal.write("final", figures)
             self.reports.on_validation({**figures, "final": 1.0})
-
-    def _patience_is_over(self) -> bool:
-        patience = self.config.train.patience
-        return bool(patience) and self.progress.validations_without_best >= patience
-
-    def _request_stop(self) -> None:
-        self._stop_requested = True
-        self.reports.on_message("stopping after this update; the same command goes on from there")
-
-    def _write_metrics(self, kind: str, figures: dict[str, float]) -> None:
-        with (self.run / "metrics.jsonl").open("a", encoding="utf-8") as file:
-            file.write(json.dumps({"kind": kind, **figures}) + "\n")
-
-
-def _closest(saved: list[int], best: int, count: int) -> list[int]:
-    """The `count` saved updates closest to the best one, itself included, ascending."""
-    return sorted(sorted(saved, key=lambda u: (abs(u - best), u))[:count])
-
-
-def _drop_metrics_after(path: Path, update: int) -> None:
-    """Forget what was reported after the checkpoint that training resumes from."""
-    if not path.exists():
-        return
-    lines = path.read_text(encoding="utf-8").splitlines()
-    kept = [line for line in lines if line.endswith("}") and json.loads(line)["update"] <= update]
-    temporary = path.with_name(f".{path.name}")
-    temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
-    os.replace(temporary, path)
-
-
-class _signals:  # noqa: N801
-    """While inside, SIGINT and SIGTERM call `request` once; a second SIGINT interrupts at once."""
-
-    def __init__(self, request: Callable[[], None]) -> None:
-        self.request = request
-        self.before: dict[int, Any] = {}
-
-    def __enter__(self) -> None:
-        def handle(number: int, frame: FrameType | None) -> None:
-            signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
-            self.request()
-
-        try:
-            self.before = {n: signal.signal(n, handle) for n in (signal.SIGINT, signal.SIGTERM)}
-        except ValueError:  # not in the main thread: whoever runs us there handles signals
-            self.before = {}
-
-    def __exit__(self, *exc: object) -> None:
-        for number, handler in self.before.items():
-            signal.signal(number, handler)
+            # Last: a process killed before this does all of it again.
+            training_state.save_progress(
+                ckpt.checkpoint_folder(self.run, ckpt.checkpoints(self.run)[-1]), progress
+            )

@@ -1,0 +1,39 @@
+"""Stopping on request: the first signal asks, the second one insists."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+
+class StopRequest:
+    """Whether somebody has asked this process to stop."""
+
+    def __init__(self) -> None:
+        self.requested = False
+
+
+@contextmanager
+def stop_on_signals() -> Iterator[StopRequest]:
+    """While inside, SIGINT and SIGTERM ask to stop; sent again, they end the process as they always would.
+
+    The handler does nothing but note the request: it may run in the middle of a write to the terminal.
+    """
+    request = StopRequest()
+    before: dict[int, Any] = {}
+
+    def note(number: int, frame: FrameType | None) -> None:
+        request.requested = True
+        signal.signal(number, signal.SIG_DFL if number == signal.SIGTERM else signal.default_int_handler)
+
+    try:
+        for one in (signal.SIGINT, signal.SIGTERM):
+            before[one] = signal.signal(one, note)
+    except ValueError:  # not in the main thread: whoever runs us there handles signals
+        pass
+    try:
+        yield request
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
