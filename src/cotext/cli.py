@@ -349,3 +349,7 @@ def main() -> None:
 def _fail(message: str, code: int) -> int:
     typer.echo(f"cotext: {message}", err=True)
     return code
+
+
+if __name__ == "__main__":
+    main()
