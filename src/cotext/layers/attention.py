@@ -1,13 +1,14 @@
 """Multi-head attention on fused projections.
 
 Shapes: B entries, W beams, R rows (R = B * W while searching, else R = B), T queries, S keys, D model,
-H heads, K per head.
+H heads, K per head, N real tokens of all rows. With `ragged`, rows come and go without padding, [N, D].
 """
 
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
 
+from cotext.layers.attend import attend
 from cotext.layers.dropout import relu_dropout
+from cotext.layers.ragged import Ragged
 from cotext.layers.state import KeyValueCache
 
 
@@ -45,6 +46,7 @@ class SelfAttention(nn.Module):
         cache: KeyValueCache | None = None,
         start: int = 0,
         places: int = 0,
+        ragged: Ragged | None = None,
     ) -> Tensor:
         """[R, T, D] -> [R, T, D].
 
@@ -52,13 +54,14 @@ class SelfAttention(nn.Module):
         attended to. The beams of an entry share its places: their tokens stand side by side, [B, W * T, D].
         """
         x = x_RTD if cache is None else x_RTD.reshape(cache.entries, -1, x_RTD.size(-1))
-        q, k, v = (split_heads(part, self.heads) for part in self.qkv(x).chunk(3, dim=-1))
+        qkv = self.qkv(x) if ragged is None else ragged.unpack(self.qkv(x))
+        q, k, v = (split_heads(part, self.heads) for part in qkv.chunk(3, dim=-1))
         if cache is not None:
             cache.write(k, v, start)
             k, v = cache.read(places)
         dropout = self.dropout if self.training else 0.0
-        mixed = scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=causal, dropout_p=dropout)
-        out_RTD: Tensor = self.out(merge_heads(mixed)).view_as(x_RTD)
+        mixed = merge_heads(attend(q, k, v, mask, causal, dropout))
+        out_RTD: Tensor = self.out(mixed if ragged is None else ragged.pack(mixed)).view_as(x_RTD)
         return out_RTD
 
 
@@ -77,20 +80,28 @@ class CrossAttention(nn.Module):
         for projection in (self.query, self.key_value, self.out):
             nn.init.zeros_(projection.bias)
 
-    def project(self, memory_BSD: Tensor) -> tuple[Tensor, Tensor]:
+    def project(self, memory_BSD: Tensor, ragged: Ragged | None = None) -> tuple[Tensor, Tensor]:
         """Keys and values of the source states: two [B, H, S, K]."""
-        k, v = self.key_value(memory_BSD).chunk(2, dim=-1)
+        projected = self.key_value(memory_BSD)
+        k, v = (projected if ragged is None else ragged.unpack(projected)).chunk(2, dim=-1)
         return split_heads(k, self.heads), split_heads(v, self.heads)
 
-    def forward(self, x_RTD: Tensor, keys_values: tuple[Tensor, Tensor], mask: Tensor | None) -> Tensor:
+    def forward(
+        self,
+        x_RTD: Tensor,
+        keys_values: tuple[Tensor, Tensor],
+        mask: Tensor | None,
+        ragged: Ragged | None = None,
+    ) -> Tensor:
         """[R, T, D] -> [R, T, D]; the beams of an entry share its keys and values without copies."""
         k_BHSK, v_BHSK = keys_values
         # The beams of an entry become more queries of that entry: [R, T, D] -> [B, W * T, D].
-        x = x_RTD.reshape(k_BHSK.size(0), -1, x_RTD.size(-1))
-        q = split_heads(self.query(x), self.heads)
+        x = x_RTD if ragged is not None else x_RTD.reshape(k_BHSK.size(0), -1, x_RTD.size(-1))
+        query = self.query(x) if ragged is None else ragged.unpack(self.query(x))
+        q = split_heads(query, self.heads)
         dropout = self.dropout if self.training else 0.0
-        mixed = scaled_dot_product_attention(q, k_BHSK, v_BHSK, attn_mask=mask, dropout_p=dropout)
-        out_RTD: Tensor = self.out(merge_heads(mixed)).view_as(x_RTD)
+        mixed = merge_heads(attend(q, k_BHSK, v_BHSK, mask, False, dropout))
+        out_RTD: Tensor = self.out(mixed if ragged is None else ragged.pack(mixed)).view_as(x_RTD)
         return out_RTD
 
 

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from cotext.layers.attention import CrossAttention, FeedForward, SelfAttention
 from cotext.layers.dropout import Dropout
 from cotext.layers.positions import Kind, PositionTable, place, sinusoidal
+from cotext.layers.ragged import Ragged
 from cotext.layers.state import KeyValueCache, SelfReach
 
 
@@ -75,9 +76,9 @@ class EncoderBlock(nn.Module):
         self.after_attention = Residual(size.dimension, size.dropout, size.pre_norm)
         self.after_feed_forward = Residual(size.dimension, size.dropout, size.pre_norm)
 
-    def forward(self, x_BSD: Tensor, mask: Tensor | None) -> Tensor:
-        """[B, S, D] -> [B, S, D]."""
-        x_BSD = self.after_attention(x_BSD, lambda x: self.attention(x, mask))
+    def forward(self, x_BSD: Tensor, mask: Tensor | None, ragged: Ragged | None = None) -> Tensor:
+        """[B, S, D] -> [B, S, D]; with `ragged`, without padding, [N, D] -> [N, D]."""
+        x_BSD = self.after_attention(x_BSD, lambda x: self.attention(x, mask, ragged=ragged))
         x_BSD = self.after_feed_forward(x_BSD, self.feed_forward)
         return x_BSD
 
@@ -101,12 +102,16 @@ class DecoderBlock(nn.Module):
         source: tuple[Tensor, Tensor],
         source_mask: Tensor | None,
         cache: KeyValueCache | None,
+        ragged: Ragged | None = None,
     ) -> Tensor:
-        """[R, T, D] -> [R, T, D]; `source` holds the cross-attention's keys and values."""
+        """[R, T, D] -> [R, T, D]; `source` holds the cross-attention's keys and values.
+
+        With `ragged`, without a cache and without padding, [N, D] -> [N, D].
+        """
         x_RTD = self.after_attention(
-            x_RTD, lambda x: self.attention(x, own.mask, own.causal, cache, own.start, own.places)
+            x_RTD, lambda x: self.attention(x, own.mask, own.causal, cache, own.start, own.places, ragged)
         )
-        x_RTD = self.after_cross(x_RTD, lambda x: self.cross(x, source, source_mask))
+        x_RTD = self.after_cross(x_RTD, lambda x: self.cross(x, source, source_mask, ragged))
         x_RTD = self.after_feed_forward(x_RTD, self.feed_forward)
         return x_RTD
 

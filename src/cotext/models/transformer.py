@@ -18,6 +18,7 @@ from cotext.data.batch import Source
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size, Stack
 from cotext.layers.masks import visible
 from cotext.layers.positions import mean_sentence_length, ranks
+from cotext.layers.ragged import Ragged
 from cotext.layers.state import DecoderState
 
 
@@ -52,10 +53,12 @@ class Transformer(nn.Module):
         shift = mean_sentence_length(sentence) if self.shift == "sequence" else None
         x_BSD = self.embedding(source.tokens, sentence, t, ranks(sentence), self._shift(shift))
         mask = visible(sentence)
+        ragged = Ragged.of(sentence)
+        x = x_BSD if ragged is None else ragged.pack(x_BSD)
         for block in self.encoder:
-            x_BSD = block(x_BSD, mask)
-        x_BSD = self.encoder_norm(x_BSD)
-        cross = [block.cross.project(x_BSD) for block in self.decoder]
+            x = block(x, mask, ragged)
+        x = self.encoder_norm(x)
+        cross = [block.cross.project(x, ragged) for block in self.decoder]
         return DecoderState(cross=cross, cross_mask=mask, shift=shift)
 
     def decode(self, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
@@ -63,13 +66,16 @@ class Transformer(nn.Module):
         t, rank = state.places(sentence)
         x_RTD = self.embedding(tokens, sentence, t, rank, self._shift(state.shift))
         own = state.reach(tokens.size(1), tokens.device)
+        # Only complete rows have padding that is worth leaving out.
+        ragged = None if state.caches else Ragged.of(sentence)
+        x = x_RTD if ragged is None else ragged.pack(x_RTD)
         for i, block in enumerate(self.decoder):
             cache = state.caches[i] if state.caches else None
-            x_RTD = block(x_RTD, own, state.cross[i], state.cross_mask, cache)
+            x = block(x, own, state.cross[i], state.cross_mask, cache, ragged)
         if state.caches:
             state.step(sentence, rank)
-        hidden_RTD: Tensor = self.decoder_norm(x_RTD)
-        return hidden_RTD
+        x = self.decoder_norm(x)
+        return x if ragged is None else ragged.unpack(x)
 
     def _shift(self, per_row: Tensor | None) -> Tensor | int:
         return per_row if per_row is not None else int(self.shift)

@@ -1,0 +1,62 @@
+"""Scaled dot-product attention, and a path of its own for dropout of attention weights on a CPU.
+
+With dropout the library leaves its fast path, draws its mask slowly and keeps three copies of the weights for
+the backward pass. Here the weights are kept once, beside a mask of a byte per weight.
+
+Shapes: B rows, H heads, T queries, S keys, K per head.
+"""
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import scaled_dot_product_attention
+
+from cotext.layers.dropout import keep_mask, noise
+from cotext.layers.masks import causal as causal_mask
+
+
+class _DroppedAttention(Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rate: float) -> Tensor:
+        ctx.scale, ctx.rate = q.size(-1) ** -0.5, rate
+        scores = (q @ k.transpose(-2, -1)).mul_(ctx.scale)
+        if mask is not None:
+            scores += torch.zeros_like(mask, dtype=scores.dtype).masked_fill_(~mask, -math.inf)
+        weight = scores.softmax(dim=-1)
+        keep = keep_mask(weight, rate)
+        ctx.save_for_backward(q, k, v, weight, keep)
+        return noise(keep, rate, weight).mul_(weight) @ v
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, weight, keep = ctx.saved_tensors
+        factor = noise(keep, ctx.rate, weight)
+        grad_v = (factor * weight).transpose(-2, -1) @ grads[0]
+        grad_weight = factor.mul_(grads[0] @ v.transpose(-2, -1))
+        grad_scores = torch.ops.aten._softmax_backward_data(grad_weight, weight, -1, weight.dtype)
+        grad_scores.mul_(ctx.scale)
+        return grad_scores @ k, grad_scores.transpose(-2, -1) @ q, grad_v, None, None
+
+
+def attend(
+    q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None, causal: bool, dropout: float
+) -> Tensor:
+    """Mix the values of the keys that each query may attend to: -> [B, H, T, K].
+
+    `mask` broadcasts to [B, H, T, S], True = may attend; not together with `causal`.
+    """
+    if not 0 < dropout < 1 or q_BHTK.device.type != "cpu":
+        return scaled_dot_product_attention(
+            q_BHTK, k_BHSK, v_BHSK, attn_mask=mask, is_causal=causal, dropout_p=dropout
+        )
+    if causal:
+        mask = causal_mask(q_BHTK.size(2), k_BHSK.size(2), q_BHTK.device)
+    mixed: Tensor = _DroppedAttention.apply(  # type: ignore[no-untyped-call]
+        q_BHTK, k_BHSK, v_BHSK, mask, dropout
+    )
+    return mixed
