@@ -50,9 +50,7 @@ def demo(
 @app.command()
 def prepare(
     out: Annotated[Path, typer.Option(help="Folder to make.")],
-    source: Annotated[
-        Path | None, typer.Option(help="Training corpus, source side (or both sides).")
-    ] = None,
+    source: Annotated[Path | None, typer.Option(help="Training corpus, source side (or both sides).")] = None,
     target: Annotated[Path | None, typer.Option(help="Training corpus, target side.")] = None,
     dev_source: Annotated[Path | None, typer.Option(help="Development corpus, source side.")] = None,
     dev_target: Annotated[Path | None, typer.Option(help="Development corpus, target side.")] = None,
@@ -66,7 +64,7 @@ def prepare(
         int | None, typer.Option(help="Subwords; 32000 or as many as there can be.")
     ] = None,
     tokenizer: Annotated[
-        str, typer.Option(help="sentencepiece, or moses-bpe for replication.")
+        str, typer.Option(help="sentencepiece, sentencepiece-bpe, or moses-bpe for replication.")
     ] = "sentencepiece",
     language: Annotated[str, typer.Option(help="Target language, for the Moses rules of moses-bpe.")] = "en",
     seed: Annotated[int, typer.Option(help="Of the controlled corpus and of the tokenizer's sample.")] = 1,
@@ -252,9 +250,7 @@ def evaluate(
     reference: Annotated[list[Path], typer.Option(help="Reference; may be repeated.")],
     source: Annotated[Path | None, typer.Option(help="Source documents; checked to fit.")] = None,
     protocol: Annotated[list[str] | None, typer.Option(help="Named protocol; may be repeated.")] = None,
-    target_language: Annotated[
-        str | None, typer.Option(help="Code such as zh, for the tokenizer.")
-    ] = None,
+    target_language: Annotated[str | None, typer.Option(help="Code such as zh, for the tokenizer.")] = None,
     format: Format = None,
 ) -> None:
     """Sentence BLEU, document BLEU and chrF, each with its signature."""

@@ -38,6 +38,8 @@ from cotext.errors import CotextError
 
 CHUNK_SENTENCES: Final = 4096
 CHUNK_CHARACTERS: Final = 1_000_000
+CONTROLLED_VOCABULARY = 1500
+CONTROLLED_TOKENIZER_DOCUMENTS = 5000
 CONTRASTIVE_EXAMPLES: Final = 600
 PROGRESS_DOCUMENTS: Final = 1000
 
@@ -153,7 +155,14 @@ def prepare(
     with _new_folder(out, overwrite, [path for corpus in corpora for path in corpus.files]) as folder:
         inputs = _checksums(corpora, format)
         return _build(
-            folder, corpora, settings or TokenizerSettings(), max_characters, command, inputs, progress
+            folder,
+            corpora,
+            corpora[0],
+            settings or TokenizerSettings(),
+            max_characters,
+            command,
+            inputs,
+            progress,
         )
 
 
@@ -178,7 +187,13 @@ def prepare_controlled(
             f"unknown size {size!r}; choose one of {', '.join(SIZES)}, or a number of documents"
         )
     # The generator's words are known: no character will ever be unknown, so no byte pieces are needed.
-    settings = TokenizerSettings(vocabulary=vocabulary, byte_fallback=False, seed=seed)
+    # BPE, because nearly every word is frequent enough to become one piece.
+    settings = TokenizerSettings(
+        kind="sentencepiece-bpe",
+        vocabulary=vocabulary or CONTROLLED_VOCABULARY,
+        byte_fallback=False,
+        seed=seed,
+    )
     corpora = [
         _Corpus("train", partial(training_documents, documents, seed)),
         _Corpus("dev", partial(development_documents, seed)),
@@ -194,28 +209,30 @@ def prepare_controlled(
             sides["de"] = (Document(d.id, d.target) for d in corpus.read())
             for language, side in sides.items():
                 write_documents(folder / f"{corpus.split}.{language}", side, "text")
-        return _build(folder, corpora, settings, 10_000, command, {}, progress)
+        # From the same documents whatever the size: all sizes of a seed share one vocabulary.
+        learn_from = _Corpus("train", partial(training_documents, CONTROLLED_TOKENIZER_DOCUMENTS, seed))
+        return _build(folder, corpora, learn_from, settings, 10_000, command, {}, progress)
 
 
 def _build(
     folder: Path,
     corpora: Sequence[_Corpus],
+    learn_from: _Corpus,
     settings: TokenizerSettings,
     max_characters: int,
     command: Mapping[str, object],
     inputs: dict[str, str],
     progress: Progress,
 ) -> Report:
-    train, *others = corpora
-    for corpus in others:
+    for corpus in corpora[1:]:
         for _ in _checked(corpus, max_characters):
             pass
-    tokenizer = train_tokenizer(_sentences(_checked(train, max_characters), progress), settings)
+    tokenizer = train_tokenizer(_sentences(_checked(learn_from, max_characters), progress), settings)
     tokenizer.save(folder / "tokenizer")
     if isinstance(tokenizer, SentencePieceTokenizer):
         tokenizer = tokenizer.with_threads(os.cpu_count() or 1)
     splits = {corpus.split: _encode(folder, corpus, tokenizer, progress) for corpus in corpora}
-    for corpus in others:
+    for corpus in corpora[1:]:
         write_parallel(folder / f"{corpus.split}.jsonl", None, corpus.read(), "jsonl")
     report = Report(
         cotext=__version__,

@@ -126,6 +126,7 @@ class SentencePieceTokenizer:
     """
 
     kind = "sentencepiece"
+    model_type = "unigram"
     model_name = "sentencepiece.model"
 
     def __init__(self, model: bytes, num_threads: int = 1) -> None:
@@ -159,7 +160,7 @@ class SentencePieceTokenizer:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(sample),
                 model_writer=model,
-                model_type="unigram",
+                model_type=cls.model_type,
                 vocab_size=requested,
                 # Soft: the largest possible vocabulary where the text can't fill the one asked for.
                 hard_vocab_limit=False,
@@ -218,6 +219,16 @@ class SentencePieceTokenizer:
     def save(self, folder: Path) -> None:
         """Write tokenizer.json and the model file into the folder, which is made if absent."""
         _save(folder, self, self.kind, self.model_name, self._model)
+
+
+class SentencePieceBPETokenizer(SentencePieceTokenizer):
+    """Subwords by byte pair encoding (Sennrich et al. 2016), otherwise the same.
+
+    Merging makes whole words of frequent ones, where the unigram model may keep cutting them.
+    """
+
+    kind = "sentencepiece-bpe"
+    model_type = "bpe"
 
 
 class MosesBPETokenizer:
@@ -308,6 +319,7 @@ class MosesBPETokenizer:
 
 _KINDS: Final[Mapping[str, type[SentencePieceTokenizer | MosesBPETokenizer]]] = {
     SentencePieceTokenizer.kind: SentencePieceTokenizer,
+    SentencePieceBPETokenizer.kind: SentencePieceBPETokenizer,
     MosesBPETokenizer.kind: MosesBPETokenizer,
 }
 
