@@ -205,7 +205,7 @@ def test_vocabulary_too_small_for_the_characters_names_the_smallest() -> None:
         (
             SENTENCES,
             TokenizerSettings(kind="words"),
-            "unknown tokenizer 'words'; choose one of sentencepiece, moses-bpe",
+            "unknown tokenizer 'words'; choose one of sentencepiece, sentencepiece-bpe, moses-bpe",
         ),
         (SENTENCES, TokenizerSettings(vocabulary=0), "at least one"),
         (SENTENCES, TokenizerSettings(kind="moses-bpe", vocabulary=9000), r"the text supports \d+ merges"),
