@@ -49,7 +49,7 @@ corpora = st.lists(st.lists(sentence_texts, min_size=1, max_size=5), min_size=1,
     lambda texts: [Document(f"d{i}", tuple(sentences)) for i, sentences in enumerate(texts)]
 )
 few = settings(
-    max_examples=10,
+    max_examples=8,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -171,14 +171,16 @@ def test_the_context_forced_on_a_window_is_what_was_output(
         searched = [w for w in windows if source[w.current.start]]
         rows = spy.of_document(i)
         assert len(rows) == len(searched)
-        for w, (_, request, hypothesis) in zip(searched, rows, strict=True):
-            j = w.current.start
-            assert list(request.prefix) == [
-                x for k in range(w.target.start, j) for x in (*outputs[k], PLAIN.sep)
-            ]
-            assert request.sentences == 1
-            assert hypothesis.tokens == outputs[j]
-            assert request.first_sentence + list(request.prefix).count(PLAIN.sep) == j - w.source.start
+        asked = [(list(request.prefix), hypothesis.tokens) for _, request, hypothesis in rows]
+        assert sorted(asked) == sorted(
+            (joined(outputs[w.target.start : w.current.start]), outputs[w.current.start]) for w in searched
+        )
+        assert all(request.sentences == 1 for _, request, _ in rows)
+        assert all(r.first_sentence + list(r.prefix).count(PLAIN.sep) == c for c, r, _ in rows)
+
+
+def joined(sentences: Sequence[Sequence[int]]) -> list[int]:
+    return [token for sentence in sentences for token in (*sentence, PLAIN.sep)]
 
 
 def test_a_window_that_shed_its_context_has_none_forced_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -211,6 +213,21 @@ def test_regenerate_keeps_the_last_sentence_of_each_window(
     assert all(not request.prefix for _, request, _ in spy.of_document(0))
     # All windows are known from the beginning, so that the document is one batch.
     assert spy.batches == 1
+
+
+def test_regenerate_takes_empty_sentences_and_what_precedes_them_as_given(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Search would fill an empty sentence of the context with words, and go on from there."""
+    spy = Spy(monkeypatch)
+    config = tiny_config(view=window(3), decode={"target_context": "regenerate"})
+    document = Document("d", ("the cat", "", "it saw", "again there", "", "today", "a mat"))
+    [translation] = translated(translator(config, PLAIN), [document])
+    outputs = [PLAIN.encode(sentence) for sentence in translation.document.sentences]
+    given = [joined(outputs[first:stop]) for first, stop in ((0, 0), (0, 2), (0, 2), (2, 5), (3, 5))]
+    rows = sorted((list(r.prefix), r.sentences, _texts(h.tokens)[-1]) for _, r, h in spy.of_document(0))
+    current = [PLAIN.decode(outputs[j]) for j in (0, 2, 3, 5, 6)]
+    assert rows == sorted(zip(given, [1, 1, 2, 1, 2], current, strict=True))
 
 
 def _texts(tokens: Sequence[int]) -> list[str]:

@@ -65,9 +65,12 @@ def test_the_target_of_a_window_ends_with_its_current_sentence(
     view: View, document: list[tuple[int, int]]
 ) -> None:
     """What comes later could not be used by a decoder, and the past is the same on both sides."""
-    for w in split(view, document):
+    windows = split(view, document)
+    for w in windows:
         assert w.target.stop == w.current.stop
         assert w.target.start == w.source.start
+    starts = [w.target.start for w in windows]
+    assert starts == sorted(starts)
 
 
 @settings(deadline=None)

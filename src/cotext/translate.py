@@ -3,8 +3,9 @@
     independent   every window alone: the sentence view, and `regenerate`, which writes whole windows
     prefix        sentence after sentence; the translations already made are forced as target context
 
-Documents are open side by side and fill one batch; a document that ends makes room for the next. A
-document's translation depends on that document alone.
+What a window takes from earlier translations is `given`; it is searched as soon as that is there. Documents
+are open side by side and fill one batch; a document that ends makes room for the next. A document's
+translation depends on that document alone.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,13 +46,17 @@ class Translation:
 
 @dataclass(slots=True)
 class _Open:
-    """A document being translated."""
+    """A document being translated.
+
+    `given` holds, per window, the target sentences that are not written with it but taken from before.
+    """
 
     index: int
     document: Document
     source: list[list[int]]
     windows: list[Window]
-    next: int = 0  # the first window not yet taken up
+    given: list[range]
+    ready: list[int] = field(default_factory=list)  # windows that can be searched now
     hypotheses: dict[int, list[list[int]]] = field(default_factory=dict)  # per window, per target sentence
     found: dict[int, Hypothesis] = field(default_factory=dict)  # per window that was searched
 
@@ -59,10 +64,23 @@ class _Open:
     def done(self) -> bool:
         return len(self.hypotheses) == len(self.windows)
 
-    def context(self, window: Window) -> list[list[int]]:
-        """What was written for the target sentences before the current one."""
+    @property
+    def ready_tokens(self) -> int:
+        return sum(len(self.source[j]) + 1 for number in self.ready for j in self.windows[number].source)
+
+    def context(self, number: int) -> list[list[int]]:
+        """The given target sentences of a window, as they were written."""
         # A window per sentence (the views' law), and its current sentence is the last that it writes.
-        return [self.hypotheses[j][-1] for j in range(window.target.start, window.current.start)]
+        return [self.hypotheses[j][-1] for j in self.given[number]]
+
+    def write(self, number: int, hypothesis: list[list[int]]) -> None:
+        """Note the target sentences of a window; windows that waited for nothing else become ready."""
+        self.hypotheses[number] = hypothesis
+        for later in range(number + 1, len(self.windows)):
+            if self.windows[later].target.start > number:
+                break
+            if number in self.given[later] and all(j in self.hypotheses for j in self.given[later]):
+                self.ready.append(later)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,10 +150,10 @@ class DocumentTranslator:
         # Several batches' worth, so that sentences of like length find each other.
         wanted = max(1, BATCHES_AHEAD * self.config.decode.max_tokens // self.options.beam)
         while True:
-            ready = sum(self._ready_tokens(opened) for opened in open_documents)
+            ready = sum(opened.ready_tokens for opened in open_documents)
             while ready < wanted and (entry := next(waiting, None)) is not None:
                 open_documents.append(self._opened(*entry))
-                ready += self._ready_tokens(open_documents[-1])
+                ready += open_documents[-1].ready_tokens
             if not open_documents:
                 return
             self._advance(open_documents, on_sentences)
@@ -180,11 +198,6 @@ class DocumentTranslator:
             if any(j in chosen for j in w.current)
         ]
 
-    @property
-    def _sequential(self) -> bool:
-        """Whether a sentence has to wait for the translations of those before it."""
-        return self.config.view.before > 0 and self.config.decode.target_context == "prefix"
-
     @cached_property
     def _silent(self) -> tuple[int, ...]:
         """The pieces that show nothing alone, but may together: single bytes of a character."""
@@ -194,7 +207,23 @@ class DocumentTranslator:
         source = self.tokenizer.encode_batch(document.sentences)
         for number, tokens in enumerate(source):
             self._check_length(document, number, len(tokens))
-        return _Open(index, document, source, self.view.split([len(s) for s in source], []))
+        windows = self.view.split([len(s) for s in source], [])
+        given = [self._given(window, source) for window in windows]
+        ready = [number for number, sentences in enumerate(given) if not sentences]
+        return _Open(index, document, source, windows, given, ready)
+
+    def _given(self, window: Window, source: Sequence[Sequence[int]]) -> range:
+        """The target sentences that a window takes from before: all its context, or with `regenerate` none.
+
+        Search leaves no sentence empty, so that an empty one in the context, and what stands before it, is
+        given even then.
+        """
+        first, current = window.target.start, window.current.start
+        if not any(source[j] for j in window.current):
+            return range(first, first)
+        if self.config.decode.target_context == "prefix":
+            return range(first, current)
+        return range(first, 1 + max((j for j in range(first, current) if not source[j]), default=first - 1))
 
     def _check_length(self, document: Document, number: int, tokens: int) -> None:
         limit = self.config.decode.max_source_tokens
@@ -205,28 +234,18 @@ class DocumentTranslator:
                 f"{self.config.view.max_tokens} tokens)"
             )
 
-    def _ready(self, opened: _Open) -> range:
-        """Numbers of the windows that can be taken up now."""
-        stop = opened.next + 1 if self._sequential else len(opened.windows)
-        return range(opened.next, min(stop, len(opened.windows)))
-
-    def _ready_tokens(self, opened: _Open) -> int:
-        windows = [opened.windows[number] for number in self._ready(opened)]
-        return sum(len(opened.source[j]) + 1 for window in windows for j in window.source)
-
     def _advance(self, open_documents: Sequence[_Open], on_sentences: Callable[[int], None]) -> None:
         """Translate all ready windows of the open documents, longest first."""
         rows: list[_Row] = []
         for opened in open_documents:
-            ready = self._ready(opened)
-            opened.next = ready.stop
-            for number in ready:
+            numbers, opened.ready = opened.ready, []
+            for number in numbers:
                 window = opened.windows[number]
                 if any(opened.source[j] for j in window.current):
                     rows.append(self._row(opened, number))
                 else:
                     # Nothing to translate: an empty sentence stays one.
-                    opened.hypotheses[number] = [[] for _ in window.target]
+                    opened.write(number, [[] for _ in window.target])
                     on_sentences(len(window.current))
         rows.sort(key=lambda row: (row.cost, row.instance.source_tokens))
         groups = pack([row.cost for row in rows], self.config.decode.max_tokens)
@@ -234,25 +253,25 @@ class DocumentTranslator:
             batch = [rows[i] for i in group]
             for row, hypothesis in zip(batch, self._search(batch), strict=True):
                 row.document.found[row.number] = hypothesis
-                row.document.hypotheses[row.number] = row.answer(hypothesis, self.tokenizer.sep)
+                row.document.write(row.number, row.answer(hypothesis, self.tokenizer.sep))
                 on_sentences(len(row.instance.window.current))
 
     def _row(self, opened: _Open, number: int) -> _Row:
         window = opened.windows[number]
         instance = Instance(opened.index, window, [opened.source[j] for j in window.source], [])
-        request = self._request(opened, window)
+        request = self._request(opened, number)
         # Half of the limit is a generous guess at how much will be written.
         cost = instance.source_tokens + len(request.prefix) + request.max_tokens // 2
         return _Row(cost * self.options.beam, opened, number, instance, request)
 
-    def _request(self, opened: _Open, window: Window) -> Request:
-        """The current sentence after the context written before, or the whole window."""
-        decode = self.config.decode
-        context = opened.context(window) if self._sequential else []
-        written = window.current if self._sequential else window.target
+    def _request(self, opened: _Open, number: int) -> Request:
+        """The sentences of a window after those that are given."""
+        decode, window = self.config.decode, opened.windows[number]
+        context = opened.context(number)
+        written = window.target[len(context) :]
         limit = int(decode.max_ratio * sum(len(opened.source[j]) for j in written))
         return Request(
-            prefix=[label for sentence in context for label in (*sentence, self.tokenizer.sep)],
+            prefix=[token for sentence in context for token in (*sentence, self.tokenizer.sep)],
             first_sentence=window.target.start - window.source.start,
             sentences=len(written),
             # Every sentence takes a word and what closes it, whatever the limit.
