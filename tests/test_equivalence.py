@@ -1,0 +1,466 @@
+"""What must hold for every system, tested over one table: a new system adds a line to each of the two below.
+
+neutral          with its novelty off, a system equals the baseline Transformer with the same weights
+incremental      decoding token by token, or in chunks, equals the full forward pass
+single           a row does not depend on the padding around it nor on the other rows
+greedy           a beam of one is greedy search
+re-scored        the log-probability that search reports is that of teacher forcing
+saved            a model that was saved and loaded gives the same output
+"""
+
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tiny import TINY_MODEL, PlainWordTokenizer, random_model, tiny_config, window
+from torch import Tensor
+
+from cotext import checkpoint
+from cotext.config import Config
+from cotext.data.batch import Batch, Instance, Source, make_batch, source_batch
+from cotext.data.documents import Document
+from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
+from cotext.data.views import Window
+from cotext.losses.cross_entropy import CrossEntropy
+from cotext.models.transformer import Transformer
+from cotext.scoring import score_instances
+from cotext.search import Hypothesis, Request, SearchOptions, SearchSymbols, search
+from cotext.systems import build_loss, build_model, build_view, special_symbols
+from cotext.translate import DocumentTranslator
+
+# Every system as overrides of `model`, in the window view of two sentences before and one after.
+POSITIONS: dict[str, dict[str, Any]] = {
+    "absolute": {"positions": "absolute"},
+    "reset": {"positions": "reset"},
+    "shift 5": {"positions": "shifted", "shift": 5},
+    "shift sequence": {"positions": "shifted", "shift": "sequence"},
+}
+SYSTEMS: dict[str, dict[str, Any]] = {
+    f"{positions}, {segments}, {'pre' if pre_norm else 'post'}-norm": {
+        **POSITIONS[positions],
+        "segments": segments,
+        "pre_norm": pre_norm,
+    }
+    for positions, segments, pre_norm in product(POSITIONS, ("none", "learned", "sinusoidal"), (False, True))
+}
+
+
+@dataclass(frozen=True)
+class Neutral:
+    """Overrides that turn a novelty off, and the weights that the baseline lacks, which become zero."""
+
+    model: dict[str, Any]
+    zeros: tuple[str, ...] = ()
+    view: dict[str, Any] = field(default_factory=lambda: window(2, after=1))
+
+
+# Sinusoidal segments have no neutral setting: no weight scales them, and even the first is not zero.
+NEUTRAL: dict[str, Neutral] = {
+    "shift 0": Neutral({"positions": "shifted", "shift": 0}),
+    "zero segments": Neutral({"segments": "learned"}, zeros=("embedding.segment",)),
+    "shift 0, zero segments": Neutral(
+        {"positions": "shifted", "shift": 0, "segments": "learned"}, zeros=("embedding.segment",)
+    ),
+    "reset in one sentence": Neutral({"positions": "reset"}, view={"kind": "sentence"}),
+}
+
+systems = pytest.mark.parametrize("name", SYSTEMS)
+
+WORDS = ["the", "cat", "sat", "on", "a", "mat", "it", "saw", "again"]
+TOKENIZER = PlainWordTokenizer(WORDS)
+SYMBOLS = special_symbols(TOKENIZER)
+SEARCH_SYMBOLS = SearchSymbols(TOKENIZER.pad, TOKENIZER.bos, TOKENIZER.eos, TOKENIZER.sep, TOKENIZER.unk)
+CPU = torch.device("cpu")
+
+# Documents of unequal lengths; one has empty sentences, one a single sentence.
+CORPUS = [
+    [[4, 5, 6], [7], [], [8, 9, 4, 5, 7, 12], [5, 5]],
+    [[10]],
+    [[11, 12, 4, 4], [6, 7, 8, 9, 10, 11, 12, 4, 5]],
+]
+TARGETS = [
+    [[9], [8, 7, 6, 5, 4], [10], [], [11, 12, 4]],
+    [[4, 5, 6, 7, 8, 9]],
+    [[10, 11], [12]],
+]
+
+
+def config_of(name: str) -> Config:
+    return tiny_config(model=SYSTEMS[name], view=window(2, after=1))
+
+
+def model_of(name: str) -> Transformer:
+    return random_model(config_of(name), TOKENIZER)
+
+
+def instances(config: Config) -> list[Instance]:
+    """Every window of the corpus."""
+    rows = []
+    for d, (source, target) in enumerate(zip(CORPUS, TARGETS, strict=True)):
+        for w in build_view(config.view).split([len(s) for s in source], [len(t) for t in target]):
+            rows.append(Instance(d, w, [source[j] for j in w.source], [target[j] for j in w.target]))
+    return rows
+
+
+def full(model: Transformer, batch: Batch) -> Tensor:
+    """Hidden states of all target places, [B, T, D], by one forward pass."""
+    with torch.no_grad():
+        return model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
+
+
+def assert_same_where_real(a: Tensor, b: Tensor, real: Tensor) -> None:
+    torch.testing.assert_close(a[real], b[real], rtol=1e-9, atol=1e-9)
+
+
+# --- neutral settings
+
+
+@pytest.mark.parametrize("pre_norm", [False, True])
+@pytest.mark.parametrize("name", NEUTRAL)
+def test_a_neutral_system_is_the_baseline(name: str, pre_norm: bool) -> None:
+    neutral = NEUTRAL[name]
+    off = tiny_config(model={**neutral.model, "pre_norm": pre_norm}, view=neutral.view)
+    baseline = random_model(tiny_config(model={"pre_norm": pre_norm}, view=neutral.view), TOKENIZER)
+    weights = baseline.state_dict()
+    system = random_model(off, TOKENIZER, seed=1)
+    zeros = {key: torch.zeros_like(system.state_dict()[key]) for key in neutral.zeros}
+    system.load_state_dict({**weights, **zeros})  # strict: the baseline has all other weights
+    batch = make_batch(instances(off), SYMBOLS)
+    assert torch.equal(full(system, batch)[batch.is_label], full(baseline, batch)[batch.is_label])
+
+
+@pytest.mark.parametrize(
+    ("model", "view"),
+    [
+        *((POSITIONS[p], window(2, after=1)) for p in ("reset", "shift 5", "shift sequence")),
+        *(({"segments": s}, window(2, after=1)) for s in ("learned", "sinusoidal")),
+        (POSITIONS["shift 5"], {"kind": "sentence"}),  # a constant offset, kept as the paper has it
+    ],
+    ids=str,
+)
+def test_a_system_that_is_not_neutral_differs_from_the_baseline(
+    model: dict[str, Any], view: dict[str, Any]
+) -> None:
+    """So that the test above can fail."""
+    config = tiny_config(model=model, view=view)
+    baseline = random_model(tiny_config(view=view), TOKENIZER)
+    system = random_model(config, TOKENIZER, seed=1)
+    system.load_state_dict({**system.state_dict(), **baseline.state_dict()})
+    batch = make_batch(instances(config), SYMBOLS)
+    apart = (full(system, batch) - full(baseline, batch)).abs().amax(dim=2)[batch.is_label]
+    assert float(apart.max()) > 1e-3
+
+
+def test_windows_of_one_sentence_are_the_sentence_view() -> None:
+    """The same rows, and the same translation however the window is decoded."""
+    sentence, single = tiny_config(), tiny_config(view=window(0))
+    regenerate = tiny_config(view=window(0), decode={"target_context": "regenerate"})
+    model = random_model(sentence, TOKENIZER)
+    first, second = (make_batch(instances(config), SYMBOLS) for config in (sentence, single))
+    for name in ("target_input", "input_sentence", "target_label", "label_sentence"):
+        assert torch.equal(getattr(first, name), getattr(second, name))
+    for name in ("tokens", "sentence", "current", "document", "continues"):
+        assert torch.equal(getattr(first.source, name), getattr(second.source, name))
+    documents = [Document(str(d), tuple(map(TOKENIZER.decode, source))) for d, source in enumerate(CORPUS)]
+    translations = [
+        dict(DocumentTranslator(model, config, TOKENIZER, CPU).translate(documents))
+        for config in (sentence, single, regenerate)
+    ]
+    assert translations[0] == translations[1] == translations[2]
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_a_context_discount_of_one_is_the_plain_loss(smoothing: float) -> None:
+    """Torch's own label-smoothed cross-entropy, summed over all labels."""
+    config = tiny_config(view=window(2), loss={"context_discount": 1.0, "label_smoothing": smoothing})
+    model = random_model(config, TOKENIZER)
+    batch = make_batch(instances(config), SYMBOLS)
+    with torch.no_grad():
+        outcome = build_loss(config.loss)(model, batch)
+        current = float(CrossEntropy(smoothing, 0.0)(model, batch).loss)
+    logits = full(model, batch) @ model.output_weight.T.detach()
+    plain = torch.nn.functional.cross_entropy(
+        logits[batch.is_label],
+        batch.target_label[batch.is_label],
+        reduction="sum",
+        label_smoothing=smoothing,
+    )
+    assert float(outcome.loss) == pytest.approx(float(plain), rel=1e-5)
+    assert int(outcome.count) == int(batch.is_label.sum())
+    for discount in (0.0, 0.01, 0.5, 0.9):
+        with torch.no_grad():
+            discounted = float(CrossEntropy(smoothing, discount)(model, batch).loss)
+        assert discounted == pytest.approx(current + discount * (float(plain) - current), rel=1e-5)
+
+
+# --- incremental = full
+
+
+@systems
+@pytest.mark.parametrize("chunk", [1, 3])
+def test_incremental_decoding_is_the_full_forward_pass(name: str, chunk: int) -> None:
+    """Rows begin with prefixes of unequal lengths, and go on together, `chunk` tokens at a time."""
+    model = model_of(name)
+    batch = make_batch(instances(config_of(name)), SYMBOLS)
+    wanted = full(model, batch)
+    lengths = batch.is_label.sum(dim=1)
+    begun = [1 + (3 * i + 1) % int(length) for i, length in enumerate(lengths)]
+    assert len(set(begun)) > 2
+    beyond = int(lengths.max()) + chunk
+    with torch.no_grad():
+        state = model.encode(batch.source)
+        state.open(max(begun) + beyond)
+        first = torch.arange(max(begun)) < torch.tensor(begun)[:, None]
+        tokens, sentence = batch.target_input[:, : max(begun)], batch.input_sentence[:, : max(begun)]
+        hidden = model.decode(
+            tokens.where(first, SYMBOLS.pad), sentence.where(first, torch.tensor(-1)), state
+        )
+        assert_same_where_real(hidden, wanted[:, : max(begun)], first)
+        compared = first.sum()
+        for step in range(0, beyond - min(begun), chunk):
+            at = torch.tensor(begun)[:, None] + step + torch.arange(chunk)
+            real = at < lengths[:, None]
+            if not bool(real.any()):
+                break
+            # Rows that have ended read on, as hypotheses do in a beam, and nobody looks at what comes out.
+            within = at.clamp(max=lengths[:, None] - 1)
+            tokens = batch.target_input.gather(1, within)
+            sentence = batch.input_sentence.gather(1, within)
+            hidden = model.decode(tokens, sentence, state)
+            index = within[:, :, None].expand(-1, -1, hidden.size(2))
+            assert_same_where_real(hidden, wanted.gather(1, index), real)
+            compared += real.sum()
+    assert int(compared) == int(lengths.sum())
+
+
+@systems
+def test_incremental_decoding_goes_on_after_rows_have_left(name: str) -> None:
+    model = model_of(name)
+    batch = make_batch(instances(config_of(name)), SYMBOLS)
+    wanted = full(model, batch)
+    lengths = batch.is_label.sum(dim=1)
+    rows = torch.arange(len(lengths))
+    with torch.no_grad():
+        state = model.encode(batch.source)
+        state.open(int(lengths.max()))
+        for t in range(int(lengths.max())):
+            stays = (lengths[rows] > t).nonzero().flatten().flip(0)  # in another order, too
+            if t > 0:
+                state.select(stays, 1)
+                rows = rows[stays]
+            hidden = model.decode(
+                batch.target_input[rows, t, None], batch.input_sentence[rows, t, None], state
+            )
+            torch.testing.assert_close(hidden[:, 0], wanted[rows, t], rtol=1e-9, atol=1e-9)
+
+
+# --- batch = single
+
+
+@systems
+def test_a_row_does_not_depend_on_the_batch_around_it(name: str) -> None:
+    model, config = model_of(name), config_of(name)
+    rows = instances(config)
+    together = make_batch(rows, SYMBOLS)
+    hidden = full(model, together)
+    for i, row in enumerate(rows):
+        single = make_batch([row], SYMBOLS)
+        assert bool(single.is_label.all())
+        length = single.target_label.size(1)
+        torch.testing.assert_close(full(model, single)[0], hidden[i, :length], rtol=1e-9, atol=1e-9)
+
+
+@systems
+def test_what_stands_in_the_padding_does_not_matter(name: str) -> None:
+    """Other symbols there, and more of it."""
+    model = model_of(name)
+    batch = make_batch(instances(config_of(name)), SYMBOLS)
+    hidden = full(model, batch)
+
+    def wider(tokens: Tensor, sentence: Tensor) -> tuple[Tensor, Tensor]:
+        disguised = tokens.where(sentence >= 0, torch.tensor(5))
+        return torch.nn.functional.pad(disguised, (0, 4), value=7), torch.nn.functional.pad(
+            sentence, (0, 4), value=-1
+        )
+
+    source = Source(
+        *wider(batch.source.tokens, batch.source.sentence),
+        batch.source.current,
+        batch.source.document,
+        batch.source.continues,
+    )
+    padded = Batch(
+        source,
+        *wider(batch.target_input, batch.input_sentence),
+        *wider(batch.target_label, batch.label_sentence),
+    )
+    assert_same_where_real(full(model, padded)[:, :-4], hidden, batch.is_label)
+
+
+@systems
+def test_a_decoder_does_not_see_what_comes_later(name: str) -> None:
+    """Perturb one input token: what stands before it stays as it is, it and all that follows move."""
+    model = model_of(name)
+    batch = make_batch(instances(config_of(name))[3:4], SYMBOLS)
+    hidden = full(model, batch)
+    for t in range(1, hidden.size(1)):
+        changed = batch.target_input.clone()
+        changed[0, t] = (changed[0, t] + 1) % 4
+        other = full(model, Batch(batch.source, changed, *_sides(batch)))
+        moved = (other - hidden).abs().amax(dim=2)[0] > 1e-7
+        assert moved.tolist() == [False] * t + [True] * (hidden.size(1) - t)
+
+
+def _sides(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+    return batch.input_sentence, batch.target_label, batch.label_sentence
+
+
+# --- search
+
+
+def requests() -> tuple[list[Instance], list[Request]]:
+    """Whole windows, windows with a forced prefix, and one whose first sentence is begun already."""
+    rows = [
+        Instance(0, Window(range(0, 3), range(0, 3), range(2, 3)), CORPUS[0][:3], []),
+        Instance(0, Window(range(2, 5), range(2, 4), range(3, 4)), CORPUS[0][2:5], []),
+        Instance(1, Window(range(1), range(1), range(1)), CORPUS[1], []),
+        Instance(2, Window(range(2), range(2), range(1, 2)), CORPUS[2], []),
+    ]
+    sep = TOKENIZER.sep
+    return rows, [
+        Request([], 0, 3, 14),
+        Request([9, 10, sep], 0, 1, 8),
+        Request([], 0, 1, 5),
+        Request([sep, 8], 0, 1, 11),
+    ]
+
+
+def found(model: Transformer, beam: int) -> list[Hypothesis]:
+    rows, asked = requests()
+    return search(model, source_batch(rows, SYMBOLS), asked, SEARCH_SYMBOLS, SearchOptions(beam))
+
+
+def greedy(model: Transformer, row: Instance, request: Request) -> list[int]:
+    """The most probable allowed token each time, by a full forward pass each time."""
+    source = source_batch([row], SYMBOLS)
+    written: list[int] = []
+    sentences_left = request.sentences
+    while True:
+        labels = [*request.prefix, *written]
+        tokens = torch.tensor([[SYMBOLS.bos, *labels]])
+        sentence = request.first_sentence + (tokens == SYMBOLS.sep).cumsum(dim=1)
+        with torch.no_grad():
+            hidden = model.decode(tokens, sentence, model.encode(source))[0, -1]
+        logits = model.output_weight @ hidden
+        begun = bool(labels) and labels[-1] != SYMBOLS.sep
+        closer = SYMBOLS.eos if sentences_left == 1 else SYMBOLS.sep
+        # A word and a closing symbol are due for every sentence, a word less for the one begun.
+        spare = request.max_tokens - len(written) - (2 * sentences_left - begun)
+        words = [] if begun and spare <= 0 else [i for i in range(TOKENIZER.pieces) if i != TOKENIZER.unk]
+        allowed = [*words, closer] if begun else words
+        best = max(allowed, key=lambda i: float(logits[i]))
+        if best == SYMBOLS.eos:
+            return written
+        sentences_left -= best == SYMBOLS.sep
+        written.append(best)
+
+
+@systems
+def test_a_beam_of_one_is_greedy(name: str) -> None:
+    model = model_of(name)
+    rows, asked = requests()
+    assert [h.tokens for h in found(model, 1)] == [
+        greedy(model, row, r) for row, r in zip(rows, asked, strict=True)
+    ]
+
+
+@systems
+@pytest.mark.parametrize("beam", [1, 4])
+def test_the_score_that_search_reports_is_that_of_teacher_forcing(name: str, beam: int) -> None:
+    """Scored as context and current together, less the score of the forced context alone."""
+    model = model_of(name)
+    rows, asked = requests()
+    for row, request, hypothesis in zip(rows, asked, found(model, beam), strict=True):
+        labels = [*request.prefix, *hypothesis.tokens]
+        sentences: list[list[int]] = [[]]
+        for label in labels:
+            if label == SYMBOLS.sep:
+                sentences.append([])
+            else:
+                sentences[-1].append(label)
+        window = row.window
+        first = len(sentences) - request.sentences
+        written = Window(window.source, window.target, range(window.target.start + first, window.target.stop))
+        [score] = score_instances(
+            model, [Instance(row.document, written, row.source, sentences)], SYMBOLS, 8000, CPU
+        )
+        begun = 0
+        for label in reversed(request.prefix):
+            if label == SYMBOLS.sep:
+                break
+            begun += 1
+        reported = hypothesis.log_probability + _log_probability_of_beginning(model, row, request, begun)
+        assert score.tokens == len(hypothesis.tokens) + 1 + begun
+        assert reported == pytest.approx(score.log_probability, abs=1e-4)
+        length = len(hypothesis.tokens) + 1
+        assert hypothesis.score == pytest.approx(hypothesis.log_probability / length**0.6)
+
+
+def _log_probability_of_beginning(model: Transformer, row: Instance, request: Request, begun: int) -> float:
+    """Of the last `begun` labels of the prefix, which belong to the sentence that search finished."""
+    tokens = torch.tensor([[SYMBOLS.bos, *request.prefix]])
+    sentence = request.first_sentence + (tokens == SYMBOLS.sep).cumsum(dim=1)
+    with torch.no_grad():
+        hidden = model.decode(tokens, sentence, model.encode(source_batch([row], SYMBOLS)))[0]
+        log_p = (hidden @ model.output_weight.T).log_softmax(dim=1)
+    places = range(len(request.prefix) - begun, len(request.prefix))
+    return sum(float(log_p[t, request.prefix[t]]) for t in places)
+
+
+# --- save -> load
+
+
+@pytest.fixture(scope="module")
+def pieces() -> SentencePieceTokenizer:
+    sample = ["the cat sat on a mat", "it saw the cat again", "on the mat"] * 4
+    return SentencePieceTokenizer.train(sample, TokenizerSettings(num_threads=1))
+
+
+@systems
+def test_a_model_that_was_saved_and_loaded_gives_the_same_output(
+    name: str, pieces: SentencePieceTokenizer, tmp_path: Path
+) -> None:
+    config = config_of(name)
+    torch.manual_seed(5)
+    model = build_model(config, pieces.vocabulary_size).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    pieces.save(tmp_path / "tokenizer")
+    path = tmp_path / "model.safetensors"
+    checkpoint.save_model(path, model.state_dict(), config, pieces.fingerprint, [3, 4])
+    torch.manual_seed(6)
+    loaded = checkpoint.load_run(tmp_path)
+    assert loaded.config == config
+    assert loaded.updates == [3, 4]
+    assert not loaded.model.training
+    documents = [Document("a", ("the cat sat", "", "it saw a mat")), Document("b", ("again",))]
+    before = dict(DocumentTranslator(model, config, pieces, CPU).translate(documents))
+    after = dict(DocumentTranslator(loaded.model, loaded.config, loaded.tokenizer, CPU).translate(documents))
+    assert before == after
+    symbols = special_symbols(pieces)
+    batch = make_batch(
+        [Instance(0, Window(range(2), range(2), range(1, 2)), [[1, 2], [3]], [[4], [5]])], symbols
+    )
+    assert torch.equal(full(model, batch), full(loaded.model, batch))
+
+
+def test_the_table_covers_every_setting() -> None:
+    """A kind of positions or segments that no line names would go untested."""
+    fields = Config.model_fields["model"].annotation.model_fields  # type: ignore[union-attr]
+    for key in ("positions", "segments"):
+        kinds = set(fields[key].annotation.__args__)  # type: ignore[union-attr]
+        assert kinds == {{**TINY_MODEL, **overrides}[key] for overrides in SYSTEMS.values()}
