@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import Function
+from torch.autograd.function import once_differentiable
 
 from cotext.data.batch import Batch
 from cotext.models.base import AutoregressiveModel
@@ -91,6 +92,7 @@ class _OutputLoss(Function):
         return total, nll
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         grad_hidden, grad_weight = ctx.saved_tensors
         scale = grads[0]

@@ -1,0 +1,193 @@
+"""The chunked output loss beside the plain computation, and the context discount."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
+from cotext.data.views import Window
+from cotext.layers.blocks import SentenceEmbedding, Size
+from cotext.losses.cross_entropy import CrossEntropy, LossParts, output_loss
+from cotext.models.transformer import Transformer
+
+LABELS, DIMENSION, VOCABULARY = 13, 6, 17
+SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, sep=23)
+
+
+def example(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(3)
+    hidden = torch.randn(LABELS, DIMENSION, dtype=dtype, generator=generator, requires_grad=True)
+    weight = torch.randn(VOCABULARY, DIMENSION, dtype=dtype, generator=generator, requires_grad=True)
+    label = torch.randint(VOCABULARY, (LABELS,), generator=generator)
+    discount = torch.rand(LABELS, dtype=dtype, generator=generator)
+    return hidden, weight, label, discount
+
+
+def plain(hidden: Tensor, weight: Tensor, label: Tensor, discount: Tensor, smoothing: float) -> Tensor:
+    each = cross_entropy(hidden @ weight.T, label, label_smoothing=smoothing, reduction="none")
+    return (discount * each).sum()
+
+
+def gradients(loss: Tensor, *inputs: Tensor) -> tuple[Tensor, ...]:
+    return torch.autograd.grad(loss, inputs)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
+@pytest.mark.parametrize("chunk", [1, 5, 12, 13, 14, 1024])
+def test_equals_cross_entropy_at_every_chunk_boundary(smoothing: float, chunk: int) -> None:
+    hidden, weight, label, discount = example()
+    loss, nll = output_loss(hidden, weight, label, discount, smoothing, chunk)
+    expected = plain(hidden, weight, label, discount, smoothing)
+    torch.testing.assert_close(loss, expected)
+    torch.testing.assert_close(nll, cross_entropy(hidden @ weight.T, label, reduction="none").detach())
+    # Scaled as a trainer scales it, so that a gradient made before the backward pass must follow.
+    got, want = gradients(loss / 7, hidden, weight), gradients(expected / 7, hidden, weight)
+    torch.testing.assert_close(got, want)
+
+
+def test_smoothing_by_hand() -> None:
+    # Two symbols with logits 0 and log 3: probabilities 1/4 and 3/4.
+    hidden = torch.ones(1, 1, dtype=torch.float64)
+    weight = torch.tensor([[0.0], [3.0]], dtype=torch.float64)
+    weight[1].log_()
+    loss, nll = output_loss(hidden, weight, torch.tensor([0]), torch.ones(1), 0.2)
+    cost = -torch.tensor([0.25, 0.75], dtype=torch.float64).log()
+    torch.testing.assert_close(nll, cost[:1])
+    torch.testing.assert_close(loss, 0.9 * cost[0] + 0.1 * cost[1])
+
+
+@pytest.mark.parametrize("chunk", [4, 1024])
+def test_numerical_gradients(chunk: int) -> None:
+    hidden, weight, label, discount = example()
+    assert torch.autograd.gradcheck(
+        lambda h, w: output_loss(h, w, label, discount, 0.1, chunk)[0], (hidden, weight)
+    )
+
+
+def test_large_logits_stay_finite() -> None:
+    hidden, weight, label, discount = example(torch.float32)
+    loss, nll = output_loss(hidden * 1e4, weight, label, discount, 0.1)
+    assert bool(nll.isfinite().all())
+    assert all(bool(g.isfinite().all()) for g in gradients(loss, hidden, weight))
+
+
+def test_half_precision_hidden_states_with_single_precision_weights() -> None:
+    hidden, weight, label, discount = example(torch.float32)
+    loss, _ = output_loss(hidden.bfloat16(), weight, label, discount, 0.1, 5)
+    expected = plain(hidden, weight, label, discount, 0.1)
+    torch.testing.assert_close(loss, expected, rtol=0.02, atol=0.02)
+    got, want = gradients(loss, hidden, weight), gradients(expected, hidden, weight)
+    assert [g.dtype for g in got] == [torch.float32, torch.float32]
+    torch.testing.assert_close(got, want, rtol=0.05, atol=0.05)
+
+
+def test_automatic_mixed_precision() -> None:
+    hidden, weight, label, discount = example(torch.float32)
+    with torch.autocast("cpu", torch.bfloat16):
+        loss, nll = output_loss(hidden, weight, label, discount, 0.1)
+    assert (loss.dtype, nll.dtype) == (torch.float32, torch.float32)
+    torch.testing.assert_close(loss, plain(hidden, weight, label, discount, 0.1), rtol=0.02, atol=0.02)
+    assert gradients(loss, weight)[0].dtype == torch.float32
+
+
+def test_without_gradients_the_loss_is_the_same() -> None:
+    hidden, weight, label, discount = example()
+    expected = output_loss(hidden, weight, label, discount, 0.1)[0].detach()
+    with torch.no_grad():
+        torch.testing.assert_close(output_loss(hidden, weight, label, discount, 0.1)[0], expected)
+
+
+def test_backward_twice_over_a_retained_graph() -> None:
+    hidden, weight, label, discount = example()
+    loss, _ = output_loss(hidden, weight, label, discount, 0.1)
+    first = torch.autograd.grad(loss, (hidden, weight), retain_graph=True)
+    torch.testing.assert_close(torch.autograd.grad(loss, (hidden, weight)), first)
+
+
+def batch() -> Batch:
+    """Two windows whose last sentence is current: three sentences, and one shorter row of two."""
+    rows = [
+        ([[1, 2, 3], [4], [5, 6]], [[7], [8, 9], [1, 2, 3]]),
+        ([[3, 4], [5]], [[6, 7, 8, 9], [2]]),
+    ]
+    instances = []
+    for document, (source, target) in enumerate(rows):
+        everything = range(len(source))
+        window = Window(everything, everything, range(len(source) - 1, len(source)))
+        instances.append(Instance(document, window, source, target))
+    return make_batch(instances, SYMBOLS)
+
+
+def model() -> Transformer:
+    torch.manual_seed(5)
+    size = Size(8, 16, 2, 1, 1)
+    return Transformer(size, SentenceEmbedding(24, size.dimension, 0.0)).double()
+
+
+def expected_loss(transformer: Transformer, example: Batch, discount: float) -> Tensor:
+    """The definition, label by label."""
+    hidden = transformer.decode(
+        example.target_input, example.input_sentence, transformer.encode(example.source)
+    )
+    logits = hidden @ transformer.output_weight.T
+    total = logits.new_zeros(())
+    for row, column in example.is_label.nonzero().tolist():
+        cost = cross_entropy(logits[row, column], example.target_label[row, column], label_smoothing=0.1)
+        total = total + (cost if example.is_current[row, column] else discount * cost)
+    return total
+
+
+@pytest.mark.parametrize("discount", [0.0, 0.3, 1.0])
+def test_context_discount_weighs_context_labels(discount: float) -> None:
+    transformer, example = model(), batch()
+    outcome = CrossEntropy(0.1, discount)(transformer, example)
+    torch.testing.assert_close(outcome.loss, expected_loss(transformer, example, discount))
+    # Labels: 2 + 3 + 4 in the first row, 5 + 2 in the second; current ones: 4 and 2.
+    assert int(outcome.count) == 16
+    assert [int(outcome.parts[name][1]) for name in ("current", "context")] == [6, 10]
+
+
+def test_parts_are_plain_sums_whatever_smoothing_and_discount() -> None:
+    def parts(outcome: LossParts) -> list[Tensor]:
+        return [outcome.parts[name][0] for name in ("current", "context")]
+
+    transformer, example = model(), batch()
+    bare = CrossEntropy(0.0, 1.0)(transformer, example)
+    torch.testing.assert_close(sum(parts(bare)), bare.loss.detach())
+    torch.testing.assert_close(parts(CrossEntropy(0.1, 0.2)(transformer, example)), parts(bare))
+
+
+def test_discount_zero_gives_gradient_through_current_labels_alone() -> None:
+    hidden, weight, label, _ = example()
+    current = torch.arange(LABELS) % 3 == 0
+    loss, _ = output_loss(hidden, weight, label, current.double(), 0.1, 5)
+    grad_hidden, grad_weight = gradients(loss, hidden, weight)
+    assert grad_hidden[~current].abs().max() == 0
+    assert bool((grad_hidden[current].abs().sum(dim=1) > 0).all())
+    alone, _ = output_loss(hidden[current], weight, label[current], torch.ones(int(current.sum())), 0.1)
+    torch.testing.assert_close(grad_weight, gradients(alone, weight)[0])
+
+
+def test_padding_changes_neither_loss_nor_gradient() -> None:
+    transformer, together = model(), batch()
+    total = CrossEntropy(0.1, 0.5)(transformer, together).loss
+    parameters = list(transformer.parameters())
+    want = torch.autograd.grad(total, parameters)
+    rows = []
+    for row in range(2):
+        source = together.source.select(torch.tensor([row]))
+        real_source, real = int((source.sentence >= 0).sum()), int(together.is_label[row].sum())
+        source.tokens, source.sentence = source.tokens[:, :real_source], source.sentence[:, :real_source]
+        sides = (
+            together.target_input,
+            together.input_sentence,
+            together.target_label,
+            together.label_sentence,
+        )
+        rows.append(Batch(source, *(side[row : row + 1, :real] for side in sides)))
+    single = (
+        CrossEntropy(0.1, 0.5)(transformer, rows[0]).loss + CrossEntropy(0.1, 0.5)(transformer, rows[1]).loss
+    )
+    torch.testing.assert_close(single, total)
+    torch.testing.assert_close(torch.autograd.grad(single, parameters), want)
