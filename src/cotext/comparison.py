@@ -1,0 +1,292 @@
+"""What systems do with context, side by side: accuracies in and out of their sight, and one marked document.
+
+Everything here is figures and words; the terminal and the report lay them out.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from difflib import SequenceMatcher
+from pathlib import Path
+from typing import Any, Final
+
+from cotext.data.formats import read_documents
+from cotext.errors import CotextError
+from cotext.metrics.bleu import Score
+from cotext.metrics.contrastive import DISTANCE_BUCKETS
+
+CHANCE_TOLERANCE_POINTS: Final = 3.0
+SOLVED_PERCENT: Final = 90.0
+SAMPLE_SENTENCES: Final = 8  # a longer document doesn't fit on a screen
+
+PHENOMENA: Final[Mapping[str, str]] = {
+    "pronoun": "“it” is er, sie or es by the gender of the thing mentioned last",
+    "register": "“you” is du or Sie by who is spoken to, told once at the beginning",
+    "ellipsis": "“she did too” repeats in German the verb of an earlier sentence",
+    "cohesion": "a name or profession with two renderings keeps the one chosen first: "
+    "the clue is in the translation alone",
+    "cataphora": "“it” announces a thing that only the next sentence names",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SystemFigures:
+    """What is known of one trained system.
+
+    `before` and `after` are the sentences of context that it sees. `curve` has updates and the loss of
+    current sentences on the development set, in nats a token. `accuracies` maps a suite to its contrastive
+    report as `cotext contrastive --out` writes it.
+    """
+
+    title: str
+    recipe: str
+    before: int
+    after: int
+    parameters: int
+    updates: int
+    curve: tuple[tuple[int, float], ...]
+    accuracies: Mapping[str, Mapping[str, Any]]
+    scores: tuple[Score, ...]
+    translations: tuple[tuple[str, ...], ...]
+    signature: str
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """The accuracy of one system in one group of examples, in per cent, with its 95 % interval.
+
+    `in_reach`: the clue lies within what the system sees.
+    """
+
+    percent: float
+    low: float
+    high: float
+    correct: int
+    total: int
+    in_reach: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One phenomenon at one distance; a cell for each system, in their order."""
+
+    phenomenon: str
+    distance: str
+    chance: float
+    cells: tuple[Cell, ...]
+    verdict: str
+
+    def at_chance(self, cell: Cell) -> bool:
+        """Whether a cell is as good as guessing."""
+        return abs(cell.percent - self.chance) <= CHANCE_TOLERANCE_POINTS
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """Something that should hold, whether it does, and the figures that say so."""
+
+    text: str
+    met: bool
+    found: str
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    """A word of a translation; `marked` if it differs from the translation beside it."""
+
+    text: str
+    marked: bool
+
+
+Line = tuple[Word, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SampleSentence:
+    """A source sentence, what two systems made of it, and the reference."""
+
+    source: str
+    first: Line
+    second: Line
+    reference: str
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A document translated by two systems, named by their titles."""
+
+    number: int  # of the test document, from 1
+    first_title: str
+    second_title: str
+    sentences: tuple[SampleSentence, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """All that the demonstration shows."""
+
+    systems: tuple[SystemFigures, ...]
+    rows: tuple[Row, ...]
+    expectations: tuple[Expectation, ...]
+    sample: Sample
+    commands: Mapping[str, str]  # by system
+
+
+def compare(
+    systems: Sequence[SystemFigures], source: Path, reference: Path, commands: Mapping[str, str]
+) -> Comparison:
+    """Put the systems side by side; the first is the one without context.
+
+    `source` and `reference` hold the documents that all systems translated.
+    """
+    rows = _rows(systems)
+    sources = [document.sentences for document in read_documents(source, "text")]
+    references = [document.sentences for document in read_documents(reference, "text", "target")]
+    return Comparison(
+        systems=tuple(systems),
+        rows=tuple(rows),
+        expectations=tuple(_expectations(systems, rows)),
+        sample=_sample(systems[0], systems[-1], sources, references),
+        commands=commands,
+    )
+
+
+def read_metrics(run: Path) -> list[dict[str, Any]]:
+    """The lines of a run's metrics.jsonl that are complete; none if the run hasn't reported yet."""
+    try:
+        lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return []
+    return [json.loads(line) for line in lines if line.endswith("}")]
+
+
+def reaches(before: int, after: int, distance: str) -> bool:
+    """Whether a clue at this distance bucket lies within a window of so many sentences before and after."""
+    if distance == "ahead":
+        return after >= 1
+    return before > 3 if distance == ">3" else before >= int(distance)
+
+
+def mark_difference(first: str, second: str) -> tuple[Line, Line]:
+    """Split two translations into words and mark those that differ; case and punctuation count."""
+    ours, theirs = first.split(), second.split()
+    equal = SequenceMatcher(a=ours, b=theirs, autojunk=False).get_matching_blocks()
+    same_ours = {i for block in equal for i in range(block.a, block.a + block.size)}
+    same_theirs = {i for block in equal for i in range(block.b, block.b + block.size)}
+    return (
+        tuple(Word(word, i not in same_ours) for i, word in enumerate(ours)),
+        tuple(Word(word, i not in same_theirs) for i, word in enumerate(theirs)),
+    )
+
+
+def bracketed(line: Line) -> str:
+    """A line as plain text, marked words in brackets."""
+    return " ".join(f"[{word.text}]" if word.marked else word.text for word in line)
+
+
+def _rows(systems: Sequence[SystemFigures]) -> list[Row]:
+    reports = [
+        {suite.rpartition("/")[2]: report for suite, report in system.accuracies.items()}
+        for system in systems
+    ]
+    rows = []
+    order = [*PHENOMENA, *(name for name in reports[0] if name not in PHENOMENA)]
+    for phenomenon in [name for name in order if name in reports[0]]:
+        groups = [report[phenomenon]["by_distance"] for report in reports]
+        for distance in [bucket for bucket in DISTANCE_BUCKETS if bucket in groups[0]]:
+            cells = tuple(
+                _cell(group[distance], reaches(system.before, system.after, distance))
+                for system, group in zip(systems, groups, strict=True)
+            )
+            chance = groups[0][distance]["chance_percent"]
+            rows.append(Row(phenomenon, distance, chance, cells, _verdict(chance, distance, cells)))
+    if not rows:
+        raise CotextError("no accuracy with a distance: the contrastive results are empty; make them again")
+    return rows
+
+
+def _cell(group: Mapping[str, Any], in_reach: bool) -> Cell:
+    low, high = group["interval_95_percent"]
+    return Cell(group["accuracy_percent"], low, high, group["correct"], group["total"], in_reach)
+
+
+def _verdict(chance: float, distance: str, cells: Sequence[Cell]) -> str:
+    """A few words on a row."""
+    blind = [cell for cell in cells if not cell.in_reach]
+    if any(abs(cell.percent - chance) > CHANCE_TOLERANCE_POINTS for cell in blind):
+        return "leak? look into it"
+    seeing = [cell for cell in cells if cell.in_reach]
+    if not seeing:
+        return "out of sight"
+    if all(cell.percent > SOLVED_PERCENT for cell in seeing):
+        return "needs no context" if distance == "0" else "context solves it"
+    better = sum(cell.low > chance for cell in seeing)
+    if distance == "0":
+        return "partly learnt" if better else "not learnt"
+    if better == len(seeing):
+        return "context helps"
+    return "context helps one" if better == 1 else "context helps some" if better else "not learnt"
+
+
+def _expectations(systems: Sequence[SystemFigures], rows: Sequence[Row]) -> list[Expectation]:
+    found = []
+    for number, system in enumerate(systems):
+        gaps = [abs(row.cells[number].percent - row.chance) for row in rows if not row.cells[number].in_reach]
+        if gaps:
+            found.append(
+                Expectation(
+                    f"{system.title} at chance (within {CHANCE_TOLERANCE_POINTS:g} points) where it can't "
+                    "see the clue",
+                    max(gaps) <= CHANCE_TOLERANCE_POINTS,
+                    f"at most {max(gaps):.1f} points off in {len(gaps)} groups",
+                )
+            )
+    for number, system in enumerate(systems):
+        for phenomenon in ("pronoun", "register"):
+            cells = [
+                row.cells[number]
+                for row in rows
+                if row.phenomenon == phenomenon and row.distance != "0" and row.cells[number].in_reach
+            ]
+            if cells:
+                least = min(cell.percent for cell in cells)
+                found.append(
+                    Expectation(
+                        f"{system.title} above {SOLVED_PERCENT:g} % on {phenomenon} where only context tells",
+                        least > SOLVED_PERCENT,
+                        f"at least {least:.1f} % in {len(cells)} groups",
+                    )
+                )
+    return found
+
+
+def _sample(
+    first: SystemFigures,
+    second: SystemFigures,
+    sources: Sequence[Sequence[str]],
+    references: Sequence[Sequence[str]],
+) -> Sample:
+    """The document that shows most of what the second system gets right and the first does not."""
+
+    def errors(translation: Sequence[str], reference: Sequence[str]) -> int:
+        lines = (mark_difference(*pair)[0] for pair in zip(translation, reference, strict=True))
+        return sum(word.marked for line in lines for word in line)
+
+    def gain(number: int) -> tuple[bool, int, int]:
+        ours, theirs = first.translations[number], second.translations[number]
+        reference = references[number]
+        # An error of the second system weighs double: the sample is to show one thing clearly.
+        value = errors(ours, reference) - 2 * errors(theirs, reference)
+        return len(reference) <= SAMPLE_SENTENCES, value, -len(reference)
+
+    chosen = max(range(len(sources)), key=gain)
+    sentences = []
+    for source, ours, theirs, reference in zip(
+        sources[chosen],
+        first.translations[chosen],
+        second.translations[chosen],
+        references[chosen],
+        strict=True,
+    ):
+        sentences.append(SampleSentence(source, *mark_difference(ours, theirs), reference))
+    return Sample(chosen + 1, first.title, second.title, tuple(sentences))

@@ -1,0 +1,162 @@
+"""Plots as SVG to stand in a page: transparent, and coloured by the page's style sheet in light and dark.
+
+Colours are CSS variables (`--ink`, `--faint`, `--reach`, `--system-0` ...). Systems differ by marker and line
+style too, so that no one needs to tell the colours apart.
+"""
+
+import io
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import matplotlib
+from matplotlib.figure import Figure
+from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
+
+from cotext.comparison import Row, SystemFigures
+
+# matplotlib knows no CSS variables: each stands as a colour of its own and is replaced in the finished SVG.
+_VARIABLES: Final = {
+    "#000001": "var(--ink)",
+    "#000002": "var(--faint)",
+    "#000003": "var(--reach)",
+    **{f"#00000{4 + i}": f"var(--system-{i})" for i in range(6)},
+}
+_INK, _FAINT, _REACH, *_SYSTEMS = _VARIABLES
+# Marker, line style, and both again in SVG's words for the legend of the page.
+MARKS: Final = (
+    ("o", (0, (1, 1.5)), "circle"),
+    ("s", (0, (5, 2)), "square"),
+    ("^", "solid", "triangle"),
+    ("D", (0, (5, 2, 1, 2)), "diamond"),
+)
+
+
+def training_curves(systems: Sequence[SystemFigures]) -> str:
+    """Development loss of current sentences over updates, one line a system; logarithmic."""
+    with _style():
+        figure = Figure(figsize=(5.0, 2.9), layout="constrained")
+        axes = figure.add_subplot()
+        for number, system in enumerate(systems):
+            marker, line, _ = MARKS[number % len(MARKS)]
+            axes.plot(
+                [update for update, _ in system.curve],
+                [loss for _, loss in system.curve],
+                color=_SYSTEMS[number % len(_SYSTEMS)],
+                linestyle=line,
+                marker=marker,
+                markersize=4,
+                label=system.title,
+            )
+        axes.set_yscale("log")
+        axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.yaxis.set_major_formatter(FormatStrFormatter("%g"))
+        axes.yaxis.set_minor_locator(NullLocator())
+        axes.set_xlabel("updates")
+        axes.set_ylabel("loss, nats a token")
+        axes.set_xlim(left=0)
+        axes.legend(frameon=False, labelcolor=_INK)
+        return _svg(figure, "curves", f"Training curves of {len(systems)} systems")
+
+
+def accuracy_by_distance(rows: Sequence[Row], systems: Sequence[SystemFigures], description: str) -> str:
+    """Accuracies of one phenomenon with 95 % intervals; the shaded part lies within the widest window."""
+    with _style():
+        figure = Figure(figsize=(3.5, 2.6), layout="constrained")
+        axes = figure.add_subplot()
+        reach = [i for i, row in enumerate(rows) if any(cell.in_reach for cell in row.cells)]
+        if reach:
+            axes.axvspan(reach[0] - 0.5, reach[-1] + 0.5, color=_REACH, linewidth=0)
+        chance = rows[0].chance
+        axes.axhline(chance, color=_INK, linewidth=1, linestyle=(0, (2, 2)))
+        axes.text(
+            len(rows) - 0.52, chance - 11, f"chance {chance:.0f}", color=_INK, ha="right", va="top", size=9
+        )
+        for number in range(len(systems)):
+            marker, _, _ = MARKS[number % len(MARKS)]
+            cells = [row.cells[number] for row in rows]
+            offset = 0.2 * (number - (len(systems) - 1) / 2)
+            axes.errorbar(
+                [i + offset for i in range(len(rows))],
+                [cell.percent for cell in cells],
+                yerr=[
+                    [max(cell.percent - cell.low, 0.0) for cell in cells],
+                    [max(cell.high - cell.percent, 0.0) for cell in cells],
+                ],
+                color=_SYSTEMS[number % len(_SYSTEMS)],
+                linestyle="none",
+                marker=marker,
+                markersize=5,
+                elinewidth=1.5,
+            )
+        axes.set_xticks(range(len(rows)), [row.distance for row in rows])
+        axes.set_xlim(-0.5, len(rows) - 0.5)
+        axes.set_ylim(0, 104)
+        axes.set_yticks(range(0, 101, 25))
+        axes.set_ylabel("right, per cent")
+        axes.set_xlabel(
+            "sentences back to the clue"
+            if rows[0].distance != "ahead"
+            else "the clue is in the next sentence"
+        )
+        return _svg(figure, f"distance-{rows[0].phenomenon}", description)
+
+
+def legend_mark(number: int) -> str:
+    """The marker of a system as a small SVG for a line of text."""
+    shape = {
+        "circle": '<circle cx="7" cy="7" r="5"/>',
+        "square": '<rect x="2.5" y="2.5" width="9" height="9"/>',
+        "triangle": '<path d="M7 1.5 12.5 12h-11z"/>',
+        "diamond": '<path d="M7 1 13 7 7 13 1 7z"/>',
+    }[MARKS[number % len(MARKS)][2]]
+    colour = f"var(--system-{number % len(_SYSTEMS)})"
+    return f'<svg class="mark" viewBox="0 0 14 14" aria-hidden="true" style="fill:{colour}">{shape}</svg>'
+
+
+@contextmanager
+def _style() -> Iterator[None]:
+    settings: Any = {
+        "svg.fonttype": "none",
+        "svg.hashsalt": "cotext",
+        "font.family": "sans-serif",
+        "font.sans-serif": ["DejaVu Sans"],
+        "font.size": 10,
+        "figure.facecolor": "none",
+        "axes.facecolor": "none",
+        "axes.spines.top": False,
+        "axes.spines.right": False,
+        "axes.grid": True,
+        "axes.grid.axis": "y",
+        "axes.axisbelow": True,
+        "grid.color": _FAINT,
+        "grid.linewidth": 0.7,
+        "text.color": _INK,
+        "axes.labelcolor": _INK,
+        "axes.edgecolor": _INK,
+        "axes.linewidth": 0.8,
+        "xtick.color": _INK,
+        "ytick.color": _INK,
+    }
+    with matplotlib.rc_context(settings):
+        yield
+
+
+def _svg(figure: Figure, name: str, description: str) -> str:
+    """The figure as an SVG element that scales with its surroundings, its ids made unique by `name`."""
+    buffer = io.StringIO()
+    figure.savefig(buffer, format="svg", metadata={"Date": None})
+    text = buffer.getvalue()
+    text = text[text.index("<svg") :]
+    text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
+    text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
+    text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
+    text = text.replace("<svg", f'<svg role="img" aria-label="{description}"', 1)
+    text = re.sub(r'\bid="', f'id="{name}-', text)
+    text = re.sub(r'((?:xlink:)?href="#|url\(#)', rf"\1{name}-", text)
+    # The reader's own font, in the sizes that were laid out.
+    text = re.sub(r"'DejaVu Sans'[^;\"]*", "system-ui, sans-serif", text)
+    for colour, variable in _VARIABLES.items():
+        text = text.replace(colour, variable)
+    return text.strip()
