@@ -1,0 +1,343 @@
+"""A run that was stopped, killed or prolonged ends exactly where an untroubled one does, bit for bit."""
+
+import os
+import random
+import shutil
+import signal
+import time
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny_runs import (
+    PROCESSES,
+    assert_same_file,
+    assert_same_run,
+    journal,
+    prepare_toy,
+    run_config,
+    train_here,
+    with_section,
+)
+
+from cotext import checkpoint as ckpt
+from cotext import runs, training_state
+from cotext.config import Config
+from cotext.errors import CotextError
+from cotext.trainer import Reports, Trainer
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepare_toy(tmp_path_factory.mktemp("resume") / "data")
+
+
+@pytest.fixture(scope="module")
+def untroubled(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 12 updates that nothing interrupts."""
+    run = tmp_path_factory.mktemp("resume") / "untroubled"
+    train_here(run_config(), data, run)
+    return run
+
+
+def stop_after(update: int) -> Reports:
+    """Reports that ask this process to stop when an update has been reported."""
+
+    def on_update(figures: dict[str, float]) -> None:
+        if figures["update"] == update:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return Reports(on_update, lambda figures: None, lambda text: None)
+
+
+def test_two_untroubled_runs_are_the_same(data: Path, untroubled: Path, tmp_path: Path) -> None:
+    train_here(run_config(), data, tmp_path / "run")
+    assert_same_run(tmp_path / "run", untroubled)
+
+
+def test_the_untroubled_run_tries_what_it_should(untroubled: Path) -> None:
+    """Dropout on, several epochs, batches in the middle of a pool, or the tests below prove little."""
+    cursors = [
+        training_state.load_process_state(ckpt.checkpoint_folder(untroubled, u), 0).cursor for u in (8, 12)
+    ]
+    assert cursors[1].epoch > 0
+    assert any(c.batch for c in cursors) or any(c.document for c in cursors)
+    assert {entry["kind"] for entry in journal(untroubled)} == {"train", "validation", "final"}
+
+
+@pytest.mark.parametrize("updates", [4, 8])
+def test_a_finished_run_prolonged(data: Path, untroubled: Path, tmp_path: Path, updates: int) -> None:
+    run = tmp_path / "run"
+    # A report is due at the end of every run: where it falls among the others is the user's choice.
+    first = train_here(run_config(max_updates=updates, log_every=1), data, run)
+    assert (first.update, first.finished) == (updates, True)
+    assert journal(run)[-1]["kind"] == "final"
+    second = train_here(run_config(log_every=1), data, run)
+    assert (second.update, second.finished) == (12, True)
+    train_here(run_config(log_every=1), data, tmp_path / "other")
+    assert_same_run(run, tmp_path / "other")
+    assert_same_file(run / "model.safetensors", untroubled / "model.safetensors")
+
+
+@pytest.mark.parametrize("reported", [3, 6, 9])
+def test_stopped_by_a_signal(data: Path, untroubled: Path, tmp_path: Path, reported: int) -> None:
+    """Stops between two validations, in the middle of an epoch, once also between two reports."""
+    run = tmp_path / "run"
+    before = signal.getsignal(signal.SIGTERM)
+    stopped = runs.train(run_config(), data, run, stop_after(reported))
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert not stopped.finished
+    assert stopped.update == reported + 1  # the request came after the update's own check
+    again = train_here(run_config(), data, run)
+    assert again.finished
+    assert_same_run(run, untroubled)
+
+
+def test_stopped_between_two_reports(data: Path, tmp_path: Path) -> None:
+    """The sums of the updates before the stop are part of the report after it."""
+    config = run_config(log_every=4, max_updates=8)
+    train_here(config, data, tmp_path / "untroubled")
+    calls = 0
+
+    class StoppingTrainer(Trainer):
+        def _update(self, batches: list, stop_requested: bool) -> None:
+            nonlocal calls
+            calls += 1
+            super()._update(batches, stop_requested or calls in (2, 5))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "Trainer", StoppingTrainer)
+        updates = [train_here(config, data, tmp_path / "run").update for _ in range(3)]
+    assert updates == [2, 5, 8]
+    assert_same_run(tmp_path / "run", tmp_path / "untroubled")
+
+
+def test_a_cursor_in_the_middle_of_a_pool(data: Path, tmp_path: Path) -> None:
+    config = run_config(pool_tokens=10**6, max_tokens=250, max_updates=10, average=1)
+    run = tmp_path / "run"
+    train_here(config, data, run)
+    train_here(with_section(config, "train", max_updates=3), data, tmp_path / "part")
+    state = training_state.load_process_state(ckpt.checkpoint_folder(tmp_path / "part", 3), 0)
+    assert (state.cursor.epoch, state.cursor.document) == (0, 0)
+    assert state.cursor.batch == 3
+    train_here(config, data, tmp_path / "part")
+    assert_same_file(run / "model.safetensors", tmp_path / "part" / "model.safetensors")
+
+
+def test_accumulation_resumes_between_updates(data: Path, tmp_path: Path) -> None:
+    config = run_config(accumulate=3, max_updates=6, validate_every=2)
+    train_here(config, data, tmp_path / "whole")
+    train_here(with_section(config, "train", max_updates=2), data, tmp_path / "parts")
+    train_here(config, data, tmp_path / "parts")
+    assert_same_file(tmp_path / "whole" / "model.safetensors", tmp_path / "parts" / "model.safetensors")
+
+
+def test_killed_between_the_last_checkpoint_and_the_end(data: Path, untroubled: Path, tmp_path: Path) -> None:
+    """Finishes without an update too many, whether the average had been written or not."""
+    run = tmp_path / "run"
+    shutil.copytree(untroubled, run)
+    last = ckpt.checkpoint_folder(run, 12)
+    progress = training_state.load_progress(last)
+    progress.finished = False
+    training_state.save_progress(last, progress)
+    shutil.copy(ckpt.checkpoint_folder(run, 8) / "model.safetensors", run / "model.safetensors")
+    assert train_here(run_config(), data, run).finished
+    assert_same_run(run, untroubled)
+
+
+def test_a_finished_run_is_left_alone(data: Path, untroubled: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(untroubled, run)
+    stamps = {p: p.stat().st_mtime_ns for p in run.rglob("*") if p.is_file() and p.name != "config.yaml"}
+    assert train_here(run_config(), data, run).finished
+    assert {p: p.stat().st_mtime_ns for p in stamps} == stamps
+
+
+def test_patience_that_ran_out_is_not_forgotten(data: Path, tmp_path: Path) -> None:
+    config = run_config(patience=1, learning_rate=0.5, validate_every=2, max_updates=40, clip_norm=0)
+    run = tmp_path / "run"
+    done = train_here(config, data, run)
+    assert done.finished
+    assert done.update < 40
+    assert done.validations_without_best == 1
+    again = train_here(config, data, run)
+    assert again.update == done.update
+    # Killed just before the end was noted:
+    last = ckpt.checkpoint_folder(run, done.update)
+    done.finished = False
+    training_state.save_progress(last, done)
+    again = train_here(config, data, run)
+    assert (again.update, again.finished) == (done.update, True)
+    assert ckpt.checkpoints(run)[-1] == done.update
+
+
+def test_reports_of_a_run_killed_before_its_first_checkpoint_are_forgotten(
+    data: Path, untroubled: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    train_here(run_config(max_updates=1), data, run)
+    shutil.rmtree(run / "checkpoints")
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "train", "update": 3.0, "lo')
+    train_here(run_config(), data, run)
+    assert journal(run) == journal(untroubled)
+
+
+def test_leftovers_of_a_killed_process_are_swept(data: Path, untroubled: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train_here(run_config(max_updates=4), data, run)
+    (run / ".model.safetensors.4711").write_bytes(b"half")
+    for name in (".00000007", ".00000004.old"):
+        (run / "checkpoints" / name).mkdir()
+        (run / "checkpoints" / name / "model.safetensors").write_bytes(b"half")
+    train_here(run_config(), data, run)
+    assert not list(run.rglob(".*"))
+
+
+def test_loss_scale_of_half_precision_is_kept(data: Path, tmp_path: Path) -> None:
+    """No fp16 without an accelerator: the scaler is put where Accelerate would have put it."""
+
+    class ScalingTrainer(Trainer):
+        def _resume(self) -> None:
+            self.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+            super()._resume()
+            scales.append(self.accelerator.scaler.get_scale())
+            self.accelerator.scaler.load_state_dict(
+                {**self.accelerator.scaler.state_dict(), "scale": scales[-1] / 2}
+            )
+
+        def _update(self, batches: list, stop_requested: bool) -> None:
+            scaler, self.accelerator.scaler = self.accelerator.scaler, None
+            super()._update(batches, stop_requested)
+            self.accelerator.scaler = scaler
+
+    scales: list[float] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "Trainer", ScalingTrainer)
+        for updates in (1, 2, 3):
+            train_here(run_config(max_updates=updates), data, tmp_path / "run")
+    assert scales == [1024, 512, 256]
+
+
+def test_optimizer_state_is_restored_exactly(data: Path, untroubled: Path) -> None:
+    path = ckpt.checkpoint_folder(untroubled, 12) / "optimizer.safetensors"
+    saved = load_file(path)
+    steps = {value.item() for name, value in saved.items() if name.endswith("|step")}
+    assert steps == {12.0}
+    loaded = ckpt.load_run(untroubled)
+    names = [name for name, _ in loaded.model.named_parameters()]
+    optimizer = torch.optim.AdamW(loaded.model.parameters(), fused=True)
+    training_state.load_optimizer(path, optimizer, names)
+    state = optimizer.state_dict()["state"]
+    assert len(saved) == 3 * len(names)
+    for i, name in enumerate(names):
+        for key in ("step", "exp_avg", "exp_avg_sq"):
+            assert torch.equal(state[i][key], saved[f"{name}|{key}"])
+            assert state[i][key].dtype == saved[f"{name}|{key}"].dtype
+
+
+class TestRefusals:
+    @pytest.fixture
+    def run(self, data: Path, tmp_path: Path) -> Path:
+        train_here(run_config(max_updates=4), data, tmp_path / "run")
+        return tmp_path / "run"
+
+    @pytest.mark.parametrize("name", ["optimizer.safetensors", "process-0.safetensors", "model.safetensors"])
+    @pytest.mark.parametrize("damage", ["truncated", "missing", "garbage"])
+    def test_damaged_state(self, data: Path, run: Path, name: str, damage: str) -> None:
+        path = ckpt.checkpoint_folder(run, 4) / name
+        content = path.read_bytes()
+        path.unlink()
+        if damage != "missing":
+            path.write_bytes(content[: len(content) // 2] if damage == "truncated" else b"garbage" * 100)
+        with pytest.raises(CotextError, match=f"{name}: .*(damaged|no such model file)"):
+            train_here(run_config(), data, run)
+
+    @pytest.mark.parametrize("content", ["", "{", "[]", '{"update": 4, "colour": "red"}'])
+    def test_damaged_progress(self, data: Path, run: Path, content: str) -> None:
+        (ckpt.checkpoint_folder(run, 4) / "trainer.json").write_text(content)
+        with pytest.raises(CotextError, match=r"trainer.json: damaged"):
+            train_here(run_config(), data, run)
+
+    def test_optimizer_of_another_model(self, data: Path, run: Path, tmp_path: Path) -> None:
+        train_here(with_section(run_config(max_updates=4), "model", dimension=32), data, tmp_path / "other")
+        name = "checkpoints/00000004/optimizer.safetensors"
+        shutil.copy(tmp_path / "other" / name, run / name)
+        with pytest.raises(CotextError, match=r"optimizer.safetensors: '.*' does not belong to this model"):
+            train_here(run_config(), data, run)
+
+    def test_other_number_of_processes(self, data: Path, run: Path) -> None:
+        folder = ckpt.checkpoint_folder(run, 4)
+        progress = training_state.load_progress(folder)
+        progress.processes = 2
+        training_state.save_progress(folder, progress)
+        with pytest.raises(CotextError, match=r"trained by 2 processes; 1 cannot go on with it"):
+            train_here(run_config(), data, run)
+
+    def test_another_corpus_under_the_same_tokenizer(self, data: Path, run: Path, tmp_path: Path) -> None:
+        other = tmp_path / "data"
+        shutil.copytree(data, other)
+        shutil.copy(other / "dev.arrow", other / "train.arrow")
+        with pytest.raises(CotextError, match=r"trained on another corpus"):
+            train_here(run_config(), other, run)
+
+
+def start_training(config: Config, data: Path, run: Path) -> BaseProcess:
+    """Train in a process of its own; returns when its first report is there."""
+    here, there = PROCESSES.Pipe()
+    process = PROCESSES.Process(target=train_and_tell, args=(config, data, run, there), daemon=True)
+    process.start()
+    assert here.poll(timeout=60)
+    return process
+
+
+def train_and_tell(config: Config, data: Path, run: Path, there: Connection) -> None:
+    runs.train(config, data, run, Reports(there.send, lambda figures: None, lambda text: None))
+
+
+def check_kills(tmp_path: Path, kills: int, updates: int) -> None:
+    """Validations, and with them checkpoints, are so frequent that many kills fall into their writing."""
+    data = prepare_toy(tmp_path / "data")
+    config = run_config(max_updates=updates, validate_every=2, log_every=1, keep=1)
+    train_here(config, data, tmp_path / "untroubled")
+    run = tmp_path / "run"
+    generator = random.Random(5)
+    found = []
+    for _ in range(kills):
+        process = start_training(config, data, run)
+        time.sleep(generator.uniform(0, 0.25))
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        found.append(max(ckpt.checkpoints(run), default=0))
+    assert found == sorted(found)
+    assert 0 < found[-1] < updates
+    train_here(config, data, run)
+    assert_same_run(run, tmp_path / "untroubled")
+
+
+def test_killed_at_random_moments(tmp_path: Path) -> None:
+    check_kills(tmp_path, kills=6, updates=80)
+
+
+@pytest.mark.slow
+def test_killed_at_many_random_moments(tmp_path: Path) -> None:
+    check_kills(tmp_path, kills=60, updates=800)
+
+
+def test_terminated_process_stops_cleanly(data: Path, tmp_path: Path) -> None:
+    config = run_config(max_updates=200, validate_every=50, log_every=1, keep=1)
+    run = tmp_path / "run"
+    process = start_training(config, data, run)
+    process.terminate()
+    process.join(timeout=60)
+    assert process.exitcode == 0
+    (update,) = ckpt.checkpoints(run)
+    assert 0 < update < 200
+    assert not list(run.glob("model.safetensors"))  # nothing was validated yet
+    assert train_here(config, data, run).finished
+    train_here(config, data, tmp_path / "untroubled")
+    assert_same_run(run, tmp_path / "untroubled")

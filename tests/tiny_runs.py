@@ -1,0 +1,143 @@
+"""Prepared data and training runs small enough to train them many times in a test."""
+
+import json
+import multiprocessing
+import os
+import random
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file
+
+from cotext import checkpoint as ckpt
+from cotext import training_state
+from cotext.config import Config, parse_config
+from cotext.data.documents import ParallelDocument
+from cotext.data.formats import write_parallel
+from cotext.data.store import StoreWriter
+from cotext.data.tokenizer import TokenizerSettings, train_tokenizer
+from cotext.journal import TIMING
+from cotext.runs import train
+from cotext.trainer import Reports
+from cotext.training_state import Progress
+
+WORDS = {
+    "the": "die", "cat": "katze", "dog": "hund", "bird": "vogel", "fish": "fisch", "sees": "sieht",
+    "eats": "isst", "runs": "rennt", "sings": "singt", "a": "eine", "and": "und", "red": "rote",
+    "green": "gruene", "big": "grosse", "small": "kleine",
+}  # fmt: skip
+
+# What is promised bit for bit is promised on the CPU.
+os.environ.setdefault("ACCELERATE_USE_CPU", "true")
+
+# Forked from a server that has imported everything already: a process costs little.
+PROCESSES = multiprocessing.get_context("forkserver")
+PROCESSES.set_forkserver_preload(
+    ["cotext.runs", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor.parallel"]
+)
+
+
+def toy_documents(count: int, seed: int) -> list[ParallelDocument]:
+    """Documents of 1 to 6 sentences of 1 to 8 words, translated word for word."""
+    generator = random.Random(seed)
+    documents = []
+    for number in range(count):
+        source = tuple(
+            " ".join(generator.choices(list(WORDS), k=generator.randint(1, 8)))
+            for _ in range(generator.randint(1, 6))
+        )
+        target = tuple(" ".join(WORDS[word] for word in sentence.split()) for sentence in source)
+        documents.append(ParallelDocument(f"d{number}", source, target))
+    return documents
+
+
+def prepare_toy(folder: Path, documents: int = 24, seed: int = 0) -> Path:
+    """A folder as `prepare` makes it; returns it."""
+    train_documents, dev_documents = toy_documents(documents, seed), toy_documents(4, seed + 1)
+    sentences = [s for d in train_documents for s in (*d.source, *d.target)]
+    settings = TokenizerSettings(vocabulary=48, byte_fallback=False, num_threads=1)
+    tokenizer = train_tokenizer(sentences, settings)
+    tokenizer.save(folder / "tokenizer")
+    for name, corpus in (("train", train_documents), ("dev", dev_documents)):
+        with StoreWriter(folder / f"{name}.arrow", tokenizer.fingerprint) as writer:
+            for d in corpus:
+                writer.add(d.id, tokenizer.encode_batch(d.source), tokenizer.encode_batch(d.target))
+        write_parallel(folder / f"{name}.jsonl", None, corpus, "jsonl")
+    return folder
+
+
+def run_config(**train_settings: Any) -> Config:
+    """Windows of two sentences, dropout, about seven batches an epoch in three pools."""
+    content = {
+        "view": {"kind": "window", "before": 1, "max_tokens": 60},
+        "model": {
+            "dimension": 16,
+            "feed_forward": 32,
+            "heads": 2,
+            "encoder_layers": 1,
+            "decoder_layers": 1,
+            "dropout": 0.2,
+            "attention_dropout": 0.1,
+        },
+        "loss": {"context_discount": 0.5},
+        "train": {
+            "max_updates": 12,
+            "max_tokens": 500,
+            "warmup_updates": 4,
+            "learning_rate": 5e-3,
+            "pool_tokens": 700,
+            "validate_every": 4,
+            "log_every": 3,
+            "validate_bleu": False,
+            "average": 2,
+            "patience": 0,
+            "threads": 1,
+            **train_settings,
+        },
+        "decode": {"max_ratio": 1.0, "max_extra": 2},
+    }
+    return parse_config(content, "test")
+
+
+def with_section(config: Config, section: str, **values: Any) -> Config:
+    """The configuration with some values of a section changed."""
+    content = config.model_dump(mode="json")
+    content[section] = {**content[section], **values}
+    return parse_config(content, "test")
+
+
+def silent() -> Reports:
+    """Reports that nobody reads."""
+    return Reports(lambda figures: None, lambda figures: None, lambda text: None)
+
+
+def train_here(config: Config, data: Path, run: Path) -> Progress:
+    """Train in this process."""
+    return train(config, data, run, silent())
+
+
+def journal(run: Path) -> list[dict[str, Any]]:
+    """The reports of a run without what the clock decides."""
+    entries = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    return [{k: v for k, v in entry.items() if k not in TIMING} for entry in entries]
+
+
+def assert_same_file(a: Path, b: Path) -> None:
+    one, other = load_file(a), load_file(b)
+    assert one.keys() == other.keys()
+    for name, tensor in one.items():
+        assert torch.equal(tensor, other[name]), name
+
+
+def assert_same_run(run: Path, expected: Path) -> None:
+    """Same final model, same checkpoints, optimizer and random state, same reports but for timing."""
+    assert_same_file(run / "model.safetensors", expected / "model.safetensors")
+    assert ckpt.checkpoints(run) == ckpt.checkpoints(expected)
+    for update in ckpt.checkpoints(run):
+        folder, other = ckpt.checkpoint_folder(run, update), ckpt.checkpoint_folder(expected, update)
+        assert_same_file(folder / "model.safetensors", other / "model.safetensors")
+    for path in (other / "optimizer.safetensors", *other.glob("process-*.safetensors")):
+        assert_same_file(folder / path.name, path)
+    assert training_state.load_progress(folder) == training_state.load_progress(other)
+    assert journal(run) == journal(expected)
