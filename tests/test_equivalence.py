@@ -354,7 +354,7 @@ def greedy(model: Transformer, row: Instance, request: Request) -> list[int]:
         sentence = request.first_sentence + (tokens == SYMBOLS.sep).cumsum(dim=1)
         with torch.no_grad():
             hidden = model.decode(tokens, sentence, model.encode(source))[0, -1]
-        logits = model.output_weight @ hidden
+        logits = model.output_weight.detach() @ hidden
         begun = bool(labels) and labels[-1] != SYMBOLS.sep
         closer = SYMBOLS.eos if sentences_left == 1 else SYMBOLS.sep
         # A word and a closing symbol are due for every sentence, a word less for the one begun.
