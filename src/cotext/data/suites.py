@@ -9,6 +9,7 @@ import gzip
 import json
 import lzma
 import os
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -337,6 +338,8 @@ def _first_value(text: str, path: Path) -> tuple[Any, str]:
         value, end = json.JSONDecoder().raw_decode(text, start)
     except json.JSONDecodeError as error:
         raise _invalid_json(f"{path}", error) from None
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists in lists
+        raise CotextError(f"{path}: not a contrastive suite: {error}") from None
     return value, text[end:]
 
 
@@ -361,7 +364,7 @@ def _read_text(path: Path) -> str:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         raise CotextError(f"{path}: not UTF-8 at byte {error.start}; convert the file") from None
-    except (OSError, EOFError, lzma.LZMAError) as error:
+    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         raise CotextError(f"{path}: cannot be read: {error}") from None
 
 
