@@ -117,11 +117,7 @@ def load_run(run: Path, update: int | None = None) -> LoadedModel:
     Raises:
         CotextError: no run there, a damaged or foreign file, weights that do not fit their configuration.
     """
-    if not run.is_dir():
-        raise CotextError(f"{run}: no such run folder")
-    path = (
-        run / "model.safetensors" if update is None else checkpoint_folder(run, update) / "model.safetensors"
-    )
+    path = model_file(run, update)
     metadata = read_metadata(path)
     try:
         content = yaml.safe_load(metadata["cotext.config"])
@@ -135,6 +131,22 @@ def load_run(run: Path, update: int | None = None) -> LoadedModel:
     model = build_model(config, tokenizer.vocabulary_size)
     fill(model, load_weights(path), path)
     return LoadedModel(model.eval(), config, tokenizer, updates)
+
+
+def model_file(run: Path, update: int | None = None) -> Path:
+    """Where the model of a run lies, or that of one of its checkpoints.
+
+    Raises:
+        CotextError: no such folder or checkpoint.
+    """
+    if not run.is_dir():
+        raise CotextError(f"{run}: no such run folder")
+    if update is None:
+        return run / "model.safetensors"
+    if update not in (saved := checkpoints(run)):
+        there = ", ".join(map(str, saved)) or "none"
+        raise CotextError(f"{run}: no checkpoint of update {update}; there are: {there}")
+    return checkpoint_folder(run, update) / "model.safetensors"
 
 
 def fill(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
@@ -160,14 +172,13 @@ def average_run(run: Path, out: Path, updates: Sequence[int]) -> None:
     Raises:
         CotextError: no such checkpoint, or `out` exists and is not empty.
     """
-    saved = checkpoints(run)
-    missing = [u for u in updates if u not in saved]
-    if missing:
-        raise CotextError(f"{run}: no checkpoint of update {missing[0]}; there are {saved}")
+    files = [model_file(run, update) for update in updates]
+    if len(set(files)) < len(files):
+        raise CotextError("the same checkpoint is named twice; name each once")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CotextError(f"{out}: exists; choose another --out")
     loaded = load_run(run, updates[0])
-    weights = average([checkpoint_folder(run, u) / "model.safetensors" for u in updates])
+    weights = average(files)
     loaded.tokenizer.save(out / "tokenizer")
     (out / "config.yaml").write_text(dump_config(loaded.config), encoding="utf-8")
     fingerprint = loaded.tokenizer.fingerprint
