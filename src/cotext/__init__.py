@@ -32,16 +32,14 @@ class Translator:
         """Translate the sentences of one document; as many come back, in order.
 
         Raises:
-            CotextError: a sentence longer than `decode.max_source_tokens`.
+            CotextError: one string instead of several, or a sentence longer than `decode.max_source_tokens`.
         """
-        return (
-            list(self.translate_document(Document("document", tuple(sentences))).sentences)
-            if sentences
-            else []
-        )
+        return list(self.translate_document(Document("1", _several(sentences, "translate"))).sentences)
 
     def translate_document(self, document: Document) -> Document:
         """Translate a document; the result has its id and as many sentences."""
+        if not document.sentences:
+            return document
         self.documents.check([document])
         [(_, translation)] = self.documents.translate([document])
         return translation.document
@@ -50,10 +48,10 @@ class Translator:
         """Log-probability (natural logarithm) of every target sentence of one document, in its context.
 
         Raises:
-            CotextError: unequal numbers of sentences.
+            CotextError: one string instead of several, or unequal numbers of sentences.
         """
-        document = ParallelDocument("document", tuple(source), tuple(target))
-        return [s.log_probability for s in self.documents.score([document])[0]]
+        document = ParallelDocument("1", _several(source, "score"), _several(target, "score"))
+        return [s.log_probability for s in self.documents.score([document])[0]] if document.source else []
 
 
 def load(run: str | Path, device: str | None = None, **decode: Any) -> Translator:
@@ -66,3 +64,16 @@ def load(run: str | Path, device: str | None = None, **decode: Any) -> Translato
 
     translator, loaded = open_translator(Path(run), device, decode)
     return Translator(translator, f"{loaded.signature}|{translator.signature}")
+
+
+def _several(sentences: Sequence[str], verb: str) -> tuple[str, ...]:
+    """The sentences as a tuple; a single string, which is a sequence of strings too, is refused."""
+    if isinstance(sentences, str):
+        raise CotextError(
+            f"{verb}: takes the sentences of a document, as in [{sentences[:30]!r}], not a single string"
+        )
+    kept = tuple(sentences)
+    for number, sentence in enumerate(kept, start=1):
+        if not isinstance(sentence, str):
+            raise CotextError(f"{verb}: sentence {number} is not a string, but {type(sentence).__name__}")
+    return kept
