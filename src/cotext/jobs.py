@@ -7,21 +7,26 @@ appears under its name when it is complete; the same command continues an interr
 import hashlib
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, TextIO
 
 import torch
 
 import cotext
-from cotext.checkpoint import LoadedModel, load_run
+from cotext.checkpoint import LoadedModel, load_run, model_file
 from cotext.config import Config, DecodeConfig, dump_config, parse_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import detect_format, read_documents, read_parallel, write_translations
+from cotext.data.formats.docids import find_side_file
+from cotext.data.formats.records import Side
+from cotext.data.formats.table import find_format
 from cotext.data.suites import ContrastiveSuite
 from cotext.errors import CotextError
-from cotext.metrics.bleu import DEFAULT_PROTOCOLS, Score, check_correspondence, evaluate
+from cotext.metrics.bleu import DEFAULT_PROTOCOLS, Score, evaluate, find_protocol
 from cotext.metrics.contrastive import CandidateScores, ContrastiveReport, contrastive_accuracy
 from cotext.systems import choose_threads
 from cotext.translate import DocumentTranslator, Translation
@@ -61,17 +66,22 @@ def choose_device(name: str | None) -> torch.device:
     if name is None:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        torch.empty(0, device=name)
+        # Read back, which a device that holds no numbers (meta) refuses.
+        torch.zeros(1, device=name).tolist()
         return torch.device(name)
-    except (RuntimeError, AssertionError) as error:
+    except (RuntimeError, AssertionError, ImportError) as error:
         raise CotextError(f"device '{name}' cannot be used: {str(error).splitlines()[0]}") from None
 
 
 def _with_decode(config: Config, decode: dict[str, Any]) -> Config:
-    unknown = set(decode) - set(DecodeConfig.model_fields)
-    if unknown:
-        known = ", ".join(DecodeConfig.model_fields)
-        raise CotextError(f"unknown decode setting '{min(unknown)}': known are {known}")
+    known = list(DecodeConfig.model_fields)
+    for key in decode:
+        if key not in known:
+            near = get_close_matches(key, known, n=1, cutoff=0.0)[0]
+            raise CotextError(
+                f"unknown decode setting '{key}'; the nearest known one is '{near}', all are "
+                f"{', '.join(known)}"
+            )
     content = config.model_dump()
     content["decode"] |= decode
     return parse_config(content, "decode settings")
@@ -88,57 +98,88 @@ def translate_file(
     update: int | None = None,
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
+    on_message: Callable[[str], None] = lambda text: None,
 ) -> FileReport:
     """Translate a corpus file into the same format.
 
-    `on_start` is told the number of sentences, `on_sentences` of each few that are done.
+    `on_start` is told the number of sentences, `on_sentences` of each few that are done, `on_message` what a
+    person should know at once.
 
     Raises:
         CotextError: unreadable input, a sentence over the limit, an output that cannot be written; all that
             can be known beforehand is checked before any work is done.
     """
-    _check_output(source, out)
+    check_output(out, [source])
+    documents = read_documents(source, format)
+    if not source.is_file():
+        raise CotextError(
+            f"{source}: is no regular file, and translating reads it more than once; copy it to one"
+        )
     kind = format or detect_format(source)
     translator, loaded = open_translator(run, device, decode, update)
-    total = translator.check(read_documents(source, kind))
+    total = _checked(source, translator, documents)
     report = FileReport(sentences=total, signature=f"{loaded.signature}|{translator.signature}")
     on_start(total)
-    with _Journal(out, _header(source, kind, loaded, translator)) as journal:
+    header = _header(source, kind, model_file(run, update), loaded, translator)
+    with _Journal(out, header, on_message) as journal:
         todo = list(_remaining(read_documents(source, kind), journal.done))
         report.resumed_documents = len(journal.done)
         on_sentences(total - sum(len(d.sentences) for _, d in todo))
         places = [place for place, _ in todo]
         for number, translation in translator.translate((d for _, d in todo), on_sentences):
             journal.add(places[number], translation)
-        documents = _paired(read_documents(source, kind), journal.done, report)
-        write_translations(out, documents, kind)
+        write_translations(out, _paired(read_documents(source, kind), journal.done, report), kind)
         journal.finish()
     return report
 
 
-def _check_output(source: Path, out: Path) -> None:
+def check_output(out: Path, inputs: Iterable[Path]) -> None:
+    """Refuse, before any work is done, an output that cannot be a new file or is one of the inputs.
+
+    Raises:
+        CotextError: a folder, a device, a file in a folder that does not exist, or an input.
+    """
+    folder = out.absolute().parent
     if out.is_dir():
         raise CotextError(f"{out}: is a folder; give --out the name of a file")
-    if not out.absolute().parent.is_dir():
-        raise CotextError(f"{out}: the folder {out.absolute().parent} does not exist")
-    if out.exists() and source.exists() and out.samefile(source):
-        raise CotextError(f"{out}: would overwrite the source; give --out another name")
+    if not folder.is_dir():
+        problem = "is not a folder" if folder.exists() else "does not exist; make it first"
+        raise CotextError(f"{out}: {folder} {problem}")
+    if out.exists() and not out.is_file():
+        raise CotextError(
+            f"{out}: is no regular file, and cannot be replaced by one; give --out another name"
+        )
+    for path in inputs:
+        if out.exists() and path.exists() and out.samefile(path):
+            raise CotextError(f"{out}: would overwrite what is read from; give --out another name")
 
 
-def _header(source: Path, kind: str, loaded: LoadedModel, translator: DocumentTranslator) -> dict[str, Any]:
+def _checked(source: Path, translator: DocumentTranslator, documents: Iterable[Document]) -> int:
+    try:
+        return translator.check(documents)
+    except CotextError as error:
+        place = "" if str(error).startswith(str(source)) else f"{source}: "
+        raise CotextError(f"{place}{error}") from None
+
+
+def _header(
+    source: Path, kind: str, model: Path, loaded: LoadedModel, translator: DocumentTranslator
+) -> dict[str, Any]:
     """Everything that a continued job must share with the one it continues."""
-    digest = hashlib.sha256()
-    with source.open("rb") as file:
-        while block := file.read(1 << 20):
-            digest.update(block)
+    side_file = find_side_file(source) if kind == "docids" else None
     return {
         "cotext": cotext.__version__,
-        "source": digest.hexdigest(),
+        "source": [_digest(path) for path in (source, side_file) if path is not None],
         "format": kind,
-        "updates": loaded.updates,
+        "model": _digest(model),
         "tokenizer": loaded.tokenizer.fingerprint,
         "config": dump_config(translator.config),
     }
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _remaining(documents: Iterator[Document], done: dict[int, Translation]) -> Iterator[tuple[int, Document]]:
@@ -154,34 +195,43 @@ def _paired(
         report.documents += 1
         report.cut += [f"{document.id}:{j + 1}" for j in translation.cut]
         report.long += [f"{document.id}:{j + 1}" for j in translation.long]
-        yield ParallelDocument(document.id, document.sentences, translation.document.sentences)
+        # A sentence without a visible character has no translation: as it is, it fits the format.
+        pairs = zip(document.sentences, translation.document.sentences, strict=True)
+        yield ParallelDocument(document.id, document.sentences, tuple(t or s for s, t in pairs))
 
 
 class _Journal:
     """The translations so far, on disk: a header line, then one line per document."""
 
-    def __init__(self, out: Path, header: dict[str, Any]) -> None:
+    def __init__(self, out: Path, header: dict[str, Any], on_message: Callable[[str], None]) -> None:
         self.path = out.with_name(out.name + ".partial")
         self.header = header
+        self.on_message = on_message
         self.done: dict[int, Translation] = {}
         self.file: TextIO | None = None
 
     def __enter__(self) -> "_Journal":
-        lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
-        kept = self._take_over(lines)
+        temporary = self.path.with_name(self.path.name + ".new")
         try:
-            temporary = self.path.with_name(self.path.name + ".new")
+            text = self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else ""
+            kept = self._take_over(text.splitlines())
             temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
             os.replace(temporary, self.path)
             self.file = self.path.open("a", encoding="utf-8")
         except OSError as error:
-            raise CotextError(f"{self.path}: cannot be written: {error}") from None
+            temporary.unlink(missing_ok=True)
+            raise CotextError(f"{self.path}: cannot be written: {error.strerror or error}") from None
         return self
 
     def _take_over(self, lines: list[str]) -> list[str]:
         """Read the lines of an earlier, interrupted job; a line cut off by the interruption is dropped."""
         header = json.dumps(self.header)
-        if not lines or lines[0] != header:
+        if not lines:
+            return [header]
+        if lines[0] != header:
+            self.on_message(
+                f"{self.path}: of another job ({self._differing(lines[0])}), not taken over; starting anew"
+            )
             return [header]
         kept = [header]
         for line in lines[1:]:
@@ -197,6 +247,23 @@ class _Journal:
             kept.append(line)
         return kept
 
+    def _differing(self, line: str) -> str:
+        """Which parts of the header of another job differ.
+
+        Raises:
+            CotextError: not the header of any job.
+        """
+        try:
+            other = dict(json.loads(line))
+            if "cotext" not in other:
+                raise ValueError("another kind of file")
+        except (ValueError, TypeError):
+            raise CotextError(
+                f"{self.path}: is in the way, and not from an interrupted translation; move it or choose "
+                "another --out"
+            ) from None
+        return ", ".join(key for key in self.header if other.get(key) != self.header[key])
+
     def add(self, place: int, translation: Translation) -> None:
         """Append one document and push it to the disk."""
         assert self.file is not None
@@ -207,17 +274,20 @@ class _Journal:
             self.file.flush()
         except OSError as error:
             raise CotextError(
-                f"{self.path}: cannot be written: {error}; the same command continues"
+                f"{self.path}: cannot be written: {error.strerror or error}; make room, and the same command "
+                "goes on from there"
             ) from None
         self.done[place] = translation
 
     def finish(self) -> None:
         """The output is complete: the journal has done its service."""
-        self.path.unlink()
+        self.path.unlink(missing_ok=True)
 
     def __exit__(self, *exc: object) -> None:
         if self.file is not None:
-            self.file.close()
+            # What a full disk has refused once is refused again here, and has been reported.
+            with suppress(OSError):
+                self.file.close()
 
 
 def run_suite(
@@ -270,7 +340,18 @@ def score_file(
             for number, score in enumerate(translator.score([document])[0], start=1):
                 yield document.id, str(number), f"{score.log_probability:.6f}", str(score.tokens)
 
-    return rows(), f"{loaded.signature}|{translator.signature}|unit:nats"
+    return rows(), f"{loaded.signature}|view:{_entries(loaded, translator)['view']}|unit:nats"
+
+
+def suite_recipe(translator: DocumentTranslator, loaded: LoadedModel) -> dict[str, str]:
+    """What the signature of a contrastive accuracy says of the model, and of what it saw and scored."""
+    entries = _entries(loaded, translator)
+    return {**{key: entries[key] for key in ("model", "updates", "view")}, "scored": "differing"}
+
+
+def _entries(loaded: LoadedModel, translator: DocumentTranslator) -> dict[str, str]:
+    parts = f"{loaded.signature}|{translator.signature}".split("|")
+    return {key: value for key, _, value in (part.partition(":") for part in parts)}
 
 
 def evaluate_files(
@@ -282,14 +363,48 @@ def evaluate_files(
     target_language: str | None = None,
     format: str | None = None,
 ) -> list[Score]:
-    """Score a file of translations against reference files; document ids follow the first reference.
+    """Score a file of translations against reference files.
+
+    Documents correspond by their order; ids are compared where both formats carry them.
 
     Raises:
         CotextError: files that do not correspond document by document and sentence by sentence.
     """
-    first, *further = [list(read_documents(path, format, side="target")) for path in references]
-    found = list(read_documents(hypothesis, format, side="target"))
-    if source is not None:
-        check_correspondence(list(read_documents(source, format)), first)
     chosen = tuple(protocols) if protocols else DEFAULT_PROTOCOLS
+    for name in chosen:
+        find_protocol(name)
+    found, carries_ids = _read_side(hypothesis, format, "target")
+    aligned = []
+    for path in references:
+        documents, ids_too = _read_side(path, format, "target")
+        aligned.append(documents if carries_ids and ids_too else _renamed(documents, found))
+    first, *further = aligned
+    if source is not None:
+        documents, ids_too = _read_side(source, format, "source")
+        _require_fit(source, documents if carries_ids and ids_too else _renamed(documents, found), found)
     return evaluate(found, first, chosen, target_language=target_language, further_references=further)
+
+
+def _read_side(path: Path, format: str | None, side: Side) -> tuple[list[Document], bool]:
+    """The documents of a file, and whether it names them."""
+    documents = list(read_documents(path, format, side=side))
+    return documents, find_format(format or detect_format(path)).carries_ids
+
+
+def _renamed(documents: Sequence[Document], like: Sequence[Document]) -> list[Document]:
+    """The documents under the ids of others, by their order."""
+    ids = [document.id for document in like]
+    return [Document(ids[i] if i < len(ids) else d.id, d.sentences) for i, d in enumerate(documents)]
+
+
+def _require_fit(source: Path, documents: Sequence[Document], hypothesis: Sequence[Document]) -> None:
+    if len(documents) != len(hypothesis):
+        raise CotextError(
+            f"{source}: {len(documents)} documents, but their translation has {len(hypothesis)}"
+        )
+    for ours, theirs in zip(documents, hypothesis, strict=True):
+        if (ours.id, len(ours)) != (theirs.id, len(theirs)):
+            raise CotextError(
+                f"{source}: document {ours.id!r} has {len(ours)} sentences, but the translation in its place "
+                f"is document {theirs.id!r} with {len(theirs)}"
+            )
