@@ -6,30 +6,56 @@ Everything that takes long to import is imported inside its command, so that `co
 import json
 import os
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 import cotext
 from cotext.errors import CotextError
 
+
+class InterruptionError(Exception):
+    """Ctrl-C in the middle of a command."""
+
+
+class Commands(TyperGroup):
+    """The commands; Ctrl-C leaves them as an error of ours, for which typer has no message of its own."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise InterruptionError from None
+
+
 app = typer.Typer(
+    cls=Commands,
     help="Train, run, score and explain document-level neural machine translation.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
+INTERRUPTED = 130  # what shells say of a command that Ctrl-C ended
+
 Format = Annotated[
-    str | None, typer.Option("--format", help="Corpus format; recognised by content if not given.")
+    str | None,
+    typer.Option(
+        "--format",
+        help="text, docids, d-lines, eos-groups, line-documents, wmt-xml, tsv or jsonl; "
+        "recognised by content if not given.",
+    ),
 ]
 Device = Annotated[
     str | None, typer.Option("--device", help="cpu, cuda, cuda:1 ...; the GPU if there is one.")
 ]
 Decode = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Decode setting key=value, as in beam=1; may be repeated."),
+    typer.Option("--set", help="Decode setting key=value of the recipe, as in beam=1; may be repeated."),
 ]
 Checkpoint = Annotated[
     int | None,
@@ -67,6 +93,7 @@ def prepare(
         str, typer.Option(help="sentencepiece, sentencepiece-bpe, or moses-bpe for replication.")
     ] = "sentencepiece",
     language: Annotated[str, typer.Option(help="Target language, for the Moses rules of moses-bpe.")] = "en",
+    max_characters: Annotated[int, typer.Option(help="A longer sentence is refused.")] = 10_000,
     seed: Annotated[int, typer.Option(help="Of the controlled corpus and of the tokenizer's sample.")] = 1,
     format: Format = None,
     overwrite: Annotated[bool, typer.Option(help="Replace an existing folder.")] = False,
@@ -75,31 +102,43 @@ def prepare(
     from cotext.data.prepare import prepare as prepare_corpus
     from cotext.data.prepare import prepare_controlled
     from cotext.data.tokenizer import TokenizerSettings
+    from cotext.progress import stages
 
-    settings = TokenizerSettings(kind=tokenizer, vocabulary=vocabulary, language=language, seed=seed)
+    files = (source, target, dev_source, dev_target, test_source, test_target)
     if controlled is not None:
-        if source or target or dev_source or dev_target:
+        if any(files) or format or tokenizer != "sentencepiece":
             raise CotextError(
-                "--controlled makes its own corpus; leave --source, --target and the others out"
+                "--controlled makes its own corpus and tokenizer; leave --source, --target, --format, "
+                "--tokenizer and the like out"
             )
-        size = int(controlled) if controlled.isdigit() else controlled
-        report = prepare_controlled(size, out, seed=seed, vocabulary=vocabulary, overwrite=overwrite)
+        size = int(controlled) if controlled.isdecimal() else controlled
+        with stages() as progress:
+            report = prepare_controlled(
+                size, out, seed=seed, vocabulary=vocabulary, overwrite=overwrite, progress=progress
+            )
     else:
         if source is None or dev_source is None:
             raise CotextError("--source and --dev-source are needed (or --controlled small)")
-        report = prepare_corpus(
-            source,
-            target,
-            dev_source,
-            dev_target,
-            out,
-            test_source=test_source,
-            test_target=test_target,
-            settings=settings,
-            format=format,
-            overwrite=overwrite,
-        )
+        if test_target is not None and test_source is None:
+            raise CotextError("--test-target is given without --test-source")
+        settings = TokenizerSettings(kind=tokenizer, vocabulary=vocabulary, language=language, seed=seed)
+        with stages() as progress:
+            report = prepare_corpus(
+                source,
+                target,
+                dev_source,
+                dev_target,
+                out,
+                test_source=test_source,
+                test_target=test_target,
+                settings=settings,
+                format=format,
+                max_characters=max_characters,
+                overwrite=overwrite,
+                progress=progress,
+            )
     typer.echo(report.render())
+    typer.echo(f"{out}: ready for `cotext train RECIPE --data {out} --out RUN`")
 
 
 @app.command()
@@ -112,11 +151,12 @@ def train(
 ) -> None:
     """Train a system; the same command goes on where it was interrupted."""
     from cotext.config import load_config
+
+    config = load_config(recipe, size, overrides or [])
     from cotext.progress import console, meter
     from cotext.runs import train as train_run
     from cotext.trainer import Reports
 
-    config = load_config(recipe, size, overrides or [])
     quiet = int(os.environ.get("RANK", "0")) != 0
     with meter(recipe, config.train.max_updates) as progress:
 
@@ -146,22 +186,27 @@ def train(
         done = train_run(config, data, out, Reports(on_update, on_validation, on_message))
     if not quiet:
         state = "finished" if done.finished else "stopped"
-        typer.echo(f"{out}: {state} at update {done.update}, best at {done.best_update}")
+        best = f"best at {done.best_update}" if done.validated else "not validated yet"
+        typer.echo(f"{out}: {state} at update {done.update}, {best}")
+    if not done.finished:
+        # What was to come after a whole training should not come now.
+        raise typer.Exit(INTERRUPTED)
 
 
 @app.command()
 def translate(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
-    document: Annotated[Path, typer.Argument(help="Corpus file in any format.")],
-    out: Annotated[Path, typer.Option(help="Where to write, in the same format.")],
+    document: Annotated[Path, typer.Argument(help="File of one or more documents, in any format.")],
+    out: Annotated[Path, typer.Option(help="File to write, in the same format.")],
     format: Format = None,
     device: Device = None,
     set: Decode = None,
     checkpoint: Checkpoint = None,
 ) -> None:
     """Translate the documents of a file; as many sentences come out as went in."""
+    decode = _settings(set)
     from cotext.jobs import translate_file
-    from cotext.progress import meter
+    from cotext.progress import console, meter
 
     with meter("translating", 0) as progress:
         report = translate_file(
@@ -170,21 +215,22 @@ def translate(
             out,
             format=format,
             device=device,
-            decode=_settings(set),
+            decode=decode,
             update=checkpoint,
             on_start=progress.restart,
             on_sentences=progress.advance,
+            on_message=lambda text: console.print(text, soft_wrap=True),
         )
     resumed = f" ({report.resumed_documents} from an interrupted job)" if report.resumed_documents else ""
-    typer.echo(f"{out}: {report.sentences} sentences in {report.documents} documents{resumed}")
+    sentences, documents = _count(report.sentences, "sentence"), _count(report.documents, "document")
+    typer.echo(f"{out}: {sentences} in {documents}{resumed}")
     for places, what in (
-        (report.cut, "closed by the length limit (decode.max_ratio, decode.max_extra)"),
+        (report.cut, "cut off at the length limit (--set max_ratio=... or max_extra=...)"),
         (report.long, "longer than what the model was trained on"),
     ):
         if places:
-            typer.echo(
-                f"  {len(places)} sentences {what}: {', '.join(places[:5])}{' ...' if places[5:] else ''}"
-            )
+            shown = f"{', '.join(places[:5])}{' ...' if places[5:] else ''}"
+            typer.echo(f"  {_count(len(places), 'sentence')} {what}; document:sentence {shown}")
     typer.echo(report.signature)
 
 
@@ -199,8 +245,10 @@ def score(
     checkpoint: Checkpoint = None,
 ) -> None:
     """Log-probability of every sentence of a translation, in its context (TSV)."""
-    from cotext.jobs import score_file
+    from cotext.jobs import check_output, score_file
 
+    if out is not None:
+        check_output(out, [path for path in (source, target) if path is not None])
     rows, signature = score_file(run, source, target, format=format, device=device, update=checkpoint)
     _write_lines(out, ("\t".join(row) for row in rows))
     typer.echo(signature, err=True)
@@ -222,24 +270,27 @@ def contrastive(
 ) -> None:
     """How often a system prefers the right translation to wrong ones, by phenomenon and distance."""
     from cotext.data.suites import read_suite
-    from cotext.jobs import open_translator, run_suite
+
+    for option, value, known in (("tie", tie, ("wrong", "first")), ("score", score, ("sum", "mean"))):
+        if value not in known:
+            raise CotextError(f"--{option} {value}: choose one of {', '.join(known)}")
+    loaded_suites = [read_suite(path) for path in suites]
+    from cotext.jobs import check_output, open_translator, run_suite, suite_recipe
     from cotext.metrics.contrastive import render_table
     from cotext.progress import meter
 
-    for value, known in ((tie, ("wrong", "first")), (score, ("sum", "mean"))):
-        if value not in known:
-            raise CotextError(f"'{value}' is not one of {', '.join(known)}")
-    loaded_suites = [read_suite(path) for path in suites]
+    if out is not None:
+        check_output(out, suites)
     translator, loaded = open_translator(run, device, update=checkpoint)
-    recipe = {"model": loaded.signature.replace("|", ","), "scored": "differing"}
-    reports = {}
-    for suite in loaded_suites:
+    recipe = suite_recipe(translator, loaded)
+    reports: dict[str, Any] = {}
+    for path, suite in zip(suites, loaded_suites, strict=True):
         with meter(suite.name, sum(len(e.candidates) for e in suite.examples)) as progress:
             report = run_suite(
                 translator, suite, tie=tie, score=score, recipe=recipe, on_candidates=progress.advance
             )
         typer.echo(f"{suite.name}\n{render_table(report)}\n")
-        reports[suite.name] = report.as_dict()
+        reports[f"{suite.name} ({path})" if suite.name in reports else suite.name] = report.as_dict()
     if out is not None:
         _write_lines(out, [json.dumps(reports, indent=1, ensure_ascii=False)])
 
@@ -273,7 +324,7 @@ def average(
     from cotext.checkpoint import average_run
 
     average_run(run, out, checkpoint)
-    typer.echo(f"{out}: mean of the checkpoints {', '.join(map(str, checkpoint))}")
+    typer.echo(f"{out}: the mean of checkpoints {', '.join(map(str, checkpoint))}")
 
 
 @app.command()
@@ -293,24 +344,29 @@ def _settings(pairs: list[str] | None) -> dict[str, Any]:
     settings = {}
     for pair in pairs or []:
         key, equals, value = pair.partition("=")
-        if not equals:
+        if not equals or not key:
             raise CotextError(f"--set {pair}: write key=value, as in beam=1")
-        settings[key.removeprefix("decode.")] = yaml.safe_load(value)
+        try:
+            settings[key.removeprefix("decode.")] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise CotextError(f"--set {pair}: the value is not valid YAML") from None
     return settings
 
 
-def _write_lines(out: Path | None, lines: Any) -> None:
+def _count(number: int, thing: str) -> str:
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def _write_lines(out: Path | None, lines: Iterable[str]) -> None:
     if out is None:
         for line in lines:
             typer.echo(line)
         return
-    temporary = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
-        with temporary.open("w", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in lines)
-        os.replace(temporary, out)
-    except OSError as error:
-        raise CotextError(f"{out}: cannot be written: {error}") from None
+    from cotext.data.formats.streams import atomic_sinks
+
+    with atomic_sinks([out]) as [sink]:
+        for line in lines:
+            sink.write(f"{line}\n")
 
 
 def _version(value: bool) -> None:
@@ -321,7 +377,9 @@ def _version(value: bool) -> None:
 
 @app.callback()
 def _root(
-    version: Annotated[bool, typer.Option("--version", callback=_version, is_eager=True)] = False,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
 ) -> None:
     pass
 
@@ -332,14 +390,10 @@ def main() -> None:
         app()
     except CotextError as error:
         sys.exit(_fail(str(error), 2))
-    except BrokenPipeError:
-        # Whoever read our output has enough; Python would complain again while closing it.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(141)
     except OSError as error:
         sys.exit(_fail(f"{error.filename or 'file system'}: {error.strerror or error}", 2))
-    except KeyboardInterrupt:
-        sys.exit(_fail("interrupted; the same command goes on where that is possible", 130))
+    except (InterruptionError, KeyboardInterrupt):
+        sys.exit(_fail("interrupted; train and translate go on with the same command", INTERRUPTED))
 
 
 def _fail(message: str, code: int) -> int:
