@@ -66,7 +66,7 @@ def system(
 def comparison(tmp_path: Path, *systems: SystemFigures) -> Comparison:
     for name, sentences in (("test.en", SOURCE), ("test.de", REFERENCE)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in sentences), encoding="utf-8")
-    commands = {each.title: f"cotext train {each.title}" for each in systems}
+    commands = {"corpus": "cotext prepare"} | {each.title: f"cotext train {each.title}" for each in systems}
     return compare(systems, tmp_path / "test.en", tmp_path / "test.de", commands)
 
 

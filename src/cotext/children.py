@@ -129,6 +129,8 @@ def _require_success(child: _Child) -> None:
 
 def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """Ask to stop, wait, and end what has not stopped by then."""
+    if processes:
+        console.print("stopping; training saves itself, and the same command goes on from there")
     for process in processes:
         process.terminate()
     deadline = time.monotonic() + STOP_SECONDS

@@ -129,7 +129,7 @@ class Comparison:
     rows: tuple[Row, ...]
     expectations: tuple[Expectation, ...]
     sample: Sample
-    commands: Mapping[str, str]  # by system
+    commands: Mapping[str, str]  # by title of a system; `corpus` makes the data
 
 
 def compare(

@@ -109,7 +109,10 @@ def run_demo(out: Path, settings: DemoSettings = SETTINGS) -> None:
         [_system_figures(out, system, settings) for system in settings.systems],
         out / "test.en",
         out / "test.de",
-        {system.title: _command(out, system, settings) for system in settings.systems},
+        {
+            "corpus": _corpus_command(out, settings),
+            **{system.title: _command(out, system, settings) for system in settings.systems},
+        },
     )
     write_report(out, comparison)
     _show(comparison)
@@ -184,7 +187,13 @@ def _jobs(out: Path, settings: DemoSettings) -> list[Job]:
 
 
 def _config(system: DemoSystem, settings: DemoSettings) -> Config:
-    return load_config(system.recipe, settings.size, (*settings.overrides, *system.overrides))
+    return load_config(system.recipe, settings.size, _overrides(system, settings))
+
+
+def _overrides(system: DemoSystem, settings: DemoSettings) -> list[str]:
+    """Those of all systems, replaced by the system's own where both set a key."""
+    by_key = {override.partition("=")[0]: override for override in (*settings.overrides, *system.overrides)}
+    return list(by_key.values())
 
 
 def _training(out: Path, system: DemoSystem, config: Config, settings: DemoSettings) -> Job:
@@ -259,19 +268,22 @@ def _child(*arguments: str | Path) -> tuple[str, ...]:
 
 
 def _arguments(out: Path, system: DemoSystem, settings: DemoSettings) -> list[str | Path]:
-    overrides = [*settings.overrides, *system.overrides]
     return [
         "train",
         system.recipe,
         *("--size", settings.size),
         *("--data", out / "data"),
         *("--out", out / system.name),
-        *overrides,
+        *_overrides(system, settings),
     ]
 
 
 def _command(out: Path, system: DemoSystem, settings: DemoSettings) -> str:
     return " ".join(["cotext", *map(str, _arguments(out, system, settings))])
+
+
+def _corpus_command(out: Path, settings: DemoSettings) -> str:
+    return f"cotext prepare --controlled {settings.documents} --seed {settings.seed} --out {out / 'data'}"
 
 
 def _system_figures(out: Path, system: DemoSystem, settings: DemoSettings) -> SystemFigures:

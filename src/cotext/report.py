@@ -34,6 +34,7 @@ STYLE = """
 body { margin: 0 auto; max-width: 60rem; padding: 1.5rem 1rem 4rem; background: var(--paper);
   color: var(--ink); font: 1rem/1.55 system-ui, sans-serif; overflow-wrap: anywhere; }
 h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .6rem; }
+h3 { font-size: 1rem; margin: 1.4rem 0 0; }
 h2 { font-size: 1.2rem; margin: 2.6rem 0 .6rem; padding-top: .8rem; border-top: 1px solid var(--faint); }
 p, ul.checks { max-width: 44rem; }
 .soft, figcaption, caption { color: var(--soft); }
@@ -191,7 +192,7 @@ def _plots(comparison: Comparison) -> str:
 
 def _table(comparison: Comparison) -> str:
     titles = "".join(
-        f'<th scope="col" role="columnheader">{escape(s.title)}</th>' for s in comparison.systems
+        f'<th scope="col" role="columnheader">{_breakable(s.title)}</th>' for s in comparison.systems
     )
     columns = len(comparison.systems) + 3
     bodies = []
@@ -303,4 +304,9 @@ def _facts(comparison: Comparison) -> str:
             f"<pre>{escape(chr(10).join(signatures))}</pre></details>"
         )
     facts = "".join(f"<dt>{escape(k)}</dt><dd>{escape(v)}</dd>" for k, v in versions().items())
+    parts.insert(
+        0,
+        "<h3>corpus</h3>\n<dl class='facts'><dt>command</dt>"
+        f"<dd><pre>{escape(comparison.commands['corpus'])}</pre></dd></dl>",
+    )
     return f'{chr(10).join(parts)}\n<h3>Versions</h3>\n<dl class="facts">{facts}</dl>'
