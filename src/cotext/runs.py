@@ -6,13 +6,12 @@ here, because trainer and translate do not know each other.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from difflib import unified_diff
 from pathlib import Path
 
 import torch
 import yaml
 
-from cotext.config import Config, dump_config, parse_config
+from cotext.config import Config, differences, dump_config, parse_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
 from cotext.data.store import TokenStore
@@ -26,7 +25,16 @@ from cotext.training_state import Progress
 from cotext.translate import DocumentTranslator
 
 # Keys that may change between an interruption and its continuation: they say how long and how loudly.
-MAY_CHANGE = ("max_updates", "patience", "log_every", "threads", "average", "average_by", "keep")
+MAY_CHANGE = (
+    "paper",
+    "train.max_updates",
+    "train.patience",
+    "train.log_every",
+    "train.threads",
+    "train.average",
+    "train.average_by",
+    "train.keep",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,17 +120,12 @@ def _keep_tokenizer(run: Path, tokenizer: Tokenizer) -> None:
 
 
 def _require_same(before: Config, now: Config, run: Path) -> None:
-    def fixed(config: Config) -> list[str]:
-        train = config.train.model_copy(update={key: now.train.model_dump()[key] for key in MAY_CHANGE})
-        return dump_config(config.model_copy(update={"train": train})).splitlines()
-
-    difference = [
-        line for line in unified_diff(fixed(before), fixed(now), n=0, lineterm="") if line[:2] in ("- ", "+ ")
-    ]
-    if difference:
+    changed = [entry for entry in differences(before, now) if entry[0] not in MAY_CHANGE]
+    if changed:
+        lines = (f"  {key}: {there} there, {asked} asked for" for key, there, asked in changed)
         raise CotextError(
-            f"{run}: holds a run with another configuration (- there, + asked for); choose another --out, "
-            "or give the same settings to go on with it:\n" + "\n".join(difference)
+            f"{run}: holds a run with another configuration; choose another --out, or give the same settings "
+            "to go on with it:\n" + "\n".join(lines)
         )
 
 
