@@ -121,8 +121,8 @@ def load_run(run: Path, update: int | None = None) -> LoadedModel:
     metadata = read_metadata(path)
     try:
         content = yaml.safe_load(metadata["cotext.config"])
-        updates = list(json.loads(metadata["cotext.updates"]))
-    except (KeyError, ValueError, yaml.YAMLError):
+        updates = [int(update) for update in json.loads(metadata["cotext.updates"])]
+    except (KeyError, TypeError, ValueError, yaml.YAMLError):
         raise CotextError(f"{path}: its description of itself is damaged") from None
     config = parse_config(content, str(path))
     tokenizer = load_tokenizer(run / "tokenizer")
