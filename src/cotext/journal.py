@@ -1,6 +1,7 @@
-"""What a run reports of itself: sums between two reports, and one line of JSON for each report.
+"""What a run reports of itself: sums between two reports, one line of JSON for each report, curves.
 
 `metrics.jsonl` is append-only but for one moment: on resumption, what was written after the checkpoint goes.
+TensorBoard gets the same figures in `tensorboard/` and is told to forget the same steps.
 """
 
 import json
@@ -11,6 +12,7 @@ from pathlib import Path
 
 import torch
 from torch import Tensor
+from torch.utils.tensorboard import SummaryWriter
 
 from cotext.errors import CotextError
 from cotext.losses.cross_entropy import LossParts
@@ -38,25 +40,37 @@ class Interval:
 
 
 class Journal:
-    """The file of reports of a run."""
+    """The reports of a run, as lines of JSON and as curves beside them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self._curves: SummaryWriter | None = None
+        self._forgotten_from: int | None = None
 
     def write(self, kind: str, figures: Mapping[str, float]) -> None:
-        """Append a line; raises CotextError when it can't be written."""
+        """Append a line and a point to each curve; raises CotextError when they can't be written."""
         try:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"kind": kind, **figures}) + "\n")
+            if self._curves is None:
+                folder = str(self.path.parent / "tensorboard")
+                self._curves = SummaryWriter(folder, purge_step=self._forgotten_from)
+            for name, value in figures.items():
+                if name != "update":
+                    self._curves.add_scalar(f"{kind}/{name}", value, int(figures["update"]))
+            self._curves.flush()
         except OSError as error:
             raise CotextError(f"{self.path}: cannot be written: {error}") from None
 
     def forget_after(self, update: int) -> None:
         """Drop what was reported after `update`, lines cut short, and the figures of a model made final.
 
+        To be called before anything is written.
+
         Raises:
             CotextError: the file cannot be rewritten.
         """
+        self._forgotten_from = update + 1
         try:
             if not self.path.exists():
                 return
