@@ -68,12 +68,12 @@ class DemoSettings:
 
 SETTINGS = DemoSettings(
     systems=(
-        DemoSystem("sentence", "sentence", "focused-concatenation/base", ("train.max_updates=800",)),
+        DemoSystem("sentence", "sentence", "focused-concatenation/base", ("train.max_updates=600",)),
         DemoSystem("s4to4", "s4to4", "focused-concatenation/s4to4"),
         DemoSystem("s4to4-shift-cd", "s4to4+shift+CD", "focused-concatenation/s4to4-shift-cd"),
     ),
     overrides=(
-        "train.max_updates=1200",
+        "train.max_updates=1000",
         "train.validate_every=100",
         "train.log_every=20",
         "train.validate_bleu=false",
