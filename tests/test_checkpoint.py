@@ -217,11 +217,11 @@ def no_space_in_tensors(*args: Any, **kwargs: Any) -> None:
 
 
 def no_space_for_models(source: Path, target: Path) -> None:
-    no_space() if Path(target).name == "model.safetensors" else os.rename(source, target)
+    no_space() if Path(target).name == "model.safetensors" else shutil.move(source, target)
 
 
 def no_space_for_checkpoints(source: Path, target: Path) -> None:
-    no_space() if Path(target).name.isdigit() else os.rename(source, target)
+    no_space() if Path(target).name.isdigit() else shutil.move(source, target)
 
 
 def killed(*args: Any, **kwargs: Any) -> None:
