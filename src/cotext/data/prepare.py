@@ -279,7 +279,7 @@ def _checked(corpus: _Corpus, max_characters: int) -> Iterator[ParallelDocument]
                 raise CotextError(
                     f"{_place(corpus, side, sentence)}document {document.id!r}, sentence {place + 1}: "
                     f"{len(sentence):,} characters, more than the limit of {max_characters:,}; split or "
-                    "remove it, or raise the limit"
+                    "remove it, or raise the limit (--max-characters)"
                 )
         yield document
 
@@ -344,7 +344,8 @@ def _new_folder(out: Path, overwrite: bool, inputs: Sequence[Path]) -> Iterator[
     occupied = out.is_dir() and any(out.iterdir())
     if occupied and not overwrite:
         raise CotextError(
-            f"{out}: is there already and not empty; choose another folder, or allow overwriting"
+            f"{out}: is there already and not empty; choose another folder, or allow overwriting "
+            "(--overwrite)"
         )
     if occupied and not (out / "report.json").is_file():
         raise CotextError(f"{out}: holds something else than prepared data, and is left alone; name another")
