@@ -1,0 +1,173 @@
+"""The command line under test: run in this process, on a trained system that all tests share."""
+
+import io
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from unittest.mock import patch
+
+from tiny_runs import toy_documents
+
+from cotext.cli import main
+from cotext.data.documents import Document
+from cotext.data.formats import write_documents, write_parallel
+from cotext.data.suites import ContrastiveExample, ContrastiveSuite, write_suite
+
+RECIPE = "focused-concatenation/s2to2"
+TINY = (
+    "model.dimension=16",
+    "model.feed_forward=32",
+    "model.heads=2",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "train.max_updates=6",
+    "train.max_tokens=500",
+    "train.warmup_updates=2",
+    "train.validate_every=3",
+    "train.validate_documents=2",
+    "train.log_every=2",
+    "train.average=2",
+    "train.threads=1",
+    "decode.max_ratio=1.0",
+    "decode.max_extra=3",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a command left behind on the screen."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True, slots=True)
+class World:
+    """A folder with a parallel corpus (train, dev and test, .en and .de), a suite, `data` and `run`."""
+
+    folder: Path
+    prepared: Outcome
+    trained: Outcome
+
+    @property
+    def run(self) -> Path:
+        return self.folder / "run"
+
+
+def cotext(*arguments: str | Path) -> Outcome:
+    """Run a command as the installed script would."""
+    out, err = io.StringIO(), io.StringIO()
+    code: int | str | None = 0
+    with (
+        patch.object(sys, "argv", ["cotext", *map(str, arguments)]),
+        redirect_stdout(out),
+        redirect_stderr(err),
+    ):
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code
+    assert code is None or isinstance(code, int), code
+    return Outcome(code or 0, out.getvalue(), err.getvalue())
+
+
+def succeed(*arguments: str | Path) -> Outcome:
+    outcome = cotext(*arguments)
+    assert outcome.code == 0, outcome.err
+    return outcome
+
+
+def process_environment() -> dict[str, str]:
+    """The environment of started processes: one thread, no accelerator."""
+    settings = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": "", "ACCELERATE_USE_CPU": "true"}
+    return {**os.environ, **settings, "PYTHONWARNINGS": "ignore"}
+
+
+def start(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Popen[str]:
+    """Run a command in a process of its own."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "cotext", *map(str, arguments)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=cwd,
+        env=process_environment(),
+    )
+
+
+def signal_when(process: subprocess.Popen[str], ready: Callable[[], bool], number: signal.Signals) -> Outcome:
+    """Send a signal as soon as `ready` says so, and wait for what it does."""
+    deadline = time.monotonic() + 120
+    while not ready():
+        assert process.poll() is None, process.communicate()
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    process.send_signal(number)
+    out, err = process.communicate(timeout=120)
+    return Outcome(process.returncode, out, err)
+
+
+def listing(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder with its content."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else b""
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def write_corpus(folder: Path) -> None:
+    """train, dev and test as text, and suite.json: an article that is right and one that is wrong."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, count, seed in (("train", 24, 0), ("dev", 4, 1), ("test", 5, 2)):
+        documents = toy_documents(count, seed)
+        write_parallel(folder / f"{name}.en", folder / f"{name}.de", documents, "text")
+    examples = [
+        ContrastiveExample(
+            id=document.id,
+            phenomenon="order",
+            distance=len(document.source) - 1,
+            source=document.source,
+            candidates=(document.target, (*document.target[:-1], f"{document.target[-1]} und")),
+            correct=0,
+            tags={"side": "left" if number % 2 else "right"},
+        )
+        for number, document in enumerate(toy_documents(6, 3))
+    ]
+    write_suite(folder / "suite.json", ContrastiveSuite("toy/order", "en", "de", tuple(examples)))
+
+
+def prepare_arguments(folder: Path, out: Path) -> list[str | Path]:
+    sides = [("--source", "train.en"), ("--target", "train.de")]
+    sides += [("--dev-source", "dev.en"), ("--dev-target", "dev.de")]
+    files = [part for option, name in sides for part in (option, folder / name)]
+    return ["prepare", *files, "--vocabulary", "48", "--out", out]
+
+
+def train_arguments(folder: Path, out: Path, *overrides: str) -> list[str | Path]:
+    return ["train", RECIPE, *TINY, *overrides, "--data", folder / "data", "--out", out]
+
+
+def documents_file(path: Path, count: int, seed: int, format: str = "text") -> Path:
+    """Source documents to translate."""
+    documents = [Document(d.id, d.source) for d in toy_documents(count, seed)]
+    write_documents(path, documents, format)
+    return path
+
+
+@cache
+def make_world(folder: Path) -> World:
+    """Prepare and train once for all test files; a folder stands for one test session."""
+    write_corpus(folder)
+    prepared = succeed(*prepare_arguments(folder, folder / "data"))
+    trained = succeed(*train_arguments(folder, folder / "run"))
+    for path in folder.rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o444)
+    return World(folder, prepared, trained)
