@@ -1,0 +1,126 @@
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import World, make_world, process_environment
+from tiny_runs import toy_documents
+
+import cotext
+from cotext import CotextError, Document, Translator
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.getbasetemp() / "world")
+
+
+@pytest.fixture(scope="module")
+def translator(world: World) -> Translator:
+    return cotext.load(world.run)
+
+
+def test_import_does_not_wait_for_torch() -> None:
+    code = (
+        "import sys, cotext; cotext.load, cotext.Document, cotext.CotextError; print('torch' in sys.modules)"
+    )
+    found = subprocess.run(
+        [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=process_environment()
+    )
+    assert found.stdout == "False\n"
+
+
+def test_the_example_of_the_documentation(world: World) -> None:
+    translator = cotext.load(str(world.run), beam=4)
+    translations = translator.translate(["The table was new.", "It was expensive."])
+    assert len(translations) == 2
+    assert all(translations)
+    [score] = translator.score(["The table was new."], ["Der Tisch war neu."])
+    assert score < 0
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 7])
+def test_as_many_sentences_come_back(translator: Translator, count: int) -> None:
+    sentences = [f"the cat {'sees a dog ' * number}".strip() for number in range(count)]
+    for given in (sentences, tuple(sentences)):
+        assert len(translator.translate(given)) == count
+        assert len(translator.score(given, given)) == count
+
+
+def test_documents_keep_their_id(translator: Translator) -> None:
+    document = Document("news", ("the cat sees", "", "a bird"))
+    found = translator.translate_document(document)
+    assert found.id == "news"
+    assert [bool(s) for s in found.sentences] == [True, False, True]
+    assert list(found.sentences) == translator.translate(document.sentences)
+    empty = Document("none", ())
+    assert translator.translate_document(empty) == empty
+
+
+def test_the_sentences_before_count(translator: Translator) -> None:
+    source, target = ["a dog runs", "the cat sees"], ["eine hund rennt", "die katze sieht"]
+    together, alone = translator.score(source, target), translator.score(source[1:], target[1:])
+    assert together[0] == pytest.approx(translator.score(source[:1], target[:1])[0], abs=1e-4)
+    assert abs(together[1] - alone[0]) > 1e-3
+
+
+def test_settings_of_decoding(world: World) -> None:
+    found = cotext.load(world.run, device="cpu", beam=1, target_context="regenerate", length_penalty=0)
+    assert found.signature.endswith("view:window-1+1+0|beam:1|lp:0|target:regenerate")
+    assert len(found.translate(["a dog", "the cat"])) == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"beams": 4}, ["'beams'", "'beam'", "max_source_tokens"]),
+        ({"beam": 0}, ["decode.beam", "greater than 0"]),
+        ({"beam": "many"}, ["decode.beam", "'many'"]),
+        ({"target_context": "before"}, ["decode.target_context", "prefix", "regenerate"]),
+        ({"device": "toaster"}, ["'toaster'"]),
+        ({"device": "meta"}, ["'meta'"]),
+    ],
+)
+def test_unknown_settings_are_refused(world: World, settings: dict[str, Any], words: list[str]) -> None:
+    with pytest.raises(CotextError) as refused:
+        cotext.load(world.run, **settings)
+    assert [word for word in words if word not in str(refused.value)] == []
+
+
+def test_one_string_is_not_a_document(translator: Translator) -> None:
+    """A string is a sequence of strings: its letters would be translated one by one."""
+    for call in (
+        lambda: translator.translate("The table was new."),
+        lambda: translator.score("The table", ["Der Tisch"]),
+        lambda: translator.score(["The table"], "Der Tisch"),
+    ):
+        with pytest.raises(CotextError, match=r"not a single string"):
+            call()
+    with pytest.raises(CotextError, match="sentence 2 is not a string, but int"):
+        translator.translate(["a dog", 3])  # type: ignore[list-item]
+
+
+def test_scores_need_equally_many_sentences(translator: Translator) -> None:
+    with pytest.raises(CotextError, match="2 source sentences but 1 target"):
+        translator.score(["a dog", "a cat"], ["eine hund"])
+
+
+def test_a_sentence_over_the_limit_is_refused(translator: Translator) -> None:
+    with pytest.raises(CotextError, match=r"sentence 2: \d+ tokens, at most 1024"):
+        translator.translate(["a dog", "cat " * 2000])
+
+
+def test_no_run_is_a_message(tmp_path: Path) -> None:
+    with pytest.raises(CotextError, match="no such run folder"):
+        cotext.load(tmp_path / "nothing")
+    with pytest.raises(CotextError, match="no such model file"):
+        cotext.load(tmp_path)
+
+
+def test_many_documents_one_by_one_or_with_others(translator: Translator) -> None:
+    """A document's translation depends on that document alone."""
+    documents = [Document(d.id, d.source) for d in toy_documents(5, 13)]
+    together = dict(translator.documents.translate(documents))
+    for number, document in enumerate(documents):
+        assert together[number].document == translator.translate_document(document)
