@@ -100,7 +100,7 @@ class TrainConfig(Closed):
     """At the end of the warm-up, its peak."""
     warmup_updates: Count = 4000
     """Linear rise; afterwards the rate falls with the inverse square root."""
-    adam_betas: tuple[Fraction, Fraction] = (0.9, 0.98)
+    adam_betas: tuple[BelowOne, BelowOne] = (0.9, 0.98)
     """Decay rates of Adam's moments."""
     weight_decay: NonNegativeFloat = 0.0
     """Decoupled from the gradient."""

@@ -1,0 +1,196 @@
+"""Recipes, sizes and overrides become one closed configuration, or one clear message."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cotext.config import (
+    SIZES,
+    Config,
+    TrainConfig,
+    differences,
+    dump_config,
+    load_config,
+    parse_config,
+    reference,
+)
+from cotext.errors import CotextError
+from cotext.systems import build_model, build_view
+
+RECIPE = "focused-concatenation/s4to4-shift-cd"
+
+
+def write(folder: Path, text: str) -> str:
+    path = folder / "mine.yaml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_a_shipped_recipe() -> None:
+    config = load_config(RECIPE)
+    assert (config.view.kind, config.view.before) == ("window", 3)
+    assert (config.model.positions, config.model.shift) == ("shifted", "corpus")
+    assert config.loss.context_discount == 0.01
+    assert config.model.dimension == 512
+
+
+def test_sizes_lie_over_recipes_and_overrides_over_both(tmp_path: Path) -> None:
+    recipe = write(tmp_path, "model: {dimension: 64, heads: 2}\ntrain: {seed: 5}")
+    config = load_config(recipe, "tiny", ["model.heads=8", "train.max_updates=7"])
+    assert config.model.dimension == SIZES["tiny"]["model"]["dimension"]
+    assert (config.model.heads, config.train.max_updates, config.train.seed) == (8, 7, 5)
+    assert config.train.learning_rate == SIZES["tiny"]["train"]["learning_rate"]
+    assert load_config(recipe).model.dimension == 64
+    assert SIZES["tiny"]["model"]["heads"] == 4  # overrides leave the table alone
+
+
+def test_an_empty_recipe_is_the_default(tmp_path: Path) -> None:
+    assert load_config(write(tmp_path, "")) == Config()
+    assert (
+        load_config(write(tmp_path, "# nothing\n"), "base", ["loss.label_smoothing=0.2"]).loss.label_smoothing
+        == 0.2
+    )
+
+
+def test_the_same_recipe_from_a_file(tmp_path: Path) -> None:
+    shipped = load_config(RECIPE)
+    assert load_config(write(tmp_path, dump_config(shipped))) == shipped
+
+
+def test_nothing_changes_afterwards() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Config().train.seed = 2  # type: ignore[misc]
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    rate=st.floats(1e-9, 1e3),
+    betas=st.tuples(st.floats(0, 0.999), st.floats(0, 0.999)),
+    shift=st.one_of(st.integers(0, 1000), st.sampled_from(["corpus", "sequence"])),
+)
+def test_dumped_and_read_again_is_the_same(seed: int, rate: float, betas: tuple, shift: int | str) -> None:
+    content = {
+        "model": {"shift": shift},
+        "train": {"seed": seed, "learning_rate": rate, "adam_betas": list(betas)},
+    }
+    config = parse_config(content, "test")
+    assert parse_config(yaml.safe_load(dump_config(config)), "test") == config
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("train.patiance=3", "unknown key 'train.patiance'; the nearest known one is 'train.patience'"),
+        ("max_updates=3", "unknown key 'max_updates'; the nearest known one is 'train.max_updates'"),
+        ("model.head=3", "unknown key 'model.head'; the nearest known one is 'model.heads'"),
+        ("modle.heads=3", "unknown key 'modle'; the nearest known one is 'model'"),
+        ("decode.beams=3", "unknown key 'decode.beams'; the nearest known one is 'decode.beam'"),
+        ("beam=3", "unknown key 'beam'; the nearest known one is 'decode.beam'"),
+        ("loss.smoothing=0", "unknown key 'loss.smoothing'; the nearest known one is 'loss.label_smoothing'"),
+        ("model.heads=many", "model.heads = 'many': input should be a valid integer"),
+        ("model.heads=0", "model.heads = 0: input should be greater than 0"),
+        ("model.heads=2.5", "model.heads = 2.5: input should be a valid integer"),
+        ("train.max_updates=true", "train.max_updates = True: input should be a valid integer"),
+        ("train.max_updates=1e3", "train.max_updates = '1e3': input should be a valid integer"),
+        ("train.seed=-1", "train.seed = -1"),
+        ("train.seed=99999999999999999999", "train.seed = 99999999999999999999"),
+        ("train.learning_rate=0", "train.learning_rate = 0: input should be greater than 0"),
+        ("train.learning_rate=.nan", "train.learning_rate = nan: input should be a finite number"),
+        ("train.learning_rate=.inf", "train.learning_rate = inf: input should be a finite number"),
+        ("train.adam_betas=[0.9]", "train.adam_betas.1"),
+        ("train.adam_betas=[0.9, 1.0]", "train.adam_betas.1 = 1.0: input should be less than 1"),
+        ("train.best_by=chrf", "train.best_by = 'chrf': input should be 'loss' or 'bleu'"),
+        ("train.mixed_precision=fp8", "input should be 'no', 'bf16' or 'fp16'"),
+        ("model.dropout=1", "model.dropout = 1: input should be less than 1"),
+        ("model.shift=banana", "model.shift = 'banana': input should be 'corpus' or 'sequence'"),
+        ("loss.context_discount=1.5", "loss.context_discount = 1.5: input should be less than or equal to 1"),
+        ("view.kind=paragraph", "view.kind = 'paragraph': input should be 'sentence' or 'window'"),
+        ("model=5", "model = 5"),
+        ("view=", "view = None"),
+        ("train.seed", "'train.seed' is not an override: write key.path=value"),
+        ("=3", "'=3' is not an override"),
+        ("train.seed=[1", "the value is not valid YAML"),
+        ("paper.title=x", "'paper.title=x': paper is a value, not a section"),
+    ],
+)  # fmt: skip
+def test_wrong_overrides(override: str, message: str) -> None:
+    with pytest.raises(CotextError) as caught:
+        load_config(RECIPE, None, [override])
+    assert message in str(caught.value)
+
+
+def test_several_problems_are_told_at_once() -> None:
+    with pytest.raises(CotextError) as caught:
+        load_config(RECIPE, None, ["model.heads=0", "train.sed=1"])
+    assert len(str(caught.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model: [", "not valid YAML"),
+        ("- a\n- b", "expected a mapping"),
+        ("just text", "expected a mapping"),
+        ("model: 5", "mine.yaml: model = 5"),
+        ("1: 2", "mine.yaml: 1 = 1: keys should be strings"),
+        ("colour: red", "mine.yaml: unknown key 'colour'"),
+    ],
+)
+@pytest.mark.parametrize("size", [None, "tiny"])
+def test_wrong_files(tmp_path: Path, text: str, message: str, size: str | None) -> None:
+    with pytest.raises(CotextError, match=message):
+        load_config(write(tmp_path, text), size)
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    for name, content in (("absent.yaml", None), ("binary.yaml", b"\xff\xfe")):
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        with pytest.raises(CotextError, match=rf"{name}: cannot be read"):
+            load_config(str(tmp_path / name))
+    (tmp_path / "folder.yaml").mkdir()
+    with pytest.raises(CotextError, match="cannot be read"):
+        load_config(str(tmp_path / "folder.yaml"))
+
+
+def test_unknown_recipes_and_sizes() -> None:
+    with pytest.raises(CotextError, match=r"no recipe 's4to4': did you mean focused-concatenation/s4to4"):
+        load_config("s4to4")
+    with pytest.raises(CotextError, match="did you mean focused-concatenation/s4to4-cd"):
+        load_config("focussed-concatenation/s4to4-cd")
+    with pytest.raises(CotextError, match="`cotext systems` lists them all"):
+        load_config("qqqq")
+    with pytest.raises(CotextError, match="unknown size 'huge': choose one of tiny, small, base"):
+        load_config(RECIPE, "huge")
+
+
+def test_what_cannot_be_built() -> None:
+    with pytest.raises(CotextError, match=r"model.dimension = 512 is not divisible by model.heads = 7"):
+        build_model(load_config(RECIPE, None, ["model.heads=7", "model.shift=1"]), 100)
+    with pytest.raises(CotextError, match="must be resolved"):
+        build_model(load_config(RECIPE), 100)
+    with pytest.raises(CotextError, match=r"takes no view.before or view.after; use view.kind = window"):
+        build_view(load_config(RECIPE, None, ["view.kind=sentence"]).view)
+
+
+def test_differences_name_key_and_values() -> None:
+    one = load_config(RECIPE)
+    other = load_config(RECIPE, None, ["train.max_tokens=1", "decode.beam=2", "paper=other"])
+    assert [d[0] for d in differences(one, other)] == ["paper", "train.max_tokens", "decode.beam"]
+    assert list(differences(one, other))[1:] == [("train.max_tokens", 16_000, 1), ("decode.beam", 4, 2)]
+    assert not list(differences(one, one))
+
+
+def test_the_reference_covers_every_key() -> None:
+    entries = {key: (kind, default) for key, kind, default, *_ in reference()}
+    assert entries["train.adam_betas"] == ("float, float", (0.9, 0.98))
+    assert entries["model.shift"] == ("int | corpus | sequence", "corpus")
+    assert {key.split(".")[1] for key in entries if key.startswith("train.")} == set(TrainConfig.model_fields)
+    for key, (_, default) in entries.items():
+        value: object = Config().model_dump()
+        for part in key.split("."):
+            value = value[part]  # type: ignore[index]
+        assert value == default

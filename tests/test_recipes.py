@@ -1,0 +1,112 @@
+"""Every shipped recipe is opened, built and trained for a few updates."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from tiny_runs import journal, prepare_toy, train_here
+
+from cotext.checkpoint import load_run
+from cotext.config import SIZES, Config, load_config, recipe_names
+from cotext.runs import open_data, resolve
+from cotext.systems import build_model, build_view
+
+VERY_SMALL = [
+    "model.dimension=16",
+    "model.feed_forward=32",
+    "model.heads=2",
+    "model.encoder_layers=1",
+    "model.decoder_layers=1",
+    "train.max_updates=3",
+    "train.max_tokens=300",
+    "train.warmup_updates=2",
+    "train.log_every=1",
+    "train.validate_bleu=false",
+    "train.threads=1",
+]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepare_toy(tmp_path_factory.mktemp("recipes") / "data")
+
+
+def parameters(config: Config, vocabulary: int) -> int:
+    with torch.device("meta"):
+        return sum(p.numel() for p in build_model(config, vocabulary).parameters())
+
+
+def test_there_are_recipes() -> None:
+    assert "focused-concatenation/s4to4-shift-cd" in recipe_names()
+    assert recipe_names() == sorted(set(recipe_names()))
+
+
+@pytest.mark.parametrize("recipe", recipe_names())
+def test_trains(recipe: str, data: Path, tmp_path: Path) -> None:
+    config = load_config(recipe, "tiny", VERY_SMALL)
+    progress = train_here(config, data, tmp_path / "run")
+    assert (progress.update, progress.finished) == (3, True)
+    losses = [entry["loss"] for entry in journal(tmp_path / "run") if entry["kind"] == "train"]
+    assert len(losses) == 3
+    assert all(0 < loss < 20 for loss in losses)
+    loaded = load_run(tmp_path / "run")
+    assert loaded.config == resolve(config, open_data(data))
+
+
+@pytest.mark.parametrize("recipe", recipe_names())
+@pytest.mark.parametrize("size", SIZES)
+def test_every_size_can_be_built(recipe: str, size: str) -> None:
+    overrides = ["model.shift=8"] if load_config(recipe).model.shift == "corpus" else []
+    config = load_config(recipe, size, overrides)
+    build_view(config.view)
+    assert parameters(config, 100) > 0
+    if size in ("tiny", "small"):
+        assert config.model.dimension == SIZES[size]["model"]["dimension"]
+    assert config.paper, "a recipe says which row of which table it stands for"
+
+
+@pytest.mark.parametrize("recipe", recipe_names())
+def test_a_recipe_repeats_no_default(recipe: str) -> None:
+    """What a recipe writes is what it is about."""
+    import cotext
+
+    path = Path(cotext.__file__).parent / "recipes" / f"{recipe}.yaml"
+    written = yaml.safe_load(path.read_text())
+    defaults = Config().model_dump(mode="json")
+    different = {
+        section: {k: v for k, v in values.items() if defaults[section][k] != v}
+        for section, values in written.items()
+        if isinstance(values, dict)
+    }
+    allowed = {"view": {"after", "kind"}, "model": {"shift"}}  # said for clarity
+    for section, values in written.items():
+        if isinstance(values, dict):
+            assert set(values) - set(different[section]) <= allowed.get(section, set())
+
+
+def test_parameters_of_the_base_transformer() -> None:
+    """Vaswani et al. 2017, table 3, base: 65 million with a vocabulary of 37,000.
+
+    With 32,000 symbols, dimension D = 512 and feed-forward F = 2048, one matrix for both embeddings and the
+    output layer, biases in every other linear layer:
+
+        embedding        32,000 * D                                  16,384,000
+        attention        4 * (D * D + D)                              1,050,624
+        feed-forward     D * F + F  +  F * D + D                      2,099,712
+        layer norm       2 * D                                            1,024
+        encoder block    attention + feed-forward + 2 norms           3,152,384
+        decoder block    2 attentions + feed-forward + 3 norms        4,204,032
+        all              embedding + 6 * encoder + 6 * decoder       60,522,496
+    """
+    base = load_config("focused-concatenation/base", "base")
+    assert parameters(base, 32_000) == 60_522_496
+    assert parameters(base, 37_000) == 60_522_496 + 5000 * 512
+
+
+def test_parameters_of_segments_and_pre_norm() -> None:
+    base = load_config("focused-concatenation/base", "base")
+    learned = load_config("focused-concatenation/s4to4-cd-lrn", "base")
+    assert parameters(learned, 32_000) == parameters(base, 32_000) + 4 * 512
+    pre_norm = load_config("focused-concatenation/base", "base", ["model.pre_norm=true"])
+    assert parameters(pre_norm, 32_000) == parameters(base, 32_000) + 2 * 2 * 512  # the norms at the top
