@@ -86,9 +86,13 @@ def make_accelerator(config: TrainConfig) -> Accelerator:
     # in size, and the processes do not make equally many forward passes in validation.
     wrapping = DistributedDataParallelKwargs(broadcast_buffers=False)
     try:
-        return Accelerator(mixed_precision=config.mixed_precision, kwargs_handlers=[wrapping])
+        accelerator = Accelerator(mixed_precision=config.mixed_precision, kwargs_handlers=[wrapping])
     except ValueError as error:
         raise CotextError(f"train.mixed_precision = {config.mixed_precision}: {error}") from None
+    # Accelerate would compute in single precision without a word.
+    if config.mixed_precision == "fp16" and accelerator.device.type == "cpu":
+        raise CotextError("train.mixed_precision = fp16 needs a GPU; on the CPU use bf16, or no")
+    return accelerator
 
 
 class Trainer:
@@ -110,6 +114,8 @@ class Trainer:
         score_development: Callable[[Transformer], float] | None = None,
         accelerator: Accelerator | None = None,
     ) -> None:
+        if config.train.best_by == "bleu" and score_development is None:
+            raise CotextError("train.best_by = bleu needs train.validate_bleu = true")
         self.config = config
         self.corpus = corpus
         self.run = run

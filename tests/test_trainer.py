@@ -1,0 +1,424 @@
+"""What one update does, by hand, and what the trainer makes of validations."""
+
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from accelerate.state import AcceleratorState, GradientState, PartialState
+from safetensors.torch import load_file
+from tiny_runs import journal, prepare_toy, run_config, silent, train_here, with_section
+
+from cotext import checkpoint as ckpt
+from cotext import runs, training_state
+from cotext.config import Config, TrainConfig
+from cotext.data.batch import Batch, make_batch
+from cotext.data.sampling import Cursor, instances_of, ordered_batches
+from cotext.data.store import StoreWriter
+from cotext.data.tokenizer import load_tokenizer
+from cotext.errors import CotextError
+from cotext.journal import Interval
+from cotext.losses.cross_entropy import LossParts
+from cotext.systems import build_loss, build_model, build_view, special_symbols
+from cotext.trainer import Corpus, Objective, Reports, Trainer, learning_rate, make_accelerator
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepare_toy(tmp_path_factory.mktemp("trainer") / "data")
+
+
+@pytest.fixture(autouse=True)
+def fresh_accelerator() -> Iterator[None]:
+    """Accelerate remembers the precision of the first trainer of a process."""
+    yield
+    for state in (AcceleratorState, PartialState, GradientState):
+        state._reset_state()
+
+
+def without_dropout(config: Config) -> Config:
+    return with_section(config, "model", dropout=0.0, attention_dropout=0.0)
+
+
+def make_trainer(config: Config, data_folder: Path, run: Path, bleu: Any = None) -> Trainer:
+    data = runs.open_data(data_folder)
+    torch.manual_seed(config.train.seed)
+    corpus = Corpus(
+        data.train, data.dev, build_view(config.view), special_symbols(data.tokenizer), config.view.max_tokens
+    )
+    model = build_model(config, data.tokenizer.vocabulary_size)
+    fingerprint = data.tokenizer.fingerprint
+    return Trainer(config, model, build_loss(config.loss), corpus, run, fingerprint, silent(), bleu)
+
+
+class TestLearningRate:
+    @pytest.mark.parametrize(
+        ("update", "rate"),
+        [
+            (1, 0.002 / 400),
+            (100, 0.0005),
+            (200, 0.001),
+            (400, 0.002),  # the peak
+            (1600, 0.001),  # sqrt(400 / 1600) = 1 / 2
+            (40_000, 0.0002),  # sqrt(400 / 40,000) = 1 / 10
+        ],
+    )
+    def test_by_hand(self, update: int, rate: float) -> None:
+        config = TrainConfig(learning_rate=0.002, warmup_updates=400)
+        assert learning_rate(config, update) == pytest.approx(rate, rel=1e-12)
+
+    def test_equation_3_of_the_paper(self) -> None:
+        """d ** -0.5 * min(n ** -0.5, n * w ** -1.5), scaled so that its peak is the rate asked for."""
+        config = TrainConfig(learning_rate=512**-0.5 * 4000**-0.5, warmup_updates=4000)
+        for n in (1, 10, 3999, 4000, 4001, 100_000):
+            expected = 512**-0.5 * min(n**-0.5, n * 4000**-1.5)
+            assert learning_rate(config, n) == pytest.approx(expected, rel=1e-12)
+
+    def test_no_warmup_starts_at_the_peak(self) -> None:
+        assert learning_rate(TrainConfig(learning_rate=0.5, warmup_updates=0), 1) == 0.5
+
+    def test_it_is_what_training_uses(self, data: Path, tmp_path: Path) -> None:
+        config = run_config(max_updates=6, log_every=1)
+        train_here(config, data, tmp_path / "run")
+        rates = [e["learning_rate"] for e in journal(tmp_path / "run") if e["kind"] == "train"]
+        assert rates == [learning_rate(config.train, n) for n in range(1, 7)]
+
+
+def parts_of(data: Path, config: Config) -> tuple[Batch, list[Batch]]:
+    """All development instances as one batch, and the same in two of different sizes."""
+    opened = runs.open_data(data)
+    symbols, view = special_symbols(opened.tokenizer), build_view(config.view)
+    instances = [i for document in opened.dev for i in instances_of(document, view)]
+    cut = len(instances) // 3
+    groups = (instances, instances[:cut], instances[cut:])
+    whole, *parts = (make_batch(group, symbols) for group in groups)
+    return whole, parts
+
+
+class TestUpdates:
+    def gradients(self, data: Path, config: Config, batches: list[Batch]) -> dict[str, torch.Tensor]:
+        """Gradients of an update, in double precision, as the optimizer would see them."""
+        trainer = make_trainer(config, data, Path("never written"))
+        trainer.model.double()
+        seen: dict[str, torch.Tensor] = {}
+        trainer.optimizer.step = lambda: seen.update(  # type: ignore[method-assign]
+            {name: p.grad.clone() for name, p in trainer.model.named_parameters()}
+        )
+        trainer._update(batches, stop_requested=False)
+        return seen
+
+    @pytest.mark.parametrize("clip_norm", [0.0, 0.01])
+    def test_accumulation_equals_one_large_batch(self, data: Path, clip_norm: float) -> None:
+        config = without_dropout(run_config(clip_norm=clip_norm))
+        whole, parts = parts_of(data, config)
+        assert len(parts[0].target_label) != len(parts[1].target_label)
+        one, two = self.gradients(data, config, [whole]), self.gradients(data, config, parts)
+        for name, gradient in one.items():
+            assert gradient.abs().max() > 0
+            # The loss itself sums in single precision, whatever the model is in.
+            torch.testing.assert_close(two[name], gradient, rtol=1e-4, atol=1e-8)
+
+    def test_the_gradient_is_that_of_the_mean_over_labels(self, data: Path) -> None:
+        """Written out with the library's own cross-entropy."""
+        config = without_dropout(run_config(clip_norm=0.0))
+        batch, _ = parts_of(data, config)
+        found = self.gradients(data, config, [batch])
+        model = make_trainer(config, data, Path("never written")).model.double()
+        hidden = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
+        loss = torch.nn.functional.cross_entropy(
+            (hidden @ model.output_weight.T)[batch.is_label],
+            batch.target_label[batch.is_label],
+            label_smoothing=config.loss.label_smoothing,
+            reduction="none",
+        )
+        weight = torch.where(batch.is_current[batch.is_label], 1.0, config.loss.context_discount)
+        ((loss * weight).sum() / len(loss)).backward()
+        for name, parameter in model.named_parameters():
+            torch.testing.assert_close(found[name], parameter.grad, rtol=1e-4, atol=1e-7)
+
+    def test_half_the_budget_twice(self, data: Path, tmp_path: Path) -> None:
+        """The stream itself: two batches of half the budget are one update of about the whole one."""
+        config = without_dropout(run_config(max_tokens=200, accumulate=2, max_updates=1, average=1))
+        trainer = make_trainer(config, data, tmp_path)
+        batches = [
+            b for b, _ in zip((b for b, _ in trainer.sampler.batches(Cursor())), range(2), strict=False)
+        ]
+        labels = sum(int(b.is_label.sum()) for b in batches)
+        trainer._update(batches, stop_requested=False)
+        assert float(trainer.interval.sums["loss"][1]) == labels
+        current = float(trainer.interval.sums["current"][1])
+        assert current + float(trainer.interval.sums["context"][1]) == labels
+
+    def test_clipping(self, data: Path) -> None:
+        config = without_dropout(run_config(clip_norm=0.0))
+        batch, _ = parts_of(data, config)
+        free = self.gradients(data, config, [batch])
+        norm = math.sqrt(sum(float((g**2).sum()) for g in free.values()))
+        clipped = self.gradients(data, without_dropout(run_config(clip_norm=norm / 4)), [batch])
+        for name, gradient in free.items():
+            torch.testing.assert_close(clipped[name], gradient / 4, rtol=1e-4, atol=1e-9)
+        unclipped = self.gradients(data, without_dropout(run_config(clip_norm=norm * 4)), [batch])
+        for name, gradient in free.items():
+            torch.testing.assert_close(unclipped[name], gradient)
+
+    def test_discount_of_one_is_the_plain_loss(self, data: Path) -> None:
+        config = without_dropout(run_config())
+        batch, _ = parts_of(data, config)
+        model = make_trainer(config, data, Path("never written")).model
+        outcomes = {}
+        for discount in (1.0, 0.25, 0.0):
+            loss = build_loss(
+                with_section(config, "loss", context_discount=discount, label_smoothing=0.0).loss
+            )
+            outcomes[discount] = loss(model, batch)
+        hidden = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
+        logits = (hidden @ model.output_weight.T)[batch.is_label]
+        plain = torch.nn.functional.cross_entropy(logits, batch.target_label[batch.is_label], reduction="sum")
+        torch.testing.assert_close(outcomes[1.0].loss, plain)
+        current, context = (outcomes[1.0].parts[name][0] for name in ("current", "context"))
+        torch.testing.assert_close(outcomes[1.0].loss, current + context)
+        torch.testing.assert_close(outcomes[0.25].loss, current + 0.25 * context)
+        torch.testing.assert_close(outcomes[0.0].loss, current)
+        assert len({int(outcome.count) for outcome in outcomes.values()}) == 1
+
+    def test_gradients_that_are_not_finite_stop_before_the_weights(self, data: Path, tmp_path: Path) -> None:
+        run = tmp_path / "run"
+
+        class Exploding(Trainer):
+            def _update(self, batches: list[Batch], stop_requested: bool) -> None:
+                if self.progress.update == 5:
+                    next(self.model.parameters()).register_hook(lambda gradient: gradient * math.nan)
+                super()._update(batches, stop_requested)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runs, "Trainer", Exploding)
+            with pytest.raises(CotextError, match=r"not finite at update 6: lower train.learning_rate"):
+                train_here(run_config(), data, run)
+        assert ckpt.checkpoints(run) == [4]
+        for tensor in load_file(ckpt.checkpoint_folder(run, 4) / "model.safetensors").values():
+            assert tensor.isfinite().all()
+
+    def test_bfloat16_trains(self, data: Path, tmp_path: Path) -> None:
+        train_here(run_config(mixed_precision="bf16"), data, tmp_path / "run")
+        entries = journal(tmp_path / "run")
+        assert all(math.isfinite(entry["loss"]) for entry in entries)
+        losses = [entry["loss"] for entry in entries if entry["kind"] == "train"]
+        assert losses[-1] < losses[0]
+        for tensor in load_file(tmp_path / "run" / "model.safetensors").values():
+            assert tensor.dtype == torch.float32
+
+    def test_bfloat16_resumes_exactly(self, data: Path, tmp_path: Path) -> None:
+        for updates in (4, 8):
+            train_here(run_config(mixed_precision="bf16", max_updates=updates), data, tmp_path / "parts")
+        train_here(run_config(mixed_precision="bf16", max_updates=8), data, tmp_path / "whole")
+        weights = [load_file(tmp_path / name / "model.safetensors") for name in ("parts", "whole")]
+        assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
+
+    def test_half_precision_without_a_gpu_is_a_message(self) -> None:
+        with pytest.raises(
+            CotextError, match=r"train.mixed_precision = fp16 needs a GPU; on the CPU use bf16"
+        ):
+            make_accelerator(TrainConfig(mixed_precision="fp16"))
+
+
+def test_it_learns(data: Path, tmp_path: Path) -> None:
+    """From near log(52) nats a label to below the 2.3 that word frequencies alone would give."""
+    config = without_dropout(run_config(max_updates=150, validate_every=150, learning_rate=1e-2, average=1))
+    train_here(config, data, tmp_path / "run")
+    losses = [e["nll_current"] for e in journal(tmp_path / "run") if e["kind"] == "train"]
+    assert losses[0] > 3.0
+    assert losses[-1] < 2.0
+
+
+class TestReports:
+    def test_figures_by_hand(self, data: Path, tmp_path: Path) -> None:
+        """A report's loss is the sum over the labels of its updates, divided by their number."""
+        sums: list[tuple[float, float]] = []
+
+        class Noting(Trainer):
+            def _update(self, batches: list[Batch], stop_requested: bool) -> None:
+                interval, self.interval = self.interval, Interval(0.0)
+                super()._update(batches, stop_requested)
+                sums.append((float(self.interval.sums["loss"][0]), float(self.interval.sums["loss"][1])))
+                for name, pair in self.interval.sums.items():
+                    interval.sums[name] = interval.sums.get(name, torch.zeros(2)) + pair
+                interval.grad_norm, self.interval = self.interval.grad_norm, interval
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runs, "Trainer", Noting)
+            train_here(run_config(max_updates=6, log_every=3, accumulate=2), data, tmp_path / "run")
+        reports = [e for e in journal(tmp_path / "run") if e["kind"] == "train"]
+        assert [e["update"] for e in reports] == [3, 6]
+        for report, part in zip(reports, (sums[:3], sums[3:]), strict=True):
+            expected = sum(total for total, _ in part) / sum(count for _, count in part)
+            assert report["loss"] == pytest.approx(expected, rel=1e-6)
+
+    def test_everybody_hears(self, data: Path, tmp_path: Path) -> None:
+        updates: list[dict[str, float]] = []
+        validations: list[dict[str, float]] = []
+        messages: list[str] = []
+        reports = Reports(updates.append, validations.append, messages.append)
+        runs.train(run_config(), data, tmp_path / "run", reports)
+        assert [f["update"] for f in updates] == [3, 6, 9, 12]
+        assert all(0 <= f["waiting_share"] <= 1 and f["tokens_per_second"] > 0 for f in updates)
+        assert [f["update"] for f in validations] == [4, 8, 12, 12]
+        assert validations[-1]["final"] == 1
+        assert messages == ["model.safetensors: mean of the checkpoints 8, 12; best at update 12"]
+
+    def test_skipped_instances_are_counted(self, data: Path, tmp_path: Path) -> None:
+        config = with_section(run_config(pool_tokens=10**6), "view", kind="sentence", before=0, max_tokens=6)
+        train_here(config, data, tmp_path / "run")
+        opened = runs.open_data(data)
+        too_long = sum(
+            max(s, t) + 1 > 6
+            for i in range(len(opened.train))
+            for s, t in zip(*opened.train.lengths(i), strict=True)
+        )
+        assert too_long > 5
+        for entry in journal(tmp_path / "run"):
+            if entry["kind"] == "train":
+                assert entry["skipped_instances"] in (
+                    entry["epoch"] * too_long,
+                    (entry["epoch"] + 1) * too_long,
+                )
+
+    def test_sums_are_exact_beyond_what_single_precision_counts(self) -> None:
+        interval = Interval(0.0)
+        outcome = LossParts(torch.tensor(1.0), torch.tensor(2**24), {})
+        for count in (2**24, 1, 1):
+            interval.add(LossParts(outcome.loss, torch.tensor(count), {}))
+        assert float(interval.sums["loss"][1]) == 2**24 + 2
+
+
+class TestValidation:
+    def test_by_hand(self, data: Path, tmp_path: Path) -> None:
+        """The same figures whatever the batches, without dropout, and leaving the model in training mode."""
+        config = run_config(max_tokens=100)
+        trainer = make_trainer(config, data, tmp_path)
+        corpus = trainer.corpus
+        figures = trainer.validate()
+        loss = build_loss(config.loss)
+        (batch,) = ordered_batches(corpus.dev, corpus.view, corpus.symbols, 10**6, corpus.max_row_tokens)
+        with torch.no_grad():
+            outcome = loss(trainer.model.eval(), batch)
+        assert figures["loss"] == pytest.approx(float(outcome.loss / outcome.count), rel=1e-5)
+        for name, (total, count) in outcome.parts.items():
+            assert figures[f"nll_{name}"] == pytest.approx(float(total / count), rel=1e-5)
+
+    def test_does_not_change_what_is_trained(self, data: Path, tmp_path: Path) -> None:
+        for name, every in (("often", 1), ("seldom", 12)):
+            train_here(run_config(validate_every=every, average=1), data, tmp_path / name)
+        weights = [
+            load_file(ckpt.checkpoint_folder(tmp_path / name, 12) / "model.safetensors")
+            for name in ("often", "seldom")
+        ]
+        assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
+
+    def test_nothing_fits(self, data: Path, tmp_path: Path) -> None:
+        folder = prepare_toy(tmp_path / "data")
+        tokenizer = load_tokenizer(folder / "tokenizer")
+        with StoreWriter(folder / "dev.arrow", tokenizer.fingerprint) as writer:
+            writer.add("long", [[1] * 99], [[1] * 99])
+        with pytest.raises(CotextError, match=r"no sentence of the development set fits into 60 tokens"):
+            train_here(run_config(), folder, tmp_path / "run")
+
+
+class ScriptedTrainer(Trainer):
+    """Its validations say what a script says."""
+
+    script: list[float]
+    figure: str
+
+    def validate(self) -> dict[str, float]:
+        number = min(len(self.progress.validated), len(self.script) - 1)
+        figures = {"update": float(self.progress.update), "loss": 9.0, "nll_current": 9.0, "bleu": 1.0}
+        return {**figures, self.figure: self.script[number]}
+
+
+def train_scripted(
+    data: Path, run: Path, script: list[float], figure: str = "nll_current", **settings: Any
+) -> training_state.Progress:
+    trainer = type("Scripted", (ScriptedTrainer,), {"script": script, "figure": figure})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "Trainer", trainer)
+        best_by = "bleu" if figure == "bleu" else "loss"
+        defaults = {
+            "validate_every": 1, "max_updates": len(script), "average": 1, "keep": 1, "validate_bleu": True
+        }  # fmt: skip
+        return train_here(run_config(**{**defaults, "best_by": best_by, **settings}), data, run)
+
+
+class TestBest:
+    def test_by_loss(self, data: Path, tmp_path: Path) -> None:
+        progress = train_scripted(data, tmp_path / "run", [3.0, 2.0, 1.5, 1.5, 2.5])
+        assert (progress.best_update, progress.best) == (3, -1.5)  # an equal one is no better
+        assert ckpt.load_run(tmp_path / "run").updates == [3]
+
+    def test_by_bleu(self, data: Path, tmp_path: Path) -> None:
+        progress = train_scripted(data, tmp_path / "run", [3.0, 20.0, 1.5, 20.0, 2.5], "bleu")
+        assert (progress.best_update, progress.best) == (2, 20.0)
+        assert ckpt.load_run(tmp_path / "run").updates == [2]
+
+    def test_bleu_that_nobody_computes(self, data: Path, tmp_path: Path) -> None:
+        with pytest.raises(CotextError, match=r"train.best_by = bleu needs train.validate_bleu = true"):
+            train_here(run_config(best_by="bleu", validate_bleu=False), data, tmp_path / "run")
+
+    def test_validations_that_are_not_finite(self, data: Path, tmp_path: Path) -> None:
+        with pytest.raises(CotextError, match="not finite at update 2"):
+            train_scripted(data, tmp_path / "run", [3.0, math.nan, 1.0])
+        assert ckpt.checkpoints(tmp_path / "run") == [1]
+
+    @pytest.mark.parametrize(
+        ("script", "patience", "stops_at"),
+        [
+            ([1, 2, 3, 4, 5, 6], 2, 3),
+            ([3, 4, 2, 3, 3, 1, 1], 2, 5),
+            ([3, 4, 2, 3, 1, 1], 2, 6),
+            ([1, 2, 3, 4, 5, 6], 0, 6),  # never
+            ([1, 2, 3, 4, 5, 6], 99, 6),
+        ],
+    )
+    def test_patience(
+        self, data: Path, tmp_path: Path, script: list[float], patience: int, stops_at: int
+    ) -> None:
+        progress = train_scripted(data, tmp_path / "run", script, patience=patience)
+        assert (progress.update, progress.finished) == (stops_at, True)
+
+    def test_average_of_those_closest_to_the_best(self, data: Path, tmp_path: Path) -> None:
+        script = [5.0, 4.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+        train_scripted(data, tmp_path / "best", script, average=3)
+        assert ckpt.load_run(tmp_path / "best").updates == [2, 3, 4]
+        train_scripted(data, tmp_path / "last", script, average=3, average_by="last")
+        assert ckpt.load_run(tmp_path / "last").updates == [5, 6, 7]
+
+    def test_until_the_end_the_model_is_the_best_so_far(self, data: Path, tmp_path: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ScriptedTrainer, "_finish", lambda self: None)
+            train_scripted(data, tmp_path / "run", [3.0, 1.0, 2.0], average=3)
+        assert ckpt.load_run(tmp_path / "run").updates == [2]
+        best = load_file(ckpt.checkpoint_folder(tmp_path / "run", 2) / "model.safetensors")
+        for name, tensor in load_file(tmp_path / "run" / "model.safetensors").items():
+            assert torch.equal(tensor, best[name])
+
+    def test_real_bleu_is_reported(self, data: Path, tmp_path: Path) -> None:
+        config = run_config(max_updates=4, validate_bleu=True, validate_documents=2, best_by="bleu")
+        progress = train_here(config, data, tmp_path / "run")
+        bleu = [entry["bleu"] for entry in journal(tmp_path / "run") if entry["kind"] == "validation"]
+        assert bleu == [progress.best]
+        assert 0 <= bleu[0] <= 100
+
+
+def test_objective_is_one_module(data: Path, tmp_path: Path) -> None:
+    """What a data-parallel wrapper sees: the model's parameters, no more, and one forward pass."""
+    config = run_config()
+    tokenizer = load_tokenizer(data / "tokenizer")
+    model = build_model(config, tokenizer.vocabulary_size)
+    objective = Objective(model, build_loss(config.loss))
+    assert [f"model.{name}" for name, _ in model.named_parameters()] == [
+        name for name, _ in objective.named_parameters()
+    ]
+    outcome = objective(parts_of(data, config)[0])
+    outcome.loss.backward()
+    assert all(p.grad is not None for p in objective.parameters())
