@@ -179,10 +179,18 @@ def average_run(run: Path, out: Path, updates: Sequence[int]) -> None:
         raise CotextError(f"{out}: exists; choose another --out")
     loaded = load_run(run, updates[0])
     weights = average(files)
-    loaded.tokenizer.save(out / "tokenizer")
-    (out / "config.yaml").write_text(dump_config(loaded.config), encoding="utf-8")
-    fingerprint = loaded.tokenizer.fingerprint
-    save_model(out / "model.safetensors", weights, loaded.config, fingerprint, list(updates))
+    out = out.resolve()
+    temporary = out.with_name(f".{out.name}.{os.getpid()}")
+    try:
+        loaded.tokenizer.save(temporary / "tokenizer")
+        (temporary / "config.yaml").write_text(dump_config(loaded.config), encoding="utf-8")
+        fingerprint = loaded.tokenizer.fingerprint
+        save_model(temporary / "model.safetensors", weights, loaded.config, fingerprint, list(updates))
+        os.replace(temporary, out)
+    except OSError as error:
+        raise CotextError(f"{out}: cannot be written: {error.strerror or error}") from None
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def checkpoint_folder(run: Path, update: int) -> Path:
