@@ -155,7 +155,10 @@ def train(config: Config, data_folder: Path, run: Path, reports: Reports) -> Pro
     data = open_data(data_folder)
     config = resolve(config, data)
     accelerator = make_accelerator(config.train)
-    torch.set_num_threads(choose_threads(config.model, config.train.threads))
+    threads = choose_threads(config.model, config.train.threads)
+    if not config.train.threads:
+        threads = max(1, threads // accelerator.num_processes)  # which share the cores
+    torch.set_num_threads(threads)
     if accelerator.is_main_process:
         open_run(run, config, data.tokenizer)
     accelerator.wait_for_everyone()
