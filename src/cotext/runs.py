@@ -97,7 +97,7 @@ def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
         temporary.replace(path)
         _keep_tokenizer(run, tokenizer)
     except OSError as error:
-        raise CotextError(f"{run}: cannot be written: {error}") from None
+        raise CotextError(f"{run}: cannot be written: {error.strerror or error}") from None
 
 
 def _written_config(path: Path) -> Config:
@@ -159,11 +159,12 @@ def train(config: Config, data_folder: Path, run: Path, reports: Reports) -> Pro
     if not config.train.threads:
         threads = max(1, threads // accelerator.num_processes)  # which share the cores
     torch.set_num_threads(threads)
+    # Before there is a run folder: a configuration that cannot be built leaves none behind.
+    torch.manual_seed(config.train.seed)
+    model = build_model(config, data.tokenizer.vocabulary_size)
     if accelerator.is_main_process:
         open_run(run, config, data.tokenizer)
     accelerator.wait_for_everyone()
-    torch.manual_seed(config.train.seed)
-    model = build_model(config, data.tokenizer.vocabulary_size)
     # Dropout must differ between processes, the initial weights must not.
     torch.manual_seed(config.train.seed + 1000 * accelerator.process_index)
     corpus = Corpus(
