@@ -263,8 +263,10 @@ def _read_recipe(recipe: str) -> tuple[dict[str, Any], str]:
         where = recipe
         try:
             text = path.read_text(encoding="utf-8")
-        except (OSError, UnicodeDecodeError) as error:
-            raise CotextError(f"{recipe}: cannot be read: {error}") from None
+        except OSError as error:
+            raise CotextError(f"{recipe}: cannot be read: {error.strerror or error}") from None
+        except UnicodeDecodeError:
+            raise CotextError(f"{recipe}: cannot be read: not a text in UTF-8") from None
     else:
         names = recipe_names()
         if recipe not in names:

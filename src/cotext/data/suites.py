@@ -365,7 +365,8 @@ def _read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise CotextError(f"{path}: not UTF-8 at byte {error.start}; convert the file") from None
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        raise CotextError(f"{path}: cannot be read: {error}") from None
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise CotextError(f"{path}: cannot be read: {reason}") from None
 
 
 @contextmanager
@@ -378,6 +379,7 @@ def _open_atomically(path: Path) -> Iterator[TextIO]:
             yield stream
         unfinished.replace(path)
     except (OSError, UnicodeEncodeError) as error:
-        raise CotextError(f"{path}: cannot be written: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise CotextError(f"{path}: cannot be written: {reason}") from error
     finally:
         unfinished.unlink(missing_ok=True)
