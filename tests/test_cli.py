@@ -260,6 +260,8 @@ def test_average_makes_a_run_that_translates(world: World, tmp_path: Path) -> No
     # Which is what training ends with, two checkpoints being what it averages.
     assert package.load(out).translate(sentences) == package.load(world.run).translate(sentences)
     assert package.load(out).signature == package.load(world.run).signature
+    # Whoever may read the one may read the other.
+    assert (out / "model.safetensors").stat().st_mode == (out / "config.yaml").stat().st_mode
 
 
 def test_the_commands_of_the_readme_work_as_they_stand(

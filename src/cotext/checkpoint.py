@@ -48,6 +48,8 @@ def save_model(
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, temporary, metadata)
+        # save_file lets nobody else read; a run is for whoever may read its folder.
+        temporary.chmod(path.parent.stat().st_mode & 0o666)
         os.replace(temporary, path)
     except (OSError, SafetensorError) as error:
         temporary.unlink(missing_ok=True)
