@@ -158,13 +158,12 @@ def train(
     from cotext.trainer import Reports
 
     quiet = int(os.environ.get("RANK", "0")) != 0
-    with meter(recipe, config.train.max_updates) as progress:
+    with meter(recipe.rpartition("/")[2], config.train.max_updates) as progress:
 
         def on_update(figures: dict[str, float]) -> None:
             progress.reach(
                 int(figures["update"]),
-                f"loss {figures['loss']:.3f}  {figures['tokens_per_second']:,.0f} tokens/s  "
-                f"lr {figures['learning_rate']:.1e}",
+                f"loss {figures['loss']:.3f}  {figures['tokens_per_second']:,.0f} tokens/s",
             )
 
         def on_validation(figures: dict[str, float]) -> None:

@@ -67,7 +67,7 @@ def meter(what: str, total: int) -> Iterator[Meter]:
         return
     columns = (
         TextColumn("{task.description}", markup=False),
-        BarColumn(bar_width=24),
+        BarColumn(bar_width=12),
         MofNCompleteColumn(),
         TextColumn("{task.fields[note]}", markup=False),
         TimeRemainingColumn(),
