@@ -1,6 +1,7 @@
 """Who may import whom: read from the source, so that a wrong import fails before it is a habit."""
 
 import ast
+import runpy
 from pathlib import Path
 
 import pytest
@@ -75,3 +76,9 @@ def test_the_check_can_fail(tmp_path: Path) -> None:
     assert "cotext.trainer" in found
     assert not within("cotext.trainer", ALLOWED["layers"])
     assert not within("cotext.models.transformer", ALLOWED["models"])
+
+
+def test_the_recipe_reference_is_up_to_date() -> None:
+    page = ROOT.parents[1] / "docs" / "recipes.md"
+    maker = runpy.run_path(str(page.with_name("make_recipes.py")))
+    assert page.read_text(encoding="utf-8") == maker["page"](), "run `make docs`"

@@ -116,8 +116,8 @@ def translations(model: Transformer, config: Config, corpus: list[ParallelDocume
         ("s4to4", 130),
         ("s4to4-shift-cd", 160),
         pytest.param("s4to4-shift-cd-sequence", 250, marks=pytest.mark.slow),
-        pytest.param("s4to4-cd-lrn", 250, marks=pytest.mark.slow),
-        pytest.param("s4to4-cd-sin", 250, marks=pytest.mark.slow),
+        pytest.param("s4to4-lrn-cd", 250, marks=pytest.mark.slow),
+        pytest.param("s4to4-sin-cd", 250, marks=pytest.mark.slow),
     ],
 )
 def test_documents_learnt_by_heart_are_given_back(recipe: str, updates: int, tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_parameters_of_the_base_transformer() -> None:
 
 def test_parameters_of_segments_and_pre_norm() -> None:
     base = load_config("focused-concatenation/base", "base")
-    learned = load_config("focused-concatenation/s4to4-cd-lrn", "base")
+    learned = load_config("focused-concatenation/s4to4-lrn-cd", "base")
     assert parameters(learned, 32_000) == parameters(base, 32_000) + 4 * 512
     pre_norm = load_config("focused-concatenation/base", "base", ["model.pre_norm=true"])
     assert parameters(pre_norm, 32_000) == parameters(base, 32_000) + 2 * 2 * 512  # the norms at the top
