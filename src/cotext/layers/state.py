@@ -120,9 +120,11 @@ class DecoderState:
         """What the next `tokens` decoder inputs may attend to of their own side."""
         stop = self.used + self.beam * tokens
         if self.sees is not None:
-            own = torch.eye(self.beam, dtype=torch.bool, device=device)
-            new: Tensor = torch.kron(own, causal(tokens, tokens, device)) if tokens > 1 else own
-            past = self.sees[:, :, : self.used].repeat_interleave(tokens, dim=1)
+            new = torch.eye(self.beam, dtype=torch.bool, device=device)
+            past = self.sees[:, :, : self.used]
+            if tokens > 1:
+                new = torch.kron(new, causal(tokens, tokens, device))
+                past = past.repeat_interleave(tokens, dim=1)
             mask = torch.cat((past, new.expand(past.size(0), -1, -1)), dim=2)
             return SelfReach(mask=mask[:, None], causal=False, start=self.used, places=stop)
         if self.used == 0:
