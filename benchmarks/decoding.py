@@ -6,7 +6,7 @@ All sides hold the same random weights at base size (512/2048/8 heads/6 + 6 laye
 and greedy outputs are checked to be equal before anything is timed. Every output has the same forced length:
 the embeddings of special symbols are zero, so that none of them is ever among the candidates, and the length
 limit closes. Encoding counts. Systems take turns; a ratio is that of two neighbours in one round; the table
-shows medians. On a machine that others use too, the processor time of this process (`--threads 1 --clock cpu`)
+shows medians. On a machine that others use too, the processor time of the process (`--threads 1 --clock cpu`)
 tells more than the clock on the wall.
 
 batch       sentences of about 25 tokens to 25 tokens, one or 32 at a time
