@@ -68,7 +68,7 @@ class DemoSettings:
 
 SETTINGS = DemoSettings(
     systems=(
-        DemoSystem("sentence", "sentence", "focused-concatenation/base", ("train.max_updates=400",)),
+        DemoSystem("sentence", "sentence", "focused-concatenation/base", ("train.max_updates=700",)),
         DemoSystem("s4to4", "s4to4", "focused-concatenation/s4to4"),
         DemoSystem("s4to4-shift-cd", "s4to4+shift+CD", "focused-concatenation/s4to4-shift-cd"),
     ),
