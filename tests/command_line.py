@@ -100,6 +100,8 @@ def start(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Popen[s
         text=True,
         cwd=cwd,
         env=process_environment(),
+        # Where the tests themselves run in the background, Ctrl-C is ignored, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
 
 
