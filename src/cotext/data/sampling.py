@@ -169,7 +169,7 @@ def read_ahead(items: Iterable[T], depth: int, clock: Callable[[], float]) -> Ge
     def offer(item: T | BaseException | None) -> None:
         while not stopped.is_set():
             try:
-                ready.put(item, timeout=0.2)
+                ready.put(item, timeout=0.05)
                 return
             except queue.Full:
                 continue
@@ -184,7 +184,8 @@ def read_ahead(items: Iterable[T], depth: int, clock: Callable[[], float]) -> Ge
         except BaseException as error:  # handed to the reader, who raises it
             offer(error)
 
-    threading.Thread(target=fill, daemon=True).start()
+    thread = threading.Thread(target=fill, daemon=True)
+    thread.start()
     try:
         while True:
             before = clock()
@@ -196,3 +197,5 @@ def read_ahead(items: Iterable[T], depth: int, clock: Callable[[], float]) -> Ge
             yield item, clock() - before
     finally:
         stopped.set()
+        # A thread that the interpreter finds inside a tensor operation when it ends aborts the process.
+        thread.join()
