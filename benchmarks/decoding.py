@@ -284,14 +284,14 @@ def tasks(quick: bool) -> dict[str, list[Task]]:
     generator = np.random.default_rng(5)
     one = random_rows([SENTENCE], seed=1)
     many = random_rows(generator.integers(15, 36, 32).tolist(), seed=2)
-    length, few = (128, 1) if quick else (512, 3)
+    length, few = (128, 1) if quick else (512, 2)
     document = random_rows([length], seed=6)
     return {
         "batch": [
-            Task("batch 1, greedy", one, SENTENCE, 1, 5 if quick else 15),
-            Task("batch 1, beam 5", one, SENTENCE, 5, 5 if quick else 15),
-            Task("batch 32, greedy", many, SENTENCE, 1, 3 if quick else 7),
-            Task("batch 32, beam 5", many, SENTENCE, 5, 2 if quick else 7),
+            Task("batch 1, greedy", one, SENTENCE, 1, 5 if quick else 11),
+            Task("batch 1, beam 5", one, SENTENCE, 5, 5 if quick else 11),
+            Task("batch 32, greedy", many, SENTENCE, 1, 3 if quick else 5),
+            Task("batch 32, beam 5", many, SENTENCE, 5, 2 if quick else 4),
         ],
         "document": [Task(f"document of {length}, beam 5", document, length, 5, few)],
     }
