@@ -77,6 +77,8 @@ SETTINGS = DemoSettings(
         "train.validate_every=100",
         "train.log_every=20",
         "train.validate_bleu=false",
+        # So short a run has not settled: older checkpoints would drag the average back.
+        "train.average=3",
         "train.threads=1",
     ),
     size="tiny",
