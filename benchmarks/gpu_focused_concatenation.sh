@@ -9,11 +9,12 @@ DATA=${DATA:-../shared/data}
 OUT=${OUT:-runs/mix}
 UPDATES=${UPDATES:-20000}
 SIZE=${SIZE:-base}
+VOCABULARY=${VOCABULARY:-32000}
 PRECISION=${PRECISION:-bf16}
 mix=$DATA/mix-ende
 mkdir -p "$OUT"
 
-[ -d "$OUT/data" ] || cotext prepare --vocabulary 32000 --out "$OUT/data" \
+[ -d "$OUT/data" ] || cotext prepare --vocabulary "$VOCABULARY" --out "$OUT/data" \
   --source "$mix/train.en.xz" --target "$mix/train.de.xz" \
   --dev-source "$mix/dev.en.xz" --dev-target "$mix/dev.de.xz"
 
