@@ -201,7 +201,7 @@ class TestUpdates:
             assert tensor.isfinite().all()
 
     def test_bfloat16_trains(self, data: Path, tmp_path: Path) -> None:
-        train_here(run_config(mixed_precision="bf16"), data, tmp_path / "run")
+        train_here(run_config(precision="bf16"), data, tmp_path / "run")
         entries = journal(tmp_path / "run")
         assert all(math.isfinite(entry["loss"]) for entry in entries)
         losses = [entry["loss"] for entry in entries if entry["kind"] == "train"]
@@ -211,16 +211,14 @@ class TestUpdates:
 
     def test_bfloat16_resumes_exactly(self, data: Path, tmp_path: Path) -> None:
         for updates in (4, 8):
-            train_here(run_config(mixed_precision="bf16", max_updates=updates), data, tmp_path / "parts")
-        train_here(run_config(mixed_precision="bf16", max_updates=8), data, tmp_path / "whole")
+            train_here(run_config(precision="bf16", max_updates=updates), data, tmp_path / "parts")
+        train_here(run_config(precision="bf16", max_updates=8), data, tmp_path / "whole")
         weights = [load_file(tmp_path / name / "model.safetensors") for name in ("parts", "whole")]
         assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
 
     def test_half_precision_without_a_gpu_is_a_message(self) -> None:
-        with pytest.raises(
-            CotextError, match=r"train.mixed_precision = fp16 needs a GPU; on the CPU use bf16"
-        ):
-            make_accelerator(TrainConfig(mixed_precision="fp16"))
+        with pytest.raises(CotextError, match=r"train.precision = fp16 needs a GPU; on the CPU use bf16"):
+            make_accelerator(TrainConfig(precision="fp16"))
 
 
 def test_it_learns(data: Path, tmp_path: Path) -> None:

@@ -106,8 +106,8 @@ class TrainConfig(Closed):
     """Decoupled from the gradient."""
     clip_norm: NonNegativeFloat = 1.0
     """Largest gradient norm; 0: no limit."""
-    mixed_precision: Literal["no", "bf16", "fp16"] = "no"
-    """On a GPU; on a CPU lower precision is slower."""
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """Of matrix products; weights and sums stay fp32. Lower than fp32 pays on a GPU, on a CPU it is slower."""
     validate_every: PositiveInt = 1000
     """Updates between validations; a checkpoint is written at each."""
     validate_bleu: bool = True

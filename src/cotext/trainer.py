@@ -80,18 +80,19 @@ def make_accelerator(config: TrainConfig) -> Accelerator:
     """The device and the processes to train on.
 
     Raises:
-        CotextError: the device cannot compute in `mixed_precision`.
+        CotextError: the device cannot compute in `precision`.
     """
     # Buffers are tables that every process computes for itself, as long as its rows need them: they differ
     # in size, and the processes do not make equally many forward passes in validation.
     wrapping = DistributedDataParallelKwargs(broadcast_buffers=False)
     try:
-        accelerator = Accelerator(mixed_precision=config.mixed_precision, kwargs_handlers=[wrapping])
+        mixed = "no" if config.precision == "fp32" else config.precision
+        accelerator = Accelerator(mixed_precision=mixed, kwargs_handlers=[wrapping])
     except ValueError as error:
-        raise CotextError(f"train.mixed_precision = {config.mixed_precision}: {error}") from None
+        raise CotextError(f"train.precision = {config.precision}: {error}") from None
     # Accelerate would compute in single precision without a word.
-    if config.mixed_precision == "fp16" and accelerator.device.type == "cpu":
-        raise CotextError("train.mixed_precision = fp16 needs a GPU; on the CPU use bf16, or no")
+    if config.precision == "fp16" and accelerator.device.type == "cpu":
+        raise CotextError("train.precision = fp16 needs a GPU; on the CPU use bf16, or fp32")
     return accelerator
 
 
