@@ -107,7 +107,7 @@ class TrainConfig(Closed):
     clip_norm: NonNegativeFloat = 1.0
     """Largest gradient norm; 0: no limit."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """Of matrix products; weights and sums stay fp32. Lower than fp32 pays on a GPU, on a CPU it is slower."""
+    """Of matrix products; weights and sums stay fp32. Less than fp32 pays on a GPU alone."""
     validate_every: PositiveInt = 1000
     """Updates between validations; a checkpoint is written at each."""
     validate_bleu: bool = True
