@@ -76,10 +76,6 @@ class Row:
     cells: tuple[Cell, ...]
     verdict: str
 
-    def at_chance(self, cell: Cell) -> bool:
-        """Whether a cell is as good as guessing."""
-        return abs(cell.percent - self.chance) <= CHANCE_TOLERANCE_POINTS
-
 
 @dataclass(frozen=True, slots=True)
 class Expectation:

@@ -40,7 +40,7 @@ from cotext.data.formats import read_documents, write_documents
 from cotext.data.prepare import prepare_controlled
 from cotext.errors import CotextError
 from cotext.progress import meter
-from cotext.report import write_report
+from cotext.report import write_report, write_whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +132,7 @@ def _open_folder(out: Path, settings: DemoSettings) -> None:
                     f"{out}: is not empty and holds no demonstration; choose another folder with --out"
                 )
             out.mkdir(parents=True, exist_ok=True)
-            _write(path, content)
+            write_whole(path, content)
         elif path.read_text(encoding="utf-8") != content:
             raise CotextError(
                 f"{out}: holds a demonstration with other settings, or of another version of Cotext; "
@@ -140,12 +140,6 @@ def _open_folder(out: Path, settings: DemoSettings) -> None:
             )
     except OSError as error:
         raise CotextError(f"{out}: cannot be used: {error}") from None
-
-
-def _write(path: Path, text: str) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
 
 
 def _prepare(out: Path, settings: DemoSettings) -> None:

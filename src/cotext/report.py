@@ -98,8 +98,8 @@ def write_report(out: Path, comparison: Comparison) -> None:
     content = {"versions": versions(), **asdict(comparison)}
     page = render(comparison)
     try:
-        _replace(out / "report.json", json.dumps(content, indent=1, ensure_ascii=False))
-        _replace(out / "report.html", page)
+        write_whole(out / "report.json", json.dumps(content, indent=1, ensure_ascii=False))
+        write_whole(out / "report.html", page)
     except OSError as error:
         raise CotextError(f"{out}: the report cannot be written: {error}") from None
 
@@ -141,7 +141,8 @@ def render(comparison: Comparison) -> str:
     )
 
 
-def _replace(path: Path, text: str) -> None:
+def write_whole(path: Path, text: str) -> None:
+    """Write a text file that appears under its name when it is complete."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.write_text(text, encoding="utf-8")
     os.replace(temporary, path)

@@ -132,7 +132,6 @@ class _Planner:
         self.reserved: list[str | None] = [None] * self.length
         self.sentences: list[Sentence] = []
         self.choices: list[Choice] = []
-        self.absent: list[lexicon.Person] = []  # people who must not be named in the next sentence
         self.speaker: lexicon.Person | None = None
         self.listener: lexicon.Listener | None = None
         self.statement_at = 0
