@@ -31,23 +31,76 @@ class Closed(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, use_attribute_docstrings=True)
 
 
-class ViewConfig(Closed):
-    """How documents are cut into instances."""
+class CutConfig(Closed):
+    """One way of cutting documents into instances."""
 
-    kind: Literal["sentence", "window"] = "sentence"
-    """`sentence`: each alone. `window`: each with sentences around it."""
+    kind: Literal["sentence", "window", "document", "cumulative"] = "sentence"
+    """`sentence`: each alone. `window`: each with sentences around it. `document`: pieces of at most
+    `max_tokens`, translated whole. `cumulative`: each with all those before it in its piece, on the source side
+    alone."""
     before: Count = 0
-    """Sentences of context before the current one, source and target; sKtoK has K - 1."""
+    """Of a window: sentences of context before the current one; sKtoK has K - 1."""
     after: Count = 0
-    """Sentences of context after the current one, source alone."""
+    """Of a window: sentences of context after the current one, source alone."""
+    target_before: Count | None = None
+    """Of a window: sentences of context on the target side; not given: as many as `before`."""
+    parts: PositiveInt = 1
+    """Of `document` and `cumulative`: equal parts that every piece is cut into."""
+
+
+class SharedCut(CutConfig):
+    """Further instances to train on."""
+
+    weight: Annotated[float, Field(gt=0)] = 1.0
+    """How often an epoch shows each of them, on average."""
+
+
+class ViewConfig(CutConfig):
+    """How documents are cut into instances, and what stands between sentences."""
+
     max_tokens: PositiveInt = 512
-    """Per side of an instance: a longer window sheds context, a longer sentence is left out of training."""
+    """Per side of an instance: a longer window sheds context, a longer document is cut, a longer sentence is
+    left out of training."""
+    separators: Literal["plain", "indexed", "bracket"] = "plain"
+    """Between sentences: one symbol for all, one for every place in the row, or a begin and an end around every
+    sentence."""
+    indexed_separators: PositiveInt = 100
+    """How many there are; the last one serves all later places too."""
+    mixed_with: tuple[SharedCut, ...] = ()
+    """Further ways of cutting to train on (`kind`, ..., `weight`); translation and validation use the first."""
+
+
+class PTransformerConfig(Closed):
+    """Where attention is made aware of positions: the switches of Li et al. 2022, table VI."""
+
+    self_source: bool = True
+    """Absolute positions in the encoder's self-attention."""
+    self_target: bool = True
+    """Absolute positions in the decoder's self-attention."""
+    cross: bool = True
+    """Absolute positions in cross-attention."""
+    relative: bool = True
+    """Relative positions in self-attention on both sides."""
+
+
+class GTransformerConfig(Closed):
+    """Where attention leaves the sentence."""
+
+    global_layers: Count = 2
+    """Top layers of encoder and decoder with global attention beside the local one."""
+
+
+class FlatTransformerConfig(Closed):
+    """Where the context ends."""
+
+    current_layers: Count = 1
+    """Top encoder layers that see the current sentence alone."""
 
 
 class ModelConfig(Closed):
     """Which model, how large, and where its tokens think they stand."""
 
-    name: Literal["transformer"] = "transformer"
+    name: Literal["transformer", "p_transformer", "g_transformer", "flat_transformer"] = "transformer"
     """File in `cotext/models`."""
     dimension: PositiveInt = 512
     """Width of the stream; a multiple of `heads`."""
@@ -72,6 +125,9 @@ class ModelConfig(Closed):
     tokens, `sequence`: that of the source window."""
     segments: Literal["none", "learned", "sinusoidal"] = "none"
     """Embeddings of the sentence index, added at the input."""
+    p_transformer: PTransformerConfig = PTransformerConfig()
+    g_transformer: GTransformerConfig = GTransformerConfig()
+    flat_transformer: FlatTransformerConfig = FlatTransformerConfig()
 
 
 class LossConfig(Closed):
@@ -88,6 +144,8 @@ class LossConfig(Closed):
 class TrainConfig(Closed):
     """Optimiser, schedule, validation and checkpoints."""
 
+    init: str = ""
+    """Run whose weights training starts from (`--init RUN`); `required` in a recipe that cannot do without."""
     seed: Seed = 1
     """Of initial weights, dropout and the order of the data."""
     max_updates: PositiveInt = 100_000
@@ -139,11 +197,14 @@ class DecodeConfig(Closed):
     """Hypotheses side by side; 1: greedy."""
     length_penalty: NonNegativeFloat = 0.6
     """Scores are log-probabilities divided by length to this power."""
+    align: Literal["constrained", "free"] = "constrained"
+    """`constrained`: as many sentences as the source has, each with a word, whatever the model would write;
+    `free`: sentences are recovered from the separators that the model writes, and missing ones stay empty."""
     target_context: Literal["prefix", "regenerate"] = "prefix"
     """`prefix` forces the translations already made and writes the current sentence alone; `regenerate`
     writes the whole window and keeps its last sentence, as the paper does."""
     max_ratio: Annotated[float, Field(gt=0)] = 2.0
-    """A translation holds at most max_ratio times the source tokens, plus `max_extra`."""
+    """A sentence holds at most max_ratio times its source tokens, plus `max_extra`."""
     max_extra: Count = 20
     """See `max_ratio`."""
     max_source_tokens: PositiveInt = 1024
@@ -176,6 +237,7 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
             "decoder_layers": 2,
             "dropout": 0.0,
             "pre_norm": True,
+            "g_transformer": {"global_layers": 1},
         },
         "train": {
             "learning_rate": 4e-3,
@@ -227,10 +289,20 @@ def load_config(recipe: str, size: str | None = None, overrides: Iterable[str] =
             written = content.get(section) or {}
             if not isinstance(written, dict):
                 raise CotextError(f"{where}: {section} = {written!r}: expected a mapping of keys to values")
-            content[section] = {**written, **values}
+            content[section] = _laid_over(written, values)
     for override in overrides:
         _apply_override(content, override)
     return parse_config(content, where)
+
+
+def _laid_over(written: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
+    """Values of a size over those of a recipe, one level of subsections deep."""
+    subsections = {
+        key: {**written[key], **value}
+        for key, value in values.items()
+        if isinstance(value, dict) and isinstance(written.get(key), dict)
+    }
+    return {**written, **values, **subsections}
 
 
 def parse_config(content: Any, where: str) -> Config:

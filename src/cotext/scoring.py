@@ -33,8 +33,8 @@ def score_instances(
     device: torch.device,
 ) -> list[SentenceScore]:
     """Score what is current in every instance, in the order given; the model must be in eval mode."""
-    lengths = [max(i.source_tokens, i.target_tokens) for i in instances]
-    order = sorted(range(len(instances)), key=lambda i: (lengths[i], instances[i].source_tokens))
+    lengths = [i.row_tokens(symbols) for i in instances]
+    order = sorted(range(len(instances)), key=lambda i: (lengths[i], instances[i].source_tokens(symbols)))
     scores: list[SentenceScore | None] = [None] * len(instances)
     with torch.inference_mode():
         for group in pack([lengths[i] for i in order], max_tokens):

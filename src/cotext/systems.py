@@ -10,14 +10,22 @@ from typing import Protocol
 import torch
 from torch import nn
 
-from cotext.config import Config, LossConfig, ModelConfig, ViewConfig, load_config, recipe_names
+from cotext.config import (
+    Config,
+    CutConfig,
+    LossConfig,
+    ModelConfig,
+    ViewConfig,
+    load_config,
+    recipe_names,
+)
 from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.tokenizer import Tokenizer
-from cotext.data.views import SentenceView, View, WindowView
+from cotext.data.views import CumulativeView, DocumentView, Limit, Mixture, SentenceView, View, WindowView
 from cotext.errors import CotextError
 from cotext.layers.blocks import SentenceEmbedding, Size
 from cotext.losses.cross_entropy import CrossEntropy, LossParts
-from cotext.models.base import AutoregressiveModel
+from cotext.models.base import AutoregressiveModel, TranslationModel
 from cotext.models.transformer import Transformer
 
 
@@ -28,12 +36,8 @@ class Loss(Protocol):
         """Loss of a batch, summed; whoever trains divides by the count over all batches and processes."""
 
 
-def build_transformer(config: ModelConfig, vocabulary: int, sentences: int) -> Transformer:
-    """The Transformer of `models/transformer.py`."""
-    shift = config.shift if config.positions == "shifted" else 0
-    if shift == "corpus":
-        raise CotextError("model.shift = corpus must be resolved to a number before a model is built")
-    size = Size(
+def _size(config: ModelConfig) -> Size:
+    return Size(
         dimension=config.dimension,
         feed_forward=config.feed_forward,
         heads=config.heads,
@@ -43,7 +47,10 @@ def build_transformer(config: ModelConfig, vocabulary: int, sentences: int) -> T
         attention_dropout=config.attention_dropout,
         pre_norm=config.pre_norm,
     )
-    embedding = SentenceEmbedding(
+
+
+def _embedding(config: ModelConfig, vocabulary: int, sentences: int) -> SentenceEmbedding:
+    return SentenceEmbedding(
         vocabulary,
         config.dimension,
         config.dropout,
@@ -51,14 +58,26 @@ def build_transformer(config: ModelConfig, vocabulary: int, sentences: int) -> T
         segments=config.segments,
         max_segments=sentences,
     )
-    return Transformer(size, embedding, shift)
 
 
-MODELS: dict[str, Callable[[ModelConfig, int, int], Transformer]] = {"transformer": build_transformer}
+def build_transformer(config: ModelConfig, embedding: SentenceEmbedding) -> Transformer:
+    """The Transformer of `models/transformer.py`."""
+    shift = config.shift if config.positions == "shifted" else 0
+    if shift == "corpus":
+        raise CotextError("model.shift = corpus must be resolved to a number before a model is built")
+    return Transformer(_size(config), embedding, shift)
 
 
-def build_model(config: Config, vocabulary: int) -> Transformer:
+MODELS: dict[str, Callable[[ModelConfig, SentenceEmbedding], TranslationModel]] = {
+    "transformer": build_transformer,
+}
+
+
+def build_model(config: Config, vocabulary: int) -> TranslationModel:
     """The model of a configuration, with fresh weights from torch's global generator.
+
+    `vocabulary` counts the subwords and the special symbols of every recipe (`Tokenizer.vocabulary_size`);
+    those of this recipe's separators come on top.
 
     Raises:
         CotextError: the dimension is not divisible by the number of heads.
@@ -68,28 +87,67 @@ def build_model(config: Config, vocabulary: int) -> Transformer:
         raise CotextError(
             f"model.dimension = {model.dimension} is not divisible by model.heads = {model.heads}"
         )
-    return MODELS[model.name](model, vocabulary, build_view(config.view).sentences)
+    symbols = vocabulary + _further_symbols(config.view)
+    embedding = _embedding(model, symbols, build_view(config.view).sentences)
+    return MODELS[model.name](model, embedding)
+
+
+def _further_symbols(view: ViewConfig) -> int:
+    """How many symbols a recipe appends to the vocabulary: the first indexed separator is the plain one."""
+    return view.indexed_separators - 1 if view.separators == "indexed" else 0
+
+
+def special_symbols(tokenizer: Tokenizer, view: ViewConfig) -> SpecialSymbols:
+    """The ids that batches need: those of the tokenizer, and behind them those of the recipe's separators."""
+    separators: tuple[int, ...] = (tokenizer.sep,)
+    if view.separators == "indexed":
+        first = tokenizer.vocabulary_size
+        separators += tuple(range(first, first + _further_symbols(view)))
+    bracket = view.separators == "bracket"
+    return SpecialSymbols(
+        pad=tokenizer.pad,
+        bos=tokenizer.bos,
+        eos=tokenizer.eos,
+        separators=(tokenizer.eos,) if bracket else separators,
+        bracket=bracket,
+    )
 
 
 def build_view(config: ViewConfig) -> View:
-    """The view of a configuration."""
-    if config.kind == "sentence":
-        if config.before or config.after:
-            raise CotextError(
-                "view.kind = sentence takes no view.before or view.after; use view.kind = window"
-            )
+    """The view of a configuration: what is validated and translated.
+
+    Raises:
+        CotextError: keys that this kind of view does not take.
+    """
+    return _build_cut(config, config)
+
+
+def build_mixture(config: ViewConfig) -> Mixture:
+    """What a configuration trains on: its view, once, and what it is mixed with.
+
+    Raises:
+        CotextError: keys that one of these kinds of view does not take.
+    """
+    further = ((_build_cut(cut, config), cut.weight) for cut in config.mixed_with)
+    return Mixture(((build_view(config), 1.0), *further))
+
+
+def _build_cut(cut: CutConfig, config: ViewConfig) -> View:
+    takes = {"sentence": (), "window": ("before", "after", "target_before")}.get(cut.kind, ("parts",))
+    for key in ("before", "after", "target_before", "parts"):
+        if key not in takes and getattr(cut, key) != CutConfig.model_fields[key].default:
+            raise CotextError(f"view.kind = {cut.kind} takes no view.{key}")
+    limit = Limit(config.max_tokens, 2 if config.separators == "bracket" else 1)
+    if cut.kind == "sentence":
         return SentenceView()
-    return WindowView(config.before, config.after, config.max_tokens)
+    if cut.kind == "window":
+        return WindowView(cut.before, cut.after, limit, cut.target_before)
+    return {"document": DocumentView, "cumulative": CumulativeView}[cut.kind](limit, cut.parts)
 
 
 def build_loss(config: LossConfig) -> Loss:
     """The loss of a configuration."""
     return CrossEntropy(config.label_smoothing, config.context_discount)
-
-
-def special_symbols(tokenizer: Tokenizer) -> SpecialSymbols:
-    """The ids that batches need of a tokenizer."""
-    return SpecialSymbols(pad=tokenizer.pad, bos=tokenizer.bos, eos=tokenizer.eos, sep=tokenizer.sep)
 
 
 def choose_threads(config: ModelConfig, requested: int) -> int:
@@ -107,19 +165,36 @@ def describe() -> Iterator[tuple[str, ...]]:
     for name in recipe_names():
         config = load_config(name)
         view, model, loss, decode = config.view, config.model, config.loss, config.decode
-        seen = "sentence" if view.kind == "sentence" else f"window {view.before}+1+{view.after}"
         standing = f"{model.positions} {model.shift}" if model.positions == "shifted" else model.positions
         segments = "" if model.segments == "none" else f", {model.segments} segments"
-        context = "" if view.kind == "sentence" else f", {decode.target_context}"
         if model.shift == "corpus":
             model = model.model_copy(update={"shift": 0})
         with torch.device("meta"):
             built = build_model(config.model_copy(update={"model": model}), 32_000)
+        seen = [describe_cut(view), *(describe_cut(cut) for cut in view.mixed_with)]
         yield (
             name,
-            seen,
+            ", ".join(seen if len(seen) < 4 else [seen[0], seen[1], "...", seen[-1]]),
             f"{model.name} ({standing}{segments})",
             f"{loss.name} CD {loss.context_discount:g}",
-            f"beam {decode.beam} lp {decode.length_penalty:g}{context}",
+            f"beam {decode.beam} lp {decode.length_penalty:g} {describe_output(config)}".rstrip(),
             f"{count_parameters(built):,}",
         )
+
+
+def describe_cut(cut: CutConfig) -> str:
+    """What an instance sees, in a word: `sentence`, `window-3+1+0`, `document`, `document/4` ..."""
+    if cut.kind == "sentence":
+        return cut.kind
+    if cut.kind == "window":
+        target = "" if cut.target_before is None else f"to{cut.target_before + 1}"
+        return f"window-{cut.before}+1+{cut.after}{target}"
+    return cut.kind if cut.parts == 1 else f"{cut.kind}/{cut.parts}"
+
+
+def describe_output(config: Config) -> str:
+    """How sentences that are written together, or in the context of earlier ones, are kept apart."""
+    view, decode = config.view, config.decode
+    if view.kind == "window" and view.target_before != 0:
+        return decode.target_context
+    return decode.align if view.kind == "document" else ""

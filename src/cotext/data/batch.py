@@ -8,8 +8,14 @@ decoder *input* the same symbol opens sentence k + 1 (three sentences a, b, c of
     input     bos  a  sep  b  sep  c          label     a  sep  b  sep  c  eos
     sentence   0   0   1   1   2   2          sentence  0   0   1   1   2   2
 
-On the source side a separator belongs to the sentence that it closes. Sentence indices count from the
-first *source* sentence of the row on both sides, so that index k means the same sentence everywhere.
+Indexed separators differ from sentence to sentence: sep1, sep2. With brackets every sentence has a begin and an
+end of its own: a label `eos` closes it, and the next is opened by the input `bos` in its place.
+
+    input     bos  a  bos  b  bos  c          label     a  eos  b  eos  c  eos
+
+On the source side a separator belongs to the sentence that it closes, and brackets show both their symbols:
+`bos a eos bos b eos`. Sentence indices count from the first *source* sentence of the row on both sides, so that
+index k means the same sentence everywhere.
 """
 
 from collections.abc import Sequence
@@ -28,12 +34,26 @@ Tokens = Sequence[int] | NDArray[np.int32]
 
 @dataclass(frozen=True, slots=True)
 class SpecialSymbols:
-    """The ids that are not subwords."""
+    """The ids that are not subwords, and how they set sentences apart.
+
+    `separators` close sentence 0, 1 ... of a row where another follows; the last of them serves all later
+    sentences. With `bracket` there is one, `eos`, and `bos` opens every sentence.
+    """
 
     pad: int
     bos: int
     eos: int
-    sep: int
+    separators: tuple[int, ...]
+    bracket: bool = False
+
+    def separator(self, sentence: int) -> int:
+        """What closes this sentence of a row where another follows."""
+        return self.separators[min(sentence, len(self.separators) - 1)]
+
+    @property
+    def per_source_sentence(self) -> int:
+        """How many symbols stand beside the words of a source sentence."""
+        return 2 if self.bracket else 1
 
 
 @dataclass(slots=True)
@@ -105,42 +125,52 @@ class Instance:
         """Index of the first target sentence, counted from the first source sentence."""
         return self.window.target.start - self.window.source.start
 
-    @property
-    def source_tokens(self) -> int:
-        """Length of the source row: every sentence is followed by one symbol."""
-        return sum(len(s) + 1 for s in self.source)
+    def source_tokens(self, symbols: SpecialSymbols) -> int:
+        """Length of the source row."""
+        return sum(len(s) + symbols.per_source_sentence for s in self.source)
 
     @property
     def target_tokens(self) -> int:
-        """Length of the label row."""
+        """Length of the label row: one symbol closes every sentence."""
         return sum(len(s) + 1 for s in self.target)
+
+    def row_tokens(self, symbols: SpecialSymbols) -> int:
+        """Length of the longer side."""
+        return max(self.source_tokens(symbols), self.target_tokens)
 
 
 def joined(
-    sentences: Sequence[Tokens], symbols: SpecialSymbols, first: int = 0
+    sentences: Sequence[Tokens], symbols: SpecialSymbols, first: int = 0, opened: bool = False
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Join sentences with separators and close the last with `eos`.
+    """Join sentences with separators and close the last with `eos`; `opened`: `bos` stands before each.
 
     Returns tokens and sentence indices counted from `first`, each [T].
     """
-    lengths = [len(s) + 1 for s in sentences]
+    lengths = [len(s) + 1 + opened for s in sentences]
     tokens = np.empty(sum(lengths), dtype=np.int64)
     at = 0
-    for sentence, length in zip(sentences, lengths, strict=True):
-        tokens[at : at + length - 1] = sentence
-        tokens[at + length - 1] = symbols.sep
+    for k, (sentence, length) in enumerate(zip(sentences, lengths, strict=True), start=first):
+        if opened:
+            tokens[at] = symbols.bos
+        tokens[at + opened : at + length - 1] = sentence
+        tokens[at + length - 1] = symbols.separator(k)
         at += length
     tokens[-1] = symbols.eos
     return tokens, np.repeat(np.arange(first, first + len(sentences)), lengths)
 
 
-def decoder_input(label: NDArray[np.int64], symbols: SpecialSymbols) -> NDArray[np.int64]:
-    """Shift labels right by one, opening with `bos`: [T].
+def decoder_input(
+    label: NDArray[np.int64], sentence: NDArray[np.int64], symbols: SpecialSymbols
+) -> NDArray[np.int64]:
+    """Shift labels right by one, opening with `bos`, with brackets every sentence: [T].
 
     The sentence of an input is that of the label which it predicts, so that the separator that closes
     sentence k as a label opens sentence k + 1 as an input.
     """
-    return np.concatenate(([symbols.bos], label[:-1]))
+    shifted = np.concatenate(([symbols.bos], label[:-1]))
+    if symbols.bracket:
+        shifted[1:][sentence[1:] != sentence[:-1]] = symbols.bos
+    return shifted
 
 
 def _padded(rows: Sequence[NDArray[np.int64]], fill: int) -> Tensor:
@@ -153,7 +183,7 @@ def _padded(rows: Sequence[NDArray[np.int64]], fill: int) -> Tensor:
 
 def source_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Source:
     """Build the source side of a batch."""
-    sides = [joined(i.source, symbols) for i in instances]
+    sides = [joined(i.source, symbols, opened=symbols.bracket) for i in instances]
     follows = [
         a.document == b.document and a.window.current.stop == b.window.current.start
         for a, b in pairwise(instances)
@@ -173,7 +203,7 @@ def make_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Batch:
     label_sentence = _padded([sentence for _, sentence in labels], -1)
     return Batch(
         source=source_batch(instances, symbols),
-        target_input=_padded([decoder_input(tokens, symbols) for tokens, _ in labels], symbols.pad),
+        target_input=_padded([decoder_input(*label, symbols) for label in labels], symbols.pad),
         input_sentence=label_sentence.clone(),
         target_label=_padded([tokens for tokens, _ in labels], symbols.pad),
         label_sentence=label_sentence,

@@ -6,6 +6,7 @@ and the batches are shuffled. A pool is a function of (seed, epoch, shard, its f
 `Cursor` of three numbers is enough to go on exactly where training stopped.
 """
 
+import functools
 import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -16,7 +17,7 @@ import numpy as np
 
 from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
 from cotext.data.store import TokenDocument, TokenStore
-from cotext.data.views import View
+from cotext.data.views import Mixture, View, Window
 from cotext.errors import CotextError
 
 T = TypeVar("T")
@@ -37,7 +38,14 @@ class Cursor:
 
 def instances_of(document: TokenDocument, view: View) -> Iterator[Instance]:
     """The windows of one document, as rows to be."""
-    windows = view.split([len(s) for s in document.source], [len(s) for s in document.target])
+    return _instances(document, view.split(*_lengths(document)))
+
+
+def _lengths(document: TokenDocument) -> tuple[list[int], list[int]]:
+    return [len(s) for s in document.source], [len(s) for s in document.target]
+
+
+def _instances(document: TokenDocument, windows: Iterable[Window]) -> Iterator[Instance]:
     for window in windows:
         yield Instance(
             document=document.index,
@@ -64,10 +72,6 @@ def pack(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
     return groups
 
 
-def _row_length(instance: Instance) -> int:
-    return max(instance.source_tokens, instance.target_tokens)
-
-
 class Sampler:
     """An endless stream of shuffled batches over one shard of a store.
 
@@ -78,7 +82,7 @@ class Sampler:
     def __init__(
         self,
         store: TokenStore,
-        view: View,
+        mixture: Mixture,
         symbols: SpecialSymbols,
         max_tokens: int,
         max_row_tokens: int,
@@ -88,7 +92,7 @@ class Sampler:
         shards: int = 1,
     ) -> None:
         self.store = store
-        self.view = view
+        self.mixture = mixture
         self.symbols = symbols
         self.max_tokens = max_tokens
         self.max_row_tokens = max_row_tokens
@@ -128,8 +132,13 @@ class Sampler:
             cursor = Cursor(cursor.epoch + 1, skipped=cursor.skipped)
 
     def _anything_fits(self) -> bool:
-        instances = (i for d in range(len(self.store)) for i in instances_of(self.store[d], self.view))
-        return any(_row_length(i) <= self.max_row_tokens for i in instances)
+        instances = (
+            instance
+            for d in range(len(self.store))
+            for view, _ in self.mixture.parts
+            for instance in instances_of(self.store[d], view)
+        )
+        return any(i.row_tokens(self.symbols) <= self.max_row_tokens for i in instances)
 
     def _pool(self, order: np.ndarray, cursor: Cursor) -> tuple[list[list[Instance]], Cursor]:
         """The batches of the pool that begins at `cursor.document`, and the cursor of the next pool."""
@@ -139,14 +148,16 @@ class Sampler:
         while at < len(order) and tokens < self.pool_tokens:
             document = self.store[int(order[at])]
             tokens += sum(map(len, document.source)) + sum(map(len, document.target))
-            instances.extend(instances_of(document, self.view))
+            windows = self.mixture.draw(*_lengths(document), random)
+            instances.extend(_instances(document, windows))
             at += 1
-        fitting = [i for i in instances if _row_length(i) <= self.max_row_tokens]
+        length = functools.partial(Instance.row_tokens, symbols=self.symbols)
+        fitting = [i for i in instances if length(i) <= self.max_row_tokens]
         skipped = cursor.skipped + len(instances) - len(fitting)
         # Shuffled before the stable sort, so that rows of one length meet others in every epoch.
         fitting = [fitting[i] for i in random.permutation(len(fitting))]
-        fitting.sort(key=lambda i: (_row_length(i), i.target_tokens))
-        groups = pack([_row_length(i) for i in fitting], self.max_tokens)
+        fitting.sort(key=lambda i: (length(i), i.target_tokens))
+        groups = pack([length(i) for i in fitting], self.max_tokens)
         batches = [[fitting[i] for i in groups[g]] for g in random.permutation(len(groups))]
         return batches, Cursor(cursor.epoch, at, skipped=skipped)
 
@@ -155,9 +166,10 @@ def ordered_batches(
     store: TokenStore, view: View, symbols: SpecialSymbols, max_tokens: int, max_row_tokens: int
 ) -> Iterator[Batch]:
     """Every instance of a store once, in batches of like length: for validation."""
+    length = functools.partial(Instance.row_tokens, symbols=symbols)
     instances = (i for d in range(len(store)) for i in instances_of(store[d], view))
-    fitting = sorted((i for i in instances if _row_length(i) <= max_row_tokens), key=_row_length)
-    for group in pack([_row_length(i) for i in fitting], max_tokens):
+    fitting = sorted((i for i in instances if length(i) <= max_row_tokens), key=length)
+    for group in pack([length(i) for i in fitting], max_tokens):
         yield make_batch([fitting[i] for i in group], symbols)
 
 

@@ -10,13 +10,24 @@ The only place where a window exists: training, decoding and scoring all ask the
     j = 2    x x c x               x x c .
     j = 3    . x x c               . x x c
 
+    document view: pieces of at most max_tokens, here cut into equal parts (parts=2)
+
+    source   0 1 | 2 3    target   0 1 | 2 3          every sentence of its piece is current
+
+    cumulative view: every sentence with all those before it in its piece, the target alone
+
+    j = 2    x x c .               . . c .
+
 Laws: joining the references of a split gives the document back; no window leaves its document; every
 sentence is current exactly once.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Protocol, TypeVar
+
+from numpy.random import Generator
 
 from cotext.errors import CotextError
 
@@ -87,21 +98,37 @@ class SentenceView:
 
 
 @dataclass(frozen=True, slots=True)
+class Limit:
+    """How many tokens a side of a window may hold, the symbols beside every sentence included."""
+
+    max_tokens: int | None = None
+    per_source_sentence: int = 1  # symbols; on the target side one closes every sentence
+
+    def fits(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> bool:
+        """Whether both sides hold at most `max_tokens`."""
+        if self.max_tokens is None:
+            return True
+        source = sum(source_lengths) + self.per_source_sentence * len(source_lengths)
+        return max(source, sum(target_lengths) + len(target_lengths)) <= self.max_tokens
+
+
+@dataclass(frozen=True, slots=True)
 class WindowView:
     """Sliding windows of `before` + 1 sentences (sKtoK: K = before + 1), source and target.
 
     Lupo et al. 2022, section 2.2. At the start of a document there are fewer. `after` adds future sentences
     to the source side alone: on the target side they would come after the current sentence, where a
-    left-to-right decoder could not use them.
+    left-to-right decoder could not use them. `target_before`, where given, is the context of the target: with
+    0 a window is Doc2Sent, Li et al. 2022, section III-D.
 
-    A window that exceeds `max_tokens` on a side (the symbol after every sentence included) sheds its future
-    sentences, where the source exceeds it, then its past ones from the farthest, until both sides fit; the
-    current sentence always stays.
+    A window that exceeds the limit on a side sheds its future sentences, where the source exceeds it, then its
+    past ones from the farthest, until both sides fit; the current sentence always stays.
     """
 
     before: int
     after: int = 0
-    max_tokens: int | None = None
+    limit: Limit = Limit()
+    target_before: int | None = None
 
     @property
     def sentences(self) -> int:
@@ -111,19 +138,117 @@ class WindowView:
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
         """One window per sentence, current in the place that its context leaves it."""
         count = len(source_lengths)
+        context = self.before if self.target_before is None else self.target_before
         windows = []
         for j in range(count):
             first, stop = max(0, j - self.before), min(count, j + 1 + self.after)
-            while stop > j + 1 and not self._fits(source_lengths[first:stop]):
+            target = max(first, j - context)
+            while stop > j + 1 and not self.limit.fits(source_lengths[first:stop], ()):
                 stop -= 1
-            while first < j and not (
-                self._fits(source_lengths[first:stop]) and self._fits(target_lengths[first : j + 1])
+            while first < j and not self.limit.fits(
+                source_lengths[first:stop], target_lengths[target : j + 1]
             ):
                 first += 1
+                target = max(first, target)
             windows.append(
-                Window(source=range(first, stop), target=range(first, j + 1), current=range(j, j + 1))
+                Window(source=range(first, stop), target=range(target, j + 1), current=range(j, j + 1))
             )
         return windows
 
-    def _fits(self, lengths: Sequence[int]) -> bool:
-        return self.max_tokens is None or sum(lengths) + len(lengths) <= self.max_tokens
+
+@dataclass(frozen=True, slots=True)
+class DocumentView:
+    """Documents in pieces as long as the limit allows, never cut inside a sentence, each cut into `parts`.
+
+    With one part, sub-documents as in Li et al. 2022, section IV-A; with 2, 4, 8 ... the resolutions of Sun et
+    al. 2022. Parts are equal in sentences, as far as that goes; a piece of fewer sentences than parts falls
+    into single ones. A sentence that exceeds the limit by itself is a piece of its own.
+    """
+
+    limit: Limit
+    parts: int = 1
+
+    @property
+    def sentences(self) -> int:
+        """No window has more: a sentence takes a token and the symbols beside it."""
+        return max(1, (self.limit.max_tokens or 0) // (1 + self.limit.per_source_sentence))
+
+    def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
+        """One window per part; all its sentences are current."""
+        ranges = (
+            part
+            for piece in _pieces(source_lengths, target_lengths, self.limit)
+            for part in _equal_parts(piece, self.parts)
+        )
+        return [Window(source=r, target=r, current=r) for r in ranges]
+
+
+@dataclass(frozen=True, slots=True)
+class CumulativeView:
+    """Every sentence alone on the target side, with all those before it in its part on the source side.
+
+    The document-to-sentence counterpart of `DocumentView`: the sentence to translate is the last of the row.
+    """
+
+    limit: Limit
+    parts: int = 1
+
+    @property
+    def sentences(self) -> int:
+        """As in `DocumentView`."""
+        return DocumentView(self.limit, self.parts).sentences
+
+    def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
+        """One window per sentence."""
+        whole = DocumentView(self.limit, self.parts).split(source_lengths, target_lengths)
+        return [
+            Window(source=range(part.source.start, j + 1), target=range(j, j + 1), current=range(j, j + 1))
+            for part in whole
+            for j in part.current
+        ]
+
+
+def _pieces(source_lengths: Sequence[int], target_lengths: Sequence[int], limit: Limit) -> list[range]:
+    """Cut a document into runs of sentences, each as long as the limit allows."""
+    starts = [0]
+    for j in range(1, len(source_lengths)):
+        piece = slice(starts[-1], j + 1)
+        if not limit.fits(source_lengths[piece], target_lengths[piece]):
+            starts.append(j)
+    bounds = [*starts, len(source_lengths)] if source_lengths else []
+    return [range(first, stop) for first, stop in pairwise(bounds)]
+
+
+def _equal_parts(piece: range, parts: int) -> list[range]:
+    """Cut a run of sentences into `parts` whose numbers of sentences differ by one at most."""
+    count = min(parts, len(piece))
+    bounds = [piece.start + i * len(piece) // count for i in range(count + 1)]
+    return [range(first, stop) for first, stop in pairwise(bounds)]
+
+
+@dataclass(frozen=True, slots=True)
+class Mixture:
+    """What a model is trained on: the instances of several views, each drawn `weight` times on average.
+
+    A window that two views have in common counts for the first alone: with weights of 1 the mixture is the
+    union of their instances.
+    """
+
+    parts: tuple[tuple[View, float], ...]
+
+    def draw(
+        self, source_lengths: Sequence[int], target_lengths: Sequence[int], random: Generator
+    ) -> list[Window]:
+        """The windows of one document for one epoch; nothing is random where all weights are whole."""
+        drawn: list[Window] = []
+        seen: set[Window] = set()
+        for view, weight in self.parts:
+            windows = [w for w in view.split(source_lengths, target_lengths) if w not in seen]
+            seen.update(windows)
+            copies, rest = divmod(weight, 1)
+            drawn += windows * int(copies)
+            if rest:
+                drawn += [
+                    w for w, chance in zip(windows, random.random(len(windows)), strict=True) if chance < rest
+                ]
+        return drawn

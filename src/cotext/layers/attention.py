@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from cotext.layers.attend import attend
 from cotext.layers.dropout import relu_dropout
 from cotext.layers.ragged import Ragged
-from cotext.layers.state import KeyValueCache
+from cotext.layers.state import KeyValueCache, SelfReach
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -22,6 +22,20 @@ def merge_heads(x: Tensor) -> Tensor:
     return x.transpose(1, 2).flatten(2)
 
 
+def projection(dimension: int, parts: int = 1) -> nn.Linear:
+    """Several square projections fused into one matrix, each part initialised as the square that it is."""
+    fused = nn.Linear(dimension, parts * dimension)
+    for part in fused.weight.chunk(parts):
+        nn.init.xavier_uniform_(part)
+    nn.init.zeros_(fused.bias)
+    return fused
+
+
+def side_by_side(x_RTD: Tensor, entries: int) -> Tensor:
+    """The tokens of an entry's beams as one row: [R, T, D] -> [B, W * T, D]."""
+    return x_RTD.reshape(entries, -1, x_RTD.size(-1))
+
+
 class SelfAttention(nn.Module):
     """Attention of a row to itself, or to its own past through a cache."""
 
@@ -29,38 +43,29 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.heads = heads
         self.dropout = dropout
-        self.qkv = nn.Linear(dimension, 3 * dimension)
-        self.out = nn.Linear(dimension, dimension)
-        # One fused matrix, but each third is initialised as the square matrix that it stands for.
-        for third in self.qkv.weight.chunk(3):
-            nn.init.xavier_uniform_(third)
-        nn.init.xavier_uniform_(self.out.weight)
-        nn.init.zeros_(self.qkv.bias)
-        nn.init.zeros_(self.out.bias)
+        self.qkv = projection(dimension, 3)
+        self.out = projection(dimension)
 
     def forward(
         self,
         x_RTD: Tensor,
-        mask: Tensor | None,
-        causal: bool = False,
-        cache: KeyValueCache | None = None,
-        start: int = 0,
-        places: int = 0,
+        reach: SelfReach,
         ragged: Ragged | None = None,
+        cache: KeyValueCache | None = None,
     ) -> Tensor:
         """[R, T, D] -> [R, T, D].
 
-        With a cache, keys and values are written from place `start` on and the first `places` places are
-        attended to. The beams of an entry share its places: their tokens stand side by side, [B, W * T, D].
+        With a cache, keys and values are written and read where `reach` says. The beams of an entry share its
+        places: their tokens stand side by side, [B, W * T, D].
         """
-        x = x_RTD if cache is None else x_RTD.reshape(cache.entries, -1, x_RTD.size(-1))
+        x = x_RTD if cache is None else side_by_side(x_RTD, cache.entries)
         qkv = self.qkv(x) if ragged is None else ragged.unpack(self.qkv(x))
         q, k, v = (split_heads(part, self.heads) for part in qkv.chunk(3, dim=-1))
         if cache is not None:
-            cache.write(k, v, start)
-            k, v = cache.read(places)
+            cache.write(k, v, reach.start)
+            k, v = cache.read(reach.places)
         dropout = self.dropout if self.training else 0.0
-        mixed = merge_heads(attend(q, k, v, mask, causal, dropout))
+        mixed = merge_heads(attend(q, k, v, reach.mask, reach.causal, dropout))
         out_RTD: Tensor = self.out(mixed if ragged is None else ragged.pack(mixed)).view_as(x_RTD)
         return out_RTD
 
@@ -72,13 +77,9 @@ class CrossAttention(nn.Module):
         super().__init__()
         self.heads = heads
         self.dropout = dropout
-        self.query = nn.Linear(dimension, dimension)
-        self.key_value = nn.Linear(dimension, 2 * dimension)
-        self.out = nn.Linear(dimension, dimension)
-        for weight in (self.query.weight, *self.key_value.weight.chunk(2), self.out.weight):
-            nn.init.xavier_uniform_(weight)
-        for projection in (self.query, self.key_value, self.out):
-            nn.init.zeros_(projection.bias)
+        self.query = projection(dimension)
+        self.key_value = projection(dimension, 2)
+        self.out = projection(dimension)
 
     def project(self, memory_BSD: Tensor, ragged: Ragged | None = None) -> tuple[Tensor, Tensor]:
         """Keys and values of the source states: two [B, H, S, K]."""
@@ -95,8 +96,8 @@ class CrossAttention(nn.Module):
     ) -> Tensor:
         """[R, T, D] -> [R, T, D]; the beams of an entry share its keys and values without copies."""
         k_BHSK, v_BHSK = keys_values
-        # The beams of an entry become more queries of that entry: [R, T, D] -> [B, W * T, D].
-        x = x_RTD if ragged is not None else x_RTD.reshape(k_BHSK.size(0), -1, x_RTD.size(-1))
+        # The beams of an entry become more queries of that entry.
+        x = x_RTD if ragged is not None else side_by_side(x_RTD, k_BHSK.size(0))
         query = self.query(x) if ragged is None else ragged.unpack(self.query(x))
         q = split_heads(query, self.heads)
         dropout = self.dropout if self.training else 0.0

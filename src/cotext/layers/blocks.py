@@ -8,16 +8,14 @@ Shapes: B entries, R rows, T tokens, S source tokens, D model, V vocabulary.
 import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
 import torch
 from torch import Tensor, nn
 
-from cotext.layers.attention import CrossAttention, FeedForward, SelfAttention
+from cotext.layers.attention import FeedForward
 from cotext.layers.dropout import Dropout
 from cotext.layers.positions import Kind, PositionTable, place, sinusoidal
-from cotext.layers.ragged import Ragged
-from cotext.layers.state import KeyValueCache, SelfReach
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +30,11 @@ class Size:
     dropout: float = 0.0
     attention_dropout: float = 0.0
     pre_norm: bool = False
+
+    @property
+    def attention(self) -> tuple[int, int, float]:
+        """What an attention is built from: dimension, heads, dropout of its weights."""
+        return self.dimension, self.heads, self.attention_dropout
 
 
 Block = TypeVar("Block", bound=nn.Module)
@@ -67,53 +70,46 @@ class Residual(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention and feed-forward."""
+    """Self-attention and feed-forward; the attention is the model's own kind."""
 
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: Size, attention: nn.Module) -> None:
         super().__init__()
-        self.attention = SelfAttention(size.dimension, size.heads, size.attention_dropout)
+        self.attention = attention
         self.feed_forward = FeedForward(size.dimension, size.feed_forward, size.dropout)
         self.after_attention = Residual(size.dimension, size.dropout, size.pre_norm)
         self.after_feed_forward = Residual(size.dimension, size.dropout, size.pre_norm)
 
-    def forward(self, x_BSD: Tensor, mask: Tensor | None, ragged: Ragged | None = None) -> Tensor:
-        """[B, S, D] -> [B, S, D]; with `ragged`, without padding, [N, D] -> [N, D]."""
-        x_BSD = self.after_attention(x_BSD, lambda x: self.attention(x, mask, ragged=ragged))
-        x_BSD = self.after_feed_forward(x_BSD, self.feed_forward)
-        return x_BSD
+    def forward(self, x: Tensor, own: tuple[Any, ...]) -> Tensor:
+        """[B, S, D] -> [B, S, D], or without padding [N, D] -> [N, D].
+
+        `own` is what the attention is called with beside x.
+        """
+        x = self.after_attention(x, lambda x: self.attention(x, *own))
+        x = self.after_feed_forward(x, self.feed_forward)
+        return x
 
 
 class DecoderBlock(nn.Module):
-    """Self-attention, cross-attention and feed-forward."""
+    """Self-attention, cross-attention and feed-forward; the attentions are the model's own kinds."""
 
-    def __init__(self, size: Size) -> None:
+    def __init__(self, size: Size, attention: nn.Module, cross: nn.Module) -> None:
         super().__init__()
-        self.attention = SelfAttention(size.dimension, size.heads, size.attention_dropout)
-        self.cross = CrossAttention(size.dimension, size.heads, size.attention_dropout)
+        self.attention = attention
+        self.cross = cross
         self.feed_forward = FeedForward(size.dimension, size.feed_forward, size.dropout)
         self.after_attention = Residual(size.dimension, size.dropout, size.pre_norm)
         self.after_cross = Residual(size.dimension, size.dropout, size.pre_norm)
         self.after_feed_forward = Residual(size.dimension, size.dropout, size.pre_norm)
 
-    def forward(
-        self,
-        x_RTD: Tensor,
-        own: SelfReach,
-        source: tuple[Tensor, Tensor],
-        source_mask: Tensor | None,
-        cache: KeyValueCache | None,
-        ragged: Ragged | None = None,
-    ) -> Tensor:
-        """[R, T, D] -> [R, T, D]; `source` holds the cross-attention's keys and values.
+    def forward(self, x: Tensor, own: tuple[Any, ...], source: tuple[Any, ...]) -> Tensor:
+        """[R, T, D] -> [R, T, D], or without padding [N, D] -> [N, D].
 
-        With `ragged`, without a cache and without padding, [N, D] -> [N, D].
+        `own` and `source` are what self-attention and cross-attention are called with beside x.
         """
-        x_RTD = self.after_attention(
-            x_RTD, lambda x: self.attention(x, own.mask, own.causal, cache, own.start, own.places, ragged)
-        )
-        x_RTD = self.after_cross(x_RTD, lambda x: self.cross(x, source, source_mask, ragged))
-        x_RTD = self.after_feed_forward(x_RTD, self.feed_forward)
-        return x_RTD
+        x = self.after_attention(x, lambda x: self.attention(x, *own))
+        x = self.after_cross(x, lambda x: self.cross(x, *source))
+        x = self.after_feed_forward(x, self.feed_forward)
+        return x
 
 
 class SentenceEmbedding(nn.Module):

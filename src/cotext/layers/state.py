@@ -25,10 +25,10 @@ STEPS_BETWEEN_COLLECTIONS = 16
 
 @dataclass(frozen=True, slots=True)
 class SelfReach:
-    """What the queries of one decoder call see of their own side: the same for all layers."""
+    """What the queries of one call see of their own side: the same for all layers."""
 
     mask: Tensor | None  # broadcasts to [B, H, W * T, places]
-    causal: bool
+    causal: bool = False
     start: int = 0  # where new keys and values are written
     places: int = 0  # how many places are attended to
 

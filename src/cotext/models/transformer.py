@@ -15,11 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from cotext.data.batch import Source
+from cotext.layers.attention import CrossAttention, SelfAttention
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size, Stack
 from cotext.layers.masks import visible
 from cotext.layers.positions import mean_sentence_length, ranks
 from cotext.layers.ragged import Ragged
-from cotext.layers.state import DecoderState
+from cotext.layers.state import DecoderState, SelfReach
 
 
 class Transformer(nn.Module):
@@ -35,8 +36,13 @@ class Transformer(nn.Module):
         super().__init__()
         self.embedding = embedding
         self.shift = shift
-        self.encoder = Stack(EncoderBlock(size) for _ in range(size.encoder_layers))
-        self.decoder = Stack(DecoderBlock(size) for _ in range(size.decoder_layers))
+        self.encoder = Stack(
+            EncoderBlock(size, SelfAttention(*size.attention)) for _ in range(size.encoder_layers)
+        )
+        self.decoder = Stack(
+            DecoderBlock(size, SelfAttention(*size.attention), CrossAttention(*size.attention))
+            for _ in range(size.decoder_layers)
+        )
         # Pre-norm leaves the last block's output unnormalised; post-norm needs nothing here.
         self.encoder_norm = nn.LayerNorm(size.dimension) if size.pre_norm else nn.Identity()
         self.decoder_norm = nn.LayerNorm(size.dimension) if size.pre_norm else nn.Identity()
@@ -56,7 +62,7 @@ class Transformer(nn.Module):
         ragged = Ragged.of(sentence)
         x = x_BSD if ragged is None else ragged.pack(x_BSD)
         for block in self.encoder:
-            x = block(x, mask, ragged)
+            x = block(x, (SelfReach(mask), ragged))
         x = self.encoder_norm(x)
         cross = [block.cross.project(x, ragged) for block in self.decoder]
         return DecoderState(cross=cross, cross_mask=mask, shift=shift)
@@ -71,7 +77,7 @@ class Transformer(nn.Module):
         x = x_RTD if ragged is None else ragged.pack(x_RTD)
         for i, block in enumerate(self.decoder):
             cache = state.caches[i] if state.caches else None
-            x = block(x, own, state.cross[i], state.cross_mask, cache, ragged)
+            x = block(x, (own, ragged, cache), (state.cross[i], state.cross_mask, ragged))
         if state.caches:
             state.step(sentence, rank)
         x = self.decoder_norm(x)
