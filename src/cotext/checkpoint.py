@@ -27,7 +27,7 @@ import cotext
 from cotext.config import Config, TrainConfig, dump_config, parse_config
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.errors import CotextError
-from cotext.models.transformer import Transformer
+from cotext.models.base import TranslationModel
 from cotext.systems import build_model
 
 FORMAT = "1"  # raised whenever older model files can no longer be read
@@ -101,7 +101,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 class LoadedModel:
     """A model ready to translate, with what made it."""
 
-    model: Transformer
+    model: TranslationModel
     config: Config
     tokenizer: Tokenizer
     updates: list[int]

@@ -18,7 +18,7 @@ from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.errors import CotextError
 from cotext.metrics.bleu import evaluate
-from cotext.models.transformer import Transformer
+from cotext.models.base import TranslationModel
 from cotext.systems import build_loss, build_model, build_view, choose_threads, special_symbols
 from cotext.trainer import Corpus, Reports, Trainer, make_accelerator
 from cotext.training_state import Progress
@@ -129,7 +129,7 @@ def _require_same(before: Config, now: Config, run: Path) -> None:
         )
 
 
-def development_bleu(config: Config, data: Data, device: torch.device) -> Callable[[Transformer], float]:
+def development_bleu(config: Config, data: Data, device: torch.device) -> Callable[[TranslationModel], float]:
     """A function that translates the first development documents greedily and returns sentence BLEU."""
     documents: list[ParallelDocument] = []
     for document in read_parallel(data.folder / "dev.jsonl", None):
@@ -141,7 +141,7 @@ def development_bleu(config: Config, data: Data, device: torch.device) -> Callab
     fast = config.model_copy(update={"decode": decode})
     references = [Document(d.id, d.target) for d in documents]
 
-    def score(model: Transformer) -> float:
+    def score(model: TranslationModel) -> float:
         translator = DocumentTranslator(model, fast, data.tokenizer, device)
         found = dict(translator.translate(Document(d.id, d.source) for d in documents))
         hypotheses = [found[i].document for i in range(len(documents))]

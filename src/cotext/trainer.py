@@ -30,7 +30,7 @@ from cotext.errors import CotextError
 from cotext.interruption import stop_on_signals
 from cotext.journal import Interval, Journal
 from cotext.losses.cross_entropy import LossParts
-from cotext.models.transformer import Transformer
+from cotext.models.base import TranslationModel
 from cotext.systems import Loss
 from cotext.training_state import ProcessState, Progress
 
@@ -60,7 +60,7 @@ class Reports:
 class Objective(nn.Module):
     """Model and loss as one module, so that data-parallel wrappers see a single forward pass."""
 
-    def __init__(self, model: Transformer, loss: Loss) -> None:
+    def __init__(self, model: TranslationModel, loss: Loss) -> None:
         super().__init__()
         self.model = model
         self.loss = loss
@@ -106,13 +106,13 @@ class Trainer:
     def __init__(
         self,
         config: Config,
-        model: Transformer,
+        model: TranslationModel,
         loss: Loss,
         corpus: Corpus,
         run: Path,
         fingerprint: str,
         reports: Reports,
-        score_development: Callable[[Transformer], float] | None = None,
+        score_development: Callable[[TranslationModel], float] | None = None,
         accelerator: Accelerator | None = None,
     ) -> None:
         if config.train.best_by == "bleu" and score_development is None:

@@ -1,11 +1,12 @@
-"""The contract that search, losses and translation are typed on.
+"""The contract that search, losses and translation are typed on, and what every system derives from.
 
 Shapes: B entries, R rows (R = B * beam while searching), T target tokens, D model, V vocabulary.
 """
 
+from abc import ABC, abstractmethod
 from typing import Any, Protocol
 
-from torch import Tensor
+from torch import Tensor, nn
 
 from cotext.data.batch import Source
 
@@ -47,5 +48,22 @@ class AutoregressiveModel(Protocol):
     def encode(self, source: Source) -> Any:
         """Read the source; returns the model's own kind of `State`."""
 
+    def decode(self, tokens: Tensor, sentence: Tensor, state: Any) -> Tensor:
+        """Decoder inputs and the sentence of each, both [R, T] -> hidden states [R, T, D]."""
+
+
+class TranslationModel(nn.Module, ABC):
+    """A system: what is trained, saved and loaded; `AutoregressiveModel` says what its parts do."""
+
+    @property
+    @abstractmethod
+    def output_weight(self) -> Tensor:
+        """The output layer: [V, D]."""
+
+    @abstractmethod
+    def encode(self, source: Source) -> Any:
+        """Read the source; returns the system's own kind of `State`."""
+
+    @abstractmethod
     def decode(self, tokens: Tensor, sentence: Tensor, state: Any) -> Tensor:
         """Decoder inputs and the sentence of each, both [R, T] -> hidden states [R, T, D]."""
