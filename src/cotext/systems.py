@@ -26,6 +26,7 @@ from cotext.errors import CotextError
 from cotext.layers.blocks import SentenceEmbedding, Size
 from cotext.losses.cross_entropy import CrossEntropy, LossParts
 from cotext.models.base import AutoregressiveModel, TranslationModel
+from cotext.models.p_transformer import PTransformer
 from cotext.models.transformer import Transformer
 
 
@@ -68,8 +69,14 @@ def build_transformer(config: ModelConfig, embedding: SentenceEmbedding) -> Tran
     return Transformer(_size(config), embedding, shift)
 
 
+def build_p_transformer(config: ModelConfig, embedding: SentenceEmbedding) -> PTransformer:
+    """The P-Transformer of `models/p_transformer.py`."""
+    return PTransformer(_size(config), embedding, **config.p_transformer.model_dump())
+
+
 MODELS: dict[str, Callable[[ModelConfig, SentenceEmbedding], TranslationModel]] = {
     "transformer": build_transformer,
+    "p_transformer": build_p_transformer,
 }
 
 
@@ -142,7 +149,9 @@ def _build_cut(cut: CutConfig, config: ViewConfig) -> View:
         return SentenceView()
     if cut.kind == "window":
         return WindowView(cut.before, cut.after, limit, cut.target_before)
-    return {"document": DocumentView, "cumulative": CumulativeView}[cut.kind](limit, cut.parts)
+    if cut.kind == "document":
+        return DocumentView(limit, cut.parts)
+    return CumulativeView(limit, cut.parts)
 
 
 def build_loss(config: LossConfig) -> Loss:

@@ -8,14 +8,13 @@ come: ContraPro with one sentence of context (Müller et al., 2018) and the cons
 import gzip
 import json
 import lzma
-import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any
 
+from cotext.data.formats.streams import atomic_sinks
 from cotext.errors import CotextError
 
 FORMAT_NAME = "cotext-contrastive"
@@ -127,20 +126,23 @@ def write_suite(path: Path, suite: ContrastiveSuite) -> None:
         "source_language": suite.source_language,
         "target_language": suite.target_language,
     }
-    with _open_atomically(path) as stream:
-        stream.write(json.dumps(heading, ensure_ascii=False)[:-1] + ', "examples": [')
-        for number, example in enumerate(suite.examples):
-            entry = {
-                "id": example.id,
-                "phenomenon": example.phenomenon,
-                "distance": example.distance,
-                "source": example.source,
-                "candidates": example.candidates,
-                "correct": example.correct,
-                "tags": example.tags,
-            }
-            stream.write((",\n" if number else "\n") + json.dumps(entry, ensure_ascii=False))
-        stream.write("\n]}\n")
+    try:
+        with atomic_sinks([path]) as [stream]:
+            stream.write(json.dumps(heading, ensure_ascii=False)[:-1] + ', "examples": [')
+            for number, example in enumerate(suite.examples):
+                entry = {
+                    "id": example.id,
+                    "phenomenon": example.phenomenon,
+                    "distance": example.distance,
+                    "source": example.source,
+                    "candidates": example.candidates,
+                    "correct": example.correct,
+                    "tags": example.tags,
+                }
+                stream.write((",\n" if number else "\n") + json.dumps(entry, ensure_ascii=False))
+            stream.write("\n]}\n")
+    except UnicodeEncodeError as error:
+        raise CotextError(f"{path}: cannot be written: {error}") from None
 
 
 def _read_own(path: Path, document: dict[str, Any]) -> ContrastiveSuite:
@@ -367,19 +369,3 @@ def _read_text(path: Path) -> str:
     except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise CotextError(f"{path}: cannot be read: {reason}") from None
-
-
-@contextmanager
-def _open_atomically(path: Path) -> Iterator[TextIO]:
-    """Text stream whose content appears under `path` only when everything has been written."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.part")
-    openers: dict[str, Callable[..., Any]] = {".xz": lzma.open, ".gz": gzip.open}
-    try:
-        with cast(TextIO, openers.get(path.suffix, open)(unfinished, "wt", encoding="utf-8")) as stream:
-            yield stream
-        unfinished.replace(path)
-    except (OSError, UnicodeEncodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise CotextError(f"{path}: cannot be written: {reason}") from error
-    finally:
-        unfinished.unlink(missing_ok=True)

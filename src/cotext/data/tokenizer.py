@@ -8,7 +8,6 @@ import contextlib
 import hashlib
 import io
 import json
-import os
 import random
 import re
 import unicodedata
@@ -21,6 +20,7 @@ from typing import Any, Final, Protocol, Self
 import sentencepiece
 
 from cotext.errors import CotextError
+from cotext.files import replacing
 
 FORMAT_VERSION = 1
 SPECIAL_SYMBOLS = 4
@@ -395,9 +395,8 @@ def _save(folder: Path, tokenizer: Tokenizer, kind: str, model_name: str, model:
         (model_name, model),
         ("tokenizer.json", json.dumps(description, indent=2).encode()),
     ):
-        partial = folder / f"{name}.partial"
-        partial.write_bytes(content)
-        os.replace(partial, folder / name)
+        with replacing(folder / name) as temporary:
+            temporary.write_bytes(content)
 
 
 def _training_problem(error: str, requested: int) -> str:

@@ -38,6 +38,7 @@ class Size:
 
 
 Block = TypeVar("Block", bound=nn.Module)
+Cross = TypeVar("Cross", bound=nn.Module)
 
 
 class Stack(nn.ModuleList, Generic[Block]):
@@ -89,10 +90,10 @@ class EncoderBlock(nn.Module):
         return x
 
 
-class DecoderBlock(nn.Module):
+class DecoderBlock(nn.Module, Generic[Cross]):
     """Self-attention, cross-attention and feed-forward; the attentions are the model's own kinds."""
 
-    def __init__(self, size: Size, attention: nn.Module, cross: nn.Module) -> None:
+    def __init__(self, size: Size, attention: nn.Module, cross: Cross) -> None:
         super().__init__()
         self.attention = attention
         self.cross = cross

@@ -116,6 +116,12 @@ class DecoderState:
         goes_on = sentence == self.sentence[:, None]
         return t + self.length[:, None], rank + goes_on * (self.rank + 1)[:, None]
 
+    def distances(self, t: Tensor) -> Tensor:
+        """How far before tokens at places t [R, T] of their rows all places stand: [B, W * T, places], <= 0."""
+        assert self.place_t is not None
+        own = t.reshape(self.place_t.size(0), -1)
+        return torch.cat((self.place_t[:, : self.used], own), dim=1)[:, None] - own[:, :, None]
+
     def reach(self, tokens: int, device: torch.device) -> SelfReach:
         """What the next `tokens` decoder inputs may attend to of their own side."""
         stop = self.used + self.beam * tokens

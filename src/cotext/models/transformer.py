@@ -21,9 +21,10 @@ from cotext.layers.masks import visible
 from cotext.layers.positions import mean_sentence_length, ranks
 from cotext.layers.ragged import Ragged
 from cotext.layers.state import DecoderState, SelfReach
+from cotext.models.base import TranslationModel
 
 
-class Transformer(nn.Module):
+class Transformer(TranslationModel):
     """Encoder and decoder over one shared embedding.
 
     `shift` is the segment shift: a number of positions, or `sequence` for the mean sentence length of the
