@@ -13,7 +13,7 @@ ROOT = Path(cotext.__file__).parent
 # room -> prefixes of cotext modules that it may import
 ALLOWED = {
     "layers": ("cotext.layers",),
-    "data": ("cotext.data", "cotext.errors"),
+    "data": ("cotext.data", "cotext.errors", "cotext.files"),
     "models": ("cotext.models.base", "cotext.layers", "cotext.data.batch"),
     "losses": ("cotext.losses", "cotext.models.base", "cotext.layers", "cotext.data.batch"),
     "metrics": ("cotext.metrics", "cotext.data", "cotext.errors"),

@@ -48,9 +48,10 @@ def run(trained: Path, tmp_path: Path) -> Path:
 
 
 def one_batch(data: Path, run: Path) -> Batch:
-    tokenizer, view = load_tokenizer(data / "tokenizer"), build_view(ckpt.load_run(run).config.view)
-    store = TokenStore(data / "dev.arrow")
-    return make_batch([i for d in store for i in instances_of(d, view)], special_symbols(tokenizer))
+    config = ckpt.load_run(run).config.view
+    symbols = special_symbols(load_tokenizer(data / "tokenizer"), config)
+    instances = [i for d in TokenStore(data / "dev.arrow") for i in instances_of(d, build_view(config))]
+    return make_batch(instances, symbols)
 
 
 def test_saved_and_loaded_gives_the_same_output_bit_for_bit(

@@ -27,6 +27,7 @@ import cotext
 from cotext.config import Config, TrainConfig, dump_config, parse_config
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.errors import CotextError
+from cotext.files import leftovers, replacing
 from cotext.models.base import TranslationModel
 from cotext.systems import build_model
 
@@ -45,15 +46,10 @@ def save_model(
         "cotext.updates": json.dumps(updates),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
+    with replacing(path, SafetensorError) as temporary:
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, temporary, metadata)
         # save_file lets nobody else read; a run is for whoever may read its folder.
         temporary.chmod(path.parent.stat().st_mode & 0o666)
-        os.replace(temporary, path)
-    except (OSError, SafetensorError) as error:
-        temporary.unlink(missing_ok=True)
-        raise CotextError(f"{path}: cannot be written: {error}") from None
 
 
 def read_metadata(path: Path) -> dict[str, str]:
@@ -174,25 +170,18 @@ def average_run(run: Path, out: Path, updates: Sequence[int]) -> None:
     Raises:
         CotextError: no such checkpoint, or `out` exists and is not empty.
     """
-    files = [model_file(run, update) for update in updates]
-    if len(set(files)) < len(files):
+    chosen = [model_file(run, update) for update in updates]
+    if len(set(chosen)) < len(chosen):
         raise CotextError("the same checkpoint is named twice; name each once")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CotextError(f"{out}: exists; choose another --out")
     loaded = load_run(run, updates[0])
-    weights = average(files)
-    out = out.resolve()
-    temporary = out.with_name(f".{out.name}.{os.getpid()}")
-    try:
+    weights = average(chosen)
+    with replacing(out.resolve()) as temporary:
         loaded.tokenizer.save(temporary / "tokenizer")
         (temporary / "config.yaml").write_text(dump_config(loaded.config), encoding="utf-8")
         fingerprint = loaded.tokenizer.fingerprint
         save_model(temporary / "model.safetensors", weights, loaded.config, fingerprint, list(updates))
-        os.replace(temporary, out)
-    except OSError as error:
-        raise CotextError(f"{out}: cannot be written: {error.strerror or error}") from None
-    finally:
-        shutil.rmtree(temporary, ignore_errors=True)
 
 
 def checkpoint_folder(run: Path, update: int) -> Path:
@@ -253,7 +242,7 @@ def prune(run: Path, keep_models: set[int], keep_states: set[int]) -> None:
 
 def sweep(run: Path) -> None:
     """Delete what a process that was killed while writing has left behind under temporary names."""
-    for path in run.glob(".model.safetensors.*"):
+    for path in leftovers(run, "config.yaml", "model.safetensors", "metrics.jsonl"):
         path.unlink(missing_ok=True)
     for path in (run / "checkpoints").glob(".*"):
         shutil.rmtree(path, ignore_errors=True)

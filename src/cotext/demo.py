@@ -39,8 +39,9 @@ from cotext.data.controlled import SIZES
 from cotext.data.formats import read_documents, write_documents
 from cotext.data.prepare import prepare_controlled
 from cotext.errors import CotextError
+from cotext.files import replacing
 from cotext.progress import meter
-from cotext.report import write_report, write_whole
+from cotext.report import write_report
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,8 @@ def _open_folder(out: Path, settings: DemoSettings) -> None:
                     f"{out}: is not empty and holds no demonstration; choose another folder with --out"
                 )
             out.mkdir(parents=True, exist_ok=True)
-            write_whole(path, content)
+            with replacing(path) as temporary:
+                temporary.write_text(content, encoding="utf-8")
         elif path.read_text(encoding="utf-8") != content:
             raise CotextError(
                 f"{out}: holds a demonstration with other settings, or of another version of Cotext; "

@@ -6,7 +6,6 @@ appears under its name when it is complete; the same command continues an interr
 
 import hashlib
 import json
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
@@ -26,6 +25,7 @@ from cotext.data.formats.records import Side
 from cotext.data.formats.table import find_format
 from cotext.data.suites import ContrastiveSuite
 from cotext.errors import CotextError
+from cotext.files import replacing
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, Score, evaluate, find_protocol
 from cotext.metrics.contrastive import CandidateScores, ContrastiveReport, contrastive_accuracy
 from cotext.systems import choose_threads
@@ -211,16 +211,11 @@ class _Journal:
         self.file: TextIO | None = None
 
     def __enter__(self) -> "_Journal":
-        temporary = self.path.with_name(self.path.name + ".new")
-        try:
+        with replacing(self.path) as temporary:
             text = self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else ""
             kept = self._take_over(text.splitlines())
             temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
-            os.replace(temporary, self.path)
-            self.file = self.path.open("a", encoding="utf-8")
-        except OSError as error:
-            temporary.unlink(missing_ok=True)
-            raise CotextError(f"{self.path}: cannot be written: {error.strerror or error}") from None
+        self.file = self.path.open("a", encoding="utf-8")
         return self
 
     def _take_over(self, lines: list[str]) -> list[str]:

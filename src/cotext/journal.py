@@ -5,7 +5,6 @@ TensorBoard gets the same figures in `tensorboard/` and is told to forget the sa
 """
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +14,7 @@ from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
 from cotext.errors import CotextError
+from cotext.files import replacing
 from cotext.losses.cross_entropy import LossParts
 
 TIMING = ("tokens_per_second", "waiting_share")  # the figures that differ between two runs of one seed
@@ -71,16 +71,12 @@ class Journal:
             CotextError: the file cannot be rewritten.
         """
         self._forgotten_from = update + 1
-        try:
-            if not self.path.exists():
-                return
+        if not self.path.exists():
+            return
+        with replacing(self.path) as temporary:
             lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
             kept = [line for line in lines if _stands(line, update)]
-            temporary = self.path.with_name(f".{self.path.name}")
             temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
-            os.replace(temporary, self.path)
-        except OSError as error:
-            raise CotextError(f"{self.path}: cannot be rewritten: {error}") from None
 
 
 def _stands(line: str, update: int) -> bool:

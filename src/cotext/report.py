@@ -18,7 +18,7 @@ import torch
 import cotext
 from cotext.comparison import PHENOMENA, Cell, Comparison, Line, Row, Sample
 from cotext.data.controlled import VERSION
-from cotext.errors import CotextError
+from cotext.files import replacing
 from cotext.plots import accuracy_by_distance, legend_mark, training_curves
 
 STYLE = """
@@ -97,11 +97,10 @@ def write_report(out: Path, comparison: Comparison) -> None:
     """Write report.html and report.json to the folder `out`."""
     content = {"versions": versions(), **asdict(comparison)}
     page = render(comparison)
-    try:
-        write_whole(out / "report.json", json.dumps(content, indent=1, ensure_ascii=False))
-        write_whole(out / "report.html", page)
-    except OSError as error:
-        raise CotextError(f"{out}: the report cannot be written: {error}") from None
+    with replacing(out / "report.json") as temporary:
+        temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+    with replacing(out / "report.html") as temporary:
+        temporary.write_text(page, encoding="utf-8")
 
 
 def versions() -> dict[str, str]:
@@ -139,13 +138,6 @@ def render(comparison: Comparison) -> str:
         f"<title>Cotext: what context does</title>\n<style>{STYLE}</style>\n</head>\n"
         f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
     )
-
-
-def write_whole(path: Path, text: str) -> None:
-    """Write a text file that appears under its name when it is complete."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    temporary.write_text(text, encoding="utf-8")
-    os.replace(temporary, path)
 
 
 def _checks(comparison: Comparison) -> str:

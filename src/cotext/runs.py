@@ -17,9 +17,10 @@ from cotext.data.formats import read_parallel
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.errors import CotextError
+from cotext.files import replacing
 from cotext.metrics.bleu import evaluate
 from cotext.models.base import TranslationModel
-from cotext.systems import build_loss, build_model, build_view, choose_threads, special_symbols
+from cotext.systems import build_loss, build_mixture, build_model, build_view, choose_threads, special_symbols
 from cotext.trainer import Corpus, Reports, Trainer, make_accelerator
 from cotext.training_state import Progress
 from cotext.translate import DocumentTranslator
@@ -85,16 +86,15 @@ def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
         CotextError: the folder holds another run, or something else, or cannot be written.
     """
     path = run / "config.yaml"
-    temporary = path.with_name(".config.yaml")
     try:
         if path.exists():
             _require_same(_written_config(path), config, run)
-        elif run.is_dir() and any(entry != temporary for entry in run.iterdir()):
+        elif run.is_dir() and any(not entry.name.startswith(".config.yaml") for entry in run.iterdir()):
             raise CotextError(f"{run}: the folder is not empty and holds no run; choose another --out")
         run.mkdir(parents=True, exist_ok=True)
         # The configuration comes first: what it stands beside is a run, however early it was cut short.
-        temporary.write_text(dump_config(config), encoding="utf-8")
-        temporary.replace(path)
+        with replacing(path) as temporary:
+            temporary.write_text(dump_config(config), encoding="utf-8")
         _keep_tokenizer(run, tokenizer)
     except OSError as error:
         raise CotextError(f"{run}: cannot be written: {error.strerror or error}") from None
@@ -171,7 +171,8 @@ def train(config: Config, data_folder: Path, run: Path, reports: Reports) -> Pro
         train=data.train,
         dev=data.dev,
         view=build_view(config.view),
-        symbols=special_symbols(data.tokenizer),
+        mixture=build_mixture(config.view),
+        symbols=special_symbols(data.tokenizer, config.view),
         max_row_tokens=config.view.max_tokens,
     )
     bleu = development_bleu(config, data, accelerator.device) if config.train.validate_bleu else None

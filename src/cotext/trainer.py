@@ -25,7 +25,7 @@ from cotext.config import Config, TrainConfig
 from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.sampling import Cursor, Sampler, ordered_batches, read_ahead
 from cotext.data.store import TokenStore
-from cotext.data.views import View
+from cotext.data.views import Mixture, View
 from cotext.errors import CotextError
 from cotext.interruption import stop_on_signals
 from cotext.journal import Interval, Journal
@@ -43,7 +43,8 @@ class Corpus:
 
     train: TokenStore
     dev: TokenStore
-    view: View
+    view: View  # of validation and translation
+    mixture: Mixture  # of training
     symbols: SpecialSymbols
     max_row_tokens: int
 
@@ -138,7 +139,7 @@ class Trainer:
         self.objective, self.optimizer = self.accelerator.prepare(Objective(model, loss), optimizer)
         self.sampler = Sampler(
             corpus.train,
-            corpus.view,
+            corpus.mixture,
             corpus.symbols,
             max_tokens=train.max_tokens,
             max_row_tokens=corpus.max_row_tokens,
@@ -365,7 +366,7 @@ class Trainer:
                 saved = ckpt.checkpoints(self.run)
                 models = ckpt.worth_keeping(self._candidates(), progress.best_update, self.config.train)
                 ckpt.prune(self.run, {*models, saved[-1]}, set(saved[-2:]))
-        except (OSError, SafetensorError) as error:
+        except (OSError, SafetensorError, CotextError) as error:
             raise CotextError(
                 f"{final}: the checkpoint cannot be written: {error}; earlier ones are whole: make room, "
                 "then the same command goes on from the last"

@@ -9,7 +9,6 @@ A checkpoint that training can resume from holds:
 """
 
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from torch.optim import Optimizer
 from cotext.checkpoint import read_tensors
 from cotext.data.sampling import Cursor
 from cotext.errors import CotextError
+from cotext.files import replacing
 
 
 @dataclass(slots=True)
@@ -109,10 +109,8 @@ def load_process_state(folder: Path, rank: int) -> ProcessState:
 
 def save_progress(folder: Path, progress: Progress) -> None:
     """Write `trainer.json`."""
-    path = folder / "trainer.json"
-    temporary = path.with_name(f".{path.name}")
-    temporary.write_text(json.dumps(asdict(progress), indent=1), encoding="utf-8")
-    os.replace(temporary, path)
+    with replacing(folder / "trainer.json") as temporary:
+        temporary.write_text(json.dumps(asdict(progress), indent=1), encoding="utf-8")
 
 
 def load_progress(folder: Path) -> Progress:

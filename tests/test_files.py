@@ -1,0 +1,91 @@
+"""Files and folders appear whole or not at all."""
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cotext.errors import CotextError
+from cotext.files import leftovers, replacing
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_text_and_bytes_replace_what_was_there(tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text("old")
+    with replacing(path) as temporary:
+        temporary.write_text("new", encoding="utf-8")
+        assert (path.read_text(), temporary.parent) == ("old", tmp_path)
+    assert path.read_text() == "new"
+    with replacing(path) as temporary:
+        temporary.write_bytes(b"\xff\x00")
+    assert path.read_bytes() == b"\xff\x00"
+    assert names(tmp_path) == ["x.json"]
+
+
+def test_a_folder_appears_whole(tmp_path: Path) -> None:
+    with replacing(tmp_path / "run") as temporary:
+        (temporary / "inner").mkdir(parents=True)
+        (temporary / "inner" / "file").write_text("content")
+        assert not (tmp_path / "run").exists()
+    assert (tmp_path / "run" / "inner" / "file").read_text() == "content"
+    assert names(tmp_path) == ["run"]
+
+
+@pytest.mark.parametrize("failure", [CotextError("refused"), KeyboardInterrupt(), ValueError("wrong")])
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_stops_the_block_leaves_the_old_and_nothing_else(
+    tmp_path: Path, failure: BaseException, folder: bool
+) -> None:
+    def half(path: Path) -> None:
+        with replacing(path) as temporary:
+            if folder:
+                temporary.mkdir()
+            (temporary / "part" if folder else temporary).write_text("half")
+            raise failure
+
+    (tmp_path / "x").write_text("old")
+    with pytest.raises(type(failure)) as caught:
+        half(tmp_path / "x")
+    assert caught.value is failure
+    assert (names(tmp_path), (tmp_path / "x").read_text()) == (["x"], "old")
+
+
+def test_storage_that_refuses_is_named_with_its_reason(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    for path, reason in (
+        (tmp_path / "absent" / "x", "No such file"),
+        (tmp_path / "file" / "x", "Not a directory"),
+        (tmp_path / ("x" * 300), "File name too long"),
+    ):
+        with pytest.raises(CotextError) as caught, replacing(path) as temporary:
+            temporary.write_text("x")
+        assert str(caught.value).startswith(f"{path}: cannot be written: {reason}")
+    assert names(tmp_path) == ["file"]
+
+
+def test_a_refusal_of_a_library_s_own_kind(tmp_path: Path) -> None:
+    class RefusalError(Exception):
+        pass
+
+    def refused(path: Path) -> None:
+        with replacing(path, RefusalError) as temporary:
+            temporary.write_text("half")
+            raise RefusalError("disk full")
+
+    with pytest.raises(CotextError, match=r"x: cannot be written: disk full$"):
+        refused(tmp_path / "x")
+    assert names(tmp_path) == []
+
+
+def test_leftovers_are_those_of_the_named_files_alone(tmp_path: Path) -> None:
+    for name in (".a.json.4711", ".a.json", ".b.json.1", ".hidden", "a.json"):
+        (tmp_path / name).touch()
+    assert leftovers(tmp_path, "a.json") == [tmp_path / ".a.json.4711"]
+    assert len(leftovers(tmp_path, "a.json", "b.json")) == 2
+    with replacing(tmp_path / "c") as temporary:
+        temporary.touch()
+        assert leftovers(tmp_path, "c") == [tmp_path / f".c.{os.getpid()}"]
