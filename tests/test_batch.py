@@ -9,7 +9,7 @@ from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch, sourc
 from cotext.data.views import Window, WindowView
 
 PAD, BOS, EOS, SEP = 90, 91, 92, 93
-SYMBOLS = SpecialSymbols(pad=PAD, bos=BOS, eos=EOS, sep=SEP)
+SYMBOLS = SpecialSymbols(pad=PAD, bos=BOS, eos=EOS, separators=(SEP,))
 
 
 def instance(
@@ -61,6 +61,36 @@ def test_three_sentences_on_the_target_side() -> None:
     assert batch.target_label[0, 1] == batch.target_input[0, 2] == SEP
     assert batch.label_sentence[0, 1] == 0
     assert batch.input_sentence[0, 2] == 1
+
+
+def test_indexed_separators_differ_and_the_last_serves_all_later_places() -> None:
+    symbols = SpecialSymbols(PAD, BOS, EOS, separators=(SEP, 94))
+    batch = make_batch([instance(0, [[1], [2], [3], [4]], [[11], [12], [13], [14]])], symbols)
+    assert batch.source.tokens.tolist() == [[1, SEP, 2, 94, 3, 94, 4, EOS]]
+    assert batch.target_label.tolist() == [[11, SEP, 12, 94, 13, 94, 14, EOS]]
+    assert batch.target_input.tolist() == [[BOS, 11, SEP, 12, 94, 13, 94, 14]]
+    # The number is that of the sentence in the row: a target that begins later begins with a later one.
+    later = instance(0, [[1], [2], [3]], [[12], [13]], Window(range(3), range(1, 3), range(2, 3)))
+    assert make_batch([later], symbols).target_label.tolist() == [[12, 94, 13, EOS]]
+
+
+def test_brackets_stand_around_every_sentence() -> None:
+    """An empty sentence has both symbols too; every sentence of the target opens with an input of its own."""
+    symbols = SpecialSymbols(PAD, BOS, EOS, separators=(EOS,), bracket=True)
+    row = instance(0, [[1, 2], [], [3]], [[11], [12, 13], []])
+    batch = make_batch([row, instance(1, [[4]], [[14]])], symbols)
+    assert batch.source.tokens.tolist() == [
+        [BOS, 1, 2, EOS, BOS, EOS, BOS, 3, EOS],
+        [BOS, 4, EOS, *[PAD] * 6],
+    ]
+    assert batch.source.sentence.tolist() == [[0, 0, 0, 0, 1, 1, 2, 2, 2], [0, 0, 0, *[-1] * 6]]
+    assert batch.target_label.tolist() == [[11, EOS, 12, 13, EOS, EOS], [14, EOS, *[PAD] * 4]]
+    assert batch.target_input.tolist() == [[BOS, 11, BOS, 12, 13, BOS], [BOS, 14, *[PAD] * 4]]
+    assert batch.input_sentence.tolist() == batch.label_sentence.tolist()
+    assert batch.label_sentence.tolist() == [[0, 0, 1, 1, 1, 2], [0, 0, *[-1] * 4]]
+    assert row.source_tokens(symbols) == 9
+    assert row.source_tokens(SYMBOLS) == row.target_tokens == row.row_tokens(SYMBOLS) == 6
+    assert row.row_tokens(symbols) == 9
 
 
 def test_labels_of_the_current_sentence() -> None:
@@ -150,7 +180,7 @@ def test_what_holds_for_every_batch(
     assert torch.equal(batch.target_label == PAD, batch.label_sentence == -1)
     assert torch.equal(batch.target_input[:, 1:][batch.is_label[:, 1:]], before_last(batch))
     for i, row in enumerate(rows):
-        assert int((batch.source.sentence[i] >= 0).sum()) == row.source_tokens
+        assert int((batch.source.sentence[i] >= 0).sum()) == row.source_tokens(SYMBOLS)
         assert int(batch.is_label[i].sum()) == row.target_tokens
         current = batch.target_label[i][batch.is_current[i]].tolist()
         document = corpus[row.document]

@@ -107,7 +107,7 @@ def test_dumped_and_read_again_is_the_same(seed: int, rate: float, betas: tuple,
         ("model.dropout=1", "model.dropout = 1: input should be less than 1"),
         ("model.shift=banana", "model.shift = 'banana': input should be 'corpus' or 'sequence'"),
         ("loss.context_discount=1.5", "loss.context_discount = 1.5: input should be less than or equal to 1"),
-        ("view.kind=paragraph", "view.kind = 'paragraph': input should be 'sentence' or 'window'"),
+        ("view.kind=paragraph", "view.kind = 'paragraph': input should be 'sentence', 'window', 'document' or 'cumulative'"),
         ("model=5", "model = 5"),
         ("view=", "view = None"),
         ("train.seed", "'train.seed' is not an override: write key.path=value"),
@@ -172,7 +172,7 @@ def test_what_cannot_be_built() -> None:
         build_model(load_config(RECIPE, None, ["model.heads=7", "model.shift=1"]), 100)
     with pytest.raises(CotextError, match="must be resolved"):
         build_model(load_config(RECIPE), 100)
-    with pytest.raises(CotextError, match=r"takes no view.before or view.after; use view.kind = window"):
+    with pytest.raises(CotextError, match=r"view.kind = sentence takes no view.before"):
         build_view(load_config(RECIPE, None, ["view.kind=sentence"]).view)
 
 

@@ -13,7 +13,7 @@ from cotext.layers.blocks import DecoderBlock, EncoderBlock, Residual, Size
 from cotext.layers.dropout import Dropout, keep_mask, relu_dropout
 from cotext.layers.masks import causal, visible
 from cotext.layers.ragged import Ragged
-from cotext.layers.state import DecoderState
+from cotext.layers.state import DecoderState, SelfReach
 
 
 def doubles(*shape: int, seed: int = 0) -> Tensor:
@@ -153,7 +153,7 @@ def test_fused_projections_are_the_three_of_the_paper() -> None:
             for weight in attention.qkv.weight.chunk(3)  # biases start at zero
         )
         heads.append((q @ k.transpose(1, 2) / 3**0.5).softmax(dim=-1) @ v)
-    torch.testing.assert_close(attention(x, None), linear(torch.cat(heads, dim=-1), attention.out.weight))
+    torch.testing.assert_close(attention(x, SelfReach(None)), linear(torch.cat(heads, dim=-1), attention.out.weight))
 
 
 def test_beams_share_keys_and_values() -> None:
@@ -182,21 +182,24 @@ def test_residual_orders() -> None:
 def test_blocks_without_padding_equal_blocks_with_it(pre_norm: bool) -> None:
     torch.manual_seed(3)
     size = Size(8, 12, 2, 1, 1, pre_norm=pre_norm)
-    encoder, decoder = EncoderBlock(size).double(), DecoderBlock(size).double()
+    encoder = EncoderBlock(size, SelfAttention(*size.attention)).double()
+    cross = CrossAttention(*size.attention)
+    decoder = DecoderBlock(size, SelfAttention(*size.attention), cross).double()
     source, target = sentences([5, 2, 4]), sentences([3, 6, 1])
     mask = visible(source)
+    reach = SelfReach(mask)
     source_rows, target_rows = Ragged.of(source), Ragged.of(target)
     assert source_rows is not None
     assert target_rows is not None
     own = DecoderState(cross=[], cross_mask=None).reach(6, source.device)
     x_BSD, x_BTD = doubles(3, 5, 8), doubles(3, 6, 8, seed=1)
 
-    memory = encoder(x_BSD, mask)
-    hidden = decoder(x_BTD, own, decoder.cross.project(memory), mask, None)
-    packed = encoder(source_rows.pack(x_BSD), mask, source_rows)
+    memory = encoder(x_BSD, (reach,))
+    hidden = decoder(x_BTD, (own,), (decoder.cross.project(memory), mask))
+    packed = encoder(source_rows.pack(x_BSD), (reach, source_rows))
     torch.testing.assert_close(packed, memory[source >= 0])
     keys_values = decoder.cross.project(packed, source_rows)
-    packed = decoder(target_rows.pack(x_BTD), own, keys_values, mask, None, target_rows)
+    packed = decoder(target_rows.pack(x_BTD), (own, target_rows), (keys_values, mask, target_rows))
     torch.testing.assert_close(packed, hidden[target >= 0])
 
 

@@ -12,7 +12,7 @@ from cotext.losses.cross_entropy import CrossEntropy, LossParts, output_loss
 from cotext.models.transformer import Transformer
 
 LABELS, DIMENSION, VOCABULARY = 13, 6, 17
-SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, sep=23)
+SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
 
 
 def example(dtype: torch.dtype = torch.float64) -> tuple[Tensor, Tensor, Tensor, Tensor]:

@@ -8,10 +8,11 @@ from torch import Tensor
 
 from cotext.data.batch import Instance, Source, SpecialSymbols, make_batch
 from cotext.data.views import Window
+from cotext.layers.attention import CrossAttention, SelfAttention
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size
 from cotext.layers.masks import causal, visible
 from cotext.layers.positions import PositionTable, mean_sentence_length, place, ranks, sinusoidal
-from cotext.layers.state import DecoderState
+from cotext.layers.state import DecoderState, SelfReach
 from cotext.models.transformer import Transformer
 
 # Two rows of unequal lengths: sentences of 3, 2 and 1 tokens; a first sentence of 2 and one of 1.
@@ -45,13 +46,13 @@ def changed(before: Tensor, after: Tensor) -> Tensor:
 @pytest.mark.parametrize("row", [0, 1])
 def test_an_encoder_token_reaches_its_whole_row_and_no_other_row(row: int) -> None:
     torch.manual_seed(0)
-    block = EncoderBlock(Size(8, 16, 2, 1, 1)).double().eval()
+    block = EncoderBlock(Size(8, 16, 2, 1, 1), SelfAttention(8, 2, 0.0)).double().eval()
     x = torch.randn(2, 6, 8, dtype=torch.float64)
-    mask, real = visible(SENTENCE), SENTENCE >= 0
+    mask, real = SelfReach(visible(SENTENCE)), SENTENCE >= 0
     for t in range(6):
         y = x.clone()
         y[row, t] += torch.randn(8, dtype=torch.float64)
-        moved = changed(block(x, mask), block(y, mask)) & real
+        moved = changed(block(x, (mask,)), block(y, (mask,))) & real
         expected = torch.zeros_like(real)
         # A padding place moves nothing that is real.
         expected[row] = real[row] & real[row, t]
@@ -60,24 +61,25 @@ def test_an_encoder_token_reaches_its_whole_row_and_no_other_row(row: int) -> No
 
 def test_without_attention_an_encoder_token_moves_itself_alone() -> None:
     torch.manual_seed(0)
-    block = EncoderBlock(Size(8, 16, 2, 1, 1)).double().eval()
+    block = EncoderBlock(Size(8, 16, 2, 1, 1), SelfAttention(8, 2, 0.0)).double().eval()
     torch.nn.init.zeros_(block.attention.out.weight)
     x = torch.randn(2, 6, 8, dtype=torch.float64)
     y = x.clone()
     y[0, 2] += torch.randn(8, dtype=torch.float64)
-    moved = changed(block(x, visible(SENTENCE)), block(y, visible(SENTENCE)))
+    reach = SelfReach(visible(SENTENCE))
+    moved = changed(block(x, (reach,)), block(y, (reach,)))
     assert moved.nonzero().tolist() == [[0, 2]]
 
 
 def test_a_decoder_token_reaches_itself_and_what_follows() -> None:
     torch.manual_seed(0)
-    block = DecoderBlock(Size(8, 16, 2, 1, 1)).double().eval()
+    block = DecoderBlock(Size(8, 16, 2, 1, 1), SelfAttention(8, 2, 0.0), CrossAttention(8, 2, 0.0)).double().eval()
     x, memory = (torch.randn(2, n, 8, dtype=torch.float64) for n in (6, 4))
     source_mask = visible(torch.tensor([[0, 0, 0, 0], [0, 0, -1, -1]]))
     own = DecoderState(cross=[], cross_mask=None).reach(6, x.device)
 
     def run(x: Tensor, memory: Tensor) -> Tensor:
-        return block(x, own, block.cross.project(memory), source_mask, None)
+        return block(x, (own,), (block.cross.project(memory), source_mask))
 
     before = run(x, memory)
     for row in range(2):
@@ -172,7 +174,7 @@ def test_segments_add_one_vector_per_sentence(segments: str) -> None:
 
 
 def source_and_target() -> tuple[Source, Tensor, Tensor]:
-    symbols = SpecialSymbols(pad=20, bos=21, eos=22, sep=23)
+    symbols = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
     rows = [([[1, 2, 3], [4], [5, 6]], [[7], [8, 9], [1, 2, 3]]), ([[3, 4], [5]], [[6, 7, 8, 9], [2]])]
     instances = []
     for source, target in rows:

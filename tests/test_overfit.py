@@ -14,8 +14,8 @@ from cotext.config import Config, load_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.sampling import Cursor, Sampler
 from cotext.data.store import StoreWriter, TokenStore
-from cotext.models.transformer import Transformer
-from cotext.systems import build_loss, build_model, build_view, special_symbols
+from cotext.models.base import TranslationModel
+from cotext.systems import build_loss, build_model, build_mixture, special_symbols
 from cotext.trainer import learning_rate
 from cotext.translate import DocumentTranslator
 
@@ -66,7 +66,7 @@ def configuration(recipe: str) -> Config:
     return load_config(f"focused-concatenation/{recipe}", "tiny", overrides + shift)
 
 
-def trained(config: Config, corpus: list[ParallelDocument], updates: int, folder: Path) -> Transformer:
+def trained(config: Config, corpus: list[ParallelDocument], updates: int, folder: Path) -> TranslationModel:
     """What the trainer does to a model, without its reports, and a loss near zero at the end."""
     with StoreWriter(folder / "train.arrow", TOKENIZER.fingerprint) as writer:
         for document in corpus:
@@ -74,8 +74,8 @@ def trained(config: Config, corpus: list[ParallelDocument], updates: int, folder
             writer.add(document.id, source, target)
     sampler = Sampler(
         TokenStore(folder / "train.arrow"),
-        build_view(config.view),
-        special_symbols(TOKENIZER),
+        build_mixture(config.view),
+        special_symbols(TOKENIZER, config.view),
         max_tokens=config.train.max_tokens,
         max_row_tokens=config.view.max_tokens,
         pool_tokens=config.train.pool_tokens,
@@ -103,7 +103,7 @@ def trained(config: Config, corpus: list[ParallelDocument], updates: int, folder
     return model.eval()
 
 
-def translations(model: Transformer, config: Config, corpus: list[ParallelDocument]) -> list[Document]:
+def translations(model: TranslationModel, config: Config, corpus: list[ParallelDocument]) -> list[Document]:
     translator = DocumentTranslator(model, config, TOKENIZER, CPU)
     found = dict(translator.translate(Document(d.id, d.source) for d in corpus))
     return [found[i].document for i in range(len(corpus))]

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.sampling import Cursor, Sampler, instances_of, ordered_batches, pack, read_ahead
 from cotext.data.store import StoreWriter, TokenDocument, TokenStore
-from cotext.data.views import SentenceView, View, WindowView
+from cotext.data.views import DocumentView, Limit, Mixture, SentenceView, View, WindowView
 from cotext.errors import CotextError
 
-SYMBOLS = SpecialSymbols(pad=1000, bos=1001, eos=1002, sep=1003)
-VIEWS = [SentenceView(), WindowView(before=2, after=1, max_tokens=40)]
+SYMBOLS = SpecialSymbols(pad=1000, bos=1001, eos=1002, separators=(1003,))
+VIEWS = [SentenceView(), WindowView(before=2, after=1, limit=Limit(40))]
 
 
 def write_store(path: Path, documents: int, seed: int = 0, longest: int = 30) -> TokenStore:
@@ -53,7 +53,8 @@ def make_sampler(
     shard: int = 0,
     shards: int = 1,
 ) -> Sampler:
-    return Sampler(store, view, SYMBOLS, max_tokens, max_row_tokens, pool_tokens, seed, shard, shards)
+    mixture = Mixture(((view, 1.0),))
+    return Sampler(store, mixture, SYMBOLS, max_tokens, max_row_tokens, pool_tokens, seed, shard, shards)
 
 
 def epoch_of(sampler: Sampler, epoch: int) -> list[tuple[Batch, Cursor]]:
@@ -91,7 +92,7 @@ def expected_rows(store: TokenStore, view: View, max_row_tokens: int) -> tuple[C
             for sentences, side in ((document.source, window.source), (document.target, window.target)):
                 row: list[int] = []
                 for j in side:
-                    row += [*sentences[j].tolist(), SYMBOLS.sep]
+                    row += [*sentences[j].tolist(), SYMBOLS.separators[0]]
                 sides.append((*row[:-1], SYMBOLS.eos))
             if max(map(len, sides)) > max_row_tokens:
                 skipped += 1

@@ -1,23 +1,41 @@
 """The three laws of views, on random documents; windows written down by hand."""
 
+from collections import Counter
+
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotext.config import ViewConfig
-from cotext.data.views import SentenceView, View, Window, WindowView, join
+from cotext.data.views import (
+    CumulativeView,
+    DocumentView,
+    Limit,
+    Mixture,
+    SentenceView,
+    View,
+    Window,
+    WindowView,
+    join,
+)
 from cotext.errors import CotextError
-from cotext.systems import build_view
+from cotext.systems import build_mixture, build_view
 
 lengths = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=12)
+bounded = st.builds(Limit, max_tokens=st.integers(1, 60), per_source_sentence=st.sampled_from([1, 2]))
+limits = st.one_of(st.just(Limit()), bounded)
 views = st.one_of(
     st.just(SentenceView()),
     st.builds(
         WindowView,
         before=st.integers(0, 4),
         after=st.integers(0, 3),
-        max_tokens=st.one_of(st.none(), st.integers(1, 40)),
+        limit=limits,
+        target_before=st.one_of(st.none(), st.integers(0, 4)),
     ),
+    st.builds(DocumentView, limit=bounded, parts=st.integers(1, 5)),
+    st.builds(CumulativeView, limit=bounded, parts=st.integers(1, 5)),
 )
 
 
@@ -49,6 +67,7 @@ def test_no_window_leaves_its_document(view: View, document: list[tuple[int, int
         assert set(w.current) <= {*w.source} & {*w.target}
         assert len(w.source) <= view.sentences
         assert len(w.target) <= view.sentences
+        assert w.source.start <= w.target.start
 
 
 @settings(deadline=None)
@@ -64,11 +83,10 @@ def test_every_sentence_is_current_exactly_once_and_in_order(
 def test_the_target_of_a_window_ends_with_its_current_sentence(
     view: View, document: list[tuple[int, int]]
 ) -> None:
-    """What comes later could not be used by a decoder, and the past is the same on both sides."""
+    """What comes later could not be used by a decoder."""
     windows = split(view, document)
     for w in windows:
         assert w.target.stop == w.current.stop
-        assert w.target.start == w.source.start
     starts = [w.target.start for w in windows]
     assert starts == sorted(starts)
 
@@ -80,7 +98,9 @@ def test_a_window_sheds_as_little_context_as_fits(
 ) -> None:
     source, target = [s for s, _ in document], [t for _, t in document]
     full = WindowView(before, after).split(source, target)
-    for whole, w in zip(full, WindowView(before, after, max_tokens).split(source, target), strict=True):
+    for whole, w in zip(
+        full, WindowView(before, after, Limit(max_tokens)).split(source, target), strict=True
+    ):
         j = w.current.start
         assert set(w.source) <= set(whole.source)
         assert set(w.target) <= set(whole.target)
@@ -132,12 +152,12 @@ def test_windows_of_two_before_and_one_after() -> None:
 def test_shedding_by_the_source_side(
     max_tokens: int, source: tuple[int, int], target: tuple[int, int]
 ) -> None:
-    window = WindowView(2, 1, max_tokens).split([4, 5, 6, 4], [0, 0, 0, 0])[2]
+    window = WindowView(2, 1, Limit(max_tokens)).split([4, 5, 6, 4], [0, 0, 0, 0])[2]
     assert (window.source, window.target) == (range(*source), range(*target))
 
 
 def test_a_long_target_sheds_the_past_and_keeps_the_future_that_it_does_not_hold() -> None:
-    window = WindowView(2, 1, max_tokens=12).split([1, 1, 1, 1], [9, 4, 5, 30])[2]
+    window = WindowView(2, 1, Limit(12)).split([1, 1, 1, 1], [9, 4, 5, 30])[2]
     assert (window.source, window.target) == (range(1, 4), range(1, 3))
 
 
@@ -164,6 +184,112 @@ def test_join_refuses_what_is_no_document() -> None:
 
 def test_views_of_configurations() -> None:
     assert build_view(ViewConfig()) == SentenceView()
-    assert build_view(ViewConfig(kind="window", before=3, max_tokens=99)) == WindowView(3, 0, 99)
-    with pytest.raises(CotextError, match=r"use view\.kind = window"):
-        build_view(ViewConfig(kind="sentence", before=1))
+    assert build_view(ViewConfig(kind="window", before=3, max_tokens=99)) == WindowView(3, 0, Limit(99))
+    doc2sent = ViewConfig(kind="window", before=4, target_before=0)
+    assert build_view(doc2sent) == WindowView(4, 0, Limit(512), target_before=0)
+    brackets = ViewConfig(kind="document", separators="bracket", parts=4, max_tokens=64)
+    assert build_view(brackets) == DocumentView(Limit(64, per_source_sentence=2), 4)
+    assert build_view(ViewConfig(kind="cumulative")) == CumulativeView(Limit(512), 1)
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        ("sentence", "before"),
+        ("sentence", "parts"),
+        ("document", "after"),
+        ("cumulative", "target_before"),
+        ("window", "parts"),
+    ],
+)
+def test_a_view_refuses_the_keys_of_another(kind: str, key: str) -> None:
+    with pytest.raises(CotextError, match=rf"view\.kind = {kind} takes no view\.{key}"):
+        build_view(ViewConfig.model_validate({"kind": kind, key: 2}))
+
+
+def ranges(windows: list[Window]) -> list[tuple[int, int]]:
+    for w in windows:
+        assert w.source == w.target == w.current
+    return [(w.source.start, w.source.stop) for w in windows]
+
+
+def test_documents_are_cut_where_either_side_is_full() -> None:
+    """Six sentences of 5, 4, 3, 10, 2, 2 source tokens with the symbol that closes each; 2, 2, 9, 3, 2, 2."""
+    source, target = [4, 3, 2, 9, 1, 1], [1, 1, 8, 2, 1, 1]
+    assert ranges(DocumentView(Limit(10)).split(source, [])) == [(0, 2), (2, 3), (3, 4), (4, 6)]
+    assert ranges(DocumentView(Limit(12)).split(source, [])) == [(0, 3), (3, 5), (5, 6)]
+    assert ranges(DocumentView(Limit(12)).split(source, target)) == [(0, 2), (2, 3), (3, 5), (5, 6)]
+    # Brackets take a token more for every source sentence, so that 4 + 3 + 2 no longer fit.
+    assert ranges(DocumentView(Limit(12, 2)).split(source, [])) == [(0, 2), (2, 3), (3, 4), (4, 6)]
+    # A sentence that is too long by itself stands alone.
+    assert ranges(DocumentView(Limit(5)).split(source, [])) == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 6)]
+    assert DocumentView(Limit(5)).split([], []) == []
+
+
+@settings(deadline=None)
+@given(bounded, lengths)
+def test_pieces_fit_and_none_could_take_one_more(limit: Limit, document: list[tuple[int, int]]) -> None:
+    source, target = [s for s, _ in document], [t for _, t in document]
+    windows = DocumentView(limit).split(source, target)
+    for w in windows:
+        piece = slice(w.source.start, w.source.stop)
+        assert len(w.source) == 1 or limit.fits(source[piece], target[piece])
+        if w.source.stop < len(source):
+            wider = slice(w.source.start, w.source.stop + 1)
+            assert not limit.fits(source[wider], target[wider])
+
+
+def test_equal_parts() -> None:
+    """Eleven sentences in 4 parts: 2 or 3 each; a piece of fewer sentences than parts falls into single ones."""
+    view = DocumentView(Limit(22), parts=4)
+    assert ranges(view.split([1] * 11, [])) == [(0, 2), (2, 5), (5, 8), (8, 11)]
+    assert ranges(view.split([1] * 13, [])) == [(0, 2), (2, 5), (5, 8), (8, 11), (11, 12), (12, 13)]
+
+
+def test_the_cumulative_view_sees_its_part_up_to_the_sentence() -> None:
+    windows = CumulativeView(Limit(8), parts=2).split([1] * 5, [])
+    # Pieces of four sentences and of one; the first in two parts.
+    assert [(w.source.start, w.source.stop) for w in windows] == [(0, 1), (0, 2), (2, 3), (2, 4), (4, 5)]
+    assert [(w.target.start, w.target.stop) for w in windows] == [(j, j + 1) for j in range(5)]
+
+
+def test_doc2sent_windows_have_no_target_context() -> None:
+    windows = WindowView(2, limit=Limit(8), target_before=0).split([1, 3, 2, 4], [])
+    assert [(w.source.start, w.source.stop) for w in windows] == [(0, 1), (0, 2), (1, 3), (2, 4)]
+    assert all(w.target == w.current for w in windows)
+
+
+# Mixtures
+
+
+def draw(mixture: Mixture, sentences: int, seed: int = 0) -> list[Window]:
+    return mixture.draw([1] * sentences, [1] * sentences, np.random.default_rng(seed))
+
+
+def test_a_mixture_of_weights_one_is_a_union() -> None:
+    """Multi-resolution training on eight sentences: 1 + 2 + 4 + 8 sequences (Sun et al. 2022)."""
+    halves = (DocumentView(Limit(16), parts) for parts in (1, 2, 4, 8, 16))
+    drawn = draw(Mixture(tuple((view, 1.0) for view in (*halves, SentenceView()))), 8)
+    assert ranges(drawn)[:7] == [(0, 8), (0, 4), (4, 8), (0, 2), (2, 4), (4, 6), (6, 8)]
+    assert ranges(drawn)[7:] == [(j, j + 1) for j in range(8)]
+    # A document of one sentence is the same in every resolution.
+    one = Mixture(((DocumentView(Limit(16)), 1.0), (SentenceView(), 1.0)))
+    assert ranges(draw(one, 1)) == [(0, 1)]
+
+
+def test_weights_say_how_often_an_instance_is_drawn() -> None:
+    mixture = Mixture(((DocumentView(Limit(600)), 1.0), (SentenceView(), 2.25)))
+    counts = Counter(draw(mixture, 200))
+    assert counts.pop(Window(range(200), range(200), range(200))) == 1
+    assert set(counts.values()) == {2, 3}
+    assert 20 < sum(count == 3 for count in counts.values()) < 80  # 50 expected, six standard deviations
+    assert draw(mixture, 200) == draw(mixture, 200)
+    assert draw(mixture, 200) != draw(mixture, 200, seed=1)
+
+
+def test_mixtures_of_configurations() -> None:
+    config = ViewConfig.model_validate(
+        {"kind": "document", "max_tokens": 64, "mixed_with": [{"kind": "sentence", "weight": 0.5}]}
+    )
+    assert build_mixture(config) == Mixture(((DocumentView(Limit(64)), 1.0), (SentenceView(), 0.5)))
+    assert build_mixture(ViewConfig()) == Mixture(((SentenceView(), 1.0),))

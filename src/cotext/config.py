@@ -417,6 +417,8 @@ def _type_name(kind: Any) -> str:
         return " | ".join(str(value) for value in get_args(kind))
     if get_origin(kind) is Annotated:
         return _type_name(get_args(kind)[0])
+    if get_origin(kind) is tuple and get_args(kind)[-1] is Ellipsis:
+        return f"list of {_type_name(get_args(kind)[0])}"
     if get_origin(kind) is tuple:
         return ", ".join(_type_name(part) for part in get_args(kind))
     if get_origin(kind) in (Union, UnionType):
