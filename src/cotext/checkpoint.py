@@ -6,6 +6,8 @@ A run folder:
     tokenizer/             a copy: a run needs nothing but itself
     model.safetensors      what `translate` uses: the best so far, at the end the average
     metrics.jsonl          one line per report and validation
+    data.json              which data it was trained on
+    init.json              what it started from, if from another run
     checkpoints/00001000/  model, and what it takes to train on from it (see `training_state`)
 
 Every model file carries its whole configuration, so that a file alone says what it is.
@@ -31,6 +33,8 @@ from cotext.files import leftovers, replacing
 from cotext.models.base import TranslationModel
 from cotext.systems import build_model
 
+# Of a run folder, each replaced as a whole.
+FILES = ("config.yaml", "model.safetensors", "metrics.jsonl", "data.json", "init.json")
 FORMAT = "1"  # raised whenever older model files can no longer be read
 
 
@@ -75,6 +79,31 @@ def read_metadata(path: Path) -> dict[str, str]:
     return metadata
 
 
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a model file says of the model: its configuration, its tokenizer, the updates it comes from."""
+
+    config: Config
+    fingerprint: str
+    updates: list[int]
+
+
+def describe_file(path: Path) -> Description:
+    """Read what a model file says of the model.
+
+    Raises:
+        CotextError: as `read_metadata`, or unknown or impossible settings.
+    """
+    metadata = read_metadata(path)
+    try:
+        content = yaml.safe_load(metadata["cotext.config"])
+        updates = [int(update) for update in json.loads(metadata["cotext.updates"])]
+        fingerprint = metadata["cotext.tokenizer"]
+    except (KeyError, TypeError, ValueError, yaml.YAMLError):
+        raise CotextError(f"{path}: its description of itself is damaged") from None
+    return Description(parse_config(content, str(path)), fingerprint, updates)
+
+
 def load_weights(path: Path) -> dict[str, Tensor]:
     """Read all tensors of a model file."""
     read_metadata(path)
@@ -116,19 +145,13 @@ def load_run(run: Path, update: int | None = None) -> LoadedModel:
         CotextError: no run there, a damaged or foreign file, weights that do not fit their configuration.
     """
     path = model_file(run, update)
-    metadata = read_metadata(path)
-    try:
-        content = yaml.safe_load(metadata["cotext.config"])
-        updates = [int(update) for update in json.loads(metadata["cotext.updates"])]
-    except (KeyError, TypeError, ValueError, yaml.YAMLError):
-        raise CotextError(f"{path}: its description of itself is damaged") from None
-    config = parse_config(content, str(path))
+    described = describe_file(path)
     tokenizer = load_tokenizer(run / "tokenizer")
-    if tokenizer.fingerprint != metadata.get("cotext.tokenizer"):
+    if tokenizer.fingerprint != described.fingerprint:
         raise CotextError(f"{path}: was trained with another tokenizer than the one in {run / 'tokenizer'}")
-    model = build_model(config, tokenizer.vocabulary_size)
+    model = build_model(described.config, tokenizer.vocabulary_size)
     fill(model, load_weights(path), path)
-    return LoadedModel(model.eval(), config, tokenizer, updates)
+    return LoadedModel(model.eval(), described.config, tokenizer, described.updates)
 
 
 def model_file(run: Path, update: int | None = None) -> Path:
@@ -242,7 +265,7 @@ def prune(run: Path, keep_models: set[int], keep_states: set[int]) -> None:
 
 def sweep(run: Path) -> None:
     """Delete what a process that was killed while writing has left behind under temporary names."""
-    for path in leftovers(run, "config.yaml", "model.safetensors", "metrics.jsonl"):
+    for path in leftovers(run, *FILES):
         path.unlink(missing_ok=True)
     for path in (run / "checkpoints").glob(".*"):
         shutil.rmtree(path, ignore_errors=True)

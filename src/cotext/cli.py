@@ -148,11 +148,14 @@ def train(
     out: Annotated[Path, typer.Option(help="Run folder; an interrupted run in it goes on.")],
     overrides: Annotated[list[str] | None, typer.Argument(help="key.path=value ...")] = None,
     size: Annotated[str | None, typer.Option(help="tiny, small or base.")] = None,
+    init: Annotated[Path | None, typer.Option(help="Run whose weights training starts from.")] = None,
 ) -> None:
     """Train a system; the same command goes on where it was interrupted."""
     from cotext.config import load_config
 
-    config = load_config(recipe, size, overrides or [])
+    # Quoted: a path is a text, whatever YAML might take it for.
+    start = [] if init is None else [f"train.init={json.dumps(str(init))}"]
+    config = load_config(recipe, size, [*(overrides or []), *start])
     from cotext.progress import console, meter
     from cotext.runs import train as train_run
     from cotext.trainer import Reports
@@ -182,7 +185,7 @@ def train(
             if not quiet:
                 console.print(text, soft_wrap=True)
 
-        done = train_run(config, data, out, Reports(on_update, on_validation, on_message))
+        done = train_run(config, data, out, Reports(on_update, on_validation, on_message), recipe)
     if not quiet:
         state = "finished" if done.finished else "stopped"
         best = f"best at {done.best_update}" if done.validated else "not validated yet"
@@ -223,7 +226,10 @@ def translate(
     resumed = f" ({report.resumed_documents} from an interrupted job)" if report.resumed_documents else ""
     sentences, documents = _count(report.sentences, "sentence"), _count(report.documents, "document")
     typer.echo(f"{out}: {sentences} in {documents}{resumed}")
+    if report.align == "free":
+        typer.echo(f"  {report.recovered_documents:,} of {documents} fully recovered")
     for places, what in (
+        (report.missing, "missing"),
         (report.cut, "cut off at the length limit (--set max_ratio=... or max_extra=...)"),
         (report.long, "longer than what the model was trained on"),
     ):

@@ -11,6 +11,7 @@ from pathlib import Path
 import torch
 import yaml
 
+from cotext.checkpoint import checkpoints
 from cotext.config import Config, differences, dump_config, parse_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
@@ -24,6 +25,9 @@ from cotext.systems import build_loss, build_mixture, build_model, build_view, c
 from cotext.trainer import Corpus, Reports, Trainer, make_accelerator
 from cotext.training_state import Progress
 from cotext.translate import DocumentTranslator
+from cotext.warm_start import start_from
+
+REQUIRED = "required"  # `train.init` of a recipe that cannot start from fresh weights
 
 # Keys that may change between an interruption and its continuation: they say how long and how loudly.
 MAY_CHANGE = (
@@ -79,6 +83,22 @@ def resolve(config: Config, data: Data) -> Config:
     return config.model_copy(update={"model": model})
 
 
+def settle_start(config: Config, run: Path, recipe: str) -> Config:
+    """Settle `train.init`: to go on with a run that is there already, it need not be given again.
+
+    Raises:
+        CotextError: the recipe needs a run to start from, and none is named.
+    """
+    init, path = config.train.init, run / "config.yaml"
+    if path.is_file():
+        before = _written_config(path).train.init
+        if init in ("", REQUIRED) or (before and Path(init).resolve() == Path(before).resolve()):
+            init = before
+    if init == REQUIRED:
+        raise CotextError(f"{recipe} starts from a trained model: give --init RUN")
+    return config.model_copy(update={"train": config.train.model_copy(update={"init": init})})
+
+
 def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
     """Make the run folder, or check that the run in it is the same.
 
@@ -103,6 +123,8 @@ def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
 def _written_config(path: Path) -> Config:
     try:
         return parse_config(yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
+    except OSError as error:
+        raise CotextError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise CotextError(f"{path}: damaged: {error}") from None
 
@@ -122,7 +144,10 @@ def _keep_tokenizer(run: Path, tokenizer: Tokenizer) -> None:
 def _require_same(before: Config, now: Config, run: Path) -> None:
     changed = [entry for entry in differences(before, now) if entry[0] not in MAY_CHANGE]
     if changed:
-        lines = (f"  {key}: {there} there, {asked} asked for" for key, there, asked in changed)
+        lines = (
+            f"  {key}: {'nothing' if there == '' else there} there, {asked} asked for"
+            for key, there, asked in changed
+        )
         raise CotextError(
             f"{run}: holds a run with another configuration; choose another --out, or give the same settings "
             "to go on with it:\n" + "\n".join(lines)
@@ -150,10 +175,15 @@ def development_bleu(config: Config, data: Data, device: torch.device) -> Callab
     return score
 
 
-def train(config: Config, data_folder: Path, run: Path, reports: Reports) -> Progress:
-    """Train the configured system on a prepared folder; goes on where an earlier call was interrupted."""
+def train(
+    config: Config, data_folder: Path, run: Path, reports: Reports, recipe: str = "this recipe"
+) -> Progress:
+    """Train the configured system on a prepared folder; goes on where an earlier call was interrupted.
+
+    `recipe` is what messages call the configuration.
+    """
     data = open_data(data_folder)
-    config = resolve(config, data)
+    config = settle_start(resolve(config, data), run, recipe)
     accelerator = make_accelerator(config.train)
     threads = choose_threads(config.model, config.train.threads)
     if not config.train.threads:
@@ -162,8 +192,14 @@ def train(config: Config, data_folder: Path, run: Path, reports: Reports) -> Pro
     # Before there is a run folder: a configuration that cannot be built leaves none behind.
     torch.manual_seed(config.train.seed)
     model = build_model(config, data.tokenizer.vocabulary_size)
+    start = None
+    if config.train.init and not checkpoints(run):
+        start = start_from(Path(config.train.init), model, config, data.tokenizer.fingerprint)
     if accelerator.is_main_process:
         open_run(run, config, data.tokenizer)
+        if start is not None:
+            start.write(run / "init.json")
+            reports.on_message(start.render())
     accelerator.wait_for_everyone()
     # Dropout must differ between processes, the initial weights must not.
     torch.manual_seed(config.train.seed + 1000 * accelerator.process_index)

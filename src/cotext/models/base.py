@@ -4,6 +4,7 @@ Shapes: B entries, R rows (R = B * beam while searching), T target tokens, D mod
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from torch import Tensor, nn
@@ -67,3 +68,10 @@ class TranslationModel(nn.Module, ABC):
     @abstractmethod
     def decode(self, tokens: Tensor, sentence: Tensor, state: Any) -> Tensor:
         """Decoder inputs and the sentence of each, both [R, T] -> hidden states [R, T, D]."""
+
+    def adopted_names(self) -> Mapping[str, str]:
+        """Parameters that start as copies where training starts from another system: own name -> name there.
+
+        Where the other system has a parameter of the own name, that is taken instead.
+        """
+        return {}

@@ -1,0 +1,226 @@
+"""Training that starts from the weights of another run (`train.init`), and the account of what was taken.
+
+A parameter is filled from the first of these that the other run has:
+
+    taken     the parameter of its name and shape
+    adopted   the parameter that the model names for it (`TranslationModel.adopted_names`), of its shape
+    partly    the parameter of its name with fewer rows: the leading ones, as of an embedding to which the
+              recipe has appended special symbols
+
+and keeps its fresh values otherwise.
+"""
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from cotext.checkpoint import describe_file, load_weights, model_file
+from cotext.config import Config, differences
+from cotext.errors import CotextError
+from cotext.files import replacing
+from cotext.models.base import TranslationModel
+
+# What may differ between two models whose weights mean the same.
+HARMLESS = ("model.name", "model.dropout", "model.attention_dropout")
+
+
+@dataclass(slots=True)
+class Inheritance:
+    """Where the parameters of a model started from: their names, and those of the other run.
+
+    `sizes` counts the numbers in each parameter of the model; `partly` holds rows taken and rows in all.
+    """
+
+    sizes: dict[str, int]
+    source: Collection[str]
+    taken: list[str] = field(default_factory=list)
+    adopted: dict[str, str] = field(default_factory=dict)
+    partly: dict[str, tuple[int, int]] = field(default_factory=dict)
+    fresh: list[str] = field(default_factory=list)
+
+    @property
+    def unused(self) -> list[str]:
+        """What the other run has and the model does not."""
+        used = {*self.taken, *self.adopted.values(), *self.partly}
+        return [name for name in self.source if name not in used]
+
+    def lines(self) -> Iterator[str]:
+        """The account for a person; layers and parts that share their fate are told together."""
+        yield f"  by name: {self._told(self.taken)}"
+        if self.adopted:
+            pairs = dict.fromkeys(_without_common_ending(own, other) for own, other in self.adopted.items())
+            told = ", ".join(f"{own} from {other}" for own, other in pairs)
+            yield f"  copied from another: {self._count(self.adopted)}: {told}"
+        for name, (rows, all_rows) in self.partly.items():
+            yield f"  partly: {name}, the first {rows:,} of {all_rows:,} rows; the others are fresh"
+        yield f"  fresh: {self._told(self.fresh)}"
+        if self.unused:
+            yield f"  not used: {', '.join(grouped(self.unused, self.source))}"
+
+    def _told(self, names: Collection[str]) -> str:
+        return f"{self._count(names)}: {', '.join(grouped(names, self.sizes))}" if names else "nothing"
+
+    def _count(self, names: Collection[str]) -> str:
+        numbers = sum(self.sizes[name] for name in names)
+        return f"{len(names)} parameter{'' if len(names) == 1 else 's'} ({numbers:,} numbers)"
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStart:
+    """From which run training started, and with what.
+
+    `differing` are settings under which the same weights may mean something else: here and there.
+    """
+
+    run: Path
+    updates: list[int]
+    inheritance: Inheritance
+    differing: dict[str, tuple[str, str]]
+
+    def render(self) -> str:
+        """The account for a person."""
+        updates = "+".join(map(str, self.updates))
+        lines = [f"starting from {self.run} (updates {updates}):", *self.inheritance.lines()]
+        if self.differing:
+            told = (f"{key} = {here}, there {there}" for key, (here, there) in self.differing.items())
+            lines.append(f"  settings that differ: {', '.join(told)}")
+        return "\n".join(lines)
+
+    def write(self, path: Path) -> None:
+        """The account with every name, as JSON.
+
+        Raises:
+            CotextError: it cannot be written.
+        """
+        found = self.inheritance
+        numbers = {
+            what: sum(found.sizes[name] for name in names)
+            for what, names in (("taken", found.taken), ("adopted", found.adopted), ("fresh", found.fresh))
+        }
+        content = {
+            "run": str(self.run.resolve()),
+            "updates": self.updates,
+            "numbers": numbers,
+            "taken": found.taken,
+            "adopted": found.adopted,
+            "partly": {name: {"rows": n, "of": of} for name, (n, of) in found.partly.items()},
+            "fresh": found.fresh,
+            "unused": found.unused,
+            "differing": {
+                key: {"here": here, "there": there} for key, (here, there) in self.differing.items()
+            },
+        }
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+def start_from(run: Path, model: TranslationModel, config: Config, fingerprint: str) -> WarmStart:
+    """Fill a model with the final weights of another run, as far as they fit.
+
+    Raises:
+        CotextError: no trained run there, one of another tokenizer than `fingerprint`, no matrix that fits.
+    """
+    path = model_file(run)
+    described = describe_file(path)
+    if described.fingerprint != fingerprint:
+        raise CotextError(
+            f"{run}: was trained with another tokenizer than that of the data, so its embeddings are those "
+            "of other subwords; give the data that it was trained on, or start from a run on this data"
+        )
+    inheritance = inherit(model, load_weights(path))
+    differing = {
+        key: (str(here), str(there))
+        for key, there, here in differences(described.config, config)
+        if key.startswith("model.") and key not in HARMLESS
+    }
+    # Vectors of one length, and tables of more rows, are found between models of any two widths.
+    matrices = {name for name, tensor in model.state_dict().items() if tensor.dim() > 1}
+    if matrices.isdisjoint({*inheritance.taken, *inheritance.adopted}):
+        told = "".join(f"\n  {key}: {there} there, {here} here" for key, (here, there) in differing.items())
+        raise CotextError(f"{run}: none of its weights fits this model; start from another run{told}")
+    return WarmStart(run, described.updates, inheritance, differing)
+
+
+def inherit(model: TranslationModel, weights: Mapping[str, Tensor]) -> Inheritance:
+    """Copy into a model whatever fits of the weights of another, as the module says.
+
+    Raises:
+        ValueError: the model adopts weights for a parameter that it does not have.
+    """
+    own, adopted = model.state_dict(), model.adopted_names()
+    if unknown := adopted.keys() - own.keys():
+        raise ValueError(
+            f"{type(model).__name__} adopts weights for {', '.join(sorted(unknown))}: no such names"
+        )
+    found = Inheritance({name: tensor.numel() for name, tensor in own.items()}, weights.keys())
+    with torch.no_grad():
+        for name, tensor in own.items():
+            same, other = weights.get(name), weights.get(adopted.get(name, ""))
+            if same is not None and same.shape == tensor.shape:
+                tensor.copy_(same)
+                found.taken.append(name)
+            elif other is not None and other.shape == tensor.shape:
+                tensor.copy_(other)
+                found.adopted[name] = adopted[name]
+            elif same is not None and _fewer_rows(same, tensor):
+                tensor[: len(same)].copy_(same)
+                found.partly[name] = len(same), len(tensor)
+            else:
+                found.fresh.append(name)
+    return found
+
+
+def _fewer_rows(source: Tensor, target: Tensor) -> bool:
+    # A longer vector is no table with more rows: it belongs to a wider layer.
+    return (
+        source.dim() == target.dim() > 1
+        and source.shape[1:] == target.shape[1:]
+        and len(source) < len(target)
+    )
+
+
+def _without_common_ending(own: str, other: str) -> tuple[str, str]:
+    """The names of the modules that correspond: `a.global`, `a.local` of `a.global.w.x`, `a.local.w.x`."""
+    one, two = own.split("."), other.split(".")
+    while len(one) > 1 and len(two) > 1 and one[-1] == two[-1]:
+        one.pop()
+        two.pop()
+    return ".".join(one), ".".join(two)
+
+
+def grouped(names: Collection[str], everything: Iterable[str]) -> list[str]:
+    """Names of parameters, told by the largest modules that hold no others, numbered ones together.
+
+    `encoder.4.ffn.weight`, `encoder.4.ffn.bias`, `encoder.5.ffn...` become `encoder.4-5.ffn`.
+    """
+    chosen = set(names)
+    mixed = {prefix for name in everything if name not in chosen for prefix in _prefixes(name)}
+    modules = dict.fromkeys(next(p for p in _prefixes(name) if p not in mixed) for name in names)
+    numbers: dict[str, list[int]] = {}
+    for module in modules:
+        pattern = re.sub(r"(^|\.)\d+(?=\.|$)", r"\1#", module, count=1)
+        number = re.search(r"(?:^|\.)(\d+)(?=\.|$)", module)
+        numbers.setdefault(pattern, []).extend([int(number[1])] if number else [])
+    return [pattern.replace("#", _ranges(found), 1) for pattern, found in numbers.items()]
+
+
+def _prefixes(name: str) -> Iterator[str]:
+    """`a`, `a.b`, `a.b.c` of `a.b.c`."""
+    parts = name.split(".")
+    return (".".join(parts[:length]) for length in range(1, len(parts) + 1))
+
+
+def _ranges(numbers: list[int]) -> str:
+    """`0-2,5` of 0, 1, 2, 5."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

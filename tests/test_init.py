@@ -1,0 +1,381 @@
+"""Training that starts from another run: what is taken over, what is told of it, and when it is refused."""
+
+import json
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from command_line import TINY, cotext
+from safetensors.torch import load_file
+from tiny_runs import assert_same_run, prepare_toy, run_config, silent, train_here, with_section
+from torch import Tensor, nn
+
+from cotext import checkpoint as ckpt
+from cotext.config import Config
+from cotext.errors import CotextError
+from cotext.models.base import TranslationModel
+from cotext.runs import open_data, train
+from cotext.systems import build_model
+from cotext.trainer import Reports
+from cotext.warm_start import grouped, inherit
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepare_toy(tmp_path_factory.mktemp("init") / "data")
+
+
+@pytest.fixture(scope="module")
+def source(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run to start from; its final model is no checkpoint's, but the mean of two."""
+    run = tmp_path_factory.mktemp("init") / "source"
+    train_here(run_config(max_updates=4, validate_every=2), data, run)
+    return run
+
+
+def started(source: Path | str, **settings: Any) -> Config:
+    """The configuration of a run that starts from another."""
+    return run_config(init=str(source), **{"max_updates": 2, "validate_every": 2, "log_every": 2, **settings})
+
+
+class Parts(TranslationModel):
+    """A model of named parameters and nothing else; parameter i is filled with i + 1."""
+
+    def __init__(self, shapes: Mapping[str, tuple[int, ...]], adopted: Mapping[str, str]) -> None:
+        super().__init__()
+        self.adopted = adopted
+        for number, (name, shape) in enumerate(shapes.items(), start=1):
+            *modules, last = name.split(".")
+            place: nn.Module = self
+            for part in modules:
+                if part not in dict(place.named_children()):
+                    place.add_module(part, nn.Module())
+                place = place.get_submodule(part)
+            place.register_parameter(last, nn.Parameter(torch.full(shape, float(number))))
+
+    @property
+    def output_weight(self) -> Tensor:
+        raise NotImplementedError
+
+    def encode(self, source: Any) -> Any:
+        raise NotImplementedError
+
+    def decode(self, tokens: Tensor, sentence: Tensor, state: Any) -> Tensor:
+        raise NotImplementedError
+
+    def adopted_names(self) -> Mapping[str, str]:
+        return self.adopted
+
+
+def weights(**shapes: tuple[int, ...]) -> dict[str, Tensor]:
+    """Weights 10, 11, 12 ...: other numbers at every place; `a__b` stands for the name `a.b`."""
+    return {
+        name.replace("__", "."): 10.0 + torch.arange(torch.Size(shape).numel()).view(shape)
+        for name, shape in shapes.items()
+    }
+
+
+class TestInheriting:
+    def test_by_name_and_shape(self) -> None:
+        model = Parts({"a.w": (2, 3), "b.w": (2, 3), "c.w": (2, 3), "d": (4,)}, {})
+        given = weights(a__w=(2, 3), b__w=(3, 2), d=(4,), e=(1,))
+        found = inherit(model, given)
+        state = model.state_dict()
+        assert torch.equal(state["a.w"], given["a.w"])
+        assert torch.equal(state["d"], given["d"])
+        assert torch.equal(state["b.w"], torch.full((2, 3), 2.0))  # as many numbers in another shape
+        assert torch.equal(state["c.w"], torch.full((2, 3), 3.0))
+        assert (found.taken, found.fresh, found.unused) == (["d", "a.w"], ["b.w", "c.w"], ["b.w", "e"])
+        assert all(parameter.requires_grad for parameter in model.parameters())
+
+    def test_adoption_copies_and_shares_nothing(self) -> None:
+        model = Parts({"local.w": (2, 2), "global.w": (2, 2)}, {"global.w": "local.w"})
+        given = weights(local__w=(2, 2))
+        found = inherit(model, given)
+        state = model.state_dict()
+        assert torch.equal(state["local.w"], given["local.w"])
+        assert torch.equal(state["global.w"], given["local.w"])
+        assert (found.taken, found.adopted, found.unused) == (["local.w"], {"global.w": "local.w"}, [])
+        with torch.no_grad():
+            model.get_parameter("global.w").zero_()
+        assert torch.equal(model.get_parameter("local.w"), given["local.w"])
+
+    def test_a_name_of_its_own_comes_before_adoption_and_adoption_before_rows(self) -> None:
+        model = Parts({"x": (2, 2), "y": (3, 2)}, {"x": "z", "y": "t"})
+        given = weights(x=(2, 2), y=(2, 2), z=(2, 2), t=(3, 2))
+        given["z"] = given["z"] + 100
+        found = inherit(model, given)
+        assert torch.equal(model.get_parameter("x"), given["x"])
+        assert torch.equal(model.get_parameter("y"), given["t"])
+        assert (found.taken, found.adopted, found.partly) == (["x"], {"y": "t"}, {})
+        assert found.unused == ["y", "z"]
+
+    def test_what_is_adopted_must_be_there_and_fit(self) -> None:
+        model = Parts({"x": (2, 2), "y": (2, 2)}, {"x": "absent", "y": "wide"})
+        found = inherit(model, weights(wide=(2, 3)))
+        assert found.fresh == ["x", "y"]
+        assert torch.equal(model.get_parameter("y"), torch.full((2, 2), 2.0))
+
+    def test_adopting_for_a_name_that_is_not_there_is_a_mistake_in_the_model(self) -> None:
+        with pytest.raises(ValueError, match=r"Parts adopts weights for globl.w: no such names"):
+            inherit(Parts({"global.w": (2, 2)}, {"globl.w": "local.w"}), weights(local__w=(2, 2)))
+
+    def test_further_rows_stay_fresh(self) -> None:
+        model = Parts({"e": (5, 2)}, {})
+        given = weights(e=(3, 2))
+        found = inherit(model, given)
+        assert torch.equal(model.get_parameter("e")[:3], given["e"])
+        assert torch.equal(model.get_parameter("e")[3:], torch.full((2, 2), 1.0))
+        assert (found.partly, found.taken, found.fresh, found.unused) == ({"e": (3, 5)}, [], [], [])
+
+    @pytest.mark.parametrize(
+        ("own", "theirs"),
+        [
+            ((2, 2), (3, 2)),
+            ((3, 3), (2, 2)),
+            ((2, 3), (2, 2)),
+            ((4,), (2,)),
+            ((2, 2), (2,)),
+            ((3, 2, 2), (2, 2)),
+        ],
+    )
+    def test_nothing_else_is_cut_or_padded(self, own: tuple[int, ...], theirs: tuple[int, ...]) -> None:
+        model = Parts({"e": own}, {})
+        assert inherit(model, weights(e=theirs)).fresh == ["e"]
+        assert torch.equal(model.get_parameter("e"), torch.full(own, 1.0))
+
+    def test_real_models_of_two_depths(self, data: Path) -> None:
+        size = open_data(data).tokenizer.vocabulary_size
+        shallow = build_model(run_config(), size)
+        deep = build_model(with_section(run_config(), "model", encoder_layers=3), size)
+        before = {name: tensor.clone() for name, tensor in deep.state_dict().items()}
+        found = inherit(deep, shallow.state_dict())
+        for name, tensor in deep.state_dict().items():
+            new = name.startswith(("encoder.1.", "encoder.2."))
+            assert torch.equal(tensor, before[name] if new else shallow.state_dict()[name]), name
+            assert (name in found.fresh) == new
+        assert "  fresh: " in (told := "\n".join(found.lines()))
+        assert told.count("encoder.1-2") == 1
+        assert set(found.taken) == shallow.state_dict().keys()
+
+
+class TestAccount:
+    def test_by_hand(self) -> None:
+        shapes = {
+            "embedding.weight": (6, 2),
+            **{f"encoder.{i}.local.{p}": (2, 2) for i in range(4) for p in ("query", "key")},
+            **{f"encoder.{i}.global.{p}": (2, 2) for i in (2, 3) for p in ("query", "key")},
+            "encoder.2.gate.bias": (1,),
+            "encoder.3.gate.bias": (1,),
+        }
+        adopted = {n: n.replace("global", "local") for n in shapes if "global" in n}
+        given = {n: torch.zeros(s) for n, s in shapes.items() if "local" in n}
+        given |= {
+            "embedding.weight": torch.zeros(4, 2),
+            "head.0.w": torch.zeros(2),
+            "head.1.w": torch.zeros(2),
+        }
+        assert list(inherit(Parts(shapes, adopted), given).lines()) == [
+            "  by name: 8 parameters (32 numbers): encoder.0-1, encoder.2-3.local",
+            "  copied from another: 4 parameters (16 numbers): encoder.2.global from encoder.2.local, "
+            "encoder.3.global from encoder.3.local",
+            "  partly: embedding.weight, the first 4 of 6 rows; the others are fresh",
+            "  fresh: 2 parameters (2 numbers): encoder.2-3.gate",
+            "  not used: head",
+        ]
+
+    def test_nothing_fresh_and_nothing_left(self) -> None:
+        model = Parts({"a.w": (2, 2)}, {})
+        assert list(inherit(model, weights(a__w=(2, 2))).lines()) == [
+            "  by name: 1 parameter (4 numbers): a",
+            "  fresh: nothing",
+        ]
+
+    @pytest.mark.parametrize(
+        ("names", "expected"),
+        [
+            (["a.0.x", "a.0.y", "a.1.x", "b"], ["a", "b"]),
+            (["a.0.x", "a.0.y"], ["a.0"]),
+            (["a.0.x", "a.1.x"], ["a.0-1.x"]),
+            (["a.1.x", "b"], ["a.1.x", "b"]),
+            ([], []),
+        ],
+    )
+    def test_groups(self, names: list[str], expected: list[str]) -> None:
+        everything = ["a.0.x", "a.0.y", "a.1.x", "a.1.y", "b"]
+        if expected and expected[0] == "a":
+            everything.remove("a.1.y")
+        assert grouped(names, everything) == expected
+
+    def test_gaps_in_numbers_and_names_that_begin_alike(self) -> None:
+        everything = [f"a.{i}.{p}" for i in range(12) for p in ("x", "xy")]
+        chosen = [f"a.{i}.x" for i in (0, 1, 2, 4, 10, 11)]
+        assert grouped(chosen, everything) == ["a.0-2,4,10-11.x"]
+
+
+class TestTraining:
+    def test_it_starts_from_the_final_model(self, data: Path, source: Path, tmp_path: Path) -> None:
+        """With a learning rate that changes nothing, the run ends where the other ended."""
+        messages: list[str] = []
+        reports = Reports(lambda f: None, lambda f: None, messages.append)
+        train(started(source, learning_rate=1e-30), data, tmp_path / "run", reports)
+        ended, expected = (load_file(run / "model.safetensors") for run in (tmp_path / "run", source))
+        for name, tensor in expected.items():
+            torch.testing.assert_close(ended[name], tensor, rtol=0, atol=1e-20)
+        assert not torch.equal(
+            expected["embedding.weight"],
+            load_file(ckpt.checkpoint_folder(source, 4) / "model.safetensors")["embedding.weight"],
+        )
+        numbers = sum(tensor.numel() for tensor in expected.values())
+        [message] = [m for m in messages if m.startswith("starting from")]
+        assert message.splitlines()[0] == f"starting from {source} (updates 2+4):"
+        assert message.splitlines()[1].startswith(
+            f"  by name: {len(expected)} parameters ({numbers:,} numbers): "
+        )
+        assert message.splitlines()[2:] == ["  fresh: nothing"]
+        written = json.loads((tmp_path / "run" / "init.json").read_text())
+        assert set(written.pop("taken")) == set(expected)
+        assert written == {
+            "run": str(source.resolve()),
+            "updates": [2, 4],
+            "numbers": {"taken": numbers, "adopted": 0, "fresh": 0},
+            "adopted": {},
+            "partly": {},
+            "fresh": [],
+            "unused": [],
+            "differing": {},
+        }
+        assert ckpt.load_run(tmp_path / "run").config.train.init == str(source)
+
+    def test_further_symbols_and_differing_settings(self, data: Path, source: Path, tmp_path: Path) -> None:
+        """Indexed separators lengthen the embedding; two heads instead of four fit, and are told."""
+        config = with_section(started(source), "view", separators="indexed", indexed_separators=4)
+        config = with_section(config, "model", heads=4, encoder_layers=2)
+        train_here(config, data, tmp_path / "run")
+        written = json.loads((tmp_path / "run" / "init.json").read_text())
+        rows = len(load_file(source / "model.safetensors")["embedding.weight"])
+        assert written["partly"] == {"embedding.weight": {"rows": rows, "of": rows + 3}}
+        assert written["fresh"]
+        assert all(name.startswith("encoder.1.") for name in written["fresh"])
+        assert written["differing"] == {
+            "model.heads": {"here": "4", "there": "2"},
+            "model.encoder_layers": {"here": "2", "there": "1"},
+        }
+
+    def test_without_init_nothing_is_told(self, source: Path) -> None:
+        assert not (source / "init.json").exists()
+
+
+class TestGoingOn:
+    @pytest.fixture
+    def begun(self, data: Path, source: Path, tmp_path: Path) -> Path:
+        """A run from a source of its own, stopped after two of four updates; the source is gone."""
+        own = tmp_path / "own"
+        shutil.copytree(source, own)
+        train_here(started(own), data, tmp_path / "begun")
+        shutil.rmtree(own)
+        return tmp_path / "begun"
+
+    @pytest.mark.parametrize("again", ["same", "left out", "required", "another way to write it"])
+    def test_it_goes_on_from_its_checkpoint(
+        self, data: Path, source: Path, begun: Path, tmp_path: Path, again: str
+    ) -> None:
+        own = str(tmp_path / "own")
+        init = {"same": own, "left out": "", "required": again}.get(again, f"{tmp_path}/begun/../own/")
+        stamp = (begun / "init.json").stat().st_mtime_ns
+        assert train_here(started(init, max_updates=4), data, begun).finished
+        shutil.copytree(source, own)
+        train_here(started(own, max_updates=4), data, tmp_path / "untroubled")
+        assert_same_run(begun, tmp_path / "untroubled")
+        assert (begun / "init.json").stat().st_mtime_ns == stamp
+        assert ckpt.load_run(begun).config.train.init == own
+
+    def test_another_source_is_another_run(
+        self, data: Path, source: Path, begun: Path, tmp_path: Path
+    ) -> None:
+        with pytest.raises(CotextError) as caught:
+            train_here(started(source, max_updates=4), data, begun)
+        assert f"  train.init: {tmp_path / 'own'} there, {source} asked for" in str(caught.value)
+        fresh = tmp_path / "fresh"
+        train_here(run_config(max_updates=2, validate_every=2), data, fresh)
+        with pytest.raises(CotextError, match=r"train.init: nothing there, .*source asked for"):
+            train_here(started(source), data, fresh)
+
+    def test_killed_before_its_first_checkpoint(self, data: Path, source: Path, tmp_path: Path) -> None:
+        """There is nothing to go on from but the source."""
+        train_here(started(source), data, tmp_path / "run")
+        shutil.copytree(tmp_path / "run", tmp_path / "again")
+        for name in ("checkpoints", "tensorboard"):
+            shutil.rmtree(tmp_path / "again" / name)
+        (tmp_path / "again" / "init.json").unlink()
+        train_here(started(""), data, tmp_path / "again")
+        assert_same_run(tmp_path / "again", tmp_path / "run")
+        assert (tmp_path / "again" / "init.json").exists()
+
+
+class TestRefusals:
+    @pytest.fixture
+    def out(self, tmp_path: Path) -> Path:
+        return tmp_path / "run"
+
+    @pytest.fixture(autouse=True)
+    def nothing_is_left(self, out: Path) -> Any:
+        yield
+        assert not out.exists()
+
+    def test_another_tokenizer(self, source: Path, out: Path, tmp_path: Path) -> None:
+        other = prepare_toy(tmp_path / "other", seed=9)
+        with pytest.raises(
+            CotextError, match=r"source: was trained with another tokenizer than that of the data"
+        ):
+            train_here(started(source), other, out)
+
+    def test_nothing_fits(self, data: Path, source: Path, out: Path) -> None:
+        """Biases of feed-forward layers of the same width do not make a start."""
+        config = with_section(started(source), "model", dimension=32)
+        with pytest.raises(CotextError) as caught:
+            train_here(config, data, out)
+        assert str(caught.value).splitlines() == [
+            f"{source}: none of its weights fits this model; start from another run",
+            "  model.dimension: 16 there, 32 here",
+        ]
+
+    @pytest.mark.parametrize(
+        ("name", "reason"), [("nowhere", "no such run folder"), (".", "no such model file")]
+    )
+    def test_no_run(self, data: Path, out: Path, tmp_path: Path, name: str, reason: str) -> None:
+        with pytest.raises(CotextError, match=reason):
+            train_here(started(tmp_path / name), data, out)
+
+    def test_required(self, data: Path, out: Path) -> None:
+        with pytest.raises(CotextError, match=r"^mine starts from a trained model: give --init RUN$"):
+            train(started("required"), data, out, silent(), "mine")
+
+
+def test_on_the_command_line(data: Path, source: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "finetune.yaml"
+    recipe.write_text("view: {kind: window, before: 1}\ntrain: {init: required}\n")
+    # A name that YAML would take for something else.
+    shutil.copytree(source, tmp_path / "a: b")
+    arguments = [
+        "train",
+        recipe,
+        *TINY,
+        "train.validate_bleu=false",
+        "--data",
+        data,
+        "--out",
+        tmp_path / "run",
+    ]
+    refused = cotext(*arguments)
+    assert refused.code == 2
+    assert refused.err == f"cotext: {recipe} starts from a trained model: give --init RUN\n"
+    done = cotext(*arguments, "--init", tmp_path / "a: b")
+    assert done.code == 0, done.err
+    assert "starting from" in done.out + done.err
+    assert "finished at update 6" in done.out
+    # Going on, it need not be given again.
+    assert "finished at update 6" in cotext(*arguments).out
