@@ -21,8 +21,8 @@ from cotext.data.tokenizer import load_tokenizer
 from cotext.errors import CotextError
 from cotext.journal import Interval
 from cotext.losses.cross_entropy import LossParts
-from cotext.systems import build_loss, build_model, build_view, special_symbols
-from cotext.trainer import Corpus, Objective, Reports, Trainer, learning_rate, make_accelerator
+from cotext.systems import build_loss, build_model
+from cotext.trainer import Objective, Reports, Trainer, learning_rate, make_accelerator
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +45,7 @@ def without_dropout(config: Config) -> Config:
 def make_trainer(config: Config, data_folder: Path, run: Path, bleu: Any = None) -> Trainer:
     data = runs.open_data(data_folder)
     torch.manual_seed(config.train.seed)
-    corpus = Corpus(
-        data.train, data.dev, build_view(config.view), special_symbols(data.tokenizer), config.view.max_tokens
-    )
+    corpus = runs.corpus_of(config, data)
     model = build_model(config, data.tokenizer.vocabulary_size)
     fingerprint = data.tokenizer.fingerprint
     return Trainer(config, model, build_loss(config.loss), corpus, run, fingerprint, silent(), bleu)
@@ -88,12 +86,11 @@ class TestLearningRate:
 
 def parts_of(data: Path, config: Config) -> tuple[Batch, list[Batch]]:
     """All development instances as one batch, and the same in two of different sizes."""
-    opened = runs.open_data(data)
-    symbols, view = special_symbols(opened.tokenizer), build_view(config.view)
-    instances = [i for document in opened.dev for i in instances_of(document, view)]
+    corpus = runs.corpus_of(config, runs.open_data(data))
+    instances = [i for document in corpus.dev for i in instances_of(document, corpus.view)]
     cut = len(instances) // 3
     groups = (instances, instances[:cut], instances[cut:])
-    whole, *parts = (make_batch(group, symbols) for group in groups)
+    whole, *parts = (make_batch(group, corpus.symbols) for group in groups)
     return whole, parts
 
 

@@ -4,14 +4,16 @@ Puts stores, view, model, loss and trainer together; translation of the developm
 here, because trainer and translate do not know each other.
 """
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
 import torch
 import yaml
 
-from cotext.checkpoint import checkpoints
+from cotext.checkpoint import checkpoint_folder, checkpoints
 from cotext.config import Config, differences, dump_config, parse_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
@@ -23,7 +25,7 @@ from cotext.metrics.bleu import evaluate
 from cotext.models.base import TranslationModel
 from cotext.systems import build_loss, build_mixture, build_model, build_view, choose_threads, special_symbols
 from cotext.trainer import Corpus, Reports, Trainer, make_accelerator
-from cotext.training_state import Progress
+from cotext.training_state import Progress, load_progress
 from cotext.translate import DocumentTranslator
 from cotext.warm_start import start_from
 
@@ -73,6 +75,72 @@ def open_data(folder: Path) -> Data:
     for store in (train, dev):
         store.require_tokenizer(tokenizer)
     return Data(folder, tokenizer, train, dev)
+
+
+def corpus_of(config: Config, data: Data) -> Corpus:
+    """What a configuration trains and validates on, of prepared data."""
+    return Corpus(
+        train=data.train,
+        dev=data.dev,
+        view=build_view(config.view),
+        mixture=build_mixture(config.view),
+        symbols=special_symbols(data.tokenizer, config.view),
+        max_row_tokens=config.view.max_tokens,
+    )
+
+
+def note_data(run: Path, data: Data) -> None:
+    """Write into a run folder which data it is trained on: `data.json`.
+
+    Data that the run cannot go on with is not noted; the trainer refuses it.
+    """
+    totals = {"train": asdict(data.train.totals), "dev": asdict(data.dev.totals)}
+    saved = checkpoints(run)
+    if saved and load_progress(checkpoint_folder(run, saved[-1])).corpus != totals["train"]:
+        return
+    content = {"folder": str(data.folder.resolve()), **totals, "tokenizer": data.tokenizer.fingerprint}
+    if _noted(run) != content:
+        with replacing(run / "data.json") as temporary:
+            temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+
+
+def data_of(run: Path, folder: Path | None) -> Data:
+    """Open the data that a run was trained on: `folder`, or if None the one noted in `data.json`.
+
+    Raises:
+        CotextError: nothing noted or no longer there, or data of another tokenizer than the run's.
+    """
+    tokenizer = load_tokenizer(run / "tokenizer")
+    data = open_data(folder or _noted_folder(run))
+    if data.tokenizer.fingerprint != tokenizer.fingerprint:
+        raise CotextError(
+            f"{data.folder}: prepared with another tokenizer than that of {run}; give --data FOLDER, the "
+            "data that it was trained on"
+        )
+    return data
+
+
+def _noted(run: Path) -> Any:
+    """What `data.json` holds; None where it is missing or damaged."""
+    try:
+        return json.loads((run / "data.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+
+
+def _noted_folder(run: Path) -> Path:
+    try:
+        folder = Path(_noted(run)["folder"])
+    except (KeyError, TypeError):
+        raise CotextError(
+            f"{run}: does not say which data it was trained on (data.json is missing or damaged); give "
+            "--data FOLDER"
+        ) from None
+    if not (folder / "train.arrow").is_file():
+        raise CotextError(
+            f"{folder}: the data that {run} was trained on is no longer there; give --data FOLDER"
+        )
+    return folder
 
 
 def resolve(config: Config, data: Data) -> Config:
@@ -197,26 +265,19 @@ def train(
         start = start_from(Path(config.train.init), model, config, data.tokenizer.fingerprint)
     if accelerator.is_main_process:
         open_run(run, config, data.tokenizer)
+        note_data(run, data)
         if start is not None:
             start.write(run / "init.json")
             reports.on_message(start.render())
     accelerator.wait_for_everyone()
     # Dropout must differ between processes, the initial weights must not.
     torch.manual_seed(config.train.seed + 1000 * accelerator.process_index)
-    corpus = Corpus(
-        train=data.train,
-        dev=data.dev,
-        view=build_view(config.view),
-        mixture=build_mixture(config.view),
-        symbols=special_symbols(data.tokenizer, config.view),
-        max_row_tokens=config.view.max_tokens,
-    )
     bleu = development_bleu(config, data, accelerator.device) if config.train.validate_bleu else None
     trainer = Trainer(
         config,
         model,
         build_loss(config.loss),
-        corpus,
+        corpus_of(config, data),
         run,
         data.tokenizer.fingerprint,
         reports,

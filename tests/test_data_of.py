@@ -1,0 +1,120 @@
+"""A run knows the data that it was trained on."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from tiny_runs import prepare_toy, run_config, train_here
+
+from cotext.errors import CotextError
+from cotext.runs import data_of, open_data
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return prepare_toy(tmp_path / "data")
+
+
+@pytest.fixture
+def run(data: Path, tmp_path: Path) -> Path:
+    train_here(run_config(max_updates=1), data, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def noted(run: Path) -> str:
+    folder = json.loads((run / "data.json").read_text())["folder"]
+    assert isinstance(folder, str)
+    return folder
+
+
+def test_what_is_noted(data: Path, run: Path) -> None:
+    opened = open_data(data)
+    train, dev = opened.train.totals, opened.dev.totals
+    assert (train.documents, dev.documents) == (24, 4)
+    assert json.loads((run / "data.json").read_text()) == {
+        "folder": str(data.resolve()),
+        "train": {
+            "documents": 24,
+            "sentences": train.sentences,
+            "source_tokens": train.source_tokens,
+            "target_tokens": train.target_tokens,
+        },
+        "dev": {
+            "documents": 4,
+            "sentences": dev.sentences,
+            "source_tokens": dev.source_tokens,
+            "target_tokens": dev.target_tokens,
+        },
+        "tokenizer": opened.tokenizer.fingerprint,
+    }
+
+
+def test_a_relative_folder_is_found_from_anywhere(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    train_here(run_config(max_updates=1), Path("data"), Path("here"))
+    monkeypatch.chdir(data)
+    assert data_of(tmp_path / "here", None).folder == data.resolve()
+
+
+def test_the_folder_given_comes_before_the_one_noted(data: Path, run: Path, tmp_path: Path) -> None:
+    assert data_of(run, None).folder == data.resolve()
+    moved = tmp_path / "moved"
+    data.rename(moved)
+    with pytest.raises(
+        CotextError, match=r"data: the data that .*run was trained on is no longer there; give --data"
+    ):
+        data_of(run, None)
+    found = data_of(run, moved)
+    assert (found.folder, found.train.totals.documents) == (moved, 24)
+
+
+@pytest.mark.parametrize("given", [False, True])
+def test_data_of_another_tokenizer(data: Path, run: Path, tmp_path: Path, given: bool) -> None:
+    other = prepare_toy(tmp_path / "other", seed=9)
+    if not given:
+        shutil.rmtree(data)
+        other = other.rename(data)
+    with pytest.raises(
+        CotextError, match=r"prepared with another tokenizer than that of .*run; give --data FOLDER"
+    ):
+        data_of(run, other if given else None)
+
+
+def test_no_data_in_the_folder_given(run: Path, tmp_path: Path) -> None:
+    with pytest.raises(CotextError, match="no prepared data there"):
+        data_of(run, tmp_path)
+
+
+@pytest.mark.parametrize("content", [None, b"", b"{", b"[1]", b'{"folder": 3}', b"{}", b"\xff"])
+def test_nothing_noted_or_damaged(data: Path, run: Path, content: bytes | None) -> None:
+    (run / "data.json").unlink()
+    if content is not None:
+        (run / "data.json").write_bytes(content)
+    with pytest.raises(CotextError, match="give --data FOLDER"):
+        data_of(run, None)
+    # Going on with the run puts it right.
+    assert train_here(run_config(max_updates=2), data, run).finished
+    assert data_of(run, None).folder == data.resolve()
+
+
+def test_no_run(tmp_path: Path) -> None:
+    with pytest.raises(CotextError, match="nowhere"):
+        data_of(tmp_path / "nowhere", None)
+
+
+def test_going_on_with_data_that_was_moved_notes_its_new_place(data: Path, run: Path, tmp_path: Path) -> None:
+    data.rename(tmp_path / "moved")
+    train_here(run_config(max_updates=2), tmp_path / "moved", run)
+    assert noted(run) == str((tmp_path / "moved").resolve())
+
+
+def test_data_that_is_refused_is_not_noted(data: Path, run: Path, tmp_path: Path) -> None:
+    other = tmp_path / "other"
+    shutil.copytree(data, other)
+    shutil.copy(other / "dev.arrow", other / "train.arrow")
+    with pytest.raises(CotextError, match="trained on another corpus"):
+        train_here(run_config(max_updates=2), other, run)
+    assert noted(run) == str(data.resolve())
