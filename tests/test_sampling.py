@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.sampling import Cursor, Sampler, instances_of, ordered_batches, pack, read_ahead
 from cotext.data.store import StoreWriter, TokenDocument, TokenStore
-from cotext.data.views import DocumentView, Limit, Mixture, SentenceView, View, WindowView
+from cotext.data.views import Limit, Mixture, SentenceView, View, WindowView
 from cotext.errors import CotextError
 
 SYMBOLS = SpecialSymbols(pad=1000, bos=1001, eos=1002, separators=(1003,))

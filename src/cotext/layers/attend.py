@@ -7,6 +7,9 @@ Shapes: B rows, H heads, T queries, S keys, K per head.
 """
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -17,6 +20,46 @@ from torch.nn.functional import scaled_dot_product_attention
 
 from cotext.layers.dropout import keep_mask, noise
 from cotext.layers.masks import causal as causal_mask
+
+
+Watcher = Callable[[Tensor, Tensor], None]
+_watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watch_weights(watcher: Watcher) -> Iterator[None]:
+    """Show every attention inside this context to `watcher`, which changes nothing.
+
+    It is given the weights [B, H, T, S], made once more for it, and which queries are real, [B, T]: those of
+    padding that was put back between packed tokens are zero, as no other query ever is.
+    """
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
+
+
+def watched() -> bool:
+    """Whether anybody watches."""
+    return _watcher.get() is not None
+
+
+def show_weights(
+    q_BHTK: Tensor, k_BHSK: Tensor, mask: Tensor | None, causal: bool, bias: Tensor | None = None
+) -> None:
+    """Tell whoever watches what the weights are; `bias` is added to the scores."""
+    watcher = _watcher.get()
+    if watcher is None:
+        return
+    scores = (q_BHTK @ k_BHSK.transpose(-2, -1)) * q_BHTK.size(-1) ** -0.5
+    if bias is not None:
+        scores = scores + bias
+    if causal:
+        mask = causal_mask(q_BHTK.size(2), k_BHSK.size(2), q_BHTK.device)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    watcher(scores.softmax(dim=-1), q_BHTK.abs().amax(dim=(1, 3)) > 0)
 
 
 class _DroppedAttention(Function):
@@ -50,6 +93,7 @@ def attend(
 
     `mask` broadcasts to [B, H, T, S], True = may attend; not together with `causal`.
     """
+    show_weights(q_BHTK, k_BHSK, mask, causal)
     if not 0 < dropout < 1 or q_BHTK.device.type != "cpu":
         return scaled_dot_product_attention(
             q_BHTK, k_BHSK, v_BHSK, attn_mask=mask, is_causal=causal, dropout_p=dropout

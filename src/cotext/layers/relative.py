@@ -20,10 +20,11 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
+from cotext.layers.attend import show_weights, watched
 from cotext.layers.dropout import keep_mask, noise
 from cotext.layers.masks import causal as causal_mask
 
-CHUNK_QUERIES = 128  # weights of a chunk fit into the cache, and a causal chunk skips the keys behind it
+CHUNK_QUERIES = 64  # weights of a chunk fit into the cache, and a causal chunk skips the keys behind it
 
 
 def attend_relative(
@@ -40,6 +41,10 @@ def attend_relative(
     `table` [2 * span + 1, K] holds R for the distances -span .. span; longer ones share its ends. `mask`
     broadcasts to [B, H, T, S], True = may attend. Li et al. 2022, equations 8 to 11.
     """
+    if watched():
+        vectors = table[_places(table, 0, q_BHTK.size(2), k_BHSK.size(2))]
+        bias = _skewed(q_BHTK @ vectors.T, k_BHSK.size(2)) * q_BHTK.size(-1) ** -0.5
+        show_weights(q_BHTK, k_BHSK, mask, causal, bias)
     if q_BHTK.device.type == "cpu":
         mixed: Tensor = _RelativeAttention.apply(  # type: ignore[no-untyped-call]
             q_BHTK, k_BHSK, v_BHSK, table, mask, causal, dropout
@@ -100,7 +105,8 @@ class _RelativeAttention(Function):
         rate: float,
     ) -> Tensor:
         ctx.scale, ctx.rate, ctx.causal = q.size(-1) ** -0.5, rate, causal
-        q = q * ctx.scale
+        # Contiguous heads: every chunk would copy them again.
+        q, k, v = (q * ctx.scale).contiguous(), k.contiguous(), v.contiguous()
         out = torch.empty(q.size(0), q.size(2), q.size(1), q.size(3), dtype=q.dtype).transpose(1, 2)
         kept: list[Tensor] = []
         for first, stop, keys in _chunks(q.size(2), k.size(2), causal):
