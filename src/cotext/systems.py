@@ -26,6 +26,8 @@ from cotext.errors import CotextError
 from cotext.layers.blocks import SentenceEmbedding, Size
 from cotext.losses.cross_entropy import CrossEntropy, LossParts
 from cotext.models.base import AutoregressiveModel, TranslationModel
+from cotext.models.flat_transformer import FlatTransformer
+from cotext.models.g_transformer import GTransformer
 from cotext.models.p_transformer import PTransformer
 from cotext.models.transformer import Transformer
 
@@ -57,7 +59,8 @@ def _embedding(config: ModelConfig, vocabulary: int, sentences: int) -> Sentence
         config.dropout,
         positions=config.positions,
         segments=config.segments,
-        max_segments=sentences,
+        # Segments of Flat-Transformer are the current and the context, not sentences.
+        max_segments=2 if config.name == "flat_transformer" else sentences,
     )
 
 
@@ -74,9 +77,41 @@ def build_p_transformer(config: ModelConfig, embedding: SentenceEmbedding) -> PT
     return PTransformer(_size(config), embedding, **config.p_transformer.model_dump())
 
 
+def build_g_transformer(config: ModelConfig, embedding: SentenceEmbedding) -> GTransformer:
+    """The G-Transformer of `models/g_transformer.py`.
+
+    Raises:
+        CotextError: more global layers than layers.
+    """
+    layers = config.g_transformer.global_layers
+    if layers > min(config.encoder_layers, config.decoder_layers):
+        raise CotextError(
+            f"model.g_transformer.global_layers = {layers}, but the encoder has {config.encoder_layers} "
+            f"layers and the decoder {config.decoder_layers}; ask for fewer"
+        )
+    return GTransformer(_size(config), embedding, layers)
+
+
+def build_flat_transformer(config: ModelConfig, embedding: SentenceEmbedding) -> FlatTransformer:
+    """The Flat-Transformer of `models/flat_transformer.py`.
+
+    Raises:
+        CotextError: more layers of the current sentence than the encoder has.
+    """
+    layers = config.flat_transformer.current_layers
+    if layers > config.encoder_layers:
+        raise CotextError(
+            f"model.flat_transformer.current_layers = {layers}, but the encoder has {config.encoder_layers} "
+            "layers; ask for fewer"
+        )
+    return FlatTransformer(_size(config), embedding, layers)
+
+
 MODELS: dict[str, Callable[[ModelConfig, SentenceEmbedding], TranslationModel]] = {
     "transformer": build_transformer,
     "p_transformer": build_p_transformer,
+    "g_transformer": build_g_transformer,
+    "flat_transformer": build_flat_transformer,
 }
 
 

@@ -63,7 +63,7 @@ class SelfAttention(nn.Module):
         q, k, v = (split_heads(part, self.heads) for part in qkv.chunk(3, dim=-1))
         if cache is not None:
             cache.write(k, v, reach.start)
-            k, v = cache.read(reach.places)
+            k, v = cache.read(reach.places, reach.first)
         dropout = self.dropout if self.training else 0.0
         mixed = merge_heads(attend(q, k, v, reach.mask, reach.causal, dropout))
         out_RTD: Tensor = self.out(mixed if ragged is None else ragged.pack(mixed)).view_as(x_RTD)

@@ -30,7 +30,8 @@ class SelfReach:
     mask: Tensor | None  # broadcasts to [B, H, W * T, places]
     causal: bool = False
     start: int = 0  # where new keys and values are written
-    places: int = 0  # how many places are attended to
+    places: int = 0  # where the places that are attended to end
+    first: int = 0  # and begin
 
 
 class KeyValueCache:
@@ -51,9 +52,9 @@ class KeyValueCache:
         self.keys[:, :, start : start + keys.size(2)] = keys
         self.values[:, :, start : start + keys.size(2)] = values
 
-    def read(self, places: int) -> tuple[Tensor, Tensor]:
-        """The first `places` places of keys and values: two [B, H, places, K]."""
-        return self.keys[:, :, :places], self.values[:, :, :places]
+    def read(self, places: int, first: int = 0) -> tuple[Tensor, Tensor]:
+        """Keys and values of the places first .. places: two [B, H, places - first, K]."""
+        return self.keys[:, :, first:places], self.values[:, :, first:places]
 
     def move(self, origin: Tensor, start: int) -> None:
         """Fill the places from `start` on with what stands at places `origin` [B, n] of the same entry."""
@@ -85,6 +86,7 @@ class DecoderState:
     cross: list[tuple[Tensor, Tensor]]  # per layer: [B, H, S, K]
     cross_mask: Tensor | None  # [B, 1, 1, S]
     shift: Tensor | None = None  # [R], where positions shift by a length of the row's own
+    cross_spans: Tensor | None = None  # [B, sentences, 2], where attention stays inside sentences
     caches: list[KeyValueCache] = field(default_factory=list)
     beam: int = 1  # W
     capacity: int = 0  # M
@@ -93,6 +95,7 @@ class DecoderState:
     sees: Tensor | None = None  # [B, W, M]
     place_sentence: Tensor | None = None  # [B, M]
     place_t: Tensor | None = None  # [B, M]
+    near: int = 0  # nothing before this place belongs to the last sentence of any row
     length: Tensor | None = None  # [R]
     sentence: Tensor | None = None  # [R]
     rank: Tensor | None = None  # [R]
@@ -116,6 +119,10 @@ class DecoderState:
         goes_on = sentence == self.sentence[:, None]
         return t + self.length[:, None], rank + goes_on * (self.rank + 1)[:, None]
 
+    def cache(self, i: int) -> KeyValueCache | None:
+        """That of attention i; None while the state is not open."""
+        return self.caches[i] if self.caches else None
+
     def distances(self, t: Tensor) -> Tensor:
         """How far before tokens at places t [R, T] of their rows all places stand: [B, W * T, places], <= 0."""
         assert self.place_t is not None
@@ -138,6 +145,38 @@ class DecoderState:
             return SelfReach(mask=None, causal=tokens > 1, places=stop)
         own_past = None if tokens == 1 else causal(tokens, stop, device)
         return SelfReach(mask=own_past, causal=False, start=self.used, places=stop)
+
+    def reach_within(self, sentence: Tensor, reach: SelfReach) -> SelfReach:
+        """What of `reach` belongs to the own sentence of the next decoder inputs: [R, T] sentence indices.
+
+        Sentence indices never fall within a row, so that earlier sentences need not be looked at again.
+        """
+        assert self.place_sentence is not None
+        own = sentence.reshape(self.place_sentence.size(0), -1)
+        keys = torch.cat((self.place_sentence[:, self.near : self.used], own), dim=1)
+        mask = (own[:, :, None] == keys[:, None])[:, None]
+        if reach.mask is not None:
+            mask &= reach.mask[..., self.near :]
+        elif reach.causal:
+            mask &= causal(mask.size(2), mask.size(3), mask.device)
+        first = int(mask.flatten(0, 2).any(dim=0).nonzero()[0])
+        self.near += first
+        return SelfReach(mask=mask[..., first:], start=reach.start, places=reach.places, first=self.near)
+
+    def source_within(self, sentence: Tensor) -> tuple[slice, Tensor]:
+        """Where the source sentences of decoder inputs stand, and who sees which of these places.
+
+        [R, T] sentence indices -> a range of source places, mask [B, 1, W * T, places]. An index past the
+        source's last sentence stands for that one.
+        """
+        assert self.cross_spans is not None
+        entries, sentences, _ = self.cross_spans.shape
+        k = sentence.reshape(entries, -1, 1).clamp(0, sentences - 1)
+        span = self.cross_spans.take_along_dim(k, dim=1)
+        start, stop = span[:, :, :1], span[:, :, 1:]
+        first, end = int(start.min()), int(stop.max())
+        at = torch.arange(first, end, device=sentence.device)
+        return slice(first, end), ((at >= start) & (at < stop))[:, None]
 
     def step(self, sentence: Tensor, rank: Tensor) -> None:
         """Note what was just decoded: [R, T] each. Padding (sentence -1), if any, must be on the right."""
@@ -201,6 +240,7 @@ class DecoderState:
             return
         # Beams agree on most of their past, so that all but the most recent places stay where they are.
         first = int(unseen[0])
+        self.near = min(self.near, first)
         count = int(seen[:, first:].sum(dim=1).max())
         origin = (~seen[:, first:]).byte().argsort(dim=1, stable=True)[:, :count] + first
         for cache in self.caches:
@@ -216,7 +256,7 @@ class DecoderState:
         """Keep the given entries [B'] with all `beam` rows of each; the others have finished."""
         for cache in self.caches:
             cache.select(entries, self.used)
-        for name in ("sees", "place_sentence", "place_t"):
+        for name in ("sees", "place_sentence", "place_t", "cross_spans"):
             value = getattr(self, name)
             if value is not None:
                 setattr(self, name, value.index_select(0, entries))
