@@ -68,7 +68,7 @@ class BothShards(Trainer):
         streams = [
             Sampler(
                 self.corpus.train,
-                self.corpus.view,
+                self.corpus.mixture,
                 self.corpus.symbols,
                 train.max_tokens,
                 self.corpus.max_row_tokens,
