@@ -180,8 +180,7 @@ class TestAccount:
         }
         assert list(inherit(Parts(shapes, adopted), given).lines()) == [
             "  by name: 8 parameters (32 numbers): encoder.0-1, encoder.2-3.local",
-            "  copied from another: 4 parameters (16 numbers): encoder.2.global from encoder.2.local, "
-            "encoder.3.global from encoder.3.local",
+            "  copied from another: 4 parameters (16 numbers): encoder.2-3.global from encoder.2-3.local",
             "  partly: embedding.weight, the first 4 of 6 rows; the others are fresh",
             "  fresh: 2 parameters (2 numbers): encoder.2-3.gate",
             "  not used: head",

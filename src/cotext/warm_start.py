@@ -54,8 +54,8 @@ class Inheritance:
         yield f"  by name: {self._told(self.taken)}"
         if self.adopted:
             pairs = dict.fromkeys(_without_common_ending(own, other) for own, other in self.adopted.items())
-            told = ", ".join(f"{own} from {other}" for own, other in pairs)
-            yield f"  copied from another: {self._count(self.adopted)}: {told}"
+            told = _numbered_together(f"{own} from {other}" for own, other in pairs)
+            yield f"  copied from another: {self._count(self.adopted)}: {', '.join(told)}"
         for name, (rows, all_rows) in self.partly.items():
             yield f"  partly: {name}, the first {rows:,} of {all_rows:,} rows; the others are fresh"
         yield f"  fresh: {self._told(self.fresh)}"
@@ -200,13 +200,19 @@ def grouped(names: Collection[str], everything: Iterable[str]) -> list[str]:
     """
     chosen = set(names)
     mixed = {prefix for name in everything if name not in chosen for prefix in _prefixes(name)}
-    modules = dict.fromkeys(next(p for p in _prefixes(name) if p not in mixed) for name in names)
+    return _numbered_together(
+        dict.fromkeys(next(p for p in _prefixes(name) if p not in mixed) for name in names)
+    )
+
+
+def _numbered_together(names: Iterable[str]) -> list[str]:
+    """`a.0-1.b` for `a.0.b`, `a.1.b`: names that differ in their first number alone, wherever it stands."""
     numbers: dict[str, list[int]] = {}
-    for module in modules:
-        pattern = re.sub(r"(^|\.)\d+(?=\.|$)", r"\1#", module, count=1)
-        number = re.search(r"(?:^|\.)(\d+)(?=\.|$)", module)
-        numbers.setdefault(pattern, []).extend([int(number[1])] if number else [])
-    return [pattern.replace("#", _ranges(found), 1) for pattern, found in numbers.items()]
+    for name in names:
+        first = re.search(r"(?<=\.)\d+(?=[. ]|$)", name)
+        pattern = re.sub(rf"(?<=\.){first[0]}(?=[. ]|$)", "#", name) if first else name
+        numbers.setdefault(pattern, []).extend([int(first[0])] if first else [])
+    return [pattern.replace("#", _ranges(found)) for pattern, found in numbers.items()]
 
 
 def _prefixes(name: str) -> Iterator[str]:
