@@ -52,7 +52,7 @@ def test_spans_of_a_hand_written_case() -> None:
 def test_buckets_of_a_hand_written_case() -> None:
     """Of two rows with sentences of 5, 2, 4 and 2, 3, 4 tokens: like lengths share a bucket."""
     layout = Sentences(sentences([[5, 2, 4], [2, 3, 4]]))
-    # log(5 / L) / log(1.4): 0 for 5 and 4, 1 for 3, 2 for 2
+    # log(5 / L) / log(1.5): 0 for 5 and 4, 1 for 3, 2 for 2
     assert [b.tokens for b in layout.buckets] == [13, 3, 4]
     assert layout.rows.place_N.tolist() == [
         *range(5),

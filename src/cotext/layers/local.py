@@ -30,7 +30,7 @@ from cotext.layers.attention import CrossAttention, SelfAttention, merge_heads, 
 from cotext.layers.ragged import Ragged
 from cotext.layers.state import KeyValueCache, SelfReach
 
-BUCKET_RATIO = 1.4  # between the longest sentence of a bucket and the shortest
+BUCKET_RATIO = 1.5  # between the longest sentence of a bucket and the shortest
 
 
 def sentence_spans(sentence: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, 
 from cotext.layers.masks import visible
 from cotext.layers.positions import mean_sentence_length, ranks
 from cotext.layers.ragged import Ragged
+from cotext.layers.stacks import decode_rows
 from cotext.layers.state import DecoderState, SelfReach
 from cotext.models.base import TranslationModel
 
@@ -72,17 +73,7 @@ class Transformer(TranslationModel):
         """Decoder inputs and their sentences [R, T] -> hidden states [R, T, D]; see `AutoregressiveModel`."""
         t, rank = state.places(sentence)
         x_RTD = self.embedding(tokens, sentence, t, rank, self._shift(state.shift))
-        own = state.reach(tokens.size(1), tokens.device)
-        # Only complete rows have padding that is worth leaving out.
-        ragged = None if state.caches else Ragged.of(sentence)
-        x = x_RTD if ragged is None else ragged.pack(x_RTD)
-        for i, block in enumerate(self.decoder):
-            cache = state.caches[i] if state.caches else None
-            x = block(x, (own, ragged, cache), (state.cross[i], state.cross_mask, ragged))
-        if state.caches:
-            state.step(sentence, rank)
-        x = self.decoder_norm(x)
-        return x if ragged is None else ragged.unpack(x)
+        return decode_rows(self.decoder, self.decoder_norm, x_RTD, sentence, rank, state)
 
     def _shift(self, per_row: Tensor | None) -> Tensor | int:
         return per_row if per_row is not None else int(self.shift)
