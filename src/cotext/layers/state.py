@@ -124,7 +124,7 @@ class DecoderState:
         return self.caches[i] if self.caches else None
 
     def distances(self, t: Tensor) -> Tensor:
-        """How far before tokens at places t [R, T] of their rows all places stand: [B, W * T, places], <= 0."""
+        """How far before tokens at places t [R, T] all places stand: [B, W * T, places], <= 0."""
         assert self.place_t is not None
         own = t.reshape(self.place_t.size(0), -1)
         return torch.cat((self.place_t[:, : self.used], own), dim=1)[:, None] - own[:, :, None]
