@@ -20,6 +20,7 @@ from torch import Tensor
 
 from cotext import checkpoint
 from cotext.config import Config
+from cotext.constraints import Request, SearchSymbols
 from cotext.data.batch import Batch, Instance, Source, make_batch, source_batch
 from cotext.data.documents import Document
 from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
@@ -27,7 +28,7 @@ from cotext.data.views import Window
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.transformer import Transformer
 from cotext.scoring import score_instances
-from cotext.search import Hypothesis, Request, SearchOptions, SearchSymbols, search
+from cotext.search import Hypothesis, SearchOptions, search
 from cotext.systems import build_loss, build_model, build_view, special_symbols
 from cotext.translate import DocumentTranslator
 

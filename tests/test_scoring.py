@@ -16,7 +16,7 @@ CPU = torch.device("cpu")
 SOURCE_WORDS = ["the", "cat", "sat", "on", "a", "mat", "it"]
 TARGET_WORDS = ["die", "katze", "sass", "auf", "der", "matte", "sie"]
 TOKENIZER = PlainWordTokenizer(SOURCE_WORDS + TARGET_WORDS)
-SYMBOLS = special_symbols(TOKENIZER)
+SYMBOLS = special_symbols(TOKENIZER, tiny_config().view)
 
 DOCUMENT = ParallelDocument(
     "d",

@@ -1,27 +1,32 @@
 """Documents in, documents out, with models that never learnt anything: whatever they say comes out right."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
+from itertools import accumulate, product
 from typing import Any
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny import PlainWordTokenizer, WordTokenizer, random_model, tiny_config, window
+from tiny import PlainWordTokenizer, WordTokenizer, pieces, random_model, tiny_config, window
 
 from cotext import translate as translate_module
 from cotext.config import Config
+from cotext.constraints import Request
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import SentencePieceTokenizer, Tokenizer, TokenizerSettings
 from cotext.errors import CotextError
 from cotext.models.transformer import Transformer
-from cotext.search import Hypothesis, Request, search
+from cotext.search import Hypothesis, search
 from cotext.translate import DocumentTranslator, Translation
 
 CPU = torch.device("cpu")
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "saw", "it", "there", "today", "again"]
 TOKENIZER = WordTokenizer(WORDS)
 PLAIN = PlainWordTokenizer(WORDS)
+
+# Fewer than some documents have sentences.
+INDEXED = {"separators": "indexed", "indexed_separators": 3}
 
 # Every way in which documents are taken apart, with every kind of position somewhere.
 STRATEGIES: dict[str, Config] = {
@@ -40,16 +45,37 @@ STRATEGIES: dict[str, Config] = {
         model={"segments": "learned"},
         decode={"target_context": "regenerate", "beam": 1},
     ),
+    "source context": tiny_config(view=window(2) | {"target_before": 0}),
+    "prefix, bracket": tiny_config(view=window(2) | {"separators": "bracket"}),
+    "prefix, indexed": tiny_config(view=window(2) | INDEXED, model={"segments": "learned"}),
+    "cumulative": tiny_config(view=pieces(20, "cumulative")),
+    "document": tiny_config(view=pieces(12), model={"positions": "shifted"}),
+    "document, indexed": tiny_config(view=pieces(40) | INDEXED, model={"segments": "sinusoidal"}),
+    "document, bracket": tiny_config(
+        view=pieces(20) | {"separators": "bracket"}, model={"positions": "reset"}, decode={"beam": 3}
+    ),
+    "document, in parts": tiny_config(view=pieces(40, parts=2), decode={"beam": 1}),
+}
+FREE: dict[str, Config] = {
+    f"{name}, free": tiny_config(
+        view=STRATEGIES[name].view.model_dump(),
+        decode={**STRATEGIES[name].decode.model_dump(), "align": "free"},
+    )
+    for name in ("sentence", "prefix", "prefix, indexed", "regenerate", "document", "document, indexed")
 }
 SEQUENTIAL = [name for name in STRATEGIES if name.startswith("prefix")]
+WHOLE = [name for name in STRATEGIES if name.startswith("document")]
 strategies = pytest.mark.parametrize("name", STRATEGIES)
+all_strategies = pytest.mark.parametrize(
+    "config", [*STRATEGIES.values(), *FREE.values()], ids=[*STRATEGIES, *FREE]
+)
 
 sentence_texts = st.lists(st.sampled_from(WORDS), max_size=5).map(" ".join)
 corpora = st.lists(st.lists(sentence_texts, min_size=1, max_size=5), min_size=1, max_size=4).map(
     lambda texts: [Document(f"d{i}", tuple(sentences)) for i, sentences in enumerate(texts)]
 )
 few = settings(
-    max_examples=8,
+    max_examples=3,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
@@ -62,6 +88,10 @@ CORPUS = [
     Document("three", ("a cat", "a mat a mat a mat", "sat sat")),
     Document("opens empty", ("", "", "today")),
 ]
+
+
+def has_text(document: Document) -> list[bool]:
+    return [bool(sentence.split()) for sentence in document.sentences]
 
 
 def translator(
@@ -78,9 +108,8 @@ def translated(translator: DocumentTranslator, documents: Sequence[Document]) ->
 
 
 def same(a: Translation, b: Translation) -> bool:
-    return (a.document, a.cut, a.long) == (b.document, b.cut, b.long) and a.log_probabilities == (
-        pytest.approx(b.log_probabilities, abs=1e-9)
-    )
+    known = [(t.document, t.cut, t.long, t.missing, t.recovered) for t in (a, b)]
+    return known[0] == known[1] and a.log_probabilities == pytest.approx(b.log_probabilities, abs=1e-9)
 
 
 class Spy:
@@ -106,37 +135,97 @@ class Spy:
         return [row[1:] for row in self.rows if row[0] == index]
 
 
-@strategies
-@few
-@given(documents=corpora)
-def test_as_many_sentences_come_out_as_went_in(name: str, documents: list[Document]) -> None:
+VIEWS = [
+    {"kind": "sentence"},
+    window(2),
+    window(1, after=1),
+    window(2) | {"target_before": 0},
+    pieces(14),
+    pieces(40),
+    pieces(40, parts=2),
+    pieces(14, "cumulative"),
+]
+
+
+@settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    documents=corpora,
+    view=st.sampled_from(VIEWS),
+    separators=st.sampled_from(["plain", "indexed", "bracket"]),
+    target_context=st.sampled_from(["prefix", "regenerate"]),
+    align=st.sampled_from(["constrained", "free"]),
+    beam=st.integers(1, 4),
+    max_tokens=st.sampled_from([1, 60, 8000]),
+    seed=st.integers(0, 5),
+)
+def test_as_many_sentences_come_out_as_went_in(
+    documents: list[Document],
+    view: dict[str, Any],
+    separators: str,
+    target_context: str,
+    align: str,
+    beam: int,
+    max_tokens: int,
+    seed: int,
+) -> None:
+    if separators == "bracket":
+        align = "constrained"
+    view = view | {"separators": separators, "indexed_separators": 3}
+    decode = {"target_context": target_context, "align": align, "beam": beam, "max_tokens": max_tokens}
+    t = translator(tiny_config(view=view, decode=decode), seed=seed)
     done: list[int] = []
-    t = translator(STRATEGIES[name])
     found = dict(t.translate(documents, done.append))
     assert sum(done) == t.check(documents) == sum(len(d.sentences) for d in documents)
     for i, document in enumerate(documents):
         out = found[i].document
         assert out.id == document.id
         assert len(out.sentences) == len(document.sentences) == len(found[i].log_probabilities)
-        for source, target in zip(document.sentences, out.sentences, strict=True):
-            assert (target == "") == (source == "")
+        missing = [j for j, s in enumerate(document.sentences) if s and not out.sentences[j]]
+        assert list(found[i].missing) == missing
+        assert not (missing and found[i].recovered)
+        for j, (source, target) in enumerate(zip(document.sentences, out.sentences, strict=True)):
             assert target == " ".join(target.split())
+            if not source:
+                assert (target, found[i].log_probabilities[j]) == ("", 0)
+            elif align == "constrained":
+                assert target
+                assert found[i].log_probabilities[j] < 0
+        assert found[i].recovered or align == "free"
 
 
-@strategies
+@all_strategies
 @few
 @given(documents=corpora, max_tokens=st.sampled_from([1, 40, 200]), place=st.integers(0, 3))
 def test_a_document_is_translated_alone_as_amid_others(
-    name: str, documents: list[Document], max_tokens: int, place: int
+    config: Config, documents: list[Document], max_tokens: int, place: int
 ) -> None:
-    t = translator(STRATEGIES[name])
+    t = translator(config)
     together = translated(t, documents)
-    crowded = translated(translator(STRATEGIES[name], max_tokens=max_tokens), documents[::-1])[::-1]
+    crowded = translated(translator(config, max_tokens=max_tokens), documents[::-1])[::-1]
     place = min(place, len(documents) - 1)
     alone = translated(t, [documents[place]])[0]
     assert same(alone, together[place])
     for a, b in zip(together, crowded, strict=True):
         assert same(a, b)
+
+
+@all_strategies
+def test_sentences_without_a_token_are_no_part_of_their_document(config: Config) -> None:
+    """They go in and come out, and their neighbours know nothing of them."""
+    t = translator(config)
+    for document in CORPUS:
+        [whole] = translated(t, [document])
+        text = tuple(s for s in document.sentences if s)
+        [rest] = translated(t, [Document(document.id, text)])
+        places = list(accumulate(has_text(document), initial=0))
+        for j, has in enumerate(has_text(document)):
+            k = places[j]
+            assert whole.document.sentences[j] == (rest.document.sentences[k] if has else "")
+            assert whole.log_probabilities[j] == pytest.approx(rest.log_probabilities[k] if has else 0)
+        kept = [j for j, has in enumerate(has_text(document)) if has]
+        for name in ("cut", "long", "missing"):
+            assert getattr(whole, name) == tuple(kept[k] for k in getattr(rest, name))
+        assert whole.recovered == rest.recovered
 
 
 @strategies
@@ -165,22 +254,22 @@ def test_the_context_forced_on_a_window_is_what_was_output(
     spy = Spy(monkeypatch)
     t = translator(STRATEGIES[name], PLAIN)
     for i, translation in enumerate(translated(t, CORPUS)):
-        outputs = [PLAIN.encode(sentence) for sentence in translation.document.sentences]
-        source = [PLAIN.encode(sentence) for sentence in CORPUS[i].sentences]
+        outputs = [PLAIN.encode(sentence) for sentence in translation.document.sentences if sentence]
+        source = [PLAIN.encode(sentence) for sentence in CORPUS[i].sentences if sentence]
         windows = t.view.split([len(s) for s in source], [])
-        searched = [w for w in windows if source[w.current.start]]
         rows = spy.of_document(i)
-        assert len(rows) == len(searched)
+        assert len(rows) == len(windows)
         asked = [(list(request.prefix), hypothesis.tokens) for _, request, hypothesis in rows]
         assert sorted(asked) == sorted(
-            (joined(outputs[w.target.start : w.current.start]), outputs[w.current.start]) for w in searched
+            (joined(t, outputs[w.target.start : w.current.start]), outputs[w.current.start]) for w in windows
         )
         assert all(request.sentences == 1 for _, request, _ in rows)
-        assert all(r.first_sentence + list(r.prefix).count(PLAIN.sep) == c for c, r, _ in rows)
+        assert all(r.first_sentence + r.closed_before(t.search_symbols) == c for c, r, _ in rows)
 
 
-def joined(sentences: Sequence[Sequence[int]]) -> list[int]:
-    return [token for sentence in sentences for token in (*sentence, PLAIN.sep)]
+def joined(t: DocumentTranslator, sentences: Sequence[Sequence[int]]) -> list[int]:
+    """In windows that begin where their source does."""
+    return [token for k, sentence in enumerate(sentences) for token in (*sentence, t.symbols.separator(k))]
 
 
 def test_a_window_that_shed_its_context_has_none_forced_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,25 +304,53 @@ def test_regenerate_keeps_the_last_sentence_of_each_window(
     assert spy.batches == 1
 
 
-def test_regenerate_takes_empty_sentences_and_what_precedes_them_as_given(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize("name", WHOLE)
+def test_a_document_longer_than_a_row_comes_back_whole_and_in_order(
+    name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Search would fill an empty sentence of the context with words, and go on from there."""
     spy = Spy(monkeypatch)
-    config = tiny_config(view=window(3), decode={"target_context": "regenerate"})
-    document = Document("d", ("the cat", "", "it saw", "again there", "", "today", "a mat"))
-    [translation] = translated(translator(config, PLAIN), [document])
-    outputs = [PLAIN.encode(sentence) for sentence in translation.document.sentences]
-    given = [joined(outputs[first:stop]) for first, stop in ((0, 0), (0, 2), (0, 2), (2, 5), (3, 5))]
-    rows = sorted((list(r.prefix), r.sentences, _texts(h.tokens)[-1]) for _, r, h in spy.of_document(0))
-    current = [PLAIN.decode(outputs[j]) for j in (0, 2, 3, 5, 6)]
-    assert rows == sorted(zip(given, [1, 1, 2, 1, 2], current, strict=True))
+    t = translator(STRATEGIES[name], PLAIN, max_tokens=100_000)
+    document = Document("d", ("a cat", "it", "the cat sat on a mat", "", "again", "saw it", "today") * 4)
+    [translation] = translated(t, [document])
+    # Its pieces are independent of each other: all of them are one batch.
+    assert spy.batches == 1
+    assert len(spy.rows) > 1
+    closing = {PLAIN.eos, *t.symbols.separators}
+    source = [s for s in document.sentences if s]
+    windows = t.view.split([len(s.split()) for s in source], [])
+    assert sorted(len(w.current) for w in windows) == sorted(r.sentences for _, _, r, _ in spy.rows)
+    out = [s for s in translation.document.sentences if s]
+    answers = [_texts(h.tokens, closing) for _, _, _, h in spy.rows]
+    assert all([out[j] for j in w.current] in answers for w in windows)
+    assert has_text(translation.document) == has_text(document)
+    assert translation.recovered
 
 
-def _texts(tokens: Sequence[int]) -> list[str]:
+def test_pieces_of_a_document_are_cut_by_their_sources() -> None:
+    t = translator(STRATEGIES["document"])
+    assert [len(w.current) for w in t.view.split([5, 5, 1, 9, 12, 3], [])] == [2, 2, 1, 1]
+
+
+@pytest.mark.parametrize("name", ["source context", "cumulative"])
+def test_without_target_context_all_sentences_are_one_batch(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spy = Spy(monkeypatch)
+    translated(translator(STRATEGIES[name], PLAIN), [CORPUS[0]])
+    assert spy.batches == 1
+    assert all(not r.prefix and r.sentences == 1 for _, _, r, _ in spy.rows)
+    assert sorted(r.first_sentence for _, _, r, _ in spy.rows) == [
+        0,
+        1,
+        2,
+        2 if name == "source context" else 3,
+    ]
+
+
+def _texts(tokens: Sequence[int], closing: Container[int] = (PLAIN.sep,)) -> list[str]:
     sentences: list[list[int]] = [[]]
     for token in tokens:
-        if token == PLAIN.sep:
+        if token in closing:
             sentences.append([])
         else:
             sentences[-1].append(token)
@@ -241,21 +358,31 @@ def _texts(tokens: Sequence[int]) -> list[str]:
 
 
 @pytest.mark.parametrize("beam", [1, 3])
-@pytest.mark.parametrize("name", ["sentence", *SEQUENTIAL])
+@pytest.mark.parametrize("name", [n for n in STRATEGIES if not n.startswith("regenerate")])
 def test_reported_log_probabilities_are_those_of_scoring(name: str, beam: int) -> None:
-    t = translator(STRATEGIES[name], PLAIN, beam=beam)
-    # Long translations could shed what the sources alone do not.
-    documents = [d for d in CORPUS if d.id != "long"] if "shed" in name else CORPUS
-    found = translated(t, documents)
+    # Longer translations could shed what the sources alone do not, and be cut where they are not.
+    t = translator(STRATEGIES[name], PLAIN, beam=beam, max_extra=0)
+    found = translated(t, CORPUS)
     pairs = [
-        ParallelDocument(d.id, d.sentences, f.document.sentences)
-        for d, f in zip(documents, found, strict=True)
+        ParallelDocument(d.id, d.sentences, f.document.sentences) for d, f in zip(CORPUS, found, strict=True)
     ]
-    for document, translation, scores in zip(documents, found, t.score(pairs), strict=True):
-        for source, reported, score in zip(
-            document.sentences, translation.log_probabilities, scores, strict=True
-        ):
-            assert reported == (pytest.approx(score.log_probability, abs=1e-4) if source else 0.0)
+    for translation, scores in zip(found, t.score(pairs), strict=True):
+        rescored = [score.log_probability for score in scores]
+        assert translation.log_probabilities == pytest.approx(rescored, abs=1e-4)
+
+
+@pytest.mark.parametrize("name", ["regenerate", "regenerate, future"])
+def test_of_a_regenerated_window_the_current_sentence_alone_is_reported(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spy = Spy(monkeypatch)
+    [translation] = translated(translator(STRATEGIES[name], PLAIN), [CORPUS[0]])
+    reported = []
+    for _, _, _, hypothesis in spy.rows:
+        count = len(PLAIN.encode(_texts(hypothesis.tokens)[-1])) + 1
+        reported.append(sum(hypothesis.token_log_probabilities[-count:]))
+    own = [p for p in translation.log_probabilities if p]
+    assert sorted(own) == pytest.approx(sorted(reported))
 
 
 @strategies
@@ -352,6 +479,82 @@ def test_nothing_in_nothing_out() -> None:
     assert t.score([]) == []
 
 
+def answering(monkeypatch: pytest.MonkeyPatch, *answers: str) -> None:
+    """Search finds these labels, in the order of the requests; each token has a log-probability of -1."""
+
+    def found(model: Any, source: Any, requests: Any, symbols: Any, options: Any) -> list[Hypothesis]:
+        ids = {"|": symbols.special.separators[0], "|2": symbols.special.separators[-1]}
+        hypotheses = []
+        for answer, request in zip(answers, requests, strict=True):
+            tokens = [ids[word] if word in ids else PLAIN.ids[word] for word in answer.split()]
+            cut = (len(tokens),) if len(tokens) + 1 == sum(request.max_tokens) else ()
+            scores = [-1.0] * (len(tokens) + 1)
+            hypotheses.append(Hypothesis(tokens, scores, float(-len(scores)), 0.0, cut))
+        return hypotheses
+
+    monkeypatch.setattr(translate_module, "search", found)
+
+
+def test_sentences_that_free_search_left_out_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    document = Document("d", ("a cat", "", "it sat", "the mat", "again"))
+    t = translator(tiny_config(view={"kind": "document"}, decode={"align": "free"}), PLAIN)
+    answering(monkeypatch, "cat | sat it")
+    [found] = translated(t, [document])
+    assert found.document.sentences == ("cat", "", "sat it", "", "")
+    assert found.log_probabilities == (-2, 0, -3, 0, 0)
+    assert (found.missing, found.recovered, found.cut) == ((3, 4), False, ())
+    answering(monkeypatch, "cat | sat | | the | mat again")
+    [found] = translated(t, [document])
+    assert found.document.sentences == ("cat", "", "sat", "", "the mat again")
+    assert found.log_probabilities == (-2, 0, -2, -1, -5)
+    assert (found.missing, found.recovered) == ((3,), False)
+    answering(monkeypatch, "cat | sat | the | mat")
+    [found] = translated(t, [document])
+    assert (found.missing, found.recovered) == ((), True)
+    # 7 words and 4 sentences, 4 tokens more for each: 23 tokens in all.
+    answering(monkeypatch, "cat | " + "sat " * 20)
+    [found] = translated(t, [document])
+    assert (found.missing, found.cut) == ((3, 4), (2,))
+
+
+def test_indexed_separators_say_which_sentence_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    view = {"kind": "document", "separators": "indexed", "indexed_separators": 2}
+    t = translator(tiny_config(view=view, decode={"align": "free"}), PLAIN)
+    answering(monkeypatch, "cat |2 sat")
+    [found] = translated(t, [Document("d", ("a cat", "it sat", "the mat"))])
+    assert found.document.sentences == ("", "cat", "sat")
+    assert (found.missing, found.recovered) == ((0,), False)
+
+
+def test_a_window_that_free_search_closed_early_keeps_its_last_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    decode = {"align": "free", "target_context": "regenerate"}
+    t = translator(tiny_config(view=window(2), decode=decode), PLAIN)
+    document = Document("d", ("a cat", "it sat there", "the mat and a mat and a cat"))
+    answering(monkeypatch, "cat", "sat", "it | sat | the | mat")
+    [found] = translated(t, [document])
+    assert found.document.sentences == ("cat", "sat", "mat")
+    assert found.log_probabilities == (-2, -2, -2)
+    assert (found.missing, found.recovered) == ((), False)
+
+
+def test_a_sentence_after_a_prefix_may_be_closed_by_a_separator(monkeypatch: pytest.MonkeyPatch) -> None:
+    t = translator(tiny_config(view=window(2), decode={"align": "free"}), PLAIN)
+    answering(monkeypatch, "it sat |")
+    [found] = translated(t, [Document("d", ("a cat",))])
+    assert (found.document.sentences, found.recovered) == (("it sat",), True)
+    answering(monkeypatch, "it | sat")
+    [found] = translated(t, [Document("d", ("a cat",))])
+    assert (found.document.sentences, found.recovered) == (("it sat",), False)
+
+
+def test_free_search_with_brackets_is_refused_at_once() -> None:
+    view = pieces() | {"separators": "bracket"}
+    with pytest.raises(CotextError, match=r"decode\.align = constrained"):
+        translator(tiny_config(view=view, decode={"align": "free"}))
+
+
 def test_documents_are_read_as_they_are_needed() -> None:
     """An endless stream is translated in bounded memory."""
     read = 0
@@ -379,8 +582,29 @@ def test_weights_that_are_not_numbers_are_an_error(name: str) -> None:
         t.score([ParallelDocument("d", ("a cat",), ("a cat",))])
 
 
+def test_a_sentence_longer_than_a_row_is_reported_in_every_view() -> None:
+    source = ("a cat", "the cat sat on a mat", "it sat on a mat")
+    for view, separators in product((pieces(6), window(1, max_tokens=6)), ("plain", "bracket")):
+        t = translator(tiny_config(view=view | {"separators": separators}), PLAIN)
+        [found] = translated(t, [Document("d", source)])
+        # With its closing symbol a sentence of 6 takes 7 places, and with both brackets one of 5 does too.
+        assert found.long == ((1,) if separators == "plain" else (1, 2))
+
+
 def test_the_signature_says_how_documents_are_decoded() -> None:
-    signatures = {name: translator(config).signature for name, config in STRATEGIES.items()}
-    assert signatures["sentence"] == "view:sentence|beam:2|lp:0.6"
-    assert signatures["prefix, future"] == "view:window-1+1+1|beam:2|lp:0.6|target:prefix"
-    assert signatures["regenerate"] == "view:window-2+1+0|beam:2|lp:0.6|target:regenerate"
+    signatures = {name: translator(config).signature for name, config in (STRATEGIES | FREE).items()}
+    assert signatures["sentence"] == "view:sentence|align:constrained|beam:2|lp:0.6"
+    assert signatures["prefix, future"] == (
+        "view:window-1+1+1|separators:plain|align:constrained|beam:2|lp:0.6|target:prefix"
+    )
+    assert signatures["regenerate"] == (
+        "view:window-2+1+0|separators:plain|align:constrained|beam:2|lp:0.6|target:regenerate"
+    )
+    assert signatures["source context"] == (
+        "view:window-2+1+0to1|separators:plain|align:constrained|beam:2|lp:0.6"
+    )
+    assert (
+        signatures["document, indexed, free"]
+        == "view:document-40|separators:indexed|align:free|beam:2|lp:0.6"
+    )
+    assert len(set(signatures.values())) == len(signatures)

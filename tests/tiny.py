@@ -8,7 +8,7 @@ import torch
 
 from cotext.config import Config, parse_config
 from cotext.data.tokenizer import Tokenizer
-from cotext.models.transformer import Transformer
+from cotext.models.base import TranslationModel
 from cotext.systems import build_model
 
 TINY_MODEL = {
@@ -86,7 +86,11 @@ def window(before: int, after: int = 0, max_tokens: int = 512) -> dict[str, Any]
     return {"kind": "window", "before": before, "after": after, "max_tokens": max_tokens}
 
 
-def random_model(config: Config, tokenizer: Tokenizer, seed: int = 0) -> Transformer:
+def pieces(max_tokens: int = 512, kind: str = "document", parts: int = 1) -> dict[str, Any]:
+    return {"kind": kind, "max_tokens": max_tokens, "parts": parts}
+
+
+def random_model(config: Config, tokenizer: Tokenizer, seed: int = 0) -> TranslationModel:
     """A model of which no part is neutral: segments, biases and norms are random too.
 
     In double precision, so that hardly ever two candidates are so close that rounding decides between them.

@@ -5,13 +5,11 @@ appears under its name when it is complete; the same command continues an interr
 """
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 
@@ -22,14 +20,14 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import detect_format, read_documents, read_parallel, write_translations
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.records import Side
-from cotext.data.formats.table import find_format
+from cotext.data.formats.table import FORMATS, find_format
 from cotext.data.suites import ContrastiveSuite
 from cotext.errors import CotextError
-from cotext.files import replacing
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, Score, evaluate, find_protocol
 from cotext.metrics.contrastive import CandidateScores, ContrastiveReport, contrastive_accuracy
 from cotext.systems import choose_threads
 from cotext.translate import DocumentTranslator, Translation
+from cotext.translation_journal import TranslationJournal
 
 SUITE_CHUNK = 2000  # candidates scored between two signs of progress
 
@@ -41,8 +39,11 @@ class FileReport:
     documents: int = 0
     sentences: int = 0
     resumed_documents: int = 0
+    recovered_documents: int = 0
+    align: str = "constrained"
     cut: list[str] = field(default_factory=list)  # "document:sentence" closed by the length limit
     long: list[str] = field(default_factory=list)  # longer than what the model was trained on
+    missing: list[str] = field(default_factory=list)  # left without text, possible in free search alone
     signature: str = ""
 
 
@@ -117,11 +118,16 @@ def translate_file(
         )
     kind = format or detect_format(source)
     translator, loaded = open_translator(run, device, decode, update)
+    _require_room_for_missing(source, kind, translator)
     total = _checked(source, translator, documents)
-    report = FileReport(sentences=total, signature=f"{loaded.signature}|{translator.signature}")
+    report = FileReport(
+        sentences=total,
+        align=translator.options.align,
+        signature=f"{loaded.signature}|{translator.signature}",
+    )
     on_start(total)
     header = _header(source, kind, model_file(run, update), loaded, translator)
-    with _Journal(out, header, on_message) as journal:
+    with TranslationJournal(out, header, on_message) as journal:
         todo = list(_remaining(read_documents(source, kind), journal.done))
         report.resumed_documents = len(journal.done)
         on_sentences(total - sum(len(d.sentences) for _, d in todo))
@@ -152,6 +158,16 @@ def check_output(out: Path, inputs: Iterable[Path]) -> None:
     for path in inputs:
         if out.exists() and path.exists() and out.samefile(path):
             raise CotextError(f"{out}: would overwrite what is read from; give --out another name")
+
+
+def _require_room_for_missing(source: Path, kind: str, translator: DocumentTranslator) -> None:
+    """Refuse free search where a sentence that the model leaves out could not be written as one."""
+    if translator.options.align == "free" and not find_format(kind).holds_empty_sentences:
+        able = ", ".join(name for name, row in FORMATS.items() if row.holds_empty_sentences)
+        raise CotextError(
+            f"{source}: decode.align = free may leave sentences without a translation, and the format {kind} "
+            f"cannot hold empty ones; write the source as one of {able}, or choose decode.align = constrained"
+        )
 
 
 def _checked(source: Path, translator: DocumentTranslator, documents: Iterable[Document]) -> int:
@@ -193,96 +209,17 @@ def _paired(
     for place, document in enumerate(documents):
         translation = done[place]
         report.documents += 1
+        report.recovered_documents += translation.recovered
         report.cut += [f"{document.id}:{j + 1}" for j in translation.cut]
         report.long += [f"{document.id}:{j + 1}" for j in translation.long]
-        # A sentence without a visible character has no translation: as it is, it fits the format.
-        pairs = zip(document.sentences, translation.document.sentences, strict=True)
-        yield ParallelDocument(document.id, document.sentences, tuple(t or s for s, t in pairs))
-
-
-class _Journal:
-    """The translations so far, on disk: a header line, then one line per document."""
-
-    def __init__(self, out: Path, header: dict[str, Any], on_message: Callable[[str], None]) -> None:
-        self.path = out.with_name(out.name + ".partial")
-        self.header = header
-        self.on_message = on_message
-        self.done: dict[int, Translation] = {}
-        self.file: TextIO | None = None
-
-    def __enter__(self) -> "_Journal":
-        with replacing(self.path) as temporary:
-            text = self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else ""
-            kept = self._take_over(text.splitlines())
-            temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
-        self.file = self.path.open("a", encoding="utf-8")
-        return self
-
-    def _take_over(self, lines: list[str]) -> list[str]:
-        """Read the lines of an earlier, interrupted job; a line cut off by the interruption is dropped."""
-        header = json.dumps(self.header)
-        if not lines:
-            return [header]
-        if lines[0] != header:
-            self.on_message(
-                f"{self.path}: of another job ({self._differing(lines[0])}), not taken over; starting anew"
-            )
-            return [header]
-        kept = [header]
-        for line in lines[1:]:
-            try:
-                entry = json.loads(line)
-                document = Document(entry["id"], tuple(entry["sentences"]))
-                translation = Translation(
-                    document, tuple(entry["log_probabilities"]), tuple(entry["cut"]), tuple(entry["long"])
-                )
-                self.done[int(entry["place"])] = translation
-            except (ValueError, KeyError, TypeError):
-                break
-            kept.append(line)
-        return kept
-
-    def _differing(self, line: str) -> str:
-        """Which parts of the header of another job differ.
-
-        Raises:
-            CotextError: not the header of any job.
-        """
-        try:
-            other = dict(json.loads(line))
-            if "cotext" not in other:
-                raise ValueError("another kind of file")
-        except (ValueError, TypeError):
-            raise CotextError(
-                f"{self.path}: is in the way, and not from an interrupted translation; move it or choose "
-                "another --out"
-            ) from None
-        return ", ".join(key for key in self.header if other.get(key) != self.header[key])
-
-    def add(self, place: int, translation: Translation) -> None:
-        """Append one document and push it to the disk."""
-        assert self.file is not None
-        fields = asdict(translation)
-        document = fields.pop("document")
-        try:
-            self.file.write(json.dumps({"place": place, **document, **fields}) + "\n")
-            self.file.flush()
-        except OSError as error:
-            raise CotextError(
-                f"{self.path}: cannot be written: {error.strerror or error}; make room, and the same command "
-                "goes on from there"
-            ) from None
-        self.done[place] = translation
-
-    def finish(self) -> None:
-        """The output is complete: the journal has done its service."""
-        self.path.unlink(missing_ok=True)
-
-    def __exit__(self, *exc: object) -> None:
-        if self.file is not None:
-            # What a full disk has refused once is refused again here, and has been reported.
-            with suppress(OSError):
-                self.file.close()
+        report.missing += [f"{document.id}:{j + 1}" for j in translation.missing]
+        # A sentence without a visible character has no translation: as it is, it fits the format. One that
+        # the model left out stays empty for all to see.
+        target = tuple(
+            t if t or j in translation.missing else s
+            for j, (s, t) in enumerate(zip(document.sentences, translation.document.sentences, strict=True))
+        )
+        yield ParallelDocument(document.id, document.sentences, target)
 
 
 def run_suite(

@@ -7,6 +7,7 @@ the sum of the log-probabilities of its labels, the symbol that closes it includ
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate, islice
 
 import torch
 
@@ -31,11 +32,11 @@ def score_instances(
     symbols: SpecialSymbols,
     max_tokens: int,
     device: torch.device,
-) -> list[SentenceScore]:
-    """Score what is current in every instance, in the order given; the model must be in eval mode."""
+) -> list[list[SentenceScore]]:
+    """Score the current sentences of every instance, in the order given; the model must be in eval mode."""
     lengths = [i.row_tokens(symbols) for i in instances]
     order = sorted(range(len(instances)), key=lambda i: (lengths[i], instances[i].source_tokens(symbols)))
-    scores: list[SentenceScore | None] = [None] * len(instances)
+    scores: list[list[SentenceScore]] = [[] for _ in instances]
     with torch.inference_mode():
         for group in pack([lengths[i] for i in order], max_tokens):
             members = [order[g] for g in group]
@@ -46,11 +47,18 @@ def score_instances(
             _, nll_N = output_loss(
                 hidden_BTD[current], model.output_weight, label_N, torch.ones_like(label_N).float(), 0.0
             )
-            totals = torch.zeros(len(members), dtype=torch.float64, device=device)
-            totals.index_add_(0, current.nonzero()[:, 0], nll_N.double())
-            for i, total, count in zip(members, totals.tolist(), current.sum(dim=1).tolist(), strict=True):
-                scores[i] = SentenceScore(-total, int(count))
-    return [s for s in scores if s is not None]
+            # The sentences of all rows one after the other, each with its place among the current ones.
+            counts = [len(instances[i].window.current) for i in members]
+            first = torch.tensor([0, *accumulate(counts)], device=device)
+            row_N, _ = current.nonzero(as_tuple=True)
+            place_N = first[row_N] + batch.label_sentence[current] - batch.source.current[row_N, 0]
+            totals = torch.zeros(sum(counts), dtype=torch.float64, device=device)
+            totals.index_add_(0, place_N, nll_N.double())
+            labels = torch.bincount(place_N, minlength=len(totals))
+            found = map(SentenceScore, (-totals).tolist(), labels.tolist())
+            for i, count in zip(members, counts, strict=True):
+                scores[i] = list(islice(found, count))
+    return scores
 
 
 def require_finite(scores: Iterable[SentenceScore]) -> None:

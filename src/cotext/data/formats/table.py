@@ -15,6 +15,7 @@ class Format:
     """How one corpus format is read and written.
 
     `encode` gives the text of one document; `header`, `between` and `footer` surround the documents.
+    `holds_empty_sentences`: wherever they stand.
     """
 
     name: str
@@ -26,16 +27,33 @@ class Format:
     carries_ids: bool = False
     holds_both_languages: bool = False
     neighbours_need_different_ids: bool = False
+    holds_empty_sentences: bool = True
 
 
 FORMATS = {
     row.name: row
     for row in (
-        Format("text", marked_lines.read_text, marked_lines.encode_text, between="\n"),
+        Format(
+            "text",
+            marked_lines.read_text,
+            marked_lines.encode_text,
+            between="\n",
+            holds_empty_sentences=False,
+        ),
         Format("docids", docids.read_docids, docids.encode_docids, between="\n", carries_ids=True),
         Format("d-lines", marked_lines.read_d_lines, marked_lines.encode_d_lines),
-        Format("eos-groups", marked_lines.read_eos_groups, marked_lines.encode_eos_groups),
-        Format("line-documents", marked_lines.read_line_documents, marked_lines.encode_line_documents),
+        Format(
+            "eos-groups",
+            marked_lines.read_eos_groups,
+            marked_lines.encode_eos_groups,
+            holds_empty_sentences=False,
+        ),
+        Format(
+            "line-documents",
+            marked_lines.read_line_documents,
+            marked_lines.encode_line_documents,
+            holds_empty_sentences=False,
+        ),
         Format(
             "wmt-xml",
             wmt_xml.read_wmt_xml,

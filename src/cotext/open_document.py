@@ -1,0 +1,93 @@
+"""A document while it is being translated: which of its windows can be searched now, and what they made.
+
+A sentence without a token is no part of it: there is nothing to translate, and nothing that a neighbour could
+learn from it. All places here count the sentences that are left.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from cotext.data.documents import Document
+from cotext.data.views import View, Window, join
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What the model wrote for one sentence; `cut`: its limit closed it."""
+
+    tokens: tuple[int, ...]
+    log_probability: float = 0.0
+    cut: bool = False
+
+
+@dataclass(slots=True)
+class OpenDocument:
+    """The sentences of a document, the windows that a view makes of them, and what was written so far.
+
+    `given` holds, per window, the target sentences that are not written with it but taken from before. A
+    window is ready when they are there.
+    """
+
+    index: int
+    document: Document
+    kept: list[int]  # places in the document
+    source: list[list[int]]
+    windows: list[Window]
+    given: list[range]
+    ready: list[int] = field(default_factory=list)
+    exact: bool = True
+    _missing: list[int] = field(default_factory=list)  # per window, how many of the given are not there yet
+    _waiting: dict[int, list[int]] = field(default_factory=dict)  # per sentence, the windows that take it
+    _found: dict[int, list[Written]] = field(default_factory=dict)  # per window, per target sentence
+    _current: dict[int, Written] = field(
+        default_factory=dict
+    )  # per sentence, by the window that it is current in
+
+    @classmethod
+    def start(
+        cls, index: int, document: Document, tokens: Sequence[list[int]], view: View, prefix: bool
+    ) -> "OpenDocument":
+        """Cut a document, given the tokens of its sentences; `prefix`: translations become target context."""
+        kept = [j for j, sentence in enumerate(tokens) if sentence]
+        source = [tokens[j] for j in kept]
+        windows = view.split([len(s) for s in source], [])
+        given = [range(w.target.start, w.current.start if prefix else w.target.start) for w in windows]
+        opened = cls(index, document, kept, source, windows, given)
+        opened._missing = [len(sentences) for sentences in given]
+        opened.ready = [number for number, sentences in enumerate(given) if not sentences]
+        for number, sentences in enumerate(given):
+            for j in sentences:
+                opened._waiting.setdefault(j, []).append(number)
+        return opened
+
+    @property
+    def done(self) -> bool:
+        """Whether every window has been searched."""
+        return len(self._found) == len(self.windows)
+
+    def context(self, number: int) -> list[Written]:
+        """The given target sentences of a window, as they were written."""
+        return [self._current[j] for j in self.given[number]]
+
+    def asked(self, number: int) -> range:
+        """The target sentences that a window writes."""
+        return self.windows[number].target[len(self.given[number]) :]
+
+    def write(self, number: int, written: Sequence[Written]) -> None:
+        """Note what a window wrote, an entry per sentence asked; windows that waited for it become ready."""
+        window = self.windows[number]
+        self._found[number] = [*self.context(number), *written]
+        for j in window.current:
+            self._current[j] = self._found[number][j - window.target.start]
+            for later in self._waiting.get(j, ()):
+                self._missing[later] -= 1
+                if not self._missing[later]:
+                    self.ready.append(later)
+
+    def sentences(self) -> list[Written]:
+        """The whole document, sentences without a token too."""
+        written = join(self.windows, [self._found[i] for i in range(len(self.windows))])
+        whole = [Written(())] * len(self.document.sentences)
+        for place, sentence in zip(self.kept, written, strict=True):
+            whole[place] = sentence
+        return whole
