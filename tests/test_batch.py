@@ -5,7 +5,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch, source_batch
+from cotext.data.batch import (
+    Batch,
+    Instance,
+    SpecialSymbols,
+    hide_words,
+    make_batch,
+    source_batch,
+)
 from cotext.data.views import Window, WindowView
 
 PAD, BOS, EOS, SEP = 90, 91, 92, 93
@@ -194,3 +201,19 @@ def test_what_holds_for_every_batch(
 def before_last(batch: Batch) -> torch.Tensor:
     """All labels but the last of each row: what the decoder reads after `bos`."""
     return batch.target_label[:, :-1][batch.is_label[:, 1:]]
+
+
+def test_hidden_words() -> None:
+    """About as many words as asked for, on both sides, never a symbol, never a label."""
+    row = instance(0, [[1, 2, 3] * 100, [4]], [[11, 12] * 150, [13]])
+    batch = make_batch([row, instance(1, [[5]], [[14]])], SYMBOLS)
+    torch.manual_seed(0)
+    seen = hide_words(batch, 0.3, SYMBOLS, unknown=0)
+    for before, after in ((batch.source.tokens, seen.source.tokens), (batch.target_input, seen.target_input)):
+        changed = before != after
+        assert (after[changed] == 0).all()
+        assert (before[changed] < PAD).all()
+        assert 0.2 < float(changed.sum() / (before < PAD).sum()) < 0.4
+    assert torch.equal(seen.target_label, batch.target_label)
+    assert torch.equal(seen.source.sentence, batch.source.sentence)
+    assert (batch.source.tokens != 0).all(), "the batch itself is left alone"

@@ -152,6 +152,10 @@ class TrainConfig(Closed):
     """Optimiser steps."""
     max_tokens: PositiveInt = 16_000
     """Of a batch on one process: rows times the longer side, padding included."""
+    word_dropout: BelowOne = 0.0
+    """Share of the words of source and target input that training hides, as unknown words; labels stay."""
+    word_dropout_epochs: Count = 0
+    """For how many epochs; afterwards all words are seen. 0: always."""
     accumulate: PositiveInt = 1
     """Batches per update."""
     learning_rate: Annotated[float, Field(gt=0)] = 7e-4

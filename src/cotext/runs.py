@@ -85,6 +85,7 @@ def corpus_of(config: Config, data: Data) -> Corpus:
         view=build_view(config.view),
         mixture=build_mixture(config.view),
         symbols=special_symbols(data.tokenizer, config.view),
+        unknown=data.tokenizer.unk,
         max_row_tokens=config.view.max_tokens,
     )
 

@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from cotext import checkpoint as ckpt
 from cotext import training_state
 from cotext.config import Config, TrainConfig
-from cotext.data.batch import Batch, SpecialSymbols
+from cotext.data.batch import Batch, SpecialSymbols, hide_words
 from cotext.data.sampling import Cursor, Sampler, ordered_batches, read_ahead
 from cotext.data.store import TokenStore
 from cotext.data.views import Mixture, View
@@ -46,6 +46,7 @@ class Corpus:
     view: View  # of validation and translation
     mixture: Mixture  # of training
     symbols: SpecialSymbols
+    unknown: int  # what hidden words become
     max_row_tokens: int
 
 
@@ -233,7 +234,7 @@ class Trainer:
         for number, batch in enumerate(batches):
             last = number + 1 == len(batches)
             with nullcontext() if last else self.accelerator.no_sync(self.objective):
-                outcome = self.objective(batch)
+                outcome = self.objective(self._seen(batch))
                 self.accelerator.backward(outcome.loss)
             shared[0] += outcome.count
             self.interval.add(outcome)
@@ -250,6 +251,14 @@ class Trainer:
         self.optimizer.zero_grad()
         self.progress.update = update
         self.stopping = bool(stops)
+
+    def _seen(self, batch: Batch) -> Batch:
+        """What of a training batch the model is shown."""
+        config = self.config.train
+        over = 0 < config.word_dropout_epochs <= self.cursor.epoch
+        if over or config.word_dropout == 0:
+            return batch
+        return hide_words(batch, config.word_dropout, self.corpus.symbols, self.corpus.unknown)
 
     def _require_finite(self, figure: float, update: int) -> None:
         if not math.isfinite(figure):

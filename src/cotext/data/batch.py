@@ -19,7 +19,7 @@ index k means the same sentence everywhere.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from itertools import pairwise
 
 import numpy as np
@@ -49,6 +49,11 @@ class SpecialSymbols:
     def separator(self, sentence: int) -> int:
         """What closes this sentence of a row where another follows."""
         return self.separators[min(sentence, len(self.separators) - 1)]
+
+    @property
+    def first(self) -> int:
+        """Ids below it are subwords."""
+        return min(self.pad, self.bos, self.eos, *self.separators)
 
     @property
     def per_source_sentence(self) -> int:
@@ -100,6 +105,22 @@ class Batch:
         """[B, T], True where a label belongs to a current sentence of its row."""
         first, stop = self.source.current[:, :1], self.source.current[:, 1:]
         return (self.label_sentence >= first) & (self.label_sentence < stop)
+
+
+def hide_words(batch: Batch, share: float, symbols: SpecialSymbols, unknown: int) -> Batch:
+    """Replace words of the source and of the decoder input by the unknown one, each with probability `share`.
+
+    What trains G-Transformer (Bao et al. 2021, in the authors' code): labels and special symbols stay. Draws
+    from torch's global generator.
+    """
+
+    def hidden(tokens: Tensor) -> Tensor:
+        # Subwords come before all special symbols.
+        chosen = (torch.rand(tokens.shape, device=tokens.device) < share) & (tokens < symbols.first)
+        return tokens.masked_fill(chosen, unknown)
+
+    source = replace(batch.source, tokens=hidden(batch.source.tokens))
+    return replace(batch, source=source, target_input=hidden(batch.target_input))
 
 
 @dataclass(frozen=True, slots=True)
