@@ -21,12 +21,12 @@ from torch import Tensor
 from cotext import checkpoint
 from cotext.config import Config
 from cotext.constraints import Request, SearchSymbols
-from cotext.data.batch import Batch, Instance, Source, make_batch, source_batch
+from cotext.data.batch import Batch, Instance, Source, SpecialSymbols, make_batch, source_batch
 from cotext.data.documents import Document
 from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
 from cotext.data.views import Window
 from cotext.losses.cross_entropy import CrossEntropy
-from cotext.models.transformer import Transformer
+from cotext.models.base import TranslationModel
 from cotext.scoring import score_instances
 from cotext.search import Hypothesis, SearchOptions, search
 from cotext.systems import build_loss, build_model, build_view, special_symbols
@@ -72,8 +72,7 @@ systems = pytest.mark.parametrize("name", SYSTEMS)
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "it", "saw", "again"]
 TOKENIZER = PlainWordTokenizer(WORDS)
-SYMBOLS = special_symbols(TOKENIZER)
-SEARCH_SYMBOLS = SearchSymbols(TOKENIZER.pad, TOKENIZER.bos, TOKENIZER.eos, TOKENIZER.sep, TOKENIZER.unk)
+SYMBOLS = special_symbols(TOKENIZER, tiny_config().view)
 CPU = torch.device("cpu")
 
 # Documents of unequal lengths; one has empty sentences, one a single sentence.
@@ -89,12 +88,21 @@ TARGETS = [
 ]
 
 
-def config_of(name: str) -> Config:
-    return tiny_config(model=SYSTEMS[name], view=window(2, after=1))
+# Fewer indexed separators than sentences, so that the last one serves several.
+SEPARATORS: dict[str, dict[str, Any]] = {
+    "plain": {"separators": "plain"},
+    "indexed": {"separators": "indexed", "indexed_separators": 2},
+    "bracket": {"separators": "bracket"},
+}
+separators = pytest.mark.parametrize("kind", SEPARATORS)
 
 
-def model_of(name: str) -> Transformer:
-    return random_model(config_of(name), TOKENIZER)
+def config_of(name: str, kind: str = "plain") -> Config:
+    return tiny_config(model=SYSTEMS[name], view=window(2, after=1) | SEPARATORS[kind])
+
+
+def model_of(name: str, kind: str = "plain") -> TranslationModel:
+    return random_model(config_of(name, kind), TOKENIZER)
 
 
 def instances(config: Config) -> list[Instance]:
@@ -106,7 +114,7 @@ def instances(config: Config) -> list[Instance]:
     return rows
 
 
-def full(model: Transformer, batch: Batch) -> Tensor:
+def full(model: TranslationModel, batch: Batch) -> Tensor:
     """Hidden states of all target places, [B, T, D], by one forward pass."""
     with torch.no_grad():
         return model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
@@ -322,7 +330,7 @@ def _sides(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
 # --- search
 
 
-def requests() -> tuple[list[Instance], list[Request]]:
+def requests(symbols: SpecialSymbols) -> tuple[list[Instance], list[Request]]:
     """Whole windows, windows with a forced prefix, and one whose first sentence is begun already."""
     rows = [
         Instance(0, Window(range(0, 3), range(0, 3), range(2, 3)), CORPUS[0][:3], []),
@@ -330,95 +338,109 @@ def requests() -> tuple[list[Instance], list[Request]]:
         Instance(1, Window(range(1), range(1), range(1)), CORPUS[1], []),
         Instance(2, Window(range(2), range(2), range(1, 2)), CORPUS[2], []),
     ]
-    sep = TOKENIZER.sep
     return rows, [
-        Request([], 0, 3, 14),
-        Request([9, 10, sep], 0, 1, 8),
-        Request([], 0, 1, 5),
-        Request([sep, 8], 0, 1, 11),
+        Request([], 0, (6, 3, 5)),
+        Request([9, 10, symbols.separator(0)], 0, (8,)),
+        Request([], 0, (5,)),
+        Request([symbols.separator(0), 8], 0, (11,)),
     ]
 
 
-def found(model: Transformer, beam: int) -> list[Hypothesis]:
-    rows, asked = requests()
-    return search(model, source_batch(rows, SYMBOLS), asked, SEARCH_SYMBOLS, SearchOptions(beam))
+def found(model: TranslationModel, symbols: SpecialSymbols, beam: int) -> list[Hypothesis]:
+    rows, asked = requests(symbols)
+    search_symbols = SearchSymbols(symbols, TOKENIZER.unk)
+    return search(model, source_batch(rows, symbols), asked, search_symbols, SearchOptions(beam))
 
 
-def greedy(model: Transformer, row: Instance, request: Request) -> list[int]:
+def split(labels: list[int], symbols: SpecialSymbols) -> list[list[int]]:
+    """Sentences, the last of which may be empty."""
+    sentences: list[list[int]] = [[]]
+    for label in labels:
+        if label in symbols.separators:
+            sentences.append([])
+        else:
+            sentences[-1].append(label)
+    return sentences
+
+
+def decoder_side(labels: list[int], first: int, symbols: SpecialSymbols) -> tuple[Tensor, Tensor]:
+    """Decoder inputs for the labels and the one that follows, with the sentence of each."""
+    inputs, sentence = [symbols.bos], [first]
+    for label in labels:
+        closes = label in symbols.separators
+        inputs.append(symbols.bos if closes and symbols.bracket else label)
+        sentence.append(sentence[-1] + closes)
+    return torch.tensor([inputs]), torch.tensor([sentence])
+
+
+def greedy(model: TranslationModel, row: Instance, request: Request, symbols: SpecialSymbols) -> list[int]:
     """The most probable allowed token each time, by a full forward pass each time."""
-    source = source_batch([row], SYMBOLS)
+    source = source_batch([row], symbols)
     written: list[int] = []
-    sentences_left = request.sentences
     while True:
         labels = [*request.prefix, *written]
-        tokens = torch.tensor([[SYMBOLS.bos, *labels]])
-        sentence = request.first_sentence + (tokens == SYMBOLS.sep).cumsum(dim=1)
+        tokens, sentence = decoder_side(labels, request.first_sentence, symbols)
         with torch.no_grad():
             hidden = model.decode(tokens, sentence, model.encode(source))[0, -1]
         logits = model.output_weight.detach() @ hidden
-        begun = bool(labels) and labels[-1] != SYMBOLS.sep
-        closer = SYMBOLS.eos if sentences_left == 1 else SYMBOLS.sep
-        # A word and a closing symbol are due for every sentence, a word less for the one begun.
-        spare = request.max_tokens - len(written) - (2 * sentences_left - begun)
-        words = [] if begun and spare <= 0 else [i for i in range(TOKENIZER.pieces) if i != TOKENIZER.unk]
-        allowed = [*words, closer] if begun else words
-        best = max(allowed, key=lambda i: float(logits[i]))
-        if best == SYMBOLS.eos:
+        *closed, own = split(written, symbols)
+        begun = bool(labels) and labels[-1] not in symbols.separators
+        last = len(closed) + 1 == request.sentences
+        closer = symbols.eos if last else symbols.separator(int(sentence[0, -1]))
+        full = len(own) + 1 >= request.max_tokens[len(closed)]
+        words = [] if begun and full else [i for i in range(TOKENIZER.pieces) if i != TOKENIZER.unk]
+        best = max([*words, closer] if begun else words, key=lambda i: float(logits[i]))
+        if best == closer and last:
             return written
-        sentences_left -= best == SYMBOLS.sep
         written.append(best)
 
 
 @systems
-def test_a_beam_of_one_is_greedy(name: str) -> None:
-    model = model_of(name)
-    rows, asked = requests()
-    assert [h.tokens for h in found(model, 1)] == [
-        greedy(model, row, r) for row, r in zip(rows, asked, strict=True)
+@separators
+def test_a_beam_of_one_is_greedy(name: str, kind: str) -> None:
+    model, symbols = model_of(name, kind), special_symbols(TOKENIZER, config_of(name, kind).view)
+    rows, asked = requests(symbols)
+    assert [h.tokens for h in found(model, symbols, 1)] == [
+        greedy(model, row, r, symbols) for row, r in zip(rows, asked, strict=True)
     ]
 
 
 @systems
+@separators
 @pytest.mark.parametrize("beam", [1, 4])
-def test_the_score_that_search_reports_is_that_of_teacher_forcing(name: str, beam: int) -> None:
-    """Scored as context and current together, less the score of the forced context alone."""
-    model = model_of(name)
-    rows, asked = requests()
-    for row, request, hypothesis in zip(rows, asked, found(model, beam), strict=True):
-        labels = [*request.prefix, *hypothesis.tokens]
-        sentences: list[list[int]] = [[]]
-        for label in labels:
-            if label == SYMBOLS.sep:
-                sentences.append([])
-            else:
-                sentences[-1].append(label)
-        window = row.window
+def test_the_score_that_search_reports_is_that_of_teacher_forcing(name: str, kind: str, beam: int) -> None:
+    """Sentence for sentence; what the prefix has begun of the first one is scored apart."""
+    model, symbols = model_of(name, kind), special_symbols(TOKENIZER, config_of(name, kind).view)
+    rows, asked = requests(symbols)
+    for row, request, hypothesis in zip(rows, asked, found(model, symbols, beam), strict=True):
+        sentences = split([*request.prefix, *hypothesis.tokens], symbols)
+        w = row.window
         first = len(sentences) - request.sentences
-        written = Window(window.source, window.target, range(window.target.start + first, window.target.stop))
-        [score] = score_instances(
-            model, [Instance(row.document, written, row.source, sentences)], SYMBOLS, 8000, CPU
-        )
-        begun = 0
-        for label in reversed(request.prefix):
-            if label == SYMBOLS.sep:
-                break
-            begun += 1
-        reported = hypothesis.log_probability + _log_probability_of_beginning(model, row, request, begun)
-        assert score.tokens == len(hypothesis.tokens) + 1 + begun
-        assert reported == pytest.approx(score.log_probability, abs=1e-4)
+        written = Window(w.source, w.target, range(w.target.start + first, w.target.stop))
+        instance = Instance(row.document, written, row.source, sentences)
+        [scores] = score_instances(model, [instance], symbols, 8000, CPU)
+        begun = len(split(list(request.prefix), symbols)[-1])
+        own = _log_probabilities_of_beginning(model, row, request, begun, symbols)
+        own += hypothesis.token_log_probabilities
+        for score in scores:
+            assert sum(own[: score.tokens]) == pytest.approx(score.log_probability, abs=1e-4)
+            own = own[score.tokens :]
+        assert own == []
         length = len(hypothesis.tokens) + 1
+        assert hypothesis.log_probability == pytest.approx(sum(hypothesis.token_log_probabilities))
         assert hypothesis.score == pytest.approx(hypothesis.log_probability / length**0.6)
 
 
-def _log_probability_of_beginning(model: Transformer, row: Instance, request: Request, begun: int) -> float:
+def _log_probabilities_of_beginning(
+    model: TranslationModel, row: Instance, request: Request, begun: int, symbols: SpecialSymbols
+) -> list[float]:
     """Of the last `begun` labels of the prefix, which belong to the sentence that search finished."""
-    tokens = torch.tensor([[SYMBOLS.bos, *request.prefix]])
-    sentence = request.first_sentence + (tokens == SYMBOLS.sep).cumsum(dim=1)
+    tokens, sentence = decoder_side(list(request.prefix), request.first_sentence, symbols)
     with torch.no_grad():
-        hidden = model.decode(tokens, sentence, model.encode(source_batch([row], SYMBOLS)))[0]
+        hidden = model.decode(tokens, sentence, model.encode(source_batch([row], symbols)))[0]
         log_p = (hidden @ model.output_weight.T).log_softmax(dim=1)
     places = range(len(request.prefix) - begun, len(request.prefix))
-    return sum(float(log_p[t, request.prefix[t]]) for t in places)
+    return [float(log_p[t, request.prefix[t]]) for t in places]
 
 
 # --- save -> load
@@ -452,7 +474,7 @@ def test_a_model_that_was_saved_and_loaded_gives_the_same_output(
     before = dict(DocumentTranslator(model, config, pieces, CPU).translate(documents))
     after = dict(DocumentTranslator(loaded.model, loaded.config, loaded.tokenizer, CPU).translate(documents))
     assert before == after
-    symbols = special_symbols(pieces)
+    symbols = special_symbols(pieces, config.view)
     batch = make_batch(
         [Instance(0, Window(range(2), range(2), range(1, 2)), [[1, 2], [3]], [[4], [5]])], symbols
     )

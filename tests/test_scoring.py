@@ -1,15 +1,20 @@
 """Scores against log-softmax by hand, one row at a time and nothing padded."""
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 import torch
-from tiny import PlainWordTokenizer, random_model, tiny_config, window
+from tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 
+from cotext import translate as translate_module
 from cotext.config import Config
 from cotext.data.batch import Instance, make_batch
 from cotext.data.documents import ParallelDocument
+from cotext.data.views import Window
 from cotext.errors import CotextError
 from cotext.scoring import SentenceScore, require_finite, score_instances
-from cotext.systems import build_view, special_symbols
+from cotext.systems import special_symbols
 from cotext.translate import DocumentTranslator
 
 CPU = torch.device("cpu")
@@ -28,6 +33,13 @@ SYSTEMS = {
     "sentence": tiny_config(),
     "window": tiny_config(view=window(2), model={"positions": "shifted", "shift": "sequence"}),
     "window, future": tiny_config(view=window(1, after=2), model={"segments": "learned"}),
+    "window, bracket": tiny_config(view=window(2) | {"separators": "bracket"}),
+    "source context": tiny_config(view=window(2) | {"target_before": 0}),
+    "document": tiny_config(view=pieces(), model={"segments": "learned"}),
+    "document, indexed": tiny_config(view=pieces() | {"separators": "indexed", "indexed_separators": 3}),
+    "document, bracket": tiny_config(view=pieces() | {"separators": "bracket"}, model={"positions": "reset"}),
+    "document, in pieces": tiny_config(view=pieces(16)),
+    "cumulative": tiny_config(view=pieces(16, "cumulative")),
     "window, shed": tiny_config(view=window(3, max_tokens=10), model={"positions": "reset"}),
 }
 systems = pytest.mark.parametrize("name", SYSTEMS)
@@ -40,20 +52,32 @@ def translator(config: Config, max_tokens: int = 8000) -> DocumentTranslator:
     return DocumentTranslator(random_model(config, TOKENIZER), changed, TOKENIZER, CPU)
 
 
+def windows(t: DocumentTranslator, document: ParallelDocument) -> list[Window]:
+    """The window in which each sentence is current."""
+    sides = [[len(s.split()) for s in side] for side in (document.source, document.target)]
+    found = {j: w for w in t.view.split(*sides) for j in w.current}
+    return [found[j] for j in range(len(document.source))]
+
+
 def by_hand(t: DocumentTranslator, document: ParallelDocument, j: int) -> SentenceScore:
     """Log-softmax of the labels of sentence j, from a row made of lists."""
     source = [TOKENIZER.encode(s) for s in document.source]
     target = [TOKENIZER.encode(s) for s in document.target]
-    w = t.view.split([len(s) for s in source], [len(s) for s in target])[j]
-    context = [label for k in range(w.target.start, j) for label in (*target[k], SYMBOLS.sep)]
-    labels = [*target[j], SYMBOLS.eos]
-    row = make_batch([Instance(0, w, [source[k] for k in w.source], [target[k] for k in w.target])], SYMBOLS)
-    assert row.target_label[0].tolist() == context + labels
+    w = windows(t, document)[j]
+    closers = [t.symbols.separator(k - w.source.start) for k in w.target]
+    closers[-1] = t.symbols.eos
+    labels = [[*target[k], closer] for k, closer in zip(w.target, closers, strict=True)]
+    row = make_batch(
+        [Instance(0, w, [source[k] for k in w.source], [target[k] for k in w.target])], t.symbols
+    )
+    assert row.target_label[0].tolist() == [label for sentence in labels for label in sentence]
     with torch.no_grad():
         hidden = t.model.decode(row.target_input, row.input_sentence, t.model.encode(row.source))[0]
         log_p = (hidden @ t.model.output_weight.T).log_softmax(dim=1)
-    picked = [float(log_p[len(context) + i, label]) for i, label in enumerate(labels)]
-    return SentenceScore(sum(picked), len(labels))
+    at = sum(len(sentence) for sentence in labels[: j - w.target.start])
+    own = labels[j - w.target.start]
+    picked = [float(log_p[at + i, label]) for i, label in enumerate(own)]
+    return SentenceScore(sum(picked), len(own))
 
 
 def close(a: SentenceScore, b: SentenceScore) -> bool:
@@ -82,17 +106,18 @@ def test_chosen_sentences_add_up(name: str) -> None:
         assert close(total, wanted)
 
 
-def test_a_window_that_answers_for_all_its_sentences_scores_them_together() -> None:
-    """The chain rule: without a change of context, the parts of a row add up to the row."""
+def test_a_window_that_answers_for_all_its_sentences_scores_each_of_them() -> None:
+    """As windows of the same row score them that answer for one alone."""
     t = translator(SYSTEMS["window"])
     source = [TOKENIZER.encode(s) for s in DOCUMENT.source[:3]]
     target = [TOKENIZER.encode(s) for s in DOCUMENT.target[:3]]
     w = t.view.split([1, 1, 1], [1, 1, 1])[2]
-    parts = [type(w)(w.source, w.target, r) for r in (range(1), range(1, 2), range(2, 3), range(3))]
+    parts = [Window(w.source, w.target, r) for r in (range(1), range(1, 2), range(2, 3), range(3))]
     instances = [Instance(0, part, source, target) for part in parts]
     *single, whole = score_instances(t.model, instances, SYMBOLS, 8000, CPU)
-    assert whole.tokens == sum(s.tokens for s in single) == sum(len(s) + 1 for s in target)
-    assert whole.log_probability == pytest.approx(sum(s.log_probability for s in single), abs=1e-4)
+    assert [s.tokens for s in whole] == [s.tokens for [s] in single] == [len(s) + 1 for s in target]
+    for a, [b] in zip(whole, single, strict=True):
+        assert a.log_probability == pytest.approx(b.log_probability, abs=1e-4)
 
 
 def changed(side: str, j: int) -> ParallelDocument:
@@ -110,14 +135,9 @@ def test_a_score_depends_on_the_context_in_the_window_and_on_nothing_else(
 ) -> None:
     t = translator(SYSTEMS[name])
     before, after = t.score([DOCUMENT, changed(side, j)])
-    windows = build_view(t.config.view).split(
-        [len(s.split()) for s in DOCUMENT.source], [len(s.split()) for s in DOCUMENT.target]
-    )
-    after_windows = build_view(t.config.view).split(
-        [len(s.split()) for s in changed(side, j).source], [len(s.split()) for s in changed(side, j).target]
-    )
-    for i, (w, v) in enumerate(zip(windows, after_windows, strict=True)):
-        sees = w != v or j in (w.source if side == "source" else w.target)
+    both = windows(t, DOCUMENT), windows(t, changed(side, j))
+    for i, (w, v) in enumerate(zip(*both, strict=True)):
+        sees = w != v or (j in w.source if side == "source" else j in w.target and j <= i)
         moved = abs(before[i].log_probability - after[i].log_probability) > 1e-4
         assert moved == sees
     if name == "sentence":
@@ -143,3 +163,30 @@ def test_nothing_to_score() -> None:
     t = translator(SYSTEMS["window"])
     assert t.score([]) == []
     assert t.score_sentences([(DOCUMENT, ())]) == [SentenceScore(0, 0)]
+
+
+@systems
+def test_a_sentence_that_is_empty_on_both_sides_is_no_part_of_its_document(name: str) -> None:
+    t = translator(SYSTEMS[name])
+    source, target = (("", *side[:2], " ", *side[2:]) for side in (DOCUMENT.source, DOCUMENT.target))
+    gaps = ParallelDocument("g", source, target)
+    first, second, scores = t.score([DOCUMENT, gaps, gaps])[0], t.score([gaps])[0], t.score([gaps, OTHER])[0]
+    assert [second[0], second[3]] == [SentenceScore(0, 0)] * 2
+    rest = [score for j, score in enumerate(scores) if j not in (0, 3)]
+    assert all(close(a, b) for a, b in zip(first, rest, strict=True))
+    [chosen, nothing] = t.score_sentences([(gaps, (0, 2)), (gaps, (0, 3))])
+    assert close(chosen, first[1])
+    assert nothing == SentenceScore(0, 0)
+
+
+def test_no_more_windows_are_scored_than_hold_what_was_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    rows: list[int] = []
+
+    def counting(model: Any, instances: Sequence[Instance], *rest: Any) -> list[list[SentenceScore]]:
+        rows.append(len(instances))
+        return score_instances(model, instances, *rest)
+
+    monkeypatch.setattr(translate_module, "score_instances", counting)
+    for name in ("sentence", "window", "document", "document, in pieces"):
+        translator(SYSTEMS[name]).score_sentences([(DOCUMENT, (0, 1))])
+    assert rows == [2, 2, 1, 1]
