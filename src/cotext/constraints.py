@@ -25,11 +25,16 @@ Align = Literal["constrained", "free"]
 
 @dataclass(frozen=True, slots=True)
 class SearchSymbols:
-    """The ids that search must know; `blank` are those that decode to an empty string."""
+    """The ids that search must know.
+
+    `blank` are those that decode to an empty string, `unused` special symbols of other recipes: no output
+    holds them.
+    """
 
     special: SpecialSymbols
     unk: int
     blank: tuple[int, ...] = ()
+    unused: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +169,8 @@ class Rules:
         """Prepare the rules for a vocabulary."""
         special, free = symbols.special, align == "free"
         closing = () if free else (*special.separators, special.eos)
-        never = torch.tensor([special.pad, special.bos, symbols.unk, *closing], device=device)
+        unwritten = (special.pad, special.bos, symbols.unk, *symbols.unused)
+        never = torch.tensor([*unwritten, *closing], device=device)
         blank = torch.tensor(symbols.blank, dtype=torch.long, device=device)
         separators = torch.tensor(special.separators, device=device)
         separates = torch.zeros(vocabulary, dtype=torch.bool, device=device)

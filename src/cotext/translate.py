@@ -77,7 +77,13 @@ class DocumentTranslator:
         decode = config.decode
         check_align(decode.align, self.symbols)
         self.options = SearchOptions(decode.beam, decode.length_penalty, decode.align)
-        self.search_symbols = SearchSymbols(self.symbols, tokenizer.unk, tuple(tokenizer.blank()))
+        self.search_symbols = SearchSymbols(
+            self.symbols,
+            tokenizer.unk,
+            blank=tuple(tokenizer.blank()),
+            # Brackets have no separator between them.
+            unused=(tokenizer.sep,) if self.symbols.bracket else (),
+        )
 
     @property
     def signature(self) -> str:
