@@ -36,7 +36,7 @@ from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.transformer import Transformer
 
 VOCABULARY = 32_000
-SYMBOLS = SpecialSymbols(pad=31_996, bos=31_997, eos=31_998, sep=31_999)
+SYMBOLS = SpecialSymbols(pad=31_996, bos=31_997, eos=31_998, separators=(31_999,))
 SIZES = {"base": (512, 2048, 8, 6), "small": (256, 1024, 4, 4)}
 SMOOTHING = 0.1
 CEILING_SHAPES = ((1024, 1024, 1024), (2048, 2048, 2048), (4096, 512, 2048), (3072, 3072, 3072))

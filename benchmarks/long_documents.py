@@ -1,0 +1,216 @@
+"""Which systems learn from long documents, and why not: `python -m benchmarks.long_documents FOLDER`.
+
+Li et al. 2022 find that a Doc2Doc Transformer of six encoder layers, trained from scratch on few documents of
+up to 512 tokens, does not learn to translate, while P-Transformer and G-Transformer do. Here the documents are
+made of the controlled corpus: nine of its documents each, about 440 tokens a side and 73 sentences, 2,222 in
+all. Every system is as small as a CPU affords, post-norm, six layers a side, and sees the same documents.
+
+Each run is trained once (and goes on where it was interrupted); `--runs` chooses some, so that several
+processes can share the work. Then all that is there is measured on documents never trained on: loss of the
+references, d-BLEU, documents fully recovered from free decoding, entropy of cross-attention, and what a linear
+probe finds of absolute positions at the top of the encoder. Tables and plots go to FOLDER.
+"""
+
+import argparse
+import json
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import torch
+from matplotlib.figure import Figure
+
+from cotext.analysis.attention import attention_spread
+from cotext.checkpoint import load_run
+from cotext.config import load_config
+from cotext.data.controlled import development_documents, test_documents, training_documents
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.formats import read_parallel, write_parallel
+from cotext.data.prepare import prepare
+from cotext.data.sampling import ordered_batches
+from cotext.data.tokenizer import TokenizerSettings
+from cotext.metrics.bleu import evaluate
+from cotext.runs import open_data, train
+from cotext.systems import build_view, special_symbols
+from cotext.trainer import Reports
+from cotext.translate import DocumentTranslator
+
+JOINED = 9  # controlled documents that make a long one
+DOCUMENTS = 20_000
+TRANSLATED = 22  # test documents
+SMALL = [
+    *("model.dimension=64", "model.feed_forward=256", "model.heads=2", "model.dropout=0.1"),
+    *("train.max_tokens=2100", "train.warmup_updates=400", "train.learning_rate=2e-3"),
+    *("train.validate_every=250", "train.log_every=50", "train.validate_bleu=false", "train.threads=1"),
+    *("train.patience=0", "train.average=1"),
+]
+SYSTEMS = {
+    "transformer": ("p-transformer/transformer-doc", []),
+    "transformer-4": ("p-transformer/transformer-doc", ["model.encoder_layers=4"]),
+    "p-transformer": ("p-transformer/doc", []),
+    "p-transformer-no-cross": ("p-transformer/doc", ["model.p_transformer.cross=false"]),
+    "g-transformer": ("g-transformer/randinit", []),
+    "mr-doc2doc": ("mr/doc2doc", []),
+    "sentence": ("p-transformer/transformer-sent", []),
+}
+
+
+def joined(documents: Iterable[ParallelDocument]) -> Iterator[ParallelDocument]:
+    """Long documents; what does not fill one is left out."""
+    stream = iter(documents)
+    number = 0
+    while len(group := list(islice(stream, JOINED))) == JOINED:
+        source = tuple(sentence for document in group for sentence in document.source)
+        target = tuple(sentence for document in group for sentence in document.target)
+        yield ParallelDocument(f"long-{number}", source, target)
+        number += 1
+
+
+def prepare_documents(folder: Path, documents: int) -> Path:
+    """The corpus as `cotext prepare` makes it."""
+    data = folder / "data"
+    if not data.exists():
+        splits = {
+            "train": training_documents(documents, 1),
+            "dev": development_documents(1),
+            "test": test_documents(1),
+        }
+        files = {name: folder / f"{name}.tsv" for name in splits}
+        for name, stream in splits.items():
+            write_parallel(files[name], None, joined(stream), "tsv")
+        settings = TokenizerSettings(kind="sentencepiece-bpe", vocabulary=1500, byte_fallback=False)
+        prepare(files["train"], None, files["dev"], None, data, test_source=files["test"], settings=settings)
+    return data
+
+
+def train_run(name: str, data: Path, run: Path, updates: int) -> None:
+    """Train `system-tokens[-seed]`, for instance `p-transformer-256` or `transformer-512-2`."""
+    system, tokens, seed = split_name(name)
+    recipe, overrides = SYSTEMS[system]
+    settings = [f"view.max_tokens={tokens}", f"train.max_updates={updates}", f"train.seed={seed}"]
+    config = load_config(recipe, None, [*SMALL, *overrides, *settings])
+    reports = Reports(
+        on_update=lambda figures: None,
+        on_validation=lambda f: print(f"{name} {f['update']:.0f} nll {f['nll_current']:.3f}", flush=True),
+        on_message=lambda text: print(f"{name}: {text}", flush=True),
+    )
+    train(config, data, run, reports)
+
+
+def split_name(name: str) -> tuple[str, int, int]:
+    """System, tokens a side, seed."""
+    system = next(s for s in sorted(SYSTEMS, key=len, reverse=True) if name.startswith(f"{s}-"))
+    tokens, _, seed = name.removeprefix(f"{system}-").partition("-")
+    return system, int(tokens), int(seed or 1)
+
+
+def measure(run: Path, data: Path) -> dict[str, Any]:
+    """Figures of a trained run on the test documents."""
+    loaded, opened = load_run(run), open_data(data)
+    config, model = loaded.config, loaded.model
+    view, symbols = build_view(config.view), special_symbols(loaded.tokenizer, config.view)
+    batches = ordered_batches(opened.dev, view, symbols, 2100, config.view.max_tokens)
+    spread = attention_spread(model, batches)
+    cross = {name: s for name, s in spread.items() if "cross" in name}
+    documents = list(islice(read_parallel(data / "test.jsonl", None), TRANSLATED))
+    references = [Document(d.id, d.target) for d in documents]
+    figures: dict[str, Any] = {
+        "curve": list(curve(run)),
+        "cross_nats": {name: s.nats for name, s in cross.items()},
+        "cross_evenness": {name: s.evenness for name, s in cross.items()},
+    }
+    for align in ("constrained", "free"):
+        if align == "free" and config.view.separators == "bracket":
+            continue
+        decode = config.decode.model_copy(update={"beam": 1, "align": align})
+        chosen = config.model_copy(update={"decode": decode})
+        translator = DocumentTranslator(model, chosen, loaded.tokenizer, torch.device("cpu"))
+        found = dict(translator.translate(Document(d.id, d.source) for d in documents))
+        hypotheses = [found[i].document for i in range(len(documents))]
+        scores = evaluate(hypotheses, references, ("s-bleu", "d-bleu"))
+        figures[align] = {score.name: float(score.value) for score in scores}
+        figures[align]["recovered"] = sum(t.recovered for t in found.values()) / len(found)
+    return figures
+
+
+def curve(run: Path) -> Iterator[tuple[float, float]]:
+    """Updates and loss of the development references, nats a token."""
+    for line in (run / "metrics.jsonl").read_text().splitlines():
+        entry = json.loads(line)
+        if entry["kind"] == "validation":
+            yield entry["update"], entry["nll_current"]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("--runs", nargs="*", default=[], help="train these first: system-tokens[-seed]")
+    parser.add_argument("--updates", type=int, default=2000)
+    parser.add_argument("--documents", type=int, default=DOCUMENTS, help="controlled documents")
+    parser.add_argument("--measure", action="store_true", help="measure and plot all runs that are there")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    arguments.folder.mkdir(parents=True, exist_ok=True)
+    data = prepare_documents(arguments.folder, arguments.documents)
+    for name in arguments.runs:
+        train_run(name, data, arguments.folder / "runs" / name, arguments.updates)
+    if arguments.measure:
+        figures = {
+            run.name: measure(run, data)
+            for run in sorted((arguments.folder / "runs").iterdir())
+            if (run / "model.safetensors").is_file()
+        }
+        (arguments.folder / "figures.json").write_text(json.dumps(figures, indent=1))
+        print_table(figures)
+        plot(figures, arguments.folder)
+
+
+def print_table(figures: dict[str, dict[str, Any]]) -> None:
+    """One line a run."""
+    head = ("run", "nll", "s-BLEU", "d-BLEU", "free d-BLEU", "recovered", "cross nats", "evenness")
+    rows = [head]
+    for name, f in figures.items():
+        free = f.get("free")
+        rows.append(
+            (
+                name,
+                f"{min(loss for _, loss in f['curve']):.3f}",
+                f"{f['constrained']['s-bleu']:.1f}",
+                f"{f['constrained']['d-bleu']:.1f}",
+                f"{free['d-bleu']:.1f}" if free else "",
+                f"{free['recovered']:.0%}" if free else "",
+                f"{min(f['cross_nats'].values()):.2f}-{max(f['cross_nats'].values()):.2f}",
+                f"{min(f['cross_evenness'].values()):.2f}-{max(f['cross_evenness'].values()):.2f}",
+            )
+        )
+    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
+    for row in rows:
+        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+
+
+def plot(figures: dict[str, dict[str, Any]], folder: Path) -> None:
+    """Training curves, and BLEU by input length where there are several."""
+    figure = Figure(figsize=(9, 3.6), layout="constrained")
+    left, right = figure.subplots(1, 2)
+    for name, f in figures.items():
+        left.plot(*zip(*f["curve"], strict=True), marker=".", label=name)
+    left.set(xlabel="updates", ylabel="development loss, nats a token", ylim=(0, None))
+    left.legend(frameon=False, fontsize=8)
+    lengths: dict[str, list[tuple[int, float]]] = {}
+    for name, f in figures.items():
+        system, tokens, seed = split_name(name)
+        if seed == 1:
+            lengths.setdefault(system, []).append((tokens, f["constrained"]["d-bleu"]))
+    for system, points in lengths.items():
+        right.plot(*zip(*sorted(points), strict=True), marker="o", label=system)
+    right.set_xscale("log", base=2)
+    ticks = sorted({tokens for points in lengths.values() for tokens, _ in points})
+    right.set_xticks(ticks, [str(tokens) for tokens in ticks])
+    right.set(xlabel="tokens a document is cut to", ylabel="d-BLEU", ylim=(0, 100))
+    right.legend(frameon=False, fontsize=8)
+    figure.savefig(folder / "long-documents.png", dpi=150)
+
+
+if __name__ == "__main__":
+    main()
