@@ -17,6 +17,13 @@ ALLOWED = {
     "models": ("cotext.models.base", "cotext.layers", "cotext.data.batch"),
     "losses": ("cotext.losses", "cotext.models.base", "cotext.layers", "cotext.data.batch"),
     "metrics": ("cotext.metrics", "cotext.data", "cotext.errors"),
+    "analysis": (
+        "cotext.analysis",
+        "cotext.models.base",
+        "cotext.layers",
+        "cotext.data",
+        "cotext.errors",
+    ),
     "search.py": ("cotext.models.base", "cotext.data.batch", "cotext.errors"),
 }
 FORBIDDEN = {

@@ -320,6 +320,49 @@ def evaluate(
 
 
 @app.command()
+def probe(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders; several are compared.")],
+    task: Annotated[
+        list[str] | None, typer.Option(help="absolute, relative, order or all; may be repeated.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder made by `prepare`; that of the training if not given.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for figures and pictures; `probing` in the first run.")
+    ] = None,
+    tokens: Annotated[
+        int, typer.Option(min=1, help="Source tokens to learn from, and at most to test on.")
+    ] = 50_000,
+    seeds: Annotated[int, typer.Option(min=1, help="Repetitions; more than one show the spread.")] = 1,
+    device: Device = None,
+    checkpoint: Checkpoint = None,
+) -> None:
+    """How much of the position of a token each encoder layer still knows."""
+    from cotext.probe import parse_tasks, probe_runs, render
+    from cotext.progress import meter
+
+    tasks = parse_tasks(task or [])
+    folder = out or runs[0] / "probing"
+    with meter("probing", 0) as progress:
+        found = probe_runs(
+            runs,
+            tasks,
+            folder,
+            data=data,
+            max_tokens=tokens,
+            seeds=seeds,
+            device=device,
+            update=checkpoint,
+            on_start=progress.restart,
+            on_classifier=lambda: progress.advance(1),
+        )
+    for summary in found:
+        typer.echo(f"{render(summary)}\n")
+    typer.echo(f"{folder}: probing.json, {', '.join(f'{name}.png' for name in tasks)}")
+
+
+@app.command()
 def average(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     out: Annotated[Path, typer.Option(help="Run folder to make, with the averaged model.")],

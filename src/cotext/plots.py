@@ -1,19 +1,23 @@
-"""Plots as SVG to stand in a page: transparent, and coloured by the page's style sheet in light and dark.
+"""Plots as SVG to stand in a page, and as pictures to stand alone.
 
-Colours are CSS variables (`--ink`, `--faint`, `--reach`, `--system-0` ...). Systems differ by marker and line
-style too, so that no one needs to tell the colours apart.
+In a page they are transparent, and coloured by its style sheet in light and dark: colours are CSS variables
+(`--ink`, `--faint`, `--reach`, `--system-0` ...). Pictures take the light ones. Systems differ by marker and
+line style too, so that no one needs to tell the colours apart.
 """
 
 import io
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
 import matplotlib
+from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
 
+from cotext.analysis.probing import MAX_DISTANCE, NEAR
+from cotext.analysis.probing_summary import Measured, TaskSummary
 from cotext.comparison import Row, SystemFigures
 
 # matplotlib knows no CSS variables: each stands as a colour of its own and is replaced in the finished SVG.
@@ -24,6 +28,12 @@ _VARIABLES: Final = {
     **{f"#00000{4 + i}": f"var(--system-{i})" for i in range(6)},
 }
 _INK, _FAINT, _REACH, *_SYSTEMS = _VARIABLES
+# For a picture: the light colours of the page.
+_PICTURE_INK: Final = "#23262b"
+_PICTURE_FAINT: Final = "#d9dbdd"
+_PICTURE_SYSTEMS: Final = ("#1668b8", "#c2570c", "#7a5aa6", "#3a7d44", "#a3386c", "#5d6b00")
+# What a token says of its position without its state.
+_ALONE: Final[dict[str, Any]] = {"linewidth": 1, "linestyle": (0, (1, 2))}
 # Marker, line style, and both again in SVG's words for the legend of the page.
 MARKS: Final = (
     ("o", (0, (1, 1.5)), "circle"),
@@ -115,8 +125,104 @@ def legend_mark(number: int) -> str:
     return f'<svg class="mark" viewBox="0 0 14 14" aria-hidden="true" style="fill:{colour}">{shape}</svg>'
 
 
+def probed_by_layer(runs: Sequence[tuple[str, TaskSummary]]) -> Figure:
+    """Accuracy of absolute positions over the layers of some named runs; as figure 1 of Li et al. 2022."""
+    with _style(_PICTURE_INK, _PICTURE_FAINT):
+        figure = Figure(figsize=(5.8, 3.6), layout="constrained", facecolor="white")
+        axes = figure.add_subplot()
+        for number, (name, found) in enumerate(runs):
+            colour, marker = _picture_mark(number)
+            exact = [layer.accuracy for layer in found.layers]
+            near = [layer.near for layer in found.layers if layer.near is not None]
+            line: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 6}
+            axes.plot([v.mean for v in exact], linewidth=2, label=name, **line)
+            line |= {"linestyle": (0, (4, 2)), "markerfacecolor": "white"}
+            axes.plot([v.mean for v in near], linewidth=1.3, label=f"{name}, within {NEAR}", **line)
+            for values in (exact, near):
+                if any(v.spread for v in values):
+                    means, spreads = [v.mean for v in values], [v.spread for v in values]
+                    axes.errorbar(range(len(values)), means, spreads, fmt="none", ecolor=colour, capsize=3)
+            axes.axhline(found.token_alone.accuracy.mean, color=colour, **_ALONE)
+        last = max(len(found.layers) for _, found in runs) - 1
+        axes.set_xticks(range(last + 1), ["0\n(input)", *map(str, range(1, last + 1))])
+        axes.set_xlim(-0.25, last + 0.25)
+        axes.set_xlabel("encoder layer")
+        _percent_axis(axes)
+        _picture_legend(figure, axes, min(len(runs) + 1, 3))
+        return figure
+
+
+def probed_by_distance(runs: Sequence[tuple[str, TaskSummary]]) -> Figure:
+    """Accuracy over the distance of two tokens; as figures 2 and 3 of Li et al. 2022.
+
+    Of one run all layers, its top layer in front; of several, the top layer of each.
+    """
+    with _style(_PICTURE_INK, _PICTURE_FAINT):
+        figure = Figure(figsize=(6.4, 3.9), layout="constrained", facecolor="white")
+        axes = figure.add_subplot()
+        for number, (name, found) in enumerate(runs):
+            colour, marker = _picture_mark(number)
+            top = len(found.layers) - 1
+            lower = found.layers[:-1] if len(runs) == 1 else ()
+            for layer, summary in enumerate(lower):
+                line: dict[str, Any] = {"linestyle": "solid" if layer else (0, (5, 1.5)), "linewidth": 1.3}
+                line["color"] = _shade(colour, layer / top)
+                label = f"layer {layer}" if layer else "layer 0 (input)"
+                _distance_line(axes, found.reliable(summary), label, line)
+            line = {"color": colour, "linewidth": 2.2, "marker": marker, "markersize": 4.5}
+            label = f"{name}, layer {top}"
+            _distance_line(axes, found.reliable(found.layers[-1]), label, line)
+            _distance_line(axes, found.reliable(found.token_alone), None, {"color": colour, **_ALONE})
+        _percent_axis(axes)
+        if runs[0][1].classes == 2:
+            axes.axhline(50, color=_PICTURE_INK, linewidth=0.8)
+            axes.text(-MAX_DISTANCE - 0.4, 50.6, "chance", size=9)
+            axes.set_ylim(bottom=min(44.0, axes.dataLim.y0 - 3))
+        axes.set_xlim(-MAX_DISTANCE - 0.5, MAX_DISTANCE + 0.5)
+        axes.set_xticks([-1, 1, *(d for d in range(-MAX_DISTANCE, MAX_DISTANCE + 1, 5) if d)])
+        axes.set_xlabel("i − j, tokens")
+        _picture_legend(figure, axes, 3)
+        return figure
+
+
+def _distance_line(
+    axes: Any, accuracy: Mapping[int, Measured], label: str | None, line: Mapping[str, Any]
+) -> None:
+    """A line for each sign, as no two tokens are 0 apart; where it has a label, a band for the spread."""
+    for sign in (-1, 1):
+        points = [(d, value) for d, value in accuracy.items() if d * sign > 0]
+        x, means = [d for d, _ in points], [value.mean for _, value in points]
+        axes.plot(x, means, label=label if sign > 0 else None, **line)
+        if label and any(value.spread for _, value in points):
+            low, high = ([v.mean + side * v.spread for _, v in points] for side in (-1, 1))
+            axes.fill_between(x, low, high, color=line["color"], alpha=0.2, linewidth=0)
+
+
+def _picture_legend(figure: Figure, axes: Any, columns: int) -> None:
+    axes.plot([], [], color=_PICTURE_INK, label="token alone", **_ALONE)
+    figure.legend(loc="outside upper center", ncols=columns, frameon=False)
+
+
+def _picture_mark(number: int) -> tuple[str, str]:
+    colour = _PICTURE_SYSTEMS[number % len(_PICTURE_SYSTEMS)]
+    return colour, MARKS[number % len(MARKS)][0]
+
+
+def _shade(colour: str, strength: float) -> tuple[float, float, float]:
+    """The colour, paler the lower the strength (0 to 1)."""
+    share = 0.3 + 0.5 * strength
+    red, green, blue = (1 - share * (1 - part) for part in to_rgb(colour))
+    return red, green, blue
+
+
+def _percent_axis(axes: Any) -> None:
+    axes.set_ylim(0, 103)
+    axes.set_yticks(range(0, 101, 25))
+    axes.set_ylabel("right, per cent")
+
+
 @contextmanager
-def _style() -> Iterator[None]:
+def _style(ink: str = _INK, faint: str = _FAINT) -> Iterator[None]:
     settings: Any = {
         "svg.fonttype": "none",
         "svg.hashsalt": "cotext",
@@ -130,14 +236,14 @@ def _style() -> Iterator[None]:
         "axes.grid": True,
         "axes.grid.axis": "y",
         "axes.axisbelow": True,
-        "grid.color": _FAINT,
+        "grid.color": faint,
         "grid.linewidth": 0.7,
-        "text.color": _INK,
-        "axes.labelcolor": _INK,
-        "axes.edgecolor": _INK,
+        "text.color": ink,
+        "axes.labelcolor": ink,
+        "axes.edgecolor": ink,
         "axes.linewidth": 0.8,
-        "xtick.color": _INK,
-        "ytick.color": _INK,
+        "xtick.color": ink,
+        "ytick.color": ink,
     }
     with matplotlib.rc_context(settings):
         yield

@@ -1,0 +1,69 @@
+"""A linear softmax over frozen vectors, trained until it has converged: the instrument of the probing tasks.
+
+Shapes: N examples, D vector, K classes.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+
+BATCH = 512
+EPOCHS = 20
+# It falls to nothing over the epochs. On hidden states of trained encoders this comes within a point of what
+# L-BFGS reaches in ten times as long; smaller steps, or a step that falls with the gain, stay further below.
+FIRST_STEP = 0.3
+CHUNK = 8192
+
+
+@dataclass(frozen=True, slots=True)
+class Softmax:
+    """P(k | x) = softmax(W (x - mean) / deviation + b): standardised, x is easier to train on."""
+
+    mean: Tensor  # [D]
+    deviation: Tensor  # [D]
+    weight: Tensor  # [K, D]
+    bias: Tensor  # [K]
+
+    def predict(self, x_ND: Tensor) -> Tensor:
+        """The most probable class of each: [N, D] -> [N]."""
+        return _predict((x_ND - self.mean) / self.deviation, self.weight, self.bias)
+
+
+def fit(
+    train: tuple[Tensor, Tensor], held_out: tuple[Tensor, Tensor], classes: int, generator: torch.Generator
+) -> Softmax:
+    """Train on vectors [N, D] and their classes [N] by Adam; the epoch best on the held-out pair is kept.
+
+    `generator`, on the CPU, draws the order of the examples.
+    """
+    x_ND, y_N = train
+    mean, deviation = x_ND.mean(dim=0), x_ND.std(dim=0, correction=0)
+    # What is the same everywhere says nothing, and must not be divided by zero.
+    deviation = torch.where(deviation > 1e-6 * mean.abs().clamp(min=1e-6), deviation, 1.0)
+    x_ND, held_x = (x_ND - mean) / deviation, (held_out[0] - mean) / deviation
+    weight = x_ND.new_zeros(classes, x_ND.size(1)).requires_grad_()
+    bias = x_ND.new_zeros(classes).requires_grad_()
+    optimizer = torch.optim.Adam([weight, bias], lr=FIRST_STEP, betas=(0.9, 0.99))
+    updates = EPOCHS * -(-len(y_N) // BATCH)
+    schedule = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda update: 1 - update / updates)
+    best, best_right = (weight, bias), -1
+    for _ in range(EPOCHS):
+        order = torch.randperm(len(y_N), generator=generator).to(y_N.device)
+        for some in torch.split(order, BATCH):
+            optimizer.zero_grad()
+            loss = cross_entropy(torch.addmm(bias, x_ND[some], weight.T), y_N[some])
+            loss.backward()  # type: ignore[no-untyped-call]
+            optimizer.step()
+            schedule.step()
+        now = weight.detach().clone(), bias.detach().clone()
+        right = int((_predict(held_x, *now) == held_out[1]).sum())
+        # Of equals the later: it took smaller steps.
+        if right >= best_right:
+            best, best_right = now, right
+    return Softmax(mean, deviation, *best)
+
+
+def _predict(x_ND: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    return torch.cat([torch.addmm(bias, part, weight.T).argmax(dim=1) for part in torch.split(x_ND, CHUNK)])
