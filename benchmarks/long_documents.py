@@ -40,7 +40,7 @@ JOINED = 9  # controlled documents that make a long one
 DOCUMENTS = 20_000
 TRANSLATED = 22  # test documents
 SMALL = [
-    *("model.dimension=64", "model.feed_forward=256", "model.heads=2", "model.dropout=0.1"),
+    *("model.dimension=64", "model.feed_forward=256", "model.heads=4", "model.dropout=0"),
     *("train.max_tokens=2100", "train.warmup_updates=400", "train.learning_rate=2e-3"),
     *("train.validate_every=250", "train.log_every=50", "train.validate_bleu=false", "train.threads=1"),
     *("train.patience=0", "train.average=1"),
