@@ -30,13 +30,15 @@ from ctranslate2.converters.transformers import BartLoader
 from transformers import MarianConfig, MarianMTModel
 from transformers.utils import logging
 
-from cotext.data.batch import Source
+from cotext.constraints import Request, SearchSymbols
+from cotext.data.batch import Source, SpecialSymbols
 from cotext.layers.blocks import SentenceEmbedding, Size
 from cotext.models.transformer import Transformer
-from cotext.search import Request, SearchOptions, SearchSymbols, search
+from cotext.search import SearchOptions, search
 
 VOCABULARY = 32_000
-SYMBOLS = SearchSymbols(pad=31_995, bos=31_996, eos=31_997, sep=31_998, unk=31_999)
+SYMBOLS = SpecialSymbols(pad=31_995, bos=31_996, eos=31_997, separators=(31_998,))
+SEARCH_SYMBOLS = SearchSymbols(SYMBOLS, unk=31_999)
 SIZE = Size(512, 2048, 8, encoder_layers=6, decoder_layers=6)
 SENTENCE = 25
 
@@ -157,8 +159,8 @@ def ours(model: Transformer) -> Translate:
     """Our search; the last of `tokens` steps writes `eos`."""
 
     def translate(task: Task) -> list[list[int]]:
-        requests = [Request((), 0, 1, task.tokens)] * len(task.sources)
-        found = search(model, source(task.sources), requests, SYMBOLS, SearchOptions(task.beam, 0.6))
+        requests = [Request((), 0, (task.tokens,))] * len(task.sources)
+        found = search(model, source(task.sources), requests, SEARCH_SYMBOLS, SearchOptions(task.beam, 0.6))
         return [hypothesis.tokens for hypothesis in found]
 
     return translate
@@ -192,7 +194,7 @@ def ctranslate(model: MarianMTModel, compute_type: str, threads: int, folder: Pa
     spec.register_source_vocabulary(names)
     spec.register_target_vocabulary(names)
     spec.config.bos_token = spec.config.decoder_start_token = names[SYMBOLS.bos]
-    spec.config.eos_token, spec.config.unk_token = names[SYMBOLS.eos], names[SYMBOLS.unk]
+    spec.config.eos_token, spec.config.unk_token = names[SYMBOLS.eos], names[SEARCH_SYMBOLS.unk]
     spec.config.add_source_bos = spec.config.add_source_eos = False
     spec.validate()
     spec.optimize(quantization="int8" if compute_type == "int8" else None)
@@ -259,16 +261,16 @@ def prefix_against_regenerate(model: Transformer, beam: int, rounds: int, clock:
     """Print the time of K = 4 sentences produced anew over that of the last one after a given prefix."""
     [row] = random_rows([4 * (SENTENCE + 1)], seed=3)
     [given] = random_rows([3 * (SENTENCE + 1)], seed=4)
-    given[SENTENCE :: SENTENCE + 1] = [SYMBOLS.sep] * 3
+    given[SENTENCE :: SENTENCE + 1] = [SYMBOLS.separator(0)] * 3
     requests = {
-        "prefix": Request(given, 0, 1, SENTENCE + 1),
-        "regenerate": Request((), 0, 4, 4 * (SENTENCE + 1)),
+        "prefix": Request(given, 0, (SENTENCE + 1,)),
+        "regenerate": Request((), 0, (SENTENCE + 1,) * 4),
     }
     times: dict[str, list[float]] = {name: [] for name in requests}
     for i in range(rounds + 1):
         for name, request in requests.items():
             start = clock()
-            search(model, source([row]), [request], SYMBOLS, SearchOptions(beam, 0.6))
+            search(model, source([row]), [request], SEARCH_SYMBOLS, SearchOptions(beam, 0.6))
             if i > 0:
                 times[name].append(clock() - start)
     ratio = statistics.median(b / a for a, b in zip(times["prefix"], times["regenerate"], strict=True))

@@ -2,6 +2,7 @@ import json
 import re
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,7 @@ from cotext.data.formats import (
     write_documents,
     write_parallel,
 )
+from cotext.translate import DocumentTranslator, Translation
 
 README = Path(__file__).resolve().parents[1] / "README.md"
 
@@ -173,13 +175,61 @@ def test_translate_says_what_was_cut_and_what_is_long(world: World, tmp_path: Pa
     assert re.search(r"1 sentence longer than what the model was trained on.* x:2$", shown, re.M)
 
 
+def test_free_translation_tells_what_is_missing_and_leaves_it_empty(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As from a model that leaves the first document without text."""
+
+    def forgetful(
+        self: DocumentTranslator, documents: Iterable[Document], on_sentences: object
+    ) -> Iterator[tuple[int, Translation]]:
+        first, second = documents
+        yield 0, Translation(Document(first.id, ("", "")), (0, 0), missing=(0, 1), recovered=False)
+        yield 1, Translation(Document(second.id, ("ein vogel", "")), (-3, 0))
+
+    monkeypatch.setattr(DocumentTranslator, "translate", forgetful)
+    documents = [Document("a", ("the cat", "a dog")), Document("b", ("a bird", ""))]
+    options = ["--set", "align=free", "--set", "target_context=regenerate"]
+    for kind in ("jsonl", "docids", "tsv", "d-lines", "wmt-xml"):
+        source, out = tmp_path / f"in-{kind}.en", tmp_path / f"out-{kind}.de"
+        write_documents(source, documents, kind)
+        shown = succeed("translate", world.run, source, "--out", out, "--format", kind, *options).out
+        first, second = read_documents(out, kind, side="target")
+        assert first.sentences == ("", "")
+        assert [bool(s) for s in second.sentences] == [True, False]
+        names = ("a", "b") if FORMATS[kind].carries_ids else ("1", "2")
+        assert "  1 of 2 documents fully recovered\n" in shown
+        assert f"  2 sentences missing; document:sentence {names[0]}:1, {names[0]}:2\n" in shown
+        assert "|align:free|" in shown
+        scored = succeed("evaluate", "--hypothesis", out, "--reference", out, "--format", kind).out
+        assert "3 empty hypothesis sentences" in scored
+    # Nothing is read, searched or written where a missing sentence could not be.
+    monkeypatch.undo()
+    for kind in ("text", "eos-groups", "line-documents"):
+        source = documents_file(tmp_path / f"in-{kind}.en", 2, 7, kind)
+        refused = cotext(
+            "translate", world.run, source, "--out", tmp_path / "none", "--format", kind, *options
+        )
+        assert (refused.code, f"the format {kind} cannot hold empty ones" in refused.err) == (2, True)
+        assert "jsonl" in refused.err
+    assert not list(tmp_path.glob("none*"))
+
+
+def test_constrained_translation_says_nothing_of_recovery(world: World, tmp_path: Path) -> None:
+    source, out = documents_file(tmp_path / "in.en", 1, 7), tmp_path / "out.de"
+    shown = succeed("translate", world.run, source, "--out", out).out
+    assert "recovered" not in shown
+    assert "|align:constrained|" in shown
+
+
 def test_settings_of_decoding_reach_the_signature(world: World, tmp_path: Path) -> None:
     source, out = documents_file(tmp_path / "in.en", 1, 7), tmp_path / "out.de"
     options = ["--set", "beam=2", "--set", "decode.target_context=regenerate", "--device", "cpu"]
     shown = succeed("translate", world.run, source, "--out", out, "--checkpoint", "3", *options).out
     version = package.__version__
     assert shown.splitlines()[-1] == (
-        f"model:transformer|updates:3|version:cotext-{version}|view:window-1+1+0|beam:2|lp:0.6|target:regenerate"
+        f"model:transformer|updates:3|version:cotext-{version}|view:window-1+1+0|separators:plain|"
+        "align:constrained|beam:2|lp:0.6|target:regenerate"
     )
 
 

@@ -91,13 +91,6 @@ def table_source(keys: Sequence[int]) -> Source:
     )
 
 
-def table(seed: int, kind: str, sharpness: float = 2.0) -> Table:
-    """A model that writes no separator of another kind."""
-    model = Table(seed, sharpness)
-    model.logits[:, list({SEP, SEP2} - {*KINDS[kind].separators})] = -1e9
-    return model
-
-
 class Plain:
     """What search promises, for one row, in the words of the contract: sequences, one at a time."""
 
@@ -224,7 +217,8 @@ def search_table(
     options: SearchOptions,
     kind: str = "plain",
 ) -> list[Hypothesis]:
-    symbols = SearchSymbols(KINDS[kind], UNK, blank=(BLANK, PAD))
+    unused = tuple({SEP, SEP2} - {*KINDS[kind].separators})
+    symbols = SearchSymbols(KINDS[kind], UNK, blank=(BLANK, PAD), unused=unused)
     return search(model, table_source(keys), requests, symbols, options)
 
 
@@ -255,7 +249,7 @@ REQUESTS = requests_of("plain")
 def test_a_beam_wide_enough_finds_the_best_of_all_translations(
     kind: str, align: Align, seed: int, length_penalty: float
 ) -> None:
-    model = table(seed, kind)
+    model = Table(seed)
     keys = [3, 5, 7, 11]
     requests = requests_of(kind)
     if align == "free":
@@ -287,7 +281,7 @@ def test_a_narrow_beam_keeps_what_a_plain_beam_keeps(
     options = SearchOptions(beam, length_penalty, align)
     requests = requests_of(kind, longer=3)
     for seed in range(4):
-        model = table(seed, kind)
+        model = Table(seed)
         keys = [2, 4, 6, 8]
         for key, request, got in zip(
             keys, requests, search_table(model, keys, requests, options, kind), strict=True
@@ -313,7 +307,7 @@ def greedy(plain: Plain) -> tuple[list[int], list[float]]:
 @ways
 @pytest.mark.parametrize("seed", range(5))
 def test_a_beam_of_one_is_greedy(kind: str, align: Align, seed: int) -> None:
-    model = table(seed, kind)
+    model = Table(seed)
     keys = [1, 2, 3, 4]
     requests = requests_of(kind, longer=seed)
     found = search_table(model, keys, requests, SearchOptions(1, align=align), kind)
@@ -329,7 +323,6 @@ class Obedient(Table):
     def __init__(self, seed: int, kind: str) -> None:
         super().__init__(seed, sharpness=1.0, entries=800)
         separators = list(KINDS[kind].separators)
-        self.logits[:, list({SEP, SEP2} - {*separators})] = -1e9
         self.logits[:400, [EOS, SEP2]] -= 6
         self.logits[400:, separators] -= 6
         self.logits.view(2, 400, 9)[:, :200, [EOS, *separators]] -= 4
@@ -361,7 +354,7 @@ def test_what_free_search_gets_right_constrained_search_finds_too(kind: str, bea
 @pytest.mark.parametrize("beam", [1, 3])
 def test_a_sentence_that_will_not_end_takes_nothing_from_those_after_it(kind: str, beam: int) -> None:
     """All but certain to write `a` for ever, but for sentence 2, which is `b`."""
-    model = table(0, kind, sharpness=0.0)
+    model = Table(0, sharpness=0.0)
 
     def read(history: Tensor, token: Tensor, sentence: Tensor) -> Tensor:
         return sentence
@@ -441,7 +434,7 @@ def test_the_sentences_asked_for_come_out_and_none_is_empty(
         given_ = prefix(kind, first, draw(st.lists(words, max_size=2)), draw(words))
         limits = draw(st.lists(st.integers(2, 6), min_size=1, max_size=4))
         requests.append(Request(given_, first, tuple(limits)))
-    model = table(draw(st.integers(0, 50)), kind, sharpness=draw(st.sampled_from([0.5, 5.0])))
+    model = Table(draw(st.integers(0, 50)), sharpness=draw(st.sampled_from([0.5, 5.0])))
     options = SearchOptions(draw(st.integers(1, 5)), draw(st.sampled_from([0.0, 0.6, 1.5])), align)
     keys = list(range(len(requests)))
     found = search_table(model, keys, requests, options, kind)
