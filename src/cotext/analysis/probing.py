@@ -25,6 +25,8 @@ from cotext.analysis.classifier import fit
 from cotext.data.batch import Source
 from cotext.errors import CotextError
 from cotext.layers.blocks import Stack
+from cotext.layers.local import Sentences
+from cotext.layers.ragged import Ragged
 from cotext.models.base import TranslationModel
 
 Task = Literal["absolute", "relative", "order"]
@@ -101,6 +103,37 @@ def encoder_of(model: nn.Module) -> Stack[nn.Module]:
     return encoder
 
 
+def _packings(arguments: object) -> Iterator[Ragged]:
+    """What a block is told of where states without padding stand; some systems set them in another order."""
+    if isinstance(arguments, Ragged):
+        yield arguments
+    elif isinstance(arguments, Sentences):
+        yield arguments.rows
+    elif isinstance(arguments, tuple | list):
+        for argument in arguments:
+            yield from _packings(argument)
+
+
+def _in_row_order(layer: int, states: Tensor, arguments: tuple[Any, ...], real_BS: Tensor) -> Tensor:
+    """States [B, S, D] or packed [N, D] -> a copy of those of real tokens, row after row: [N, D]."""
+    place_N = real_BS.flatten().nonzero()[:, 0]
+    if states.shape[:-1] == real_BS.shape:
+        return states.flatten(0, 1).index_select(0, place_N)
+    for packing in _packings(arguments):
+        order = packing.place_N.argsort()
+        if (
+            states.shape[:-1] == place_N.shape
+            and real_BS.shape == (packing.rows, packing.tokens)
+            and torch.equal(packing.place_N[order], place_N)
+        ):
+            return states.index_select(0, order)
+    raise CotextError(
+        f"encoder layer {layer} gives states of shape {list(states.shape)} for {len(place_N)} tokens in rows "
+        f"of {list(real_BS.shape)}: it does not see every token, or does not say where they stand; positions "
+        "cannot be probed there"
+    )
+
+
 @contextmanager
 def watch(encoder: Stack[nn.Module], real_BS: Tensor) -> Iterator[list[list[Tensor]]]:
     """Collect, while the context is open, what enters the first block and what leaves each.
@@ -112,27 +145,17 @@ def watch(encoder: Stack[nn.Module], real_BS: Tensor) -> Iterator[list[list[Tens
         CotextError: a block gives something else than one state per token.
     """
     seen: list[list[Tensor]] = [[] for _ in range(len(encoder) + 1)]
-    place_N = real_BS.flatten().nonzero()[:, 0]
 
-    def keep(layer: int, states: object) -> None:
+    def keep(layer: int, arguments: tuple[Any, ...], states: object) -> None:
         if not isinstance(states, Tensor):
             raise CotextError(f"encoder layer {layer} gives a {type(states).__name__}, not states of tokens")
-        if states.shape[:-1] == real_BS.shape:
-            seen[layer].append(states.flatten(0, 1).index_select(0, place_N))
-        elif states.shape[:-1] == place_N.shape:
-            seen[layer].append(states.clone())
-        else:
-            raise CotextError(
-                f"encoder layer {layer} gives states of shape {list(states.shape)} for {len(place_N)} tokens "
-                f"in rows of {list(real_BS.shape)}: it does not see every token once, so that positions "
-                "cannot be probed there"
-            )
+        seen[layer].append(_in_row_order(layer, states, arguments, real_BS))
 
     def before(module: nn.Module, arguments: tuple[Any, ...]) -> None:
-        keep(0, arguments[0] if arguments else None)
+        keep(0, arguments, arguments[0] if arguments else None)
 
     def after(layer: int) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
-        return lambda module, arguments, output: keep(layer, output)
+        return lambda module, arguments, output: keep(layer, arguments, output)
 
     handles = [block.register_forward_hook(after(layer)) for layer, block in enumerate(encoder, 1)]
     handles.append(encoder[0].register_forward_pre_hook(before))
