@@ -24,7 +24,9 @@ ALLOWED = {
         "cotext.data",
         "cotext.errors",
     ),
-    "search.py": ("cotext.models.base", "cotext.data.batch", "cotext.errors"),
+    "constraints.py": ("cotext.data.batch", "cotext.errors"),
+    "recovery.py": ("cotext.data.batch",),
+    "search.py": ("cotext.constraints", "cotext.models.base", "cotext.data.batch", "cotext.errors"),
 }
 FORBIDDEN = {
     "trainer.py": ("cotext.translate", "cotext.search", "cotext.jobs"),

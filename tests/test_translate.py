@@ -18,6 +18,7 @@ from cotext.data.tokenizer import SentencePieceTokenizer, Tokenizer, TokenizerSe
 from cotext.errors import CotextError
 from cotext.models.transformer import Transformer
 from cotext.search import Hypothesis, search
+from cotext.systems import MODELS
 from cotext.translate import DocumentTranslator, Translation
 
 CPU = torch.device("cpu")
@@ -150,6 +151,7 @@ VIEWS = [
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(
     documents=corpora,
+    model=st.sampled_from(list(MODELS)),
     view=st.sampled_from(VIEWS),
     separators=st.sampled_from(["plain", "indexed", "bracket"]),
     target_context=st.sampled_from(["prefix", "regenerate"]),
@@ -160,6 +162,7 @@ VIEWS = [
 )
 def test_as_many_sentences_come_out_as_went_in(
     documents: list[Document],
+    model: str,
     view: dict[str, Any],
     separators: str,
     target_context: str,
@@ -172,7 +175,9 @@ def test_as_many_sentences_come_out_as_went_in(
         align = "constrained"
     view = view | {"separators": separators, "indexed_separators": 3}
     decode = {"target_context": target_context, "align": align, "beam": beam, "max_tokens": max_tokens}
-    t = translator(tiny_config(view=view, decode=decode), seed=seed)
+    layers = {"encoder_layers": 2, "g_transformer": {"global_layers": 1}}
+    config = tiny_config(model={"name": model, **layers}, view=view, decode=decode)
+    t = translator(config, seed=seed)
     done: list[int] = []
     found = dict(t.translate(documents, done.append))
     assert sum(done) == t.check(documents) == sum(len(d.sentences) for d in documents)
