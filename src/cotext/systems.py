@@ -129,6 +129,8 @@ def build_model(config: Config, vocabulary: int) -> TranslationModel:
         raise CotextError(
             f"model.dimension = {model.dimension} is not divisible by model.heads = {model.heads}"
         )
+    if model.positions == "shifted" and model.name != "transformer":
+        raise CotextError(f"model.positions = shifted is for model.name = transformer, not {model.name}")
     symbols = vocabulary + _further_symbols(config.view)
     embedding = _embedding(model, symbols, build_view(config.view).sentences)
     return MODELS[model.name](model, embedding)
