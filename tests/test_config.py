@@ -194,3 +194,18 @@ def test_the_reference_covers_every_key() -> None:
         for part in key.split("."):
             value = value[part]  # type: ignore[index]
         assert value == default
+
+
+def test_shifted_positions_are_the_transformers_alone() -> None:
+    config = load_config("p-transformer/doc", None, ["model.positions=shifted", "model.shift=3"])
+    with pytest.raises(CotextError, match=r"shifted is for model.name = transformer, not p_transformer"):
+        build_model(config, 100)
+
+
+def test_sizes_are_laid_over_subsections() -> None:
+    """A size changes one key of a subsection and leaves what else stands there."""
+    config = load_config("g-transformer/randinit", "tiny", ["model.p_transformer.cross=false"])
+    assert config.model.g_transformer.global_layers == 1
+    assert config.model.p_transformer.cross is False
+    assert config.model.p_transformer.relative is True
+    assert load_config("g-transformer/randinit").model.g_transformer.global_layers == 2
