@@ -73,7 +73,7 @@ class Request:
 
 def check_requests(requests: Sequence[Request], symbols: SearchSymbols, align: Align) -> None:
     """Refuse what cannot be met."""
-    check_align(align, symbols.special)
+    check_align(align, symbols.special.bracket)
     for i, request in enumerate(requests):
         if request.sentences < 1:
             raise CotextError(f"request {i} asks for 0 sentences; ask for at least 1")
@@ -86,9 +86,9 @@ def check_requests(requests: Sequence[Request], symbols: SearchSymbols, align: A
                 )
 
 
-def check_align(align: Align, symbols: SpecialSymbols) -> None:
+def check_align(align: Align, bracket: bool) -> None:
     """Refuse free search where nothing but the count of sentences says which `eos` is the last."""
-    if align == "free" and symbols.bracket:
+    if align == "free" and bracket:
         raise CotextError(
             "decode.align = free does not go with view.separators = bracket: there `eos` closes every "
             "sentence, and a document ends after as many as its source has; choose decode.align = constrained"

@@ -19,6 +19,7 @@ from cotext.config import (
     load_config,
     recipe_names,
 )
+from cotext.constraints import check_align
 from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import CumulativeView, DocumentView, Limit, Mixture, SentenceView, View, WindowView
@@ -129,6 +130,8 @@ def build_model(config: Config, vocabulary: int) -> TranslationModel:
         raise CotextError(
             f"model.dimension = {model.dimension} is not divisible by model.heads = {model.heads}"
         )
+    # What search would refuse too, but only at the first validation.
+    check_align(config.decode.align, config.view.separators == "bracket")
     if model.positions == "shifted" and model.name != "transformer":
         raise CotextError(f"model.positions = shifted is for model.name = transformer, not {model.name}")
     symbols = vocabulary + _further_symbols(config.view)

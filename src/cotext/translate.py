@@ -75,7 +75,7 @@ class DocumentTranslator:
         self.view = build_view(config.view)
         self.symbols = special_symbols(tokenizer, config.view)
         decode = config.decode
-        check_align(decode.align, self.symbols)
+        check_align(decode.align, self.symbols.bracket)
         self.options = SearchOptions(decode.beam, decode.length_penalty, decode.align)
         self.search_symbols = SearchSymbols(
             self.symbols,

@@ -117,7 +117,7 @@ class TaskSummary:
     def table(self) -> str:
         """One line per layer; chance is that of the constant answer which is right most often."""
         absolute = self.task == "absolute"
-        heading = (f"within {NEAR}",) if absolute else tuple(f"±{d}" for d in SHOWN_DISTANCES)
+        heading = (f"within {NEAR}",) if absolute else tuple(f"at ±{d}" for d in SHOWN_DISTANCES)
         rows = [("layer", "accuracy", *heading)]
         named = [(str(i), layer) for i, layer in enumerate(self.layers)]
         for name, summary in (*named, ("token alone", self.token_alone)):
