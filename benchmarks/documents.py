@@ -1,13 +1,13 @@
 """What whole documents cost: time, memory and length, on the CPU in fp32.
 
-    python -m benchmarks.documents epoch [--size base] [--rounds 5]     P-Transformer and others against sentences
+    python -m benchmarks.documents epoch [--size base] [--rounds 5]     systems against sentences alone
     python -m benchmarks.documents relative                             peak memory of relative attention
     python -m benchmarks.documents length                               G-Transformer by document length
     python -m benchmarks.documents training [--size small]              G-Transformer: seconds and peak memory
     python -m benchmarks.documents align                                constrained against free decoding
 
-All times are processor time of one thread: the machine is shared. Within a round the systems take turns; ratios
-are those of one round, and the table shows medians with the smallest and the largest.
+All times are processor time of one thread: the machine is shared. Within a round the systems take turns;
+ratios are those of one round, and the table shows medians with the smallest and the largest.
 """
 
 import argparse
@@ -17,7 +17,8 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 import torch
@@ -29,7 +30,6 @@ from cotext.data.batch import Batch, make_batch
 from cotext.layers.attend import attend
 from cotext.layers.attention import SelfAttention
 from cotext.layers.local import LocalSelfAttention, Sentences
-from cotext.layers.ragged import Ragged
 from cotext.layers.relative import attend_relative
 from cotext.layers.state import SelfReach
 from cotext.models.base import TranslationModel
@@ -179,9 +179,9 @@ def length(rounds: int) -> None:
         sentence = document(tokens, random).source.sentence
         sentences = Sentences(sentence)
         x = torch.randn(int((sentence >= 0).sum()), 512, requires_grad=True)
-        calls = {
-            "local": lambda: local(x, SelfReach(None), sentences),
-            "dense": lambda: dense(x[None], SelfReach(None)),
+        calls: dict[str, Callable[[], torch.Tensor]] = {
+            "local": partial(local, x, SelfReach(None), sentences),
+            "dense": partial(dense, x[None], SelfReach(None)),
         }
         took: dict[str, list[float]] = {name: [] for name in calls}
         for number in range(rounds + 1):
@@ -211,7 +211,7 @@ def length(rounds: int) -> None:
 
 
 def training(size: str, rounds: int, vocabulary: int = 8000) -> None:
-    """G-Transformer on 4 documents of 512 + 512 tokens in sentences of about 20: an update, and peak memory."""
+    """G-Transformer on 4 documents of 512 + 512 tokens in sentences of 20: an update, and peak memory."""
     random = np.random.default_rng(0)
     torch.manual_seed(0)
     view = {"separators": "bracket"}

@@ -1,14 +1,14 @@
 """Which systems learn from long documents, and why not: `python -m benchmarks.long_documents FOLDER`.
 
 Li et al. 2022 find that a Doc2Doc Transformer of six encoder layers, trained from scratch on few documents of
-up to 512 tokens, does not learn to translate, while P-Transformer and G-Transformer do. Here the documents are
+up to 512 tokens, does not learn to translate, while P-Transformer and G-Transformer do. Here documents are
 made of the controlled corpus: nine of its documents each, about 440 tokens a side and 73 sentences, 2,222 in
 all. Every system is as small as a CPU affords, post-norm, six layers a side, and sees the same documents.
 
 Each run is trained once (and goes on where it was interrupted); `--runs` chooses some, so that several
 processes can share the work. Then all that is there is measured on documents never trained on: loss of the
-references, d-BLEU, documents fully recovered from free decoding, entropy of cross-attention, and what a linear
-probe finds of absolute positions at the top of the encoder. Tables and plots go to FOLDER.
+references, d-BLEU, documents fully recovered from free decoding, and the entropy of cross-attention. Tables
+and plots go to FOLDER; `cotext probe FOLDER/runs/...` asks the encoders for positions.
 """
 
 import argparse

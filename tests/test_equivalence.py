@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 import torch
-from tiny import TINY_MODEL, PlainWordTokenizer, random_model, tiny_config, window
+from tiny import PlainWordTokenizer, random_model, tiny_config, window
 from torch import Tensor
 
 from cotext import checkpoint

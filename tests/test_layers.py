@@ -153,7 +153,8 @@ def test_fused_projections_are_the_three_of_the_paper() -> None:
             for weight in attention.qkv.weight.chunk(3)  # biases start at zero
         )
         heads.append((q @ k.transpose(1, 2) / 3**0.5).softmax(dim=-1) @ v)
-    torch.testing.assert_close(attention(x, SelfReach(None)), linear(torch.cat(heads, dim=-1), attention.out.weight))
+    expected = linear(torch.cat(heads, dim=-1), attention.out.weight)
+    torch.testing.assert_close(attention(x, SelfReach(None)), expected)
 
 
 def test_beams_share_keys_and_values() -> None:

@@ -73,7 +73,8 @@ def test_without_attention_an_encoder_token_moves_itself_alone() -> None:
 
 def test_a_decoder_token_reaches_itself_and_what_follows() -> None:
     torch.manual_seed(0)
-    block = DecoderBlock(Size(8, 16, 2, 1, 1), SelfAttention(8, 2, 0.0), CrossAttention(8, 2, 0.0)).double().eval()
+    attention, cross = SelfAttention(8, 2, 0.0), CrossAttention(8, 2, 0.0)
+    block = DecoderBlock(Size(8, 16, 2, 1, 1), attention, cross).double().eval()
     x, memory = (torch.randn(2, n, 8, dtype=torch.float64) for n in (6, 4))
     source_mask = visible(torch.tensor([[0, 0, 0, 0], [0, 0, -1, -1]]))
     own = DecoderState(cross=[], cross_mask=None).reach(6, x.device)

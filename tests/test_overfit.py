@@ -15,7 +15,7 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.sampling import Cursor, Sampler
 from cotext.data.store import StoreWriter, TokenStore
 from cotext.models.base import TranslationModel
-from cotext.systems import build_loss, build_model, build_mixture, special_symbols
+from cotext.systems import build_loss, build_mixture, build_model, special_symbols
 from cotext.trainer import learning_rate
 from cotext.translate import DocumentTranslator
 

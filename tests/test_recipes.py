@@ -9,7 +9,7 @@ from tiny_runs import journal, prepare_toy, train_here
 
 from cotext.checkpoint import load_run
 from cotext.config import SIZES, Config, load_config, recipe_names
-from cotext.runs import open_data, resolve
+from cotext.runs import REQUIRED, open_data, resolve
 from cotext.systems import build_model, build_view
 
 VERY_SMALL = [
@@ -45,6 +45,10 @@ def test_there_are_recipes() -> None:
 @pytest.mark.parametrize("recipe", recipe_names())
 def test_trains(recipe: str, data: Path, tmp_path: Path) -> None:
     config = load_config(recipe, "tiny", VERY_SMALL)
+    if config.train.init == REQUIRED:
+        start = load_config("g-transformer/sent", "tiny", VERY_SMALL)
+        train_here(start, data, tmp_path / "start")
+        config = load_config(recipe, "tiny", [*VERY_SMALL, f"train.init={tmp_path / 'start'}"])
     progress = train_here(config, data, tmp_path / "run")
     assert (progress.update, progress.finished) == (3, True)
     losses = [entry["loss"] for entry in journal(tmp_path / "run") if entry["kind"] == "train"]

@@ -1,4 +1,4 @@
-"""Attention with relative positions against the definition that the papers print, [T, S, K] tensor and all."""
+"""Attention with relative positions against the definition that papers print, [T, S, K] tensor and all."""
 
 import math
 

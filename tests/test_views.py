@@ -240,7 +240,7 @@ def test_pieces_fit_and_none_could_take_one_more(limit: Limit, document: list[tu
 
 
 def test_equal_parts() -> None:
-    """Eleven sentences in 4 parts: 2 or 3 each; a piece of fewer sentences than parts falls into single ones."""
+    """Eleven sentences in 4 parts: 2 or 3 each; two sentences in 4 parts: single ones."""
     view = DocumentView(Limit(22), parts=4)
     assert ranges(view.split([1] * 11, [])) == [(0, 2), (2, 5), (5, 8), (8, 11)]
     assert ranges(view.split([1] * 13, [])) == [(0, 2), (2, 5), (5, 8), (8, 11), (11, 12), (12, 13)]

@@ -36,8 +36,8 @@ class CutConfig(Closed):
 
     kind: Literal["sentence", "window", "document", "cumulative"] = "sentence"
     """`sentence`: each alone. `window`: each with sentences around it. `document`: pieces of at most
-    `max_tokens`, translated whole. `cumulative`: each with all those before it in its piece, on the source side
-    alone."""
+    `max_tokens`, translated whole. `cumulative`: each with all those before it in its piece, on the source
+    side alone."""
     before: Count = 0
     """Of a window: sentences of context before the current one; sKtoK has K - 1."""
     after: Count = 0
@@ -62,12 +62,13 @@ class ViewConfig(CutConfig):
     """Per side of an instance: a longer window sheds context, a longer document is cut, a longer sentence is
     left out of training."""
     separators: Literal["plain", "indexed", "bracket"] = "plain"
-    """Between sentences: one symbol for all, one for every place in the row, or a begin and an end around every
-    sentence."""
+    """Between sentences: one symbol for all, one for every place in the row, or a begin and an end around
+    every sentence."""
     indexed_separators: PositiveInt = 100
     """How many there are; the last one serves all later places too."""
     mixed_with: tuple[SharedCut, ...] = ()
-    """Further ways of cutting to train on (`kind`, ..., `weight`); translation and validation use the first."""
+    """Further ways of cutting to train on (`kind`, ..., `weight`); translation and validation use the
+    first."""
 
 
 class PTransformerConfig(Closed):
@@ -145,7 +146,7 @@ class TrainConfig(Closed):
     """Optimiser, schedule, validation and checkpoints."""
 
     init: str = ""
-    """Run whose weights training starts from (`--init RUN`); `required` in a recipe that cannot do without."""
+    """Run whose weights training starts from (`--init RUN`); `required` in a recipe that needs one."""
     seed: Seed = 1
     """Of initial weights, dropout and the order of the data."""
     max_updates: PositiveInt = 100_000

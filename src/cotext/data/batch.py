@@ -8,14 +8,14 @@ decoder *input* the same symbol opens sentence k + 1 (three sentences a, b, c of
     input     bos  a  sep  b  sep  c          label     a  sep  b  sep  c  eos
     sentence   0   0   1   1   2   2          sentence  0   0   1   1   2   2
 
-Indexed separators differ from sentence to sentence: sep1, sep2. With brackets every sentence has a begin and an
-end of its own: a label `eos` closes it, and the next is opened by the input `bos` in its place.
+Indexed separators differ from sentence to sentence: sep1, sep2. With brackets every sentence has a begin and
+an end of its own: a label `eos` closes it, and the next is opened by the input `bos` in its place.
 
     input     bos  a  bos  b  bos  c          label     a  eos  b  eos  c  eos
 
 On the source side a separator belongs to the sentence that it closes, and brackets show both their symbols:
-`bos a eos bos b eos`. Sentence indices count from the first *source* sentence of the row on both sides, so that
-index k means the same sentence everywhere.
+`bos a eos bos b eos`. Sentence indices count from the first *source* sentence of the row on both sides, so
+that index k means the same sentence everywhere.
 """
 
 from collections.abc import Sequence

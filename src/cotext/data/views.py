@@ -121,8 +121,8 @@ class WindowView:
     left-to-right decoder could not use them. `target_before`, where given, is the context of the target: with
     0 a window is Doc2Sent, Li et al. 2022, section III-D.
 
-    A window that exceeds the limit on a side sheds its future sentences, where the source exceeds it, then its
-    past ones from the farthest, until both sides fit; the current sentence always stays.
+    A window that exceeds the limit on a side sheds its future sentences, where the source exceeds it, then
+    its past ones from the farthest, until both sides fit; the current sentence always stays.
     """
 
     before: int
@@ -160,9 +160,9 @@ class WindowView:
 class DocumentView:
     """Documents in pieces as long as the limit allows, never cut inside a sentence, each cut into `parts`.
 
-    With one part, sub-documents as in Li et al. 2022, section IV-A; with 2, 4, 8 ... the resolutions of Sun et
-    al. 2022. Parts are equal in sentences, as far as that goes; a piece of fewer sentences than parts falls
-    into single ones. A sentence that exceeds the limit by itself is a piece of its own.
+    With one part, sub-documents as in Li et al. 2022, section IV-A; with 2, 4, 8 ... the resolutions of Sun
+    et al. 2022. Parts are equal in sentences, as far as that goes; a piece that has fewer falls into single
+    ones. A sentence that exceeds the limit by itself is a piece of its own.
     """
 
     limit: Limit

@@ -21,7 +21,6 @@ from torch.nn.functional import scaled_dot_product_attention
 from cotext.layers.dropout import keep_mask, noise
 from cotext.layers.masks import causal as causal_mask
 
-
 Watcher = Callable[[Tensor, Tensor], None]
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 

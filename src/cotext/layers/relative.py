@@ -36,7 +36,7 @@ def attend_relative(
     causal: bool,
     dropout: float,
 ) -> Tensor:
-    """Softmax((Q K^T + Q R^T) / sqrt(K)) V over complete rows, where the distance is key - query: [B, H, T, K].
+    """Softmax((Q K^T + Q R^T) / sqrt(K)) V over complete rows; distance is key - query: [B, H, T, K].
 
     `table` [2 * span + 1, K] holds R for the distances -span .. span; longer ones share its ends. `mask`
     broadcasts to [B, H, T, S], True = may attend. Li et al. 2022, equations 8 to 11.
@@ -78,7 +78,7 @@ def attend_at_distances(
 
 
 def _places(table: Tensor, first: int, stop: int, keys: int) -> Tensor:
-    """Rows of the table for the distances between queries first .. stop and keys 0 .. keys, ascending: [n]."""
+    """Rows of the table for the distances of queries first .. stop from keys 0 .. keys, ascending: [n]."""
     span = table.size(0) // 2
     return torch.arange(1 - stop, keys - first, device=table.device).clamp(-span, span) + span
 

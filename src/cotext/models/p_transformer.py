@@ -7,8 +7,8 @@ H + P in every layer, values from H alone, and self-attention knows relative pos
     self     softmax(((H + P) Wq ((H + P) Wk)^T + (H + P) Wq R^T) / sqrt(K)) H Wv          equations 10, 11
     cross    softmax((Ht + Pt) Wq ((Hs + Ps) Wk)^T / sqrt(K)) Hs Wv                       equation 7
 
-P is sinusoidal and adds no parameters; R is one table for all heads, layers and both stacks. The printed scale
-is sqrt(D); heads of size K are scaled by sqrt(K), as everywhere.
+P is sinusoidal and adds no parameters; R is one table for all heads, layers and both stacks. The printed
+scale is sqrt(D); heads of size K are scaled by sqrt(K), as everywhere.
 
 Shapes: B entries, R rows, S source tokens, T target tokens, D model, K per head, N real tokens of all rows.
 """
@@ -19,7 +19,7 @@ from torch.nn.functional import linear
 
 from cotext.data.batch import Source
 from cotext.layers.attend import attend
-from cotext.layers.attention import CrossAttention, merge_heads, projection, side_by_side, split_heads
+from cotext.layers.attention import merge_heads, projection, side_by_side, split_heads
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size, Stack
 from cotext.layers.masks import visible
 from cotext.layers.positions import PositionTable, ranks
