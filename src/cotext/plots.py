@@ -6,6 +6,7 @@ line style too, so that no one needs to tell the colours apart.
 """
 
 import io
+import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -32,6 +33,8 @@ _INK, _FAINT, _REACH, *_SYSTEMS = _VARIABLES
 _PICTURE_INK: Final = "#23262b"
 _PICTURE_FAINT: Final = "#d9dbdd"
 _PICTURE_SYSTEMS: Final = ("#1668b8", "#c2570c", "#7a5aa6", "#3a7d44", "#a3386c", "#5d6b00")
+# Of absolute positions: answers that are nearly right.
+_NEAR: Final[dict[str, Any]] = {"linewidth": 1.3, "linestyle": (0, (4, 2)), "markerfacecolor": "white"}
 # What a token says of its position without its state.
 _ALONE: Final[dict[str, Any]] = {"linewidth": 1, "linestyle": (0, (1, 2))}
 # Marker, line style, and both again in SVG's words for the legend of the page.
@@ -136,8 +139,7 @@ def probed_by_layer(runs: Sequence[tuple[str, TaskSummary]]) -> Figure:
             near = [layer.near for layer in found.layers if layer.near is not None]
             line: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 6}
             axes.plot([v.mean for v in exact], linewidth=2, label=name, **line)
-            line |= {"linestyle": (0, (4, 2)), "markerfacecolor": "white"}
-            axes.plot([v.mean for v in near], linewidth=1.3, label=f"{name}, within {NEAR}", **line)
+            axes.plot([v.mean for v in near], **{**line, **_NEAR})
             for values in (exact, near):
                 if any(v.spread for v in values):
                     means, spreads = [v.mean for v in values], [v.spread for v in values]
@@ -148,7 +150,8 @@ def probed_by_layer(runs: Sequence[tuple[str, TaskSummary]]) -> Figure:
         axes.set_xlim(-0.25, last + 0.25)
         axes.set_xlabel("encoder layer")
         _percent_axis(axes)
-        _picture_legend(figure, axes, min(len(runs) + 1, 3))
+        axes.plot([], [], color=_PICTURE_INK, marker="o", markersize=6, label=f"within {NEAR}", **_NEAR)
+        _picture_legend(figure, axes)
         return figure
 
 
@@ -174,6 +177,9 @@ def probed_by_distance(runs: Sequence[tuple[str, TaskSummary]]) -> Figure:
             _distance_line(axes, found.reliable(found.layers[-1]), label, line)
             _distance_line(axes, found.reliable(found.token_alone), None, {"color": colour, **_ALONE})
         _percent_axis(axes)
+        if axes.dataLim.y1 < 50:
+            axes.set_ylim(0, 10 * math.ceil(axes.dataLim.y1 / 10 + 0.1))
+            axes.set_yticks(range(0, round(axes.get_ylim()[1]) + 1, 10))
         if runs[0][1].classes == 2:
             axes.axhline(50, color=_PICTURE_INK, linewidth=0.8)
             axes.text(-MAX_DISTANCE - 0.4, 50.6, "chance", size=9)
@@ -181,26 +187,26 @@ def probed_by_distance(runs: Sequence[tuple[str, TaskSummary]]) -> Figure:
         axes.set_xlim(-MAX_DISTANCE - 0.5, MAX_DISTANCE + 0.5)
         axes.set_xticks([-1, 1, *(d for d in range(-MAX_DISTANCE, MAX_DISTANCE + 1, 5) if d)])
         axes.set_xlabel("i − j, tokens")
-        _picture_legend(figure, axes, 3)
+        _picture_legend(figure, axes)
         return figure
 
 
 def _distance_line(
     axes: Any, accuracy: Mapping[int, Measured], label: str | None, line: Mapping[str, Any]
 ) -> None:
-    """A line for each sign, as no two tokens are 0 apart; where it has a label, a band for the spread."""
+    """A line for each sign, as no two tokens are 0 apart; a line with markers has a band for the spread."""
     for sign in (-1, 1):
         points = [(d, value) for d, value in accuracy.items() if d * sign > 0]
         x, means = [d for d, _ in points], [value.mean for _, value in points]
         axes.plot(x, means, label=label if sign > 0 else None, **line)
-        if label and any(value.spread for _, value in points):
+        if "marker" in line and any(value.spread for _, value in points):
             low, high = ([v.mean + side * v.spread for _, v in points] for side in (-1, 1))
             axes.fill_between(x, low, high, color=line["color"], alpha=0.2, linewidth=0)
 
 
-def _picture_legend(figure: Figure, axes: Any, columns: int) -> None:
+def _picture_legend(figure: Figure, axes: Any) -> None:
     axes.plot([], [], color=_PICTURE_INK, label="token alone", **_ALONE)
-    figure.legend(loc="outside upper center", ncols=columns, frameon=False)
+    figure.legend(loc="outside upper center", ncols=3, frameon=False)
 
 
 def _picture_mark(number: int) -> tuple[str, str]:
