@@ -364,6 +364,10 @@ def test_pictures_have_a_line_for_all_they_show(runs: int) -> None:
     labels = [text.get_text() for text in figure.legends[0].get_texts()]
     expected = [f"run {i}, layer 1" for i in range(runs)]
     assert labels == [*(["layer 0 (input)"] if runs == 1 else []), *expected, "token alone"]
+    few = TaskSummary.of("relative", [probe("relative", split_of(ramp, rows=3), 1)])
+    assert not few.reliable(few.layers[0])
+    (said,) = probed_by_distance([("few", few)]).axes[0].texts
+    assert said.get_text() == "too few pairs at any distance"
     absolute = TaskSummary.of("absolute", [probe("absolute", split, seed) for seed in (1, 2)])
     figure = probed_by_layer([(f"run {i}", absolute) for i in range(runs)])
     labels = [text.get_text() for text in figure.legends[0].get_texts()]

@@ -177,7 +177,9 @@ def probed_by_distance(runs: Sequence[tuple[str, TaskSummary]]) -> Figure:
             _distance_line(axes, found.reliable(found.layers[-1]), label, line)
             _distance_line(axes, found.reliable(found.token_alone), None, {"color": colour, **_ALONE})
         _percent_axis(axes)
-        if axes.dataLim.y1 < 50:
+        if not any(found.reliable(found.layers[-1]) for _, found in runs):
+            axes.text(0, 75, "too few pairs at any distance", ha="center")
+        elif axes.dataLim.y1 < 50:
             axes.set_ylim(0, 10 * math.ceil(axes.dataLim.y1 / 10 + 0.1))
             axes.set_yticks(range(0, round(axes.get_ylim()[1]) + 1, 10))
         if runs[0][1].classes == 2:
