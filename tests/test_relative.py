@@ -8,7 +8,7 @@ from torch import Tensor
 
 from cotext.layers import relative
 from cotext.layers.masks import causal as causal_mask
-from cotext.layers.relative import attend_at_distances, attend_relative
+from cotext.layers.relative import attend_at_distances, attend_relative, attend_with_bias
 
 SPAN = 3
 
@@ -57,14 +57,31 @@ def test_outputs_and_gradients(
     order = (
         causal_mask(queries, keys, table.device) if causal else torch.ones(queries, keys, dtype=torch.bool)
     )
-    found = attend_relative(*inputs, table, padding if padded else None, causal, 0.0)
     expected = by_definition(*inputs, table, padding & order, distances(queries, keys))
-    torch.testing.assert_close(found, expected)
-    grad = doubles(*found.shape, seed=9)
-    torch.testing.assert_close(
-        torch.autograd.grad(found, [*inputs, table], grad),
-        torch.autograd.grad(expected, [*inputs, table], grad),
-    )
+    grad = doubles(*expected.shape, seed=9)
+    gradients = torch.autograd.grad(expected, [*inputs, table], grad)
+    for way in (attend_relative, attend_with_bias):
+        found = way(*inputs, table, padding if padded else None, causal, 0.0)
+        torch.testing.assert_close(found, expected)
+        torch.testing.assert_close(torch.autograd.grad(found, [*inputs, table], grad), gradients)
+
+
+def test_mixed_precision() -> None:
+    """Projections in bfloat16, the table in single precision: as `train.precision = bf16` has it."""
+    inputs = [doubles(2, 3, 7, 4, seed=seed).bfloat16().requires_grad_() for seed in range(3)]
+    table = doubles(2 * SPAN + 1, 4).float().requires_grad_()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = attend_relative(*inputs, table, None, True, 0.0)
+    order = causal_mask(7, 7, table.device)
+    expected = by_definition(*(x.double() for x in inputs), table.double(), order, distances(7, 7))
+    torch.testing.assert_close(found.double(), expected, rtol=0.05, atol=0.05)
+    leaves = [*inputs, table]
+    for ours, exact in zip(
+        torch.autograd.grad(found.double().square().sum(), leaves),
+        torch.autograd.grad(expected.square().sum(), leaves),
+        strict=True,
+    ):
+        torch.testing.assert_close(ours.double(), exact.double(), rtol=0.1, atol=0.2)
 
 
 def test_a_table_of_zeros_is_plain_attention() -> None:

@@ -45,16 +45,30 @@ def attend_relative(
         vectors = table[_places(table, 0, q_BHTK.size(2), k_BHSK.size(2))]
         bias = _skewed(q_BHTK @ vectors.T, k_BHSK.size(2)) * q_BHTK.size(-1) ** -0.5
         show_weights(q_BHTK, k_BHSK, mask, causal, bias)
-    if q_BHTK.device.type == "cpu":
-        mixed: Tensor = _RelativeAttention.apply(  # type: ignore[no-untyped-call]
-            q_BHTK, k_BHSK, v_BHSK, table, mask, causal, dropout
-        )
-        return mixed
+    # With mixed precision, projections come in less of it than parameters have.
+    inputs = q_BHTK, k_BHSK, v_BHSK, table.to(q_BHTK.dtype), mask, causal, dropout
+    if q_BHTK.device.type != "cpu":
+        return attend_with_bias(*inputs)
+    mixed: Tensor = _RelativeAttention.apply(*inputs)  # type: ignore[no-untyped-call]
+    return mixed
+
+
+def attend_with_bias(
+    q_BHTK: Tensor,
+    k_BHSK: Tensor,
+    v_BHSK: Tensor,
+    table: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    dropout: float,
+) -> Tensor:
+    """The same by one call of the library, with Q R^T as a bias of the scores: fast on a GPU."""
     queries, keys = q_BHTK.size(2), k_BHSK.size(2)
-    vectors = table[_places(table, 0, queries, keys)].to(q_BHTK.dtype)
+    vectors = table[_places(table, 0, queries, keys)]
     bias = _skewed(q_BHTK @ vectors.T, keys) * q_BHTK.size(-1) ** -0.5
     if causal:
-        mask = causal_mask(queries, keys, bias.device)
+        order = causal_mask(queries, keys, bias.device)
+        mask = order if mask is None else mask & order
     if mask is not None:
         bias = bias.masked_fill(~mask, -math.inf)
     return scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, attn_mask=bias, dropout_p=dropout)
