@@ -246,6 +246,12 @@ def test_equal_parts() -> None:
     assert ranges(view.split([1] * 13, [])) == [(0, 2), (2, 5), (5, 8), (8, 11), (11, 12), (12, 13)]
 
 
+def test_long_translations_do_not_shorten_what_the_cumulative_view_reads() -> None:
+    """Each target stands in a row of its own; training cuts as translation does, where none is known."""
+    view = CumulativeView(Limit(8))
+    assert view.split([1] * 4, [3] * 4) == view.split([1] * 4, [])
+
+
 def test_the_cumulative_view_sees_its_part_up_to_the_sentence() -> None:
     windows = CumulativeView(Limit(8), parts=2).split([1] * 5, [])
     # Pieces of four sentences and of one; the first in two parts.

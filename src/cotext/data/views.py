@@ -200,7 +200,8 @@ class CumulativeView:
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
         """One window per sentence."""
-        whole = DocumentView(self.limit, self.parts).split(source_lengths, target_lengths)
+        # Each target stands alone, so that only the source says where a piece must end.
+        whole = DocumentView(self.limit, self.parts).split(source_lengths, ())
         return [
             Window(source=range(part.source.start, j + 1), target=range(j, j + 1), current=range(j, j + 1))
             for part in whole
