@@ -59,7 +59,7 @@ for name in $RUNS; do
   score "$run"
   case $name in
     *doc*)  # how many documents come back whole when nothing forces them to
-      [ -f "$run/mix-free.log" ] || cotext translate "$run" "$mix/test.en.xz" --out "$run/mix-free.de.xz" \
+      [ -f "$run/mix-free.de.xz" ] || cotext translate "$run" "$mix/test.en.xz" --out "$run/mix-free.de.xz" \
         --set align=free --set max_tokens=60000 | tee "$run/mix-free.log" ;;
   esac
   [ -f "$run/contrapro.json" ] ||
