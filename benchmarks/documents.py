@@ -45,7 +45,7 @@ def config_of(recipe: str, size: str, *overrides: str) -> Config:
     """A recipe at 6 + 6 layers of a size, without dropout."""
     dimension, feed_forward, heads = SIZES[size]
     numbers = [f"model.dimension={dimension}", f"model.feed_forward={feed_forward}", f"model.heads={heads}"]
-    return load_config(recipe, None, [*numbers, "model.dropout=0", "train.init=", *overrides])
+    return load_config(recipe, None, [*numbers, "model.dropout=0", *overrides])
 
 
 def model_of(config: Config) -> TranslationModel:

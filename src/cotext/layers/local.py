@@ -90,10 +90,19 @@ class Counterparts:
 class Bucket:
     """Sentences of like length."""
 
-    tokens: int  # of all its sentences
-    own: Ragged  # [G, L]
+    sentences: int
+    tokens: int  # of all of them
+    own: Ragged | None  # [G, L]; None: all are equally long
     mask: Tensor | None  # [G, 1, 1, L]
     source: Counterparts | None
+
+    def unpack(self, x_ND: Tensor) -> Tensor:
+        """[N, D] -> [G, L, D]."""
+        return x_ND.view(self.sentences, -1, x_ND.size(1)) if self.own is None else self.own.unpack(x_ND)
+
+    def pack(self, x_GLD: Tensor) -> Tensor:
+        """[G, L, D] -> [N, D]."""
+        return x_GLD.flatten(0, 1) if self.own is None else self.own.pack(x_GLD)
 
 
 class Sentences:
@@ -129,16 +138,17 @@ class Sentences:
                 continue
             lengths = length_G[here]
             real_GL = torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None]
-            mask = None if bool(real_GL.all()) else real_GL[:, None, None, :]
+            own = None if bool(real_GL.all()) else Ragged(real_GL)
+            mask = None if own is None else real_GL[:, None, None, :]
             source = None
             if start_G is not None and counterpart_G is not None:
                 source = Counterparts(start_G[here], counterpart_G[here])
-            self.buckets.append(Bucket(int(lengths.sum()), Ragged(real_GL), mask, source))
+            self.buckets.append(Bucket(here.numel(), int(lengths.sum()), own, mask, source))
 
     def split(self, x_ND: Tensor) -> list[tuple[Bucket, Tensor]]:
         """The tokens of every bucket, a row per sentence: [G, L, D] each."""
         parts = torch.split(x_ND, [bucket.tokens for bucket in self.buckets])
-        return [(b, b.own.unpack(part)) for b, part in zip(self.buckets, parts, strict=True)]
+        return [(b, b.unpack(part)) for b, part in zip(self.buckets, parts, strict=True)]
 
 
 class LocalSelfAttention(SelfAttention):
@@ -160,7 +170,7 @@ class LocalSelfAttention(SelfAttention):
             q, k, v = (split_heads(part, self.heads) for part in qkv.chunk(3, dim=-1))
             # Padding stands to the right of everything that is real: causality already hides it.
             mask = None if reach.causal else bucket.mask
-            mixed.append(bucket.own.pack(merge_heads(attend(q, k, v, mask, reach.causal, dropout))))
+            mixed.append(bucket.pack(merge_heads(attend(q, k, v, mask, reach.causal, dropout))))
         out_ND: Tensor = self.out(torch.cat(mixed))
         return out_ND
 
@@ -185,6 +195,6 @@ class LocalCrossAttention(CrossAttention):
             assert bucket.source is not None
             q = split_heads(query, self.heads)
             k, v = (split_heads(bucket.source.fetch(x), self.heads) for x in (keys_PD, values_PD))
-            mixed.append(bucket.own.pack(merge_heads(attend(q, k, v, bucket.source.mask, False, dropout))))
+            mixed.append(bucket.pack(merge_heads(attend(q, k, v, bucket.source.mask, False, dropout))))
         out_ND: Tensor = self.out(torch.cat(mixed))
         return out_ND

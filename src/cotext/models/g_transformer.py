@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from cotext.data.batch import Source
 from cotext.layers.attention import CrossAttention, SelfAttention
@@ -45,7 +46,8 @@ class Gated(nn.Module, Generic[Attention]):
     def forward(self, x: Tensor, local: tuple[Any, ...], wide: tuple[Any, ...]) -> Tensor:
         """[..., D] -> [..., D]; `local` and `wide` are what the two are called with beside x."""
         near, far = self.local(x, *local), self.wide(x, *wide)
-        gate = self.gate(torch.cat((near, far), dim=-1)).sigmoid()
+        of_near, of_far = self.gate.weight.chunk(2, dim=1)  # W [local; global], without putting them together
+        gate = (linear(near, of_near, self.gate.bias) + linear(far, of_far)).sigmoid()
         return torch.lerp(far, near, gate)
 
 
