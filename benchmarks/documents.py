@@ -245,7 +245,7 @@ def align(rounds: int) -> None:
         # No separator is ever among the candidates by itself: both write to their limits.
         model.output_weight[[SYMBOLS.eos, *SYMBOLS.separators]] = 0
     source = make_batch([instance([(25, 25)] * 20, random)], SYMBOLS).source
-    request = Request(prefix=[], first_sentence=0, sentences=20, max_tokens=(26,) * 20)
+    request = Request(prefix=[], first_sentence=0, max_tokens=(26,) * 20)
     rows = []
     for beam in (1, 5):
         took: dict[str, list[float]] = {"free": [], "constrained": []}

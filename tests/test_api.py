@@ -68,7 +68,7 @@ def test_the_sentences_before_count(translator: Translator) -> None:
 def test_settings_of_decoding(world: World) -> None:
     found = cotext.load(world.run, device="cpu", beam=1, target_context="regenerate", length_penalty=0)
     assert found.signature.endswith(
-        "view:window-1+1+0|separators:plain|align:constrained|beam:1|lp:0|target:regenerate"
+        "view:window-1+1+0-512|separators:plain|align:constrained|beam:1|lp:0|limit:1x+3|target:regenerate"
     )
     assert len(found.translate(["a dog", "the cat"])) == 2
 

@@ -95,5 +95,6 @@ def test_the_weights_shown_are_those_that_mix_the_values(causal: bool, relative:
             attend_relative(q, k, v, table, mask, causal, 0) if relative else attend(q, k, v, mask, causal, 0)
         )
     assert len(shown) == 1
-    torch.testing.assert_close(shown[0] @ v, out)
-    assert torch.allclose(shown[0].sum(dim=-1), torch.ones(()))
+    weights = shown[0].float()
+    torch.testing.assert_close(weights @ v, out)
+    assert torch.allclose(weights.sum(dim=-1), torch.ones(()))

@@ -228,8 +228,8 @@ def test_settings_of_decoding_reach_the_signature(world: World, tmp_path: Path) 
     shown = succeed("translate", world.run, source, "--out", out, "--checkpoint", "3", *options).out
     version = package.__version__
     assert shown.splitlines()[-1] == (
-        f"model:transformer|updates:3|version:cotext-{version}|view:window-1+1+0|separators:plain|"
-        "align:constrained|beam:2|lp:0.6|target:regenerate"
+        f"model:transformer|updates:3|version:cotext-{version}|view:window-1+1+0-512|separators:plain|"
+        "align:constrained|beam:2|lp:0.6|limit:1x+3|target:regenerate"
     )
 
 

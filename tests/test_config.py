@@ -18,7 +18,7 @@ from cotext.config import (
     reference,
 )
 from cotext.errors import CotextError
-from cotext.systems import build_model, build_view
+from cotext.systems import build_model, build_view, describe_model
 
 RECIPE = "focused-concatenation/s4to4-shift-cd"
 
@@ -209,3 +209,24 @@ def test_sizes_are_laid_over_subsections() -> None:
     assert config.model.p_transformer.cross is False
     assert config.model.p_transformer.relative is True
     assert load_config("g-transformer/randinit").model.g_transformer.global_layers == 2
+
+
+def test_positions_that_p_transformer_tells_again_are_absolute() -> None:
+    with pytest.raises(CotextError, match="are absolute"):
+        build_model(load_config("p-transformer/doc", None, ["model.positions=reset"]), 100)
+
+
+def test_learned_segments_suffice_for_every_view_of_a_mixture() -> None:
+    overrides = ["model.segments=learned", "view.mixed_with=[{kind: window, before: 3}]"]
+    model = build_model(load_config("focused-concatenation/base", "tiny", overrides), 100)
+    assert dict(model.named_parameters())["embedding.segment"].shape == (4, 128)
+
+
+def test_the_name_of_a_model_tells_its_switches() -> None:
+    def name(*overrides: str) -> str:
+        return describe_model(load_config("p-transformer/doc", None, overrides).model)
+
+    assert name() == "p_transformer"
+    assert name("model.p_transformer.cross=false") == "p_transformer(cross=False)"
+    assert name("model.g_transformer.global_layers=0") == "p_transformer"
+    assert describe_model(load_config("focused-concatenation/base").model) == "transformer"

@@ -14,7 +14,7 @@ from tiny_runs import assert_same_run, prepare_toy, run_config, silent, train_he
 from torch import Tensor, nn
 
 from cotext import checkpoint as ckpt
-from cotext.config import Config
+from cotext.config import Config, load_config
 from cotext.errors import CotextError
 from cotext.models.base import TranslationModel
 from cotext.runs import open_data, train
@@ -147,6 +147,15 @@ class TestInheriting:
         assert inherit(model, weights(e=theirs)).fresh == ["e"]
         assert torch.equal(model.get_parameter("e"), torch.full(own, 1.0))
 
+    def test_symbols_of_other_separators_are_left_behind(self) -> None:
+        """From indexed separators to brackets: the subwords and the symbols that both have."""
+        small = ["model.dimension=8", "model.heads=2", "model.encoder_layers=2", "model.decoder_layers=2"]
+        indexed = build_model(load_config("p-transformer/transformer-doc", None, small), 20)
+        bracket = build_model(load_config("g-transformer/randinit", None, small), 20)
+        found = inherit(bracket, indexed.state_dict())
+        assert found.partly == {"embedding.weight": (20, 20)}
+        assert torch.equal(bracket.output_weight, indexed.output_weight[:20])
+
     def test_real_models_of_two_depths(self, data: Path) -> None:
         size = open_data(data).tokenizer.vocabulary_size
         shallow = build_model(run_config(), size)
@@ -262,6 +271,7 @@ class TestTraining:
         assert written["differing"] == {
             "model.heads": {"here": "4", "there": "2"},
             "model.encoder_layers": {"here": "2", "there": "1"},
+            "view.separators": {"here": "indexed", "there": "plain"},
         }
 
     def test_without_init_nothing_is_told(self, source: Path) -> None:

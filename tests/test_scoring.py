@@ -54,8 +54,8 @@ def translator(config: Config, max_tokens: int = 8000) -> DocumentTranslator:
 
 def windows(t: DocumentTranslator, document: ParallelDocument) -> list[Window]:
     """The window in which each sentence is current."""
-    sides = [[len(s.split()) for s in side] for side in (document.source, document.target)]
-    found = {j: w for w in t.view.split(*sides) for j in w.current}
+    lengths = [len(s.split()) for s in document.source]
+    found = {j: w for w in t.view.split(lengths, []) for j in w.current}
     return [found[j] for j in range(len(document.source))]
 
 

@@ -365,8 +365,8 @@ def _texts(tokens: Sequence[int], closing: Container[int] = (PLAIN.sep,)) -> lis
 @pytest.mark.parametrize("beam", [1, 3])
 @pytest.mark.parametrize("name", [n for n in STRATEGIES if not n.startswith("regenerate")])
 def test_reported_log_probabilities_are_those_of_scoring(name: str, beam: int) -> None:
-    # Longer translations could shed what the sources alone do not, and be cut where they are not.
-    t = translator(STRATEGIES[name], PLAIN, beam=beam, max_extra=0)
+    """However long the translation: scoring cuts documents as translation did."""
+    t = translator(STRATEGIES[name], PLAIN, beam=beam)
     found = translated(t, CORPUS)
     pairs = [
         ParallelDocument(d.id, d.sentences, f.document.sentences) for d, f in zip(CORPUS, found, strict=True)
@@ -598,18 +598,18 @@ def test_a_sentence_longer_than_a_row_is_reported_in_every_view() -> None:
 
 def test_the_signature_says_how_documents_are_decoded() -> None:
     signatures = {name: translator(config).signature for name, config in (STRATEGIES | FREE).items()}
-    assert signatures["sentence"] == "view:sentence|align:constrained|beam:2|lp:0.6"
+    assert signatures["sentence"] == "view:sentence|align:constrained|beam:2|lp:0.6|limit:1x+4"
     assert signatures["prefix, future"] == (
-        "view:window-1+1+1|separators:plain|align:constrained|beam:2|lp:0.6|target:prefix"
+        "view:window-1+1+1-512|separators:plain|align:constrained|beam:2|lp:0.6|limit:1x+4|target:prefix"
     )
     assert signatures["regenerate"] == (
-        "view:window-2+1+0|separators:plain|align:constrained|beam:2|lp:0.6|target:regenerate"
+        "view:window-2+1+0-512|separators:plain|align:constrained|beam:2|lp:0.6|limit:1x+4|target:regenerate"
     )
     assert signatures["source context"] == (
-        "view:window-2+1+0to1|separators:plain|align:constrained|beam:2|lp:0.6"
+        "view:window-2+1+0to1-512|separators:plain|align:constrained|beam:2|lp:0.6|limit:1x+4"
     )
     assert (
         signatures["document, indexed, free"]
-        == "view:document-40|separators:indexed|align:free|beam:2|lp:0.6"
+        == "view:document-40|separators:indexed|align:free|beam:2|lp:0.6|limit:1x+4"
     )
     assert len(set(signatures.values())) == len(signatures)

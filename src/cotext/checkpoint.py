@@ -31,7 +31,7 @@ from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.errors import CotextError
 from cotext.files import leftovers, replacing
 from cotext.models.base import TranslationModel
-from cotext.systems import build_model
+from cotext.systems import build_model, describe_model
 
 # Of a run folder, each replaced as a whole.
 FILES = ("config.yaml", "model.safetensors", "metrics.jsonl", "data.json", "init.json")
@@ -135,7 +135,9 @@ class LoadedModel:
     def signature(self) -> str:
         """Names the weights in reports: system, and the updates they were taken from."""
         made_of = "+".join(str(u) for u in self.updates)
-        return f"model:{self.config.model.name}|updates:{made_of}|version:cotext-{cotext.__version__}"
+        return (
+            f"model:{describe_model(self.config.model)}|updates:{made_of}|version:cotext-{cotext.__version__}"
+        )
 
 
 def load_run(run: Path, update: int | None = None) -> LoadedModel:

@@ -134,8 +134,13 @@ def build_model(config: Config, vocabulary: int) -> TranslationModel:
     check_align(config.decode.align, config.view.separators == "bracket")
     if model.positions == "shifted" and model.name != "transformer":
         raise CotextError(f"model.positions = shifted is for model.name = transformer, not {model.name}")
+    if model.positions == "reset" and model.name == "p_transformer":
+        raise CotextError(
+            "model.positions = reset: the positions that p_transformer tells again are absolute"
+        )
     symbols = vocabulary + _further_symbols(config.view)
-    embedding = _embedding(model, symbols, build_view(config.view).sentences)
+    sentences = max(view.sentences for view, _ in build_mixture(config.view).parts)
+    embedding = _embedding(model, symbols, sentences)
     return MODELS[model.name](model, embedding)
 
 
@@ -229,6 +234,16 @@ def describe() -> Iterator[tuple[str, ...]]:
             f"beam {decode.beam} lp {decode.length_penalty:g} {describe_output(config)}".rstrip(),
             f"{count_parameters(built):,}",
         )
+
+
+def describe_model(config: ModelConfig) -> str:
+    """The name of a model with the switches of its own that are not as its paper has them."""
+    sections = {name: field.default for name, field in ModelConfig.model_fields.items()}
+    default, chosen = sections.get(config.name), dict(config).get(config.name)
+    if default is None or chosen is None:
+        return config.name
+    changed = [f"{key}={value}" for key, value in dict(chosen).items() if value != dict(default)[key]]
+    return f"{config.name}({','.join(changed)})" if changed else config.name
 
 
 def describe_cut(cut: CutConfig) -> str:

@@ -89,11 +89,12 @@ class DocumentTranslator:
     def signature(self) -> str:
         """How documents are decoded, for reports."""
         view, decode = self.config.view, self.config.decode
-        whole = f"-{view.max_tokens}" if view.kind in ("document", "cumulative") else ""
+        whole = "" if view.kind == "sentence" else f"-{view.max_tokens}"
         parts = [f"view:{describe_cut(view)}{whole}"]
         if view.kind != "sentence":
             parts.append(f"separators:{view.separators}")
         parts += [f"align:{decode.align}", f"beam:{decode.beam}", f"lp:{decode.length_penalty:g}"]
+        parts.append(f"limit:{decode.max_ratio:g}x+{decode.max_extra}")
         if view.kind == "window" and view.target_before != 0:
             parts.append(f"target:{decode.target_context}")
         return "|".join(parts)
@@ -161,7 +162,8 @@ class DocumentTranslator:
             kept = [j for j in range(len(source)) if source[j] or target[j]]
             source, target = [source[j] for j in kept], [target[j] for j in kept]
             wanted = {i for i, j in enumerate(kept) if j in chosen}
-            for w in self.view.split([len(s) for s in source], [len(t) for t in target]):
+            # As translation cuts it, whatever the translation: a score is that of what search would write.
+            for w in self.view.split([len(s) for s in source], []):
                 if not wanted.isdisjoint(w.current):
                     sides = [source[j] for j in w.source], [target[j] for j in w.target]
                     instances.append(Instance(index, w, *sides))

@@ -27,6 +27,7 @@ from cotext.models.base import TranslationModel
 
 # What may differ between two models whose weights mean the same.
 HARMLESS = ("model.name", "model.dropout", "model.attention_dropout")
+VOCABULARY = "embedding.weight"  # of every system
 
 
 @dataclass(slots=True)
@@ -136,7 +137,7 @@ def start_from(run: Path, model: TranslationModel, config: Config, fingerprint: 
     differing = {
         key: (str(here), str(there))
         for key, there, here in differences(described.config, config)
-        if key.startswith("model.") and key not in HARMLESS
+        if key.startswith(("model.", "view.separators")) and key not in HARMLESS
     }
     # Vectors of one length, and tables of more rows, are found between models of any two widths.
     matrices = {name for name, tensor in model.state_dict().items() if tensor.dim() > 1}
@@ -167,21 +168,21 @@ def inherit(model: TranslationModel, weights: Mapping[str, Tensor]) -> Inheritan
             elif other is not None and other.shape == tensor.shape:
                 tensor.copy_(other)
                 found.adopted[name] = adopted[name]
-            elif same is not None and _fewer_rows(same, tensor):
-                tensor[: len(same)].copy_(same)
-                found.partly[name] = len(same), len(tensor)
+            elif same is not None and _shares_rows(same, tensor, name == VOCABULARY):
+                rows = min(len(same), len(tensor))
+                tensor[:rows].copy_(same[:rows])
+                found.partly[name] = rows, len(tensor)
             else:
                 found.fresh.append(name)
     return found
 
 
-def _fewer_rows(source: Tensor, target: Tensor) -> bool:
-    # A longer vector is no table with more rows: it belongs to a wider layer.
-    return (
-        source.dim() == target.dim() > 1
-        and source.shape[1:] == target.shape[1:]
-        and len(source) < len(target)
-    )
+def _shares_rows(source: Tensor, target: Tensor, of_symbols: bool) -> bool:
+    """Whether the first rows of two tables stand for the same things."""
+    # A longer vector is no table with more rows: it belongs to a wider layer. So may a longer table, but not
+    # that of the vocabulary: there, the symbols of a recipe's separators follow all that recipes share.
+    same_width = source.dim() == target.dim() > 1 and source.shape[1:] == target.shape[1:]
+    return same_width and (of_symbols or len(source) < len(target))
 
 
 def _without_common_ending(own: str, other: str) -> tuple[str, str]:

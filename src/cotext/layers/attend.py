@@ -58,7 +58,8 @@ def show_weights(
         mask = causal_mask(q_BHTK.size(2), k_BHSK.size(2), q_BHTK.device)
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf)
-    watcher(scores.softmax(dim=-1), q_BHTK.abs().amax(dim=(1, 3)) > 0)
+    # In double precision no weight of a key that may be attended to becomes zero.
+    watcher(scores.double().softmax(dim=-1), q_BHTK.abs().amax(dim=(1, 3)) > 0)
 
 
 class _DroppedAttention(Function):
