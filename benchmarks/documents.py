@@ -105,7 +105,7 @@ def epoch(size: str, rounds: int) -> None:
     streams = {"sent": sentence_batches(BATCH_TOKENS, random), "doc": document_batches(4, random)}
     seconds: dict[str, list[float]] = {name: [] for name in cases}
     for number in range(rounds + 1):
-        drawn = {kind: [next(stream) for _ in range(2)] for kind, stream in streams.items()}
+        drawn = {kind: [next(stream)] for kind, stream in streams.items()}
         for name, trainee in trainees.items():
             of_kind = drawn["doc" if "(doc)" in name else "sent"]
             took = statistics.mean(trainee.seconds_per_label(batch) for batch in of_kind)

@@ -270,6 +270,20 @@ def test_instances_know_their_document(store: TokenStore) -> None:
     assert [i.source[0][0] for i in instances] == [s[0] for s in store[7].source]
 
 
+def test_pairs_without_a_token_are_no_part_of_their_document(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "gaps.arrow", "words") as writer:
+        writer.add("gaps", [[7], [], [], [8]], [[7], [], [9], []])
+        writer.add("nothing", [[]], [[]])
+    gaps = TokenStore(tmp_path / "gaps.arrow")
+    [*_, last] = instances_of(gaps[0], WindowView(before=2, limit=Limit(25)))
+    # Translation leaves the second pair out: training must see the same neighbours.
+    assert [list(s) for s in last.source] == [[7], [], [8]]
+    assert [list(s) for s in last.target] == [[7], [9], []]
+    assert list(instances_of(gaps[1], WindowView(before=2, limit=Limit(25)))) == []
+    drawn = islice(make_sampler(gaps, WindowView(before=2, limit=Limit(25))).batches(Cursor()), 3)
+    assert {len(row) for batch, _ in drawn for row in rows(batch)} <= {3, 4}
+
+
 class TestReadAhead:
     def test_everything_in_order(self) -> None:
         assert [item for item, _ in read_ahead(range(50), 4, time.perf_counter)] == list(range(50))

@@ -37,7 +37,8 @@ class Cursor:
 
 
 def instances_of(document: TokenDocument, view: View) -> Iterator[Instance]:
-    """The windows of one document, as rows to be."""
+    """The windows of one document, as rows to be; pairs without a token are no part of it."""
+    document = document.without_empty_pairs()
     return _instances(document, view.split(*_lengths(document)))
 
 
@@ -146,7 +147,7 @@ class Sampler:
         instances: list[Instance] = []
         tokens, at = 0, cursor.document
         while at < len(order) and tokens < self.pool_tokens:
-            document = self.store[int(order[at])]
+            document = self.store[int(order[at])].without_empty_pairs()
             tokens += sum(map(len, document.source)) + sum(map(len, document.target))
             windows = self.mixture.draw(*_lengths(document), random)
             instances.extend(_instances(document, windows))

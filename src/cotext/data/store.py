@@ -10,7 +10,7 @@ import os
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import chain
 from pathlib import Path
 from types import TracebackType
@@ -41,6 +41,13 @@ class TokenDocument:
     index: int
     source: list[Tokens]
     target: list[Tokens]
+
+    def without_empty_pairs(self) -> "TokenDocument":
+        """The document as models read it: translation, too, leaves out sentences without a token."""
+        kept = [(s, t) for s, t in zip(self.source, self.target, strict=True) if len(s) or len(t)]
+        if len(kept) == len(self.source):
+            return self
+        return replace(self, source=[s for s, _ in kept], target=[t for _, t in kept])
 
 
 @dataclass(frozen=True, slots=True)
