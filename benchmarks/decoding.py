@@ -151,7 +151,7 @@ def source(rows: Sequence[Sequence[int]]) -> Source:
         torch.where(real, 0, -1),
         torch.tensor([[0, 1]] * n),
         torch.zeros(n, dtype=torch.long),
-        torch.zeros(n, dtype=torch.bool),
+        torch.zeros(n, dtype=torch.long),
     )
 
 

@@ -1,5 +1,7 @@
 """Batches against rows written down by hand, and what must hold for every batch."""
 
+from dataclasses import replace
+
 import numpy as np
 import torch
 from hypothesis import given, settings
@@ -132,16 +134,25 @@ def test_empty_sentences_keep_their_index() -> None:
     assert batch.label_sentence.tolist() == [[0, 0, 1, 2]]
 
 
-def test_a_row_continues_the_one_before_it_where_its_current_sentence_follows() -> None:
-    """Document 0 in order, document 1 from its beginning, then a gap, then document 0 where 1 stopped."""
+def test_a_row_knows_its_document_and_its_place_in_it() -> None:
+    def at(document: int, first: int, j: int) -> Instance:
+        window = Window(range(first, j + 1), range(j, j + 1), range(j, j + 1))
+        return instance(document, [[1]] * (j + 1 - first), [[11]], window)
 
-    def at(document: int, j: int) -> Instance:
-        return instance(document, [[1]], [[11]], Window(*[range(j, j + 1)] * 3))
+    source = source_batch([at(0, 0, 0), at(0, 0, 1), at(1, 2, 3)], SYMBOLS)
+    assert source.document.tolist() == [0, 0, 1]
+    assert source.place.tolist() == [0, 0, 2]
 
-    rows = [at(0, 0), at(0, 1), at(0, 2), at(1, 0), at(1, 1), at(1, 3), at(0, 4)]
-    source = source_batch(rows, SYMBOLS)
-    assert source.continues.tolist() == [False, True, True, False, True, False, False]
-    assert source.document.tolist() == [0, 0, 0, 1, 1, 1, 0]
+
+def test_numbered_sentences_open_with_their_place_in_the_document() -> None:
+    """Places 3 to 5 of the document; the last number serves all later places."""
+    numbered = replace(SYMBOLS, separators=(EOS,), bracket=True, numbers=(900, 901, 902, 903, 904))
+    window = Window(range(3, 6), range(4, 6), range(5, 6))
+    batch = make_batch([instance(0, [[1], [], [3]], [[12], [13]], window)], numbered)
+    assert batch.source.tokens.tolist() == [[903, 1, EOS, 904, EOS, 904, 3, EOS]]
+    assert batch.target_input.tolist() == [[904, 12, 904, 13]]
+    assert batch.input_sentence.tolist() == [[1, 1, 2, 2]]
+    assert batch.target_label.tolist() == [[12, EOS, 13, EOS]]
 
 
 def test_selecting_rows_keeps_all_their_fields() -> None:

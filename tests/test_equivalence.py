@@ -210,7 +210,7 @@ def test_windows_of_one_sentence_are_the_sentence_view() -> None:
     first, second = (make_batch(instances(config), SYMBOLS) for config in (sentence, single))
     for name in ("target_input", "input_sentence", "target_label", "label_sentence"):
         assert torch.equal(getattr(first, name), getattr(second, name))
-    for name in ("tokens", "sentence", "current", "document", "continues"):
+    for name in ("tokens", "sentence", "current", "document", "place"):
         assert torch.equal(getattr(first.source, name), getattr(second.source, name))
     documents = [Document(str(d), tuple(map(TOKENIZER.decode, source))) for d, source in enumerate(CORPUS)]
     translations = [
@@ -338,7 +338,7 @@ def test_what_stands_in_the_padding_does_not_matter(name: str) -> None:
         *wider(batch.source.tokens, batch.source.sentence),
         batch.source.current,
         batch.source.document,
-        batch.source.continues,
+        batch.source.place,
     )
     padded = Batch(
         source,

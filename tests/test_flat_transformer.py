@@ -37,7 +37,7 @@ def batch_of(config: Config) -> Batch:
 
 
 def with_source(source: Source, tokens: Tensor) -> Source:
-    return Source(tokens, source.sentence, source.current, source.document, source.continues)
+    return Source(tokens, source.sentence, source.current, source.document, source.place)
 
 
 def full(model: Transformer | FlatTransformer, batch: Batch) -> Tensor:

@@ -86,9 +86,7 @@ class TableState:
 def table_source(keys: Sequence[int]) -> Source:
     n = len(keys)
     zeros = torch.zeros(n, dtype=torch.long)
-    return Source(
-        torch.tensor(keys)[:, None], zeros[:, None], torch.tensor([[0, 1]] * n), zeros, zeros.bool()
-    )
+    return Source(torch.tensor(keys)[:, None], zeros[:, None], torch.tensor([[0, 1]] * n), zeros, zeros)
 
 
 class Plain:
@@ -478,13 +476,13 @@ def rows_source(lengths: Sequence[int]) -> Source:
         tokens[i, :length] = torch.randint(0, 12, (length,), generator=generator)
         sentence[i, :length] = torch.arange(length) // 3
     n = len(lengths)
-    return Source(tokens, sentence, torch.tensor([[0, 1]] * n), torch.zeros(n).long(), torch.zeros(n).bool())
+    return Source(tokens, sentence, torch.tensor([[0, 1]] * n), torch.zeros(n).long(), torch.zeros(n).long())
 
 
 def one_row(source: Source, row: int) -> Source:
     own = source.select(torch.tensor([row]))
     length = int((own.sentence >= 0).sum())
-    return Source(own.tokens[:, :length], own.sentence[:, :length], own.current, own.document, own.continues)
+    return Source(own.tokens[:, :length], own.sentence[:, :length], own.current, own.document, own.place)
 
 
 ROWS = [

@@ -29,7 +29,7 @@ def source(lengths: list[int]) -> Source:
         tokens[i, :length] = torch.randint(0, 10, (length,), generator=generator)
         sentence[i, :length] = torch.arange(length) // 3
     n = len(lengths)
-    return Source(tokens, sentence, torch.tensor([[0, 1]] * n), torch.zeros(n).long(), torch.zeros(n).bool())
+    return Source(tokens, sentence, torch.tensor([[0, 1]] * n), torch.zeros(n).long(), torch.zeros(n).long())
 
 
 class Rows:
@@ -56,9 +56,7 @@ class Rows:
         entry = torch.tensor([self.entries[row // self.beam]])
         own = self.source.select(entry)
         length = int((own.sentence >= 0).sum())
-        own = Source(
-            own.tokens[:, :length], own.sentence[:, :length], own.current, own.document, own.continues
-        )
+        own = Source(own.tokens[:, :length], own.sentence[:, :length], own.current, own.document, own.place)
         tokens = torch.tensor([self.tokens[row]])
         return self.model.decode(tokens, (tokens == SEP).cumsum(dim=1), self.model.encode(own))[0]
 

@@ -61,11 +61,14 @@ class ViewConfig(CutConfig):
     max_tokens: PositiveInt = 512
     """Per side of an instance: a longer window sheds context, a longer document is cut, a longer sentence is
     left out of training."""
-    separators: Literal["plain", "indexed", "bracket"] = "plain"
-    """Between sentences: one symbol for all, one for every place in the row, or a begin and an end around
-    every sentence."""
+    separators: Literal["plain", "indexed", "bracket", "numbered"] = "plain"
+    """Between sentences: one symbol for all, one for every place in the row, a begin and an end around
+    every sentence, or these with the number of the sentence in its document as the begin."""
     indexed_separators: PositiveInt = 100
     """How many there are; the last one serves all later places too."""
+    numbers: PositiveInt = 100
+    """How many numbers of sentences there are, at most as many as the longest training document has
+    sentences; the last one serves all later sentences too."""
     mixed_with: tuple[SharedCut, ...] = ()
     """Further ways of cutting to train on (`kind`, ..., `weight`); translation and validation use the
     first."""
@@ -98,10 +101,56 @@ class FlatTransformerConfig(Closed):
     """Top encoder layers that see the current sentence alone."""
 
 
+class DocFlatConfig(Closed):
+    """Where current sentences see those of other rows, and how much of them passes: Wu et al. 2023."""
+
+    source: bool = True
+    """Flat-batch attention over the source."""
+    target: bool = True
+    """Flat-batch attention over the target, causal."""
+    gate: Literal["continuous", "discrete", "identity"] = "continuous"
+    """Of what was seen: a share, all or nothing, or all of it added."""
+    threshold: Fraction = 0.5
+    """Of the discrete gate: what opens it."""
+    cross_document: bool = False
+    """Rows of different documents see each other, as in the paper; then a translation depends on what else
+    is in the batch."""
+
+
+class BatchEmbeddingConfig(Closed):
+    """Which side begins with the mean of all source embeddings of the batch: Morishita et al. 2021."""
+
+    source: bool = True
+    """Source rows."""
+    target: bool = True
+    """Target rows."""
+    cross_document: bool = False
+    """See `docflat.cross_document`."""
+
+
+class DatapointsConfig(Closed):
+    """Which side has attention between the means of rows: Wu et al. 2023, appendix C."""
+
+    source: bool = True
+    """Source rows."""
+    target: bool = False
+    """Target rows: every token sees the mean of its row so far, and of the rows before it."""
+    cross_document: bool = False
+    """See `docflat.cross_document`."""
+
+
 class ModelConfig(Closed):
     """Which model, how large, and where its tokens think they stand."""
 
-    name: Literal["transformer", "p_transformer", "g_transformer", "flat_transformer"] = "transformer"
+    name: Literal[
+        "transformer",
+        "p_transformer",
+        "g_transformer",
+        "flat_transformer",
+        "docflat",
+        "batch_embedding",
+        "datapoints",
+    ] = "transformer"
     """File in `cotext/models`."""
     dimension: PositiveInt = 512
     """Width of the stream; a multiple of `heads`."""
@@ -129,6 +178,9 @@ class ModelConfig(Closed):
     p_transformer: PTransformerConfig = PTransformerConfig()
     g_transformer: GTransformerConfig = GTransformerConfig()
     flat_transformer: FlatTransformerConfig = FlatTransformerConfig()
+    docflat: DocFlatConfig = DocFlatConfig()
+    batch_embedding: BatchEmbeddingConfig = BatchEmbeddingConfig()
+    datapoints: DatapointsConfig = DatapointsConfig()
 
 
 class LossConfig(Closed):
@@ -153,6 +205,10 @@ class TrainConfig(Closed):
     """Optimiser steps."""
     max_tokens: PositiveInt = 16_000
     """Of a batch on one process: rows times the longer side, padding included."""
+    order: Literal["shuffled", "documents"] = "shuffled"
+    """Of the instances in a batch: `shuffled` ones of like length, or consecutive ones of a document."""
+    context: Literal["own", "foreign"] = "own"
+    """Sentences around the current one: its own, or as a control those of another document."""
     word_dropout: BelowOne = 0.0
     """Share of the words of source and target input that training hides, as unknown words; labels stay."""
     word_dropout_epochs: Count = 0
@@ -208,6 +264,14 @@ class DecodeConfig(Closed):
     target_context: Literal["prefix", "regenerate"] = "prefix"
     """`prefix` forces the translations already made and writes the current sentence alone; `regenerate`
     writes the whole window and keeps its last sentence, as the paper does."""
+    neighbours: PositiveInt = 16
+    """Of models that see other rows: how many consecutive windows of a document see each other."""
+    schedule: Literal["sequential", "parallel"] = "sequential"
+    """Of these windows: one after the other, each beside the finished translations of those before it, or all
+    at once, beside what they have written so far; the latter needs `first_pass` where the target has
+    context."""
+    first_pass: str = ""
+    """Run whose translations are the target context, instead of the system's own."""
     max_ratio: Annotated[float, Field(gt=0)] = 2.0
     """A sentence holds at most max_ratio times its source tokens, plus `max_extra`."""
     max_extra: Count = 20

@@ -2,6 +2,7 @@
 
     plain     y1 sep y2 sep y3 eos            indexed   y1 sep1 y2 sep2 y3 eos
     bracket   y1 eos y2 eos y3 eos, where the input after each `eos` but the last is `bos`
+    numbered  as with brackets, but for the number of the sentence in place of `bos`
 
 Constrained, exactly the sentences that were asked for come out, none of them empty, each closed by the symbol
 of its place and within its own limit. Free, all of that is left to the model.
@@ -42,7 +43,8 @@ class Request:
     """What to write for one row of the source.
 
     `prefix` holds target labels already decided, for instance `y1 sep y2 sep`; `first_sentence` is the
-    sentence index of the first of them (see `cotext.data.batch`). `max_tokens` has an entry for every
+    sentence index of the first of them (see `cotext.data.batch`), and `place` the place in its document of
+    the row's sentence 0, which numbered sentences tell. `max_tokens` has an entry for every
     sentence then to be produced, and bounds its new tokens, the symbol that closes it included: a sentence
     that will not end takes nothing from those after it. A sentence that the prefix has begun counts as the
     first. In free search only the sum counts.
@@ -51,6 +53,7 @@ class Request:
     prefix: Sequence[int]
     first_sentence: int
     max_tokens: tuple[int, ...]
+    place: int = 0
 
     @property
     def sentences(self) -> int:
@@ -104,6 +107,7 @@ class Progress:
     """
 
     first: Tensor  # [B], sentence index of the next decoder input when nothing was written yet
+    place: Tensor  # [B], place in the document of sentence 0
     last: Tensor  # [B], how many sentences are closed before the last one
     limits: Tensor  # [B, N]
     closed: Tensor  # [B, W], sentences closed so far
@@ -130,6 +134,7 @@ class Progress:
             first=torch.tensor(
                 [r.first_sentence + r.closed_before(symbols) for r in requests], device=device
             ),
+            place=torch.tensor([r.place for r in requests], device=device),
             last=torch.tensor([0 if free else r.sentences - 1 for r in requests], device=device),
             limits=limits_BN,
             closed=torch.zeros(len(requests), beam, dtype=torch.long, device=device),
@@ -162,6 +167,7 @@ class Rules:
     blank: Tensor
     separators: Tensor  # [S], closing sentence 0, 1 ...
     separates: Tensor  # [V], True for these
+    openings: Tensor  # what opens the sentence at place 0, 1 ... of a document, where sentences are bracketed
     words: Tensor  # [V], True for ids after which a sentence may be closed
 
     @classmethod
@@ -169,7 +175,7 @@ class Rules:
         """Prepare the rules for a vocabulary."""
         special, free = symbols.special, align == "free"
         closing = () if free else (*special.separators, special.eos)
-        unwritten = (special.pad, special.bos, symbols.unk, *symbols.unused)
+        unwritten = (special.pad, special.bos, symbols.unk, *special.numbers, *symbols.unused)
         never = torch.tensor([*unwritten, *closing], device=device)
         blank = torch.tensor(symbols.blank, dtype=torch.long, device=device)
         separators = torch.tensor(special.separators, device=device)
@@ -179,7 +185,8 @@ class Rules:
         if not free:
             words[never] = False
             words[blank] = False
-        return cls(special, free, never, blank, separators, separates, words)
+        openings = torch.tensor(special.numbers or (special.bos,), device=device)
+        return cls(special, free, never, blank, separators, separates, openings, words)
 
     def forbid(self, next_RV: Tensor, progress: Progress, written: int, near_a_limit: bool) -> None:
         """Set the log-probabilities of tokens that may not follow to -inf, in place.
@@ -215,8 +222,15 @@ class Rules:
             stop = progress.limits.gather(1, progress.closed) + written + 1
             progress.stop = torch.where(separates, stop, progress.stop)
         progress.worded = (progress.worded & ~separates) | self.words[token]
-        following = token.masked_fill(separates, self.special.bos) if self.special.bracket else token
+        following = token
+        if self.special.bracket:
+            opening = self.opening(progress.place[:, None] + progress.sentence)
+            following = torch.where(separates, opening, token)
         return following.reshape(-1, 1)
+
+    def opening(self, place: Tensor) -> Tensor:
+        """What opens bracketed sentences at these places of their documents."""
+        return self.openings[place.clamp(max=self.openings.numel() - 1)]
 
     def cut(self, tokens: Sequence[int], request: Request) -> tuple[int, ...]:
         """The places of closing symbols, the final `eos` included, that stand where a limit is reached."""

@@ -106,11 +106,11 @@ def search(
         most_tokens = max(sum(r.max_tokens) for r in requests)
         # `bos` and the prefixes, padded to equal length, and the new tokens but the last, never read.
         state.open(max(len(r.prefix) for r in requests) + most_tokens)
-        hidden_RD = _read_prefixes(model, state, requests, symbols, source.tokens.device)
-        state.widen(options.beam)
-        hidden_RD = hidden_RD.repeat_interleave(options.beam, dim=0)
         weight = model.output_weight
         rules = Rules.of(symbols, options.align, weight.size(0), weight.device)
+        hidden_RD = _read_prefixes(model, state, requests, rules, source.tokens.device)
+        state.widen(options.beam)
+        hidden_RD = hidden_RD.repeat_interleave(options.beam, dim=0)
         frontier = _start(requests, symbols, options, hidden_RD)
         found: dict[int, Hypothesis] = {}
         # Beyond this many tokens, a hypothesis somewhere may stand at a limit; before, no need to ask.
@@ -135,24 +135,22 @@ def search(
 
 
 def _read_prefixes(
-    model: AutoregressiveModel,
-    state: Any,
-    requests: Sequence[Request],
-    symbols: SearchSymbols,
-    device: torch.device,
+    model: AutoregressiveModel, state: Any, requests: Sequence[Request], rules: Rules, device: torch.device
 ) -> Tensor:
     """Decode `bos` and the prefixes of all rows in one call: the hidden states that follow, [B, D]."""
-    special = symbols.special
-    separators = torch.tensor(special.separators)
+    special = rules.special
     lengths = [1 + len(r.prefix) for r in requests]
-    tokens = torch.full((len(requests), max(lengths)), special.pad)
+    tokens = torch.full((len(requests), max(lengths)), special.pad, device=device)
     sentence = torch.full_like(tokens, -1)
     for i, request in enumerate(requests):
-        row = torch.tensor([special.bos, *request.prefix])
-        separates = torch.isin(row, separators)
-        tokens[i, : len(row)] = row.masked_fill(separates, special.bos) if special.bracket else row
-        sentence[i, : len(row)] = request.first_sentence + separates.cumsum(dim=0)
-    hidden_BTD = model.decode(tokens.to(device), sentence.to(device), state)
+        row = torch.tensor([special.bos, *request.prefix], device=device)
+        separates = rules.separates[row]
+        k = request.first_sentence + separates.cumsum(dim=0)
+        if special.bracket:
+            separates[0] = True
+            row = torch.where(separates, rules.opening(request.place + k), row)
+        tokens[i, : len(row)], sentence[i, : len(row)] = row, k
+    hidden_BTD = model.decode(tokens, sentence, state)
     last = torch.tensor(lengths, device=hidden_BTD.device) - 1
     return hidden_BTD[torch.arange(len(requests), device=hidden_BTD.device), last]
 

@@ -234,7 +234,8 @@ class DocumentTranslator:
             prefix += (*sentence.tokens, self.symbols.separator(k))
         limits = (int(decode.max_ratio * len(opened.source[j])) for j in opened.asked(number))
         # Every sentence takes a word and what closes it, whatever the limit.
-        return Request(prefix, first, tuple(max(limit + decode.max_extra, 2) for limit in limits))
+        most = tuple(max(limit + decode.max_extra, 2) for limit in limits)
+        return Request(prefix, first, most, window.source.start)
 
     def _search(self, batch: Sequence[_Row]) -> list[Hypothesis]:
         """The hypotheses of a batch; constrained, none shows nothing for a current sentence."""

@@ -13,6 +13,9 @@ an end of its own: a label `eos` closes it, and the next is opened by the input 
 
     input     bos  a  bos  b  bos  c          label     a  eos  b  eos  c  eos
 
+Numbered sentences are bracketed sentences whose begin symbol tells their place in the document, not in the
+row: `<7> a eos <8> b eos <9> c eos`.
+
 On the source side a separator belongs to the sentence that it closes, and brackets show both their symbols:
 `bos a eos bos b eos`. Sentence indices count from the first *source* sentence of the row on both sides, so
 that index k means the same sentence everywhere.
@@ -20,7 +23,6 @@ that index k means the same sentence everywhere.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from itertools import pairwise
 
 import numpy as np
 import torch
@@ -37,7 +39,8 @@ class SpecialSymbols:
     """The ids that are not subwords, and how they set sentences apart.
 
     `separators` close sentence 0, 1 ... of a row where another follows; the last of them serves all later
-    sentences. With `bracket` there is one, `eos`, and `bos` opens every sentence.
+    sentences. With `bracket` there is one, `eos`, and `bos` opens every sentence; with `numbers`, in its
+    place, the number of the sentence in its document, the last of them for all later ones.
     """
 
     pad: int
@@ -45,10 +48,15 @@ class SpecialSymbols:
     eos: int
     separators: tuple[int, ...]
     bracket: bool = False
+    numbers: tuple[int, ...] = ()
 
     def separator(self, sentence: int) -> int:
         """What closes this sentence of a row where another follows."""
         return self.separators[min(sentence, len(self.separators) - 1)]
+
+    def opening(self, place: int) -> int:
+        """What opens a bracketed sentence, given its place in its document."""
+        return self.numbers[min(place, len(self.numbers) - 1)] if self.numbers else self.bos
 
     @property
     def first(self) -> int:
@@ -62,6 +70,24 @@ class SpecialSymbols:
 
 
 @dataclass(slots=True)
+class Companions:
+    """Other rows of the documents of a batch, which a batch-level model sees beside those it answers for.
+
+    While sentences are translated one after the other, they are the rest of what training has in one batch:
+    the source of all of them, and the target of those before the row that is being written.
+    """
+
+    source: "Source"  # C rows, without companions of their own
+    target_input: Tensor  # [C, T]
+    input_sentence: Tensor  # [C, T], -1 on padding, and throughout where nothing is written yet
+
+    def to(self, device: torch.device) -> "Companions":
+        """Return a copy on `device`."""
+        sides = (side.to(device, non_blocking=True) for side in (self.target_input, self.input_sentence))
+        return Companions(self.source.to(device), *sides)
+
+
+@dataclass(slots=True)
 class Source:
     """The source side of a batch, and what a model may need to know about its rows."""
 
@@ -69,15 +95,21 @@ class Source:
     sentence: Tensor  # [B, S], -1 on padding
     current: Tensor  # [B, 2], half-open range of sentences of the row that it answers for
     document: Tensor  # [B], ordinal of the document in its corpus
-    continues: Tensor  # [B], True where a row's current sentences follow those of the row before
+    place: Tensor  # [B], place in its document of the row's first sentence
+    companions: Companions | None = None
 
     def to(self, device: torch.device) -> "Source":
         """Return a copy on `device`."""
-        return Source(*(getattr(self, f.name).to(device, non_blocking=True) for f in fields(self)))
+        moved = {name: getattr(self, name).to(device, non_blocking=True) for name in _OF_ROWS}
+        beside = None if self.companions is None else self.companions.to(device)
+        return replace(self, **moved, companions=beside)
 
     def select(self, rows: Tensor) -> "Source":
-        """Keep the given rows, in the given order."""
-        return Source(*(getattr(self, f.name).index_select(0, rows) for f in fields(self)))
+        """Keep the given rows, in the given order, and all companions."""
+        return replace(self, **{name: getattr(self, name).index_select(0, rows) for name in _OF_ROWS})
+
+
+_OF_ROWS = ("tokens", "sentence", "current", "document", "place")
 
 
 @dataclass(slots=True)
@@ -142,6 +174,11 @@ class Instance:
         return self.window.current.start - first, self.window.current.stop - first
 
     @property
+    def place(self) -> int:
+        """Place of the first source sentence in the document."""
+        return self.window.source.start
+
+    @property
     def target_offset(self) -> int:
         """Index of the first target sentence, counted from the first source sentence."""
         return self.window.target.start - self.window.source.start
@@ -161,18 +198,23 @@ class Instance:
 
 
 def joined(
-    sentences: Sequence[Tokens], symbols: SpecialSymbols, first: int = 0, opened: bool = False
+    sentences: Sequence[Tokens],
+    symbols: SpecialSymbols,
+    first: int = 0,
+    opened: bool = False,
+    place: int = 0,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Join sentences with separators and close the last with `eos`; `opened`: `bos` stands before each.
+    """Join sentences with separators and close the last with `eos`.
 
-    Returns tokens and sentence indices counted from `first`, each [T].
+    `opened`: a begin symbol stands before each, which may tell its place in the document, counted from
+    `place`. Returns tokens and sentence indices counted from `first`, each [T].
     """
     lengths = [len(s) + 1 + opened for s in sentences]
     tokens = np.empty(sum(lengths), dtype=np.int64)
     at = 0
     for k, (sentence, length) in enumerate(zip(sentences, lengths, strict=True), start=first):
         if opened:
-            tokens[at] = symbols.bos
+            tokens[at] = symbols.opening(place + k - first)
         tokens[at + opened : at + length - 1] = sentence
         tokens[at + length - 1] = symbols.separator(k)
         at += length
@@ -181,16 +223,17 @@ def joined(
 
 
 def decoder_input(
-    label: NDArray[np.int64], sentence: NDArray[np.int64], symbols: SpecialSymbols
+    label: NDArray[np.int64], sentence: NDArray[np.int64], symbols: SpecialSymbols, place: int = 0
 ) -> NDArray[np.int64]:
     """Shift labels right by one, opening with `bos`, with brackets every sentence: [T].
 
     The sentence of an input is that of the label which it predicts, so that the separator that closes
-    sentence k as a label opens sentence k + 1 as an input.
+    sentence k as a label opens sentence k + 1 as an input. `place` is that of sentence 0 in the document.
     """
     shifted = np.concatenate(([symbols.bos], label[:-1]))
     if symbols.bracket:
-        shifted[1:][sentence[1:] != sentence[:-1]] = symbols.bos
+        opens = np.flatnonzero(np.diff(sentence, prepend=-1))
+        shifted[opens] = [symbols.opening(place + int(k)) for k in sentence[opens]]
     return shifted
 
 
@@ -204,27 +247,24 @@ def _padded(rows: Sequence[NDArray[np.int64]], fill: int) -> Tensor:
 
 def source_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Source:
     """Build the source side of a batch."""
-    sides = [joined(i.source, symbols, opened=symbols.bracket) for i in instances]
-    follows = [
-        a.document == b.document and a.window.current.stop == b.window.current.start
-        for a, b in pairwise(instances)
-    ]
+    sides = [joined(i.source, symbols, opened=symbols.bracket, place=i.place) for i in instances]
     return Source(
         tokens=_padded([tokens for tokens, _ in sides], symbols.pad),
         sentence=_padded([sentence for _, sentence in sides], -1),
         current=torch.tensor([i.current for i in instances]),
         document=torch.tensor([i.document for i in instances]),
-        continues=torch.tensor([False, *follows]),
+        place=torch.tensor([i.place for i in instances]),
     )
 
 
 def make_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Batch:
     """Build a batch with targets."""
     labels = [joined(i.target, symbols, i.target_offset) for i in instances]
+    inputs = [decoder_input(*label, symbols, i.place) for label, i in zip(labels, instances, strict=True)]
     label_sentence = _padded([sentence for _, sentence in labels], -1)
     return Batch(
         source=source_batch(instances, symbols),
-        target_input=_padded([decoder_input(*label, symbols) for label in labels], symbols.pad),
+        target_input=_padded(inputs, symbols.pad),
         input_sentence=label_sentence.clone(),
         target_label=_padded([tokens for tokens, _ in labels], symbols.pad),
         label_sentence=label_sentence,

@@ -30,6 +30,13 @@ class State(Protocol):
     def reorder(self, origin: Tensor) -> None:
         """Row i continues what row origin[i] of the same entry was: [R]."""
 
+    def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
+        """Take note of what was written, before `select` drops entries that have ended.
+
+        `entries` [E] are places among those still in the state; `tokens` and `sentence` [E, T] the decoder
+        inputs of their best hypotheses from the first on, -1 on padding.
+        """
+
     def select(self, entries: Tensor, beam: int) -> None:
         """Keep the given entries [B'] with all `beam` rows of each."""
 
@@ -54,7 +61,13 @@ class AutoregressiveModel(Protocol):
 
 
 class TranslationModel(nn.Module, ABC):
-    """A system: what is trained, saved and loaded; `AutoregressiveModel` says what its parts do."""
+    """A system: what is trained, saved and loaded; `AutoregressiveModel` says what its parts do.
+
+    `sees_other_rows`: whether a row's result depends on other rows of its document, which then must be given
+    together and in order, in one batch or as companions.
+    """
+
+    sees_other_rows: bool = False
 
     @property
     @abstractmethod
