@@ -39,6 +39,7 @@ from cotext.translate import DocumentTranslator
 JOINED = 9  # controlled documents that make a long one
 DOCUMENTS = 20_000
 TRANSLATED = 22  # test documents
+EVENNESS_OF = 128  # tokens; the length at which the systems part
 SMALL = [
     *("model.dimension=64", "model.feed_forward=256", "model.heads=4", "model.dropout=0"),
     *("train.max_tokens=2100", "train.warmup_updates=400", "train.learning_rate=2e-3"),
@@ -190,25 +191,43 @@ def print_table(figures: dict[str, dict[str, Any]]) -> None:
 
 
 def plot(figures: dict[str, dict[str, Any]], folder: Path) -> None:
-    """Training curves, and BLEU by input length where there are several."""
-    figure = Figure(figsize=(9, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
-    for name, f in figures.items():
-        left.plot(*zip(*f["curve"], strict=True), marker=".", label=name)
-    left.set(xlabel="updates", ylabel="development loss, nats a token", ylim=(0, None))
-    left.legend(frameon=False, fontsize=8)
-    lengths: dict[str, list[tuple[int, float]]] = {}
-    for name, f in figures.items():
-        system, tokens, seed = split_name(name)
-        if seed == 1:
-            lengths.setdefault(system, []).append((tokens, f["constrained"]["d-bleu"]))
-    for system, points in lengths.items():
-        right.plot(*zip(*sorted(points), strict=True), marker="o", label=system)
-    right.set_xscale("log", base=2)
-    ticks = sorted({tokens for points in lengths.values() for tokens, _ in points})
-    right.set_xticks(ticks, [str(tokens) for tokens in ticks])
-    right.set(xlabel="tokens a document is cut to", ylabel="d-BLEU", ylim=(0, 100))
-    right.legend(frameon=False, fontsize=8)
+    """Training curves, a panel per length; BLEU by length; where cross-attention stays even."""
+    lengths = sorted({split_name(name)[1] for name in figures})
+    systems = sorted({split_name(name)[0] for name in figures})
+    colours = {system: f"C{i}" for i, system in enumerate(systems)}
+    figure = Figure(figsize=(3.1 * max(len(lengths), 2), 6.2), layout="constrained")
+    above, below = figure.subfigures(2, 1)
+    curves = above.subplots(1, len(lengths), sharey=True, squeeze=False)[0]
+    for panel, tokens in zip(curves, lengths, strict=True):
+        for name, f in figures.items():
+            system, own_tokens, seed = split_name(name)
+            if own_tokens == tokens:
+                label = system if seed == 1 else None
+                panel.plot(*zip(*f["curve"], strict=True), marker=".", color=colours[system], label=label)
+        panel.set(title=f"documents of {tokens} tokens", xlabel="updates", ylim=(0, None))
+        panel.legend(frameon=False, fontsize=8)
+    curves[0].set_ylabel("development loss, nats a token")
+    bleu, even = below.subplots(1, 2)
+    for system in systems:
+        mine = {split_name(n)[1]: f for n, f in figures.items() if split_name(n)[::2] == (system, 1)}
+        points = [(tokens, f["constrained"]["d-bleu"]) for tokens, f in sorted(mine.items())]
+        bleu.plot(*zip(*points, strict=True), marker="o", color=colours[system], label=system)
+        for tokens, f in mine.items():
+            if tokens == EVENNESS_OF:
+                evenness = list(f["cross_evenness"].values())
+                layers = range(1, len(evenness) + 1)
+                even.plot(layers, evenness, marker="o", color=colours[system], label=system)
+    bleu.set_xscale("log", base=2)
+    bleu.set_xticks(lengths, [str(tokens) for tokens in lengths])
+    bleu.minorticks_off()
+    bleu.set(xlabel="tokens a document is cut to", ylabel="d-BLEU", ylim=(0, 100))
+    even.set(
+        xlabel=f"decoder layer, documents of {EVENNESS_OF} tokens",
+        ylabel="cross-attention: entropy / log keys",
+        ylim=(0, 1.02),
+    )
+    for panel in (bleu, even):
+        panel.legend(frameon=False, fontsize=8)
     figure.savefig(folder / "long-documents.png", dpi=150)
 
 
