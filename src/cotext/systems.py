@@ -131,37 +131,63 @@ def build_model(config: Config, vocabulary: int) -> TranslationModel:
             f"model.dimension = {model.dimension} is not divisible by model.heads = {model.heads}"
         )
     # What search would refuse too, but only at the first validation.
-    check_align(config.decode.align, config.view.separators == "bracket")
+    check_align(config.decode.align, _is_bracketed(config.view))
+    _check_training(config)
     if model.positions == "shifted" and model.name != "transformer":
         raise CotextError(f"model.positions = shifted is for model.name = transformer, not {model.name}")
     if model.positions == "reset" and model.name == "p_transformer":
         raise CotextError(
             "model.positions = reset: the positions that p_transformer tells again are absolute"
         )
-    symbols = vocabulary + _further_symbols(config.view)
+    symbols = vocabulary + further_symbols(config.view)
     sentences = max(view.sentences for view, _ in build_mixture(config.view).parts)
     embedding = _embedding(model, symbols, sentences)
     return MODELS[model.name](model, embedding)
 
 
-def _further_symbols(view: ViewConfig) -> int:
+def _check_training(config: Config) -> None:
+    """Refuse orders and contexts of training that its view cannot have.
+
+    Which models they go with is free: whether other rows are seen, and whether those are of the same
+    document, is what the paper's table 5 varies (Wu et al. 2023).
+    """
+    view, train = config.view, config.train
+    if train.order == "documents" and view.mixed_with:
+        raise CotextError(
+            "train.order = documents: the windows of several views have no common order; leave out "
+            "view.mixed_with, or choose train.order = shuffled"
+        )
+    # Elsewhere context would be what the row translates too, or nothing.
+    if train.context == "foreign" and (view.kind != "window" or view.mixed_with):
+        raise CotextError(
+            "train.context = foreign replaces the sentences around the current one: it takes view.kind = "
+            "window, without view.mixed_with"
+        )
+
+
+def _is_bracketed(view: ViewConfig) -> bool:
+    return view.separators in ("bracket", "numbered")
+
+
+def further_symbols(view: ViewConfig) -> int:
     """How many symbols a recipe appends to the vocabulary: the first indexed separator is the plain one."""
-    return view.indexed_separators - 1 if view.separators == "indexed" else 0
+    if view.separators == "indexed":
+        return view.indexed_separators - 1
+    return view.numbers if view.separators == "numbered" else 0
 
 
 def special_symbols(tokenizer: Tokenizer, view: ViewConfig) -> SpecialSymbols:
     """The ids that batches need: those of the tokenizer, and behind them those of the recipe's separators."""
-    separators: tuple[int, ...] = (tokenizer.sep,)
-    if view.separators == "indexed":
-        first = tokenizer.vocabulary_size
-        separators += tuple(range(first, first + _further_symbols(view)))
-    bracket = view.separators == "bracket"
+    first = tokenizer.vocabulary_size
+    further = tuple(range(first, first + further_symbols(view)))
+    bracket = _is_bracketed(view)
     return SpecialSymbols(
         pad=tokenizer.pad,
         bos=tokenizer.bos,
         eos=tokenizer.eos,
-        separators=(tokenizer.eos,) if bracket else separators,
+        separators=(tokenizer.eos,) if bracket else (tokenizer.sep, *further),
         bracket=bracket,
+        numbers=further if bracket else (),
     )
 
 
@@ -189,7 +215,7 @@ def _build_cut(cut: CutConfig, config: ViewConfig) -> View:
     for key in ("before", "after", "target_before", "parts"):
         if key not in takes and getattr(cut, key) != CutConfig.model_fields[key].default:
             raise CotextError(f"view.kind = {cut.kind} takes no view.{key}")
-    limit = Limit(config.max_tokens, 2 if config.separators == "bracket" else 1)
+    limit = Limit(config.max_tokens, 2 if _is_bracketed(config) else 1)
     if cut.kind == "sentence":
         return SentenceView()
     if cut.kind == "window":
@@ -226,6 +252,8 @@ def describe() -> Iterator[tuple[str, ...]]:
         with torch.device("meta"):
             built = build_model(config.model_copy(update={"model": model}), 32_000)
         seen = [describe_cut(view), *(describe_cut(cut) for cut in view.mixed_with)]
+        if config.train.order == "documents":
+            seen.append("in order")
         yield (
             name,
             ", ".join(seen if len(seen) < 4 else [seen[0], seen[1], "...", seen[-1]]),
