@@ -18,7 +18,7 @@ from torch.nn.functional import linear
 from cotext.constraints import Align, Progress, Request, Rules, SearchSymbols, check_requests
 from cotext.data.batch import Source
 from cotext.errors import CotextError
-from cotext.models.base import AutoregressiveModel
+from cotext.models.base import AutoregressiveModel, TranslationModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +113,7 @@ def search(
         hidden_RD = hidden_RD.repeat_interleave(options.beam, dim=0)
         frontier = _start(requests, symbols, options, hidden_RD)
         found: dict[int, Hypothesis] = {}
+        rows_meet = isinstance(model, TranslationModel) and model.sees_other_rows
         # Beyond this many tokens, a hypothesis somewhere may stand at a limit; before, no need to ask.
         first_limit = int(frontier.progress.limits.min()) - 2
         for written in range(most_tokens):
@@ -126,6 +127,11 @@ def search(
                 _collect(frontier, ~goes_on, requests, rules, found)
                 if not bool(goes_on.any()):
                     break
+                if rows_meet:
+                    ended = (~goes_on).nonzero().flatten()
+                    places = frontier.entry[ended].tolist()
+                    written_by = [(requests[i], found[i].tokens) for i in places]
+                    state.finish(ended, *_decoder_inputs(written_by, rules, ended.device))
                 entries = _closing_ranks(goes_on)
                 frontier = frontier.select(entries)
                 state.select(entries, options.beam)
@@ -138,21 +144,32 @@ def _read_prefixes(
     model: AutoregressiveModel, state: Any, requests: Sequence[Request], rules: Rules, device: torch.device
 ) -> Tensor:
     """Decode `bos` and the prefixes of all rows in one call: the hidden states that follow, [B, D]."""
+    tokens, sentence = _decoder_inputs([(request, ()) for request in requests], rules, device)
+    hidden_BTD = model.decode(tokens, sentence, state)
+    last = (sentence >= 0).sum(dim=1).to(hidden_BTD.device) - 1
+    return hidden_BTD[torch.arange(len(requests), device=hidden_BTD.device), last]
+
+
+def _decoder_inputs(
+    rows: Sequence[tuple[Request, Sequence[int]]], rules: Rules, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """What the decoder reads of requests and of new labels after their prefixes, and the sentence of each.
+
+    Two [len(rows), longest], with sentence -1 on padding.
+    """
     special = rules.special
-    lengths = [1 + len(r.prefix) for r in requests]
-    tokens = torch.full((len(requests), max(lengths)), special.pad, device=device)
+    lengths = [1 + len(request.prefix) + len(labels) for request, labels in rows]
+    tokens = torch.full((len(rows), max(lengths)), special.pad, device=device)
     sentence = torch.full_like(tokens, -1)
-    for i, request in enumerate(requests):
-        row = torch.tensor([special.bos, *request.prefix], device=device)
+    for i, (request, labels) in enumerate(rows):
+        row = torch.tensor([special.bos, *request.prefix, *labels], device=device)
         separates = rules.separates[row]
         k = request.first_sentence + separates.cumsum(dim=0)
         if special.bracket:
             separates[0] = True
             row = torch.where(separates, rules.opening(request.place + k), row)
         tokens[i, : len(row)], sentence[i, : len(row)] = row, k
-    hidden_BTD = model.decode(tokens, sentence, state)
-    last = torch.tensor(lengths, device=hidden_BTD.device) - 1
-    return hidden_BTD[torch.arange(len(requests), device=hidden_BTD.device), last]
+    return tokens, sentence
 
 
 def _start(
