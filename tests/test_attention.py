@@ -90,7 +90,7 @@ def test_the_weights_shown_are_those_that_mix_the_values(causal: bool, relative:
     table = torch.randn(7, 4, generator=torch.Generator().manual_seed(3))
     mask = None if causal else torch.tensor([True, True, False, True, True]).view(1, 1, 1, 5)
     shown: list[Tensor] = []
-    with watch_weights(lambda weights, real: shown.append(weights)):
+    with watch_weights(lambda weights, real, places: shown.append(weights)):
         out = (
             attend_relative(q, k, v, table, mask, causal, 0) if relative else attend(q, k, v, mask, causal, 0)
         )

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -21,7 +22,20 @@ from torch.nn.functional import scaled_dot_product_attention
 from cotext.layers.dropout import keep_mask, noise
 from cotext.layers.masks import causal as causal_mask
 
-Watcher = Callable[[Tensor, Tensor], None]
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Which tokens queries and keys are, where attention sets them in another order than that of the rows.
+
+    Places count over all rows, padding included: token t of row b of `length` tokens is b * length + t. On
+    padding they are -1.
+    """
+
+    query: Tensor  # [B, T]
+    key: Tensor  # [B, S]
+
+
+Watcher = Callable[[Tensor, Tensor, Places | None], None]
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
 
@@ -30,7 +44,8 @@ def watch_weights(watcher: Watcher) -> Iterator[None]:
     """Show every attention inside this context to `watcher`, which changes nothing.
 
     It is given the weights [B, H, T, S], made once more for it, and which queries are real, [B, T]: those of
-    padding that was put back between packed tokens are zero, as no other query ever is.
+    padding that was put back between packed tokens are zero, as no other query ever is. The third it is given
+    are the places of queries and keys, or None where they are the rows' tokens in order.
     """
     token = _watcher.set(watcher)
     try:
@@ -45,9 +60,17 @@ def watched() -> bool:
 
 
 def show_weights(
-    q_BHTK: Tensor, k_BHSK: Tensor, mask: Tensor | None, causal: bool, bias: Tensor | None = None
+    q_BHTK: Tensor,
+    k_BHSK: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    bias: Tensor | None = None,
+    places: Callable[[], Places] | None = None,
 ) -> None:
-    """Tell whoever watches what the weights are; `bias` is added to the scores."""
+    """Tell whoever watches what the weights are; `bias` is added to the scores.
+
+    `places` is asked only then.
+    """
     watcher = _watcher.get()
     if watcher is None:
         return
@@ -59,7 +82,8 @@ def show_weights(
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf)
     # In double precision no weight of a key that may be attended to becomes zero.
-    watcher(scores.double().softmax(dim=-1), q_BHTK.abs().amax(dim=(1, 3)) > 0)
+    told = None if places is None else places()
+    watcher(scores.double().softmax(dim=-1), q_BHTK.abs().amax(dim=(1, 3)) > 0, told)
 
 
 class _DroppedAttention(Function):
@@ -87,13 +111,20 @@ class _DroppedAttention(Function):
 
 
 def attend(
-    q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, mask: Tensor | None, causal: bool, dropout: float
+    q_BHTK: Tensor,
+    k_BHSK: Tensor,
+    v_BHSK: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    dropout: float,
+    places: Callable[[], Places] | None = None,
 ) -> Tensor:
     """Mix the values of the keys that each query may attend to: -> [B, H, T, K].
 
-    `mask` broadcasts to [B, H, T, S], True = may attend; not together with `causal`.
+    `mask` broadcasts to [B, H, T, S], True = may attend; not together with `causal`. Whoever sets tokens in
+    another order tells `places`, for `watch_weights`.
     """
-    show_weights(q_BHTK, k_BHSK, mask, causal)
+    show_weights(q_BHTK, k_BHSK, mask, causal, places=places)
     if not 0 < dropout < 1 or q_BHTK.device.type != "cpu":
         return scaled_dot_product_attention(
             q_BHTK, k_BHSK, v_BHSK, attn_mask=mask, is_causal=causal, dropout_p=dropout

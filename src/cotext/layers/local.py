@@ -18,6 +18,7 @@ bucket, L tokens of its longest, D model.
 
 import math
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -25,7 +26,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from cotext.layers.attend import attend
+from cotext.layers.attend import Places, attend
 from cotext.layers.attention import CrossAttention, SelfAttention, merge_heads, split_heads
 from cotext.layers.ragged import Ragged
 from cotext.layers.state import KeyValueCache, SelfReach
@@ -75,6 +76,7 @@ class Counterparts:
         self.mask = None if bool(real_GL.all()) else real_GL[:, None, None, :]
         self.sentences = start_G.numel()
         self.index = torch.where(real_GL, start_G[:, None] + at_L, 0).flatten()
+        self.places = torch.where(real_GL, start_G[:, None] + at_L, -1)
         self.place_M = real_GL.flatten().nonzero()[:, 0]
         self.distinct = torch.unique(start_G).numel() == start_G.numel()
 
@@ -92,6 +94,7 @@ class Bucket:
 
     sentences: int
     tokens: int  # of all of them
+    place: Tensor  # [N], where they stand in the rows
     own: Ragged | None  # [G, L]; None: all are equally long
     mask: Tensor | None  # [G, 1, 1, L]
     source: Counterparts | None
@@ -99,6 +102,15 @@ class Bucket:
     def unpack(self, x_ND: Tensor) -> Tensor:
         """[N, D] -> [G, L, D]."""
         return x_ND.view(self.sentences, -1, x_ND.size(1)) if self.own is None else self.own.unpack(x_ND)
+
+    def places(self, key_places: Tensor | None = None) -> Places:
+        """Who the queries are, and the keys, if not the same."""
+        place_GL = self.place
+        if self.own is not None:
+            place_GL = self.place.new_full((self.own.rows * self.own.tokens,), -1)
+            place_GL[self.own.place_N] = self.place
+        place_GL = place_GL.view(self.sentences, -1)
+        return Places(place_GL, place_GL if key_places is None else key_places)
 
     def pack(self, x_GLD: Tensor) -> Tensor:
         """[G, L, D] -> [N, D]."""
@@ -131,7 +143,8 @@ class Sentences:
         which_G = steps.long()
         order = which_G.repeat_interleave(length_G).argsort(stable=True)
         self.rows.place_N = self.rows.place_N[order]
-        self.buckets = []
+        self.buckets: list[Bucket] = []
+        tokens = 0
         for which in range(int(which_G.max()) + 1):
             here = (which_G == which).nonzero()[:, 0]
             if here.numel() == 0:
@@ -143,7 +156,9 @@ class Sentences:
             source = None
             if start_G is not None and counterpart_G is not None:
                 source = Counterparts(start_G[here], counterpart_G[here])
-            self.buckets.append(Bucket(here.numel(), int(lengths.sum()), own, mask, source))
+            place_N = self.rows.place_N[tokens : tokens + int(lengths.sum())]
+            tokens += place_N.numel()
+            self.buckets.append(Bucket(here.numel(), place_N.numel(), place_N, own, mask, source))
 
     def split(self, x_ND: Tensor) -> list[tuple[Bucket, Tensor]]:
         """The tokens of every bucket, a row per sentence: [G, L, D] each."""
@@ -170,7 +185,8 @@ class LocalSelfAttention(SelfAttention):
             q, k, v = (split_heads(part, self.heads) for part in qkv.chunk(3, dim=-1))
             # Padding stands to the right of everything that is real: causality already hides it.
             mask = None if reach.causal else bucket.mask
-            mixed.append(bucket.pack(merge_heads(attend(q, k, v, mask, reach.causal, dropout))))
+            out = attend(q, k, v, mask, reach.causal, dropout, bucket.places)
+            mixed.append(bucket.pack(merge_heads(out)))
         out_ND: Tensor = self.out(torch.cat(mixed))
         return out_ND
 
@@ -192,9 +208,11 @@ class LocalCrossAttention(CrossAttention):
         keys_PD, values_PD = (merge_heads(x).flatten(0, 1) for x in keys_values)
         mixed = []
         for bucket, query in ragged.split(self.query(x_RTD)):
-            assert bucket.source is not None
+            source = bucket.source
+            assert source is not None
             q = split_heads(query, self.heads)
-            k, v = (split_heads(bucket.source.fetch(x), self.heads) for x in (keys_PD, values_PD))
-            mixed.append(bucket.pack(merge_heads(attend(q, k, v, bucket.source.mask, False, dropout))))
+            k, v = (split_heads(source.fetch(x), self.heads) for x in (keys_PD, values_PD))
+            places = partial(bucket.places, source.places)
+            mixed.append(bucket.pack(merge_heads(attend(q, k, v, source.mask, False, dropout, places))))
         out_ND: Tensor = self.out(torch.cat(mixed))
         return out_ND
