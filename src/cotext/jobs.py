@@ -50,16 +50,43 @@ class FileReport:
 def open_translator(
     run: Path, device: str | None = None, decode: dict[str, Any] | None = None, update: int | None = None
 ) -> tuple[DocumentTranslator, LoadedModel]:
-    """Load a run for translation; `decode` overrides keys of its `decode` section.
+    """Load a run for translation, and that of its first pass; `decode` overrides keys of its `decode` section.
 
     Raises:
-        CotextError: no such run or device, unknown decode keys.
+        CotextError: no such run or device, unknown decode keys, a first pass that has one itself.
     """
     loaded = load_run(run, update)
     config = _with_decode(loaded.config, decode or {})
     place = choose_device(device)
     torch.set_num_threads(choose_threads(config.model, config.train.threads))
-    return DocumentTranslator(loaded.model.to(place), config, loaded.tokenizer, place), loaded
+    first_pass = None
+    if config.decode.first_pass:
+        first_pass = _open_first_pass(Path(config.decode.first_pass), place)
+    model = loaded.model.to(place)
+    return DocumentTranslator(model, config, loaded.tokenizer, place, first_pass), loaded
+
+
+def open_scorer(
+    run: Path, device: str | None = None, update: int | None = None
+) -> tuple[DocumentTranslator, LoadedModel]:
+    """Load a run to score given translations: as `open_translator`, but no first pass is needed."""
+    return open_translator(run, device, {"first_pass": ""}, update)
+
+
+def _open_first_pass(run: Path, device: torch.device) -> DocumentTranslator:
+    """Load the run that translates first, as it is configured itself."""
+    key = f"decode.first_pass = {run}"
+    try:
+        loaded = load_run(run)
+    except CotextError as error:
+        raise CotextError(f"{key}: {error}") from None
+    if further := loaded.config.decode.first_pass:
+        raise CotextError(
+            f"{key}: that system has a first pass itself ({further}), and there are two passes at most; name "
+            "one without"
+        )
+    name = f"{run.resolve().name}-{_digest(model_file(run))[:8]}"
+    return DocumentTranslator(loaded.model.to(device), loaded.config, loaded.tokenizer, device, name=name)
 
 
 def choose_device(name: str | None) -> torch.device:
@@ -183,7 +210,7 @@ def _header(
 ) -> dict[str, Any]:
     """Everything that a continued job must share with the one it continues."""
     side_file = find_side_file(source) if kind == "docids" else None
-    return {
+    header = {
         "cotext": cotext.__version__,
         "source": [_digest(path) for path in (source, side_file) if path is not None],
         "format": kind,
@@ -191,6 +218,13 @@ def _header(
         "tokenizer": loaded.tokenizer.fingerprint,
         "config": dump_config(translator.config),
     }
+    if translator.first_pass is not None:
+        header["first_pass"] = {
+            "model": _digest(model_file(Path(translator.config.decode.first_pass))),
+            "tokenizer": translator.first_pass.tokenizer.fingerprint,
+            "config": dump_config(translator.first_pass.config),
+        }
+    return header
 
 
 def _digest(path: Path) -> str:
@@ -264,7 +298,8 @@ def score_file(
     update: int | None = None,
 ) -> tuple[Iterator[tuple[str, ...]], str]:
     """Score a translation: a header row, then document, sentence number, log-probability and tokens."""
-    translator, loaded = open_translator(run, device, update=update)
+    translator, loaded = open_scorer(run, device, update)
+    seen = [f"{key}:{value}" for key, value in _seen(translator).items()]
 
     def rows() -> Iterator[tuple[str, ...]]:
         yield "document", "sentence", "log_probability", "tokens"
@@ -272,18 +307,24 @@ def score_file(
             for number, score in enumerate(translator.score([document])[0], start=1):
                 yield document.id, str(number), f"{score.log_probability:.6f}", str(score.tokens)
 
-    return rows(), f"{loaded.signature}|view:{_entries(loaded, translator)['view']}|unit:nats"
+    return rows(), "|".join([loaded.signature, *seen, "unit:nats"])
 
 
 def suite_recipe(translator: DocumentTranslator, loaded: LoadedModel) -> dict[str, str]:
     """What the signature of a contrastive accuracy says of the model, and of what it saw and scored."""
-    entries = _entries(loaded, translator)
-    return {**{key: entries[key] for key in ("model", "updates", "view")}, "scored": "differing"}
+    model = _entries(loaded.signature)
+    seen = _seen(translator)
+    return {"model": model["model"], "updates": model["updates"], **seen, "scored": "differing"}
 
 
-def _entries(loaded: LoadedModel, translator: DocumentTranslator) -> dict[str, str]:
-    parts = f"{loaded.signature}|{translator.signature}".split("|")
-    return {key: value for key, _, value in (part.partition(":") for part in parts)}
+def _seen(translator: DocumentTranslator) -> dict[str, str]:
+    """What a signature says of what is seen beside a sentence that is scored."""
+    entries = _entries(translator.signature)
+    return {key: entries[key] for key in ("view", "neighbours") if key in entries}
+
+
+def _entries(signature: str) -> dict[str, str]:
+    return {key: value for key, _, value in (part.partition(":") for part in signature.split("|"))}
 
 
 def evaluate_files(

@@ -7,6 +7,7 @@ learn from it. All places here count the sentences that are left.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from cotext.data.batch import Instance
 from cotext.data.documents import Document
 from cotext.data.views import View, Window, join
 
@@ -24,8 +25,9 @@ class Written:
 class OpenDocument:
     """The sentences of a document, the windows that a view makes of them, and what was written so far.
 
-    `given` holds, per window, the target sentences that are not written with it but taken from before. A
-    window is ready when they are there.
+    `given` holds, per window, the target sentences that are not written with it but taken from before: those
+    of `first_pass`, where there was one. A window is ready when they are there and, of every `in_turn`
+    windows, the one before it is written.
     """
 
     index: int
@@ -34,9 +36,11 @@ class OpenDocument:
     source: list[list[int]]
     windows: list[Window]
     given: list[range]
+    first_pass: list[Written] | None = None  # a translation of the whole, per sentence
+    in_turn: int = 1
     ready: list[int] = field(default_factory=list)
     exact: bool = True
-    _missing: list[int] = field(default_factory=list)  # per window, how many of the given are not there yet
+    _missing: list[int] = field(default_factory=list)  # per window, how much of what it waits for is to come
     _waiting: dict[int, list[int]] = field(default_factory=dict)  # per sentence, the windows that take it
     _found: dict[int, list[Written]] = field(default_factory=dict)  # per window, per target sentence
     _current: dict[int, Written] = field(
@@ -45,19 +49,32 @@ class OpenDocument:
 
     @classmethod
     def start(
-        cls, index: int, document: Document, tokens: Sequence[list[int]], view: View, prefix: bool
+        cls,
+        index: int,
+        document: Document,
+        tokens: Sequence[list[int]],
+        view: View,
+        prefix: bool,
+        first_pass: Sequence[list[int]] | None = None,
+        in_turn: int = 1,
     ) -> "OpenDocument":
-        """Cut a document, given the tokens of its sentences; `prefix`: translations become target context."""
+        """Cut a document, given the tokens of its sentences; `prefix`: translations become target context.
+
+        These are those of `first_pass`, the tokens of a whole translation, or those made here.
+        """
         kept = [j for j, sentence in enumerate(tokens) if sentence]
         source = [tokens[j] for j in kept]
         windows = view.split([len(s) for s in source], [])
         given = [range(w.target.start, w.current.start if prefix else w.target.start) for w in windows]
-        opened = cls(index, document, kept, source, windows, given)
-        opened._missing = [len(sentences) for sentences in given]
-        opened.ready = [number for number, sentences in enumerate(given) if not sentences]
+        opened = cls(index, document, kept, source, windows, given, in_turn=in_turn)
+        if first_pass is not None:
+            opened.first_pass = [Written(tuple(first_pass[j])) for j in kept]
         for number, sentences in enumerate(given):
-            for j in sentences:
+            awaited = sentences if first_pass is None else ()
+            for j in awaited:
                 opened._waiting.setdefault(j, []).append(number)
+            opened._missing.append(len(awaited) + (number % in_turn > 0))
+        opened.ready = [number for number, missing in enumerate(opened._missing) if not missing]
         return opened
 
     @property
@@ -67,7 +84,16 @@ class OpenDocument:
 
     def context(self, number: int) -> list[Written]:
         """The given target sentences of a window, as they were written."""
+        if self.first_pass is not None:
+            return [self.first_pass[j] for j in self.given[number]]
         return [self._current[j] for j in self.given[number]]
+
+    def instance(self, number: int, target: bool = False) -> Instance:
+        """A window as a row of a batch; `target`: with what it wrote, after the context that it was given."""
+        window = self.windows[number]
+        found = self._found[number] if target else []
+        source = [self.source[j] for j in window.source]
+        return Instance(self.index, window, source, [sentence.tokens for sentence in found])
 
     def asked(self, number: int) -> range:
         """The target sentences that a window writes."""
@@ -80,9 +106,14 @@ class OpenDocument:
         for j in window.current:
             self._current[j] = self._found[number][j - window.target.start]
             for later in self._waiting.get(j, ()):
-                self._missing[later] -= 1
-                if not self._missing[later]:
-                    self.ready.append(later)
+                self._less_missing(later)
+        if (number + 1) % self.in_turn and number + 1 < len(self.windows):
+            self._less_missing(number + 1)
+
+    def _less_missing(self, number: int) -> None:
+        self._missing[number] -= 1
+        if not self._missing[number]:
+            self.ready.append(number)
 
     def sentences(self) -> list[Written]:
         """The whole document, sentences without a token too."""

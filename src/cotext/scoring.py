@@ -12,10 +12,10 @@ from itertools import accumulate, islice
 import torch
 
 from cotext.data.batch import Instance, SpecialSymbols, make_batch
-from cotext.data.sampling import pack
 from cotext.errors import CotextError
 from cotext.losses.cross_entropy import output_loss
 from cotext.models.base import AutoregressiveModel
+from cotext.neighbours import pack_groups
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +32,20 @@ def score_instances(
     symbols: SpecialSymbols,
     max_tokens: int,
     device: torch.device,
+    groups: Sequence[Sequence[int]] | None = None,
 ) -> list[list[SentenceScore]]:
-    """Score the current sentences of every instance, in the order given; the model must be in eval mode."""
-    lengths = [i.row_tokens(symbols) for i in instances]
-    order = sorted(range(len(instances)), key=lambda i: (lengths[i], instances[i].source_tokens(symbols)))
+    """Score the current sentences of every instance, in the order given; the model must be in eval mode.
+
+    `groups`: which instances, by their places, must be in one batch; if None, none need be.
+    """
+    lengths = [(i.row_tokens(symbols), i.source_tokens(symbols)) for i in instances]
+    together = [[i] for i in range(len(instances))] if groups is None else [list(g) for g in groups]
+    together.sort(key=lambda group: max(lengths[i] for i in group))
+    rows = [[lengths[i][0] for i in group] for group in together]
     scores: list[list[SentenceScore]] = [[] for _ in instances]
     with torch.inference_mode():
-        for group in pack([lengths[i] for i in order], max_tokens):
-            members = [order[g] for g in group]
+        for packed in pack_groups(rows, max_tokens):
+            members = [i for g in packed for i in together[g]]
             batch = make_batch([instances[i] for i in members], symbols).to(device)
             hidden_BTD = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
             current = batch.is_current

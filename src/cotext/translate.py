@@ -7,6 +7,10 @@
 What a window takes from earlier translations is given to it; it is searched as soon as that is there.
 Documents are open side by side and fill one batch; a document that ends makes room for the next. A document's
 translation depends on that document alone.
+
+Another system may translate every document first: its translations then are the target context, and no window
+waits for one. Windows that see each other (see `cotext.neighbours`) are searched one after the other, each
+beside the others of its group, or all of a group at once.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -17,12 +21,12 @@ import torch
 
 from cotext.config import Config
 from cotext.constraints import Request, SearchSymbols, check_align
-from cotext.data.batch import Instance, source_batch
+from cotext.data.batch import Instance, Source, source_batch
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.sampling import pack
 from cotext.data.tokenizer import Tokenizer
 from cotext.errors import CotextError
-from cotext.models.base import AutoregressiveModel
+from cotext.models.base import TranslationModel
+from cotext.neighbours import group_of, pack_groups, source_beside
 from cotext.open_document import OpenDocument, Written
 from cotext.recovery import recover
 from cotext.scoring import SentenceScore, require_finite, score_instances
@@ -63,10 +67,20 @@ class _Row:
 
 
 class DocumentTranslator:
-    """Translates and scores documents with one model; `config` says how."""
+    """Translates and scores documents with one model; `config` says how.
+
+    `first_pass` translates every document before, in its own way; `name` is what signatures of systems call
+    this one whose first pass it is.
+    """
 
     def __init__(
-        self, model: AutoregressiveModel, config: Config, tokenizer: Tokenizer, device: torch.device
+        self,
+        model: TranslationModel,
+        config: Config,
+        tokenizer: Tokenizer,
+        device: torch.device,
+        first_pass: "DocumentTranslator | None" = None,
+        name: str = "unnamed",
     ) -> None:
         self.model = model
         self.config = config
@@ -74,7 +88,12 @@ class DocumentTranslator:
         self.device = device
         self.view = build_view(config.view)
         self.symbols = special_symbols(tokenizer, config.view)
+        self.first_pass = first_pass
+        self.name = name
         decode = config.decode
+        # How many windows see each other, and of how many each waits for the one before it.
+        self.neighbours = decode.neighbours if model.sees_other_rows else 1
+        self.in_turn = self.neighbours if decode.schedule == "sequential" else 1
         check_align(decode.align, self.symbols.bracket)
         self.options = SearchOptions(decode.beam, decode.length_penalty, decode.align)
         self.search_symbols = SearchSymbols(
@@ -97,16 +116,59 @@ class DocumentTranslator:
         parts.append(f"limit:{decode.max_ratio:g}x+{decode.max_extra}")
         if view.kind == "window" and view.target_before != 0:
             parts.append(f"target:{decode.target_context}")
+        if self.model.sees_other_rows:
+            parts += [f"schedule:{decode.schedule}", f"neighbours:{decode.neighbours}"]
+        if self.first_pass is not None:
+            parts.append(f"first_pass:{self.first_pass.name}")
         return "|".join(parts)
+
+    @property
+    def takes_translations(self) -> bool:
+        """Whether translations already made become the context of other windows."""
+        view = self.config.view
+        has_context = view.kind == "window" and view.before > 0 and view.target_before != 0
+        return has_context and self.config.decode.target_context == "prefix"
+
+    def _check_passes(self) -> None:
+        """Refuse passes and schedules that do not go together."""
+        decode, first = self.config.decode, self.first_pass
+        if first is None:
+            if decode.first_pass:
+                raise CotextError(
+                    f"decode.first_pass = {decode.first_pass}: that run was not opened; open this one with "
+                    "cotext.load, or leave decode.first_pass empty"
+                )
+            if self.neighbours > self.in_turn and self.takes_translations:
+                raise CotextError(
+                    "decode.schedule = parallel: all windows are written at once, so that the translations "
+                    "which are their target context must be there before; name a run that makes them with "
+                    "decode.first_pass, or choose decode.schedule = sequential"
+                )
+            return
+        if not self.takes_translations:
+            raise CotextError(
+                f"decode.first_pass = {decode.first_pass}: its translations would not be used, as this "
+                f"system ({self.signature}) is given no target context; leave decode.first_pass empty"
+            )
+        if first.first_pass is not None or first.config.decode.first_pass:
+            raise CotextError(
+                f"decode.first_pass = {decode.first_pass}: that system has a first pass itself "
+                f"({first.config.decode.first_pass}), and there are two passes at most; name one without"
+            )
+        first._check_passes()
 
     def check(self, documents: Iterable[Document]) -> int:
         """Count sentences; refuse a document that could not be translated before any work is done.
 
         Raises:
-            CotextError: a sentence longer than `decode.max_source_tokens`.
+            CotextError: a sentence longer than `decode.max_source_tokens`, here or in the first pass; a
+                schedule that lacks its first pass, a first pass that would not be used or has one itself.
         """
+        self._check_passes()
         sentences = 0
         for document in documents:
+            if self.first_pass is not None:
+                self._check_first_pass(self.first_pass, document)
             for number, tokens in enumerate(self.tokenizer.encode_batch(document.sentences)):
                 self._check_length(document, number, len(tokens))
             sentences += len(document.sentences)
@@ -115,8 +177,13 @@ class DocumentTranslator:
     def translate(
         self, documents: Iterable[Document], on_sentences: Callable[[int], None] = lambda count: None
     ) -> Iterator[tuple[int, Translation]]:
-        """Translate documents; yields each with its place in the input as soon as it is complete."""
-        waiting = enumerate(documents)
+        """Translate documents; yields each with its place in the input as soon as it is complete.
+
+        Raises:
+            CotextError: as `check`.
+        """
+        self._check_passes()
+        waiting = self._after_first_pass(documents)
         open_documents: list[OpenDocument] = []
         # Several batches' worth, so that sentences of like length find each other.
         wanted = max(1, BATCHES_AHEAD * self.config.decode.max_tokens // self.options.beam)
@@ -155,7 +222,9 @@ class DocumentTranslator:
         """The scores of the chosen sentences of every document."""
         scores: list[dict[int, SentenceScore]] = [{} for _ in documents]
         instances: list[Instance] = []
-        places: list[list[int]] = []  # per instance, where its current sentences stand in the document
+        groups: list[range] = []  # of instances that see each other
+        # Per instance, its document and where its current sentences stand there.
+        places: list[tuple[int, list[int]]] = []
         for index, (document, chosen) in enumerate(documents):
             source = self.tokenizer.encode_batch(document.source)
             target = self.tokenizer.encode_batch(document.target)
@@ -163,16 +232,21 @@ class DocumentTranslator:
             source, target = [source[j] for j in kept], [target[j] for j in kept]
             wanted = {i for i, j in enumerate(kept) if j in chosen}
             # As translation cuts it, whatever the translation: a score is that of what search would write.
-            for w in self.view.split([len(s) for s in source], []):
-                if not wanted.isdisjoint(w.current):
+            windows = self.view.split([len(s) for s in source], [])
+            for first in range(0, len(windows), self.neighbours):
+                group = [windows[n] for n in group_of(first, len(windows), self.neighbours)]
+                if all(wanted.isdisjoint(w.current) for w in group):
+                    continue
+                groups.append(range(len(instances), len(instances) + len(group)))
+                for w in group:
                     sides = [source[j] for j in w.source], [target[j] for j in w.target]
-                    instances.append(Instance(index, w, *sides))
-                    places.append([kept[j] for j in w.current])
+                    instances.append(Instance(len(groups), w, *sides))
+                    places.append((index, [kept[j] for j in w.current]))
         budget = self.config.decode.max_tokens
-        found = score_instances(self.model, instances, self.symbols, budget, self.device)
-        for instance, current, members in zip(instances, places, found, strict=True):
+        found = score_instances(self.model, instances, self.symbols, budget, self.device, groups)
+        for (index, current), members in zip(places, found, strict=True):
             require_finite(members)
-            scores[instance.document] |= zip(current, members, strict=True)
+            scores[index] |= zip(current, members, strict=True)
         empty = SentenceScore(0.0, 0)
         return [[s.get(j, empty) for j in chosen] for s, (_, chosen) in zip(scores, documents, strict=True)]
 
@@ -181,12 +255,36 @@ class DocumentTranslator:
         """The pieces that show nothing alone, but may together: single bytes of a character."""
         return tuple(i for i in range(self.tokenizer.pieces) if not self.tokenizer.decode([i]))
 
-    def _opened(self, index: int, document: Document) -> OpenDocument:
+    def _check_first_pass(self, first_pass: "DocumentTranslator", document: Document) -> None:
+        try:
+            first_pass.check([document])
+        except CotextError as error:
+            raise CotextError(f"decode.first_pass = {self.config.decode.first_pass}: {error}") from None
+
+    def _after_first_pass(
+        self, documents: Iterable[Document]
+    ) -> Iterator[tuple[int, Document, Sequence[str] | None]]:
+        """Documents with their place in the input and, where there is a first pass, what it wrote."""
+        if self.first_pass is None:
+            yield from ((index, document, None) for index, document in enumerate(documents))
+            return
+        read: dict[int, Document] = {}
+
+        def noted() -> Iterator[Document]:
+            for index, document in enumerate(documents):
+                read[index] = document
+                yield document
+
+        for index, translation in self.first_pass.translate(noted()):
+            yield index, read.pop(index), translation.document.sentences
+
+    def _opened(self, index: int, document: Document, first_pass: Sequence[str] | None) -> OpenDocument:
         source = self.tokenizer.encode_batch(document.sentences)
         for number, tokens in enumerate(source):
             self._check_length(document, number, len(tokens))
         prefix = self.config.decode.target_context == "prefix"
-        return OpenDocument.start(index, document, source, self.view, prefix)
+        before = None if first_pass is None else self.tokenizer.encode_batch(first_pass)
+        return OpenDocument.start(index, document, source, self.view, prefix, before, self.in_turn)
 
     def _ready_tokens(self, opened: OpenDocument) -> int:
         beside = self.symbols.per_source_sentence
@@ -207,19 +305,44 @@ class DocumentTranslator:
         for opened in open_documents:
             rows += [self._row(opened, number) for number in opened.ready]
             opened.ready = []
-        rows.sort(key=lambda row: (row.cost, row.instance.source_tokens(self.symbols)))
-        groups = pack([row.cost for row in rows], self.config.decode.max_tokens)
-        for group in reversed(groups):  # longest first: what does not fit into memory fails at once
-            batch = [rows[i] for i in group]
-            for row, hypothesis in zip(batch, self._search(batch), strict=True):
-                written, exact = self._recovered(row, hypothesis)
-                row.document.exact &= exact
-                row.document.write(row.number, written)
-                on_sentences(len(row.instance.window.current))
+        together = self._together(rows)
+        # Longest last, then first: what does not fit into memory fails at once.
+        together.sort(key=lambda group: max((r.cost, r.instance.source_tokens(self.symbols)) for r in group))
+        costs = [[row.cost for row in group] for group in together]
+        for groups in reversed(pack_groups(costs, self.config.decode.max_tokens)):
+            self._translate_batch([row for g in groups for row in together[g]], on_sentences)
+
+    def _together(self, rows: Sequence[_Row]) -> list[list[_Row]]:
+        """The rows that must share a batch: those of a group that is not written in turn."""
+        if self.in_turn == self.neighbours:
+            return [[row] for row in rows]
+        groups: dict[tuple[int, int], list[_Row]] = {}
+        for row in rows:
+            groups.setdefault((row.document.index, row.number // self.neighbours), []).append(row)
+        return list(groups.values())
+
+    def _translate_batch(self, batch: Sequence[_Row], on_sentences: Callable[[int], None]) -> None:
+        """Write the windows of a batch; constrained, none shows nothing for a current sentence."""
+        blank: list[_Row] = []
+        for row, hypothesis in zip(batch, self._search(batch, self.search_symbols), strict=True):
+            if self.options.align == "constrained" and not self._shows(row, hypothesis):
+                blank.append(row)
+            else:
+                self._write(row, hypothesis)
+        # Bytes that form no character: once more, with pieces that show something by themselves, each beside
+        # what those before it have written.
+        for row in sorted(blank, key=lambda row: row.number):
+            [hypothesis] = self._search([row], replace(self.search_symbols, blank=self._silent))
+            self._write(row, hypothesis)
+        on_sentences(sum(len(row.instance.window.current) for row in batch))
+
+    def _write(self, row: _Row, hypothesis: Hypothesis) -> None:
+        written, exact = self._recovered(row, hypothesis)
+        row.document.exact &= exact
+        row.document.write(row.number, written)
 
     def _row(self, opened: OpenDocument, number: int) -> _Row:
-        window = opened.windows[number]
-        instance = Instance(opened.index, window, [opened.source[j] for j in window.source], [])
+        instance = opened.instance(number)
         request = self._request(opened, number)
         # Half of the limit is a generous guess at how much will be written.
         cost = instance.source_tokens(self.symbols) + len(request.prefix) + sum(request.max_tokens) // 2
@@ -237,20 +360,28 @@ class DocumentTranslator:
         most = tuple(max(limit + decode.max_extra, 2) for limit in limits)
         return Request(prefix, first, most, window.source.start)
 
-    def _search(self, batch: Sequence[_Row]) -> list[Hypothesis]:
-        """The hypotheses of a batch; constrained, none shows nothing for a current sentence."""
+    def _search(self, batch: Sequence[_Row], symbols: SearchSymbols) -> list[Hypothesis]:
+        source = self._source(batch).to(self.device)
+        return search(self.model, source, [row.request for row in batch], symbols, self.options)
 
-        def found(rows: Sequence[_Row], symbols: SearchSymbols) -> list[Hypothesis]:
-            source = source_batch([row.instance for row in rows], self.symbols).to(self.device)
-            return search(self.model, source, [row.request for row in rows], symbols, self.options)
-
-        hypotheses = found(batch, self.search_symbols)
-        if self.options.align == "constrained":
-            for i, row in enumerate(batch):
-                if not self._shows(row, hypotheses[i]):
-                    # Bytes that form no character: once more, with pieces that show something by themselves.
-                    hypotheses[i] = found([row], replace(self.search_symbols, blank=self._silent))[0]
-        return hypotheses
+    def _source(self, batch: Sequence[_Row]) -> Source:
+        """The source of a batch, beside what else its rows see: the windows of their groups outside it."""
+        if self.neighbours == 1:
+            return source_batch([row.instance for row in batch], self.symbols)
+        here = {(row.document.index, row.number) for row in batch}
+        ordinals: dict[tuple[int, int], int] = {}
+        rows: list[Instance] = []
+        others: list[Instance] = []
+        for row in batch:
+            opened = row.document
+            group = group_of(row.number, len(opened.windows), self.neighbours)
+            ordinal = ordinals.setdefault((opened.index, group.start), len(ordinals))
+            rows.append(replace(row.instance, document=ordinal))
+            for n in group:
+                if (opened.index, n) not in here:
+                    # What comes later has no target yet, in training as here.
+                    others.append(replace(opened.instance(n, target=n < row.number), document=ordinal))
+        return source_beside(rows, others, self.symbols)
 
     def _shows(self, row: _Row, hypothesis: Hypothesis) -> bool:
         """Whether every current sentence holds a visible character."""
