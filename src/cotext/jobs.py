@@ -50,7 +50,7 @@ class FileReport:
 def open_translator(
     run: Path, device: str | None = None, decode: dict[str, Any] | None = None, update: int | None = None
 ) -> tuple[DocumentTranslator, LoadedModel]:
-    """Load a run for translation, and that of its first pass; `decode` overrides keys of its `decode` section.
+    """Load a run for translation, with that of its first pass; `decode` overrides keys of its configuration.
 
     Raises:
         CotextError: no such run or device, unknown decode keys, a first pass that has one itself.
@@ -145,6 +145,7 @@ def translate_file(
         )
     kind = format or detect_format(source)
     translator, loaded = open_translator(run, device, decode, update)
+    translator.check_passes()
     _require_room_for_missing(source, kind, translator)
     total = _checked(source, translator, documents)
     report = FileReport(
@@ -210,7 +211,7 @@ def _header(
 ) -> dict[str, Any]:
     """Everything that a continued job must share with the one it continues."""
     side_file = find_side_file(source) if kind == "docids" else None
-    header = {
+    header: dict[str, Any] = {
         "cotext": cotext.__version__,
         "source": [_digest(path) for path in (source, side_file) if path is not None],
         "format": kind,

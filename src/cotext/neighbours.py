@@ -1,4 +1,5 @@
 """Windows that see each other: groups of consecutive windows of a document, rows of one batch.
+
     decode.neighbours = 3     window   0 1 2 | 3 4 5 | 6
                               group      0   |   1   | 2
 
@@ -21,6 +22,7 @@ from cotext.data.batch import (
     joined,
     source_batch,
 )
+from cotext.open_document import OpenDocument
 
 
 def group_of(number: int, windows: int, neighbours: int) -> range:
@@ -29,18 +31,31 @@ def group_of(number: int, windows: int, neighbours: int) -> range:
     return range(first, min(first + neighbours, windows))
 
 
-def source_beside(
-    instances: Sequence[Instance], others: Sequence[Instance], symbols: SpecialSymbols
+def source_of(
+    windows: Sequence[tuple[OpenDocument, int]], neighbours: int, symbols: SpecialSymbols
 ) -> Source:
-    """The source side of a batch whose rows see others that are not searched.
+    """The source of windows to be searched, each with its number, beside the others of their groups.
 
-    Of these, the ones that have a target show it; nothing else is written yet.
+    Of a group, one window is searched or all are.
     """
-    source = source_batch(instances, symbols)
+    here = {(opened.index, number) for opened, number in windows}
+    ordinals: dict[tuple[int, int], int] = {}
+    rows: list[Instance] = []
+    others: list[Instance] = []
+    for opened, number in windows:
+        group = group_of(number, len(opened.windows), neighbours)
+        ordinal = ordinals.setdefault((opened.index, group.start), len(ordinals))
+        rows.append(replace(opened.instance(number), document=ordinal))
+        for n in group:
+            if (opened.index, n) not in here:
+                # In training too nothing is seen of the target of what comes later.
+                others.append(replace(opened.instance(n, target=n < number), document=ordinal))
+    source = source_batch(rows, symbols)
     return replace(source, companions=_companions(others, symbols)) if others else source
 
 
 def _companions(instances: Sequence[Instance], symbols: SpecialSymbols) -> Companions:
+    """Rows that are not searched; those without a target have written nothing yet."""
     width = max(1, *(instance.target_tokens for instance in instances))
     target_input = torch.full((len(instances), width), symbols.pad)
     input_sentence = torch.full_like(target_input, -1)

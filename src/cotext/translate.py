@@ -21,12 +21,12 @@ import torch
 
 from cotext.config import Config
 from cotext.constraints import Request, SearchSymbols, check_align
-from cotext.data.batch import Instance, Source, source_batch
+from cotext.data.batch import Instance, source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Tokenizer
 from cotext.errors import CotextError
 from cotext.models.base import TranslationModel
-from cotext.neighbours import group_of, pack_groups, source_beside
+from cotext.neighbours import group_of, pack_groups, source_of
 from cotext.open_document import OpenDocument, Written
 from cotext.recovery import recover
 from cotext.scoring import SentenceScore, require_finite, score_instances
@@ -129,8 +129,13 @@ class DocumentTranslator:
         has_context = view.kind == "window" and view.before > 0 and view.target_before != 0
         return has_context and self.config.decode.target_context == "prefix"
 
-    def _check_passes(self) -> None:
-        """Refuse passes and schedules that do not go together."""
+    def check_passes(self) -> None:
+        """Refuse passes and schedules that do not go together.
+
+        Raises:
+            CotextError: a schedule that lacks its first pass, or a first pass that would not be used, was not
+                opened, or has one itself.
+        """
         decode, first = self.config.decode, self.first_pass
         if first is None:
             if decode.first_pass:
@@ -155,16 +160,16 @@ class DocumentTranslator:
                 f"decode.first_pass = {decode.first_pass}: that system has a first pass itself "
                 f"({first.config.decode.first_pass}), and there are two passes at most; name one without"
             )
-        first._check_passes()
+        first.check_passes()
 
     def check(self, documents: Iterable[Document]) -> int:
         """Count sentences; refuse a document that could not be translated before any work is done.
 
         Raises:
-            CotextError: a sentence longer than `decode.max_source_tokens`, here or in the first pass; a
-                schedule that lacks its first pass, a first pass that would not be used or has one itself.
+            CotextError: a sentence longer than `decode.max_source_tokens`, here or in the first pass; else as
+                `check_passes`.
         """
-        self._check_passes()
+        self.check_passes()
         sentences = 0
         for document in documents:
             if self.first_pass is not None:
@@ -182,7 +187,7 @@ class DocumentTranslator:
         Raises:
             CotextError: as `check`.
         """
-        self._check_passes()
+        self.check_passes()
         waiting = self._after_first_pass(documents)
         open_documents: list[OpenDocument] = []
         # Several batches' worth, so that sentences of like length find each other.
@@ -361,27 +366,13 @@ class DocumentTranslator:
         return Request(prefix, first, most, window.source.start)
 
     def _search(self, batch: Sequence[_Row], symbols: SearchSymbols) -> list[Hypothesis]:
-        source = self._source(batch).to(self.device)
-        return search(self.model, source, [row.request for row in batch], symbols, self.options)
-
-    def _source(self, batch: Sequence[_Row]) -> Source:
-        """The source of a batch, beside what else its rows see: the windows of their groups outside it."""
-        if self.neighbours == 1:
-            return source_batch([row.instance for row in batch], self.symbols)
-        here = {(row.document.index, row.number) for row in batch}
-        ordinals: dict[tuple[int, int], int] = {}
-        rows: list[Instance] = []
-        others: list[Instance] = []
-        for row in batch:
-            opened = row.document
-            group = group_of(row.number, len(opened.windows), self.neighbours)
-            ordinal = ordinals.setdefault((opened.index, group.start), len(ordinals))
-            rows.append(replace(row.instance, document=ordinal))
-            for n in group:
-                if (opened.index, n) not in here:
-                    # What comes later has no target yet, in training as here.
-                    others.append(replace(opened.instance(n, target=n < row.number), document=ordinal))
-        return source_beside(rows, others, self.symbols)
+        if self.model.sees_other_rows:
+            windows = [(row.document, row.number) for row in batch]
+            source = source_of(windows, self.neighbours, self.symbols)
+        else:
+            source = source_batch([row.instance for row in batch], self.symbols)
+        requests = [row.request for row in batch]
+        return search(self.model, source.to(self.device), requests, symbols, self.options)
 
     def _shows(self, row: _Row, hypothesis: Hypothesis) -> bool:
         """Whether every current sentence holds a visible character."""
