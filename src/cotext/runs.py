@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 import yaml
 
@@ -58,6 +59,11 @@ class Data:
         """Mean sentence length over both sides of the training corpus, rounded: the shift `corpus`."""
         totals = self.train.totals
         return round((totals.source_tokens + totals.target_tokens) / (2 * max(totals.sentences, 1)))
+
+    def most_sentences(self) -> int:
+        """Sentences of the longest training document, pairs without a token left out; at least 1."""
+        lengths = map(self.train.lengths, range(len(self.train)))
+        return max((int(np.count_nonzero(source + target)) for source, target in lengths), default=0) or 1
 
 
 def open_data(folder: Path) -> Data:
@@ -145,11 +151,13 @@ def _noted_folder(run: Path) -> Path:
 
 
 def resolve(config: Config, data: Data) -> Config:
-    """Replace what depends on the corpus: shift `corpus` becomes a number."""
-    if config.model.positions != "shifted" or config.model.shift != "corpus":
-        return config
-    model = config.model.model_copy(update={"shift": data.mean_sentence_tokens})
-    return config.model_copy(update={"model": model})
+    """Replace what depends on the corpus: shift `corpus`, and numbers of sentences that no document has."""
+    view, model = config.view, config.model
+    if model.positions == "shifted" and model.shift == "corpus":
+        model = model.model_copy(update={"shift": data.mean_sentence_tokens})
+    if view.separators == "numbered":
+        view = view.model_copy(update={"numbers": min(view.numbers, data.most_sentences())})
+    return config.model_copy(update={"view": view, "model": model})
 
 
 def settle_start(config: Config, run: Path, recipe: str) -> Config:

@@ -23,7 +23,7 @@ from cotext import checkpoint as ckpt
 from cotext import training_state
 from cotext.config import Config, TrainConfig
 from cotext.data.batch import Batch, SpecialSymbols, hide_words
-from cotext.data.sampling import Cursor, Sampler, ordered_batches, read_ahead
+from cotext.data.sampling import Arrangement, Cursor, Sampler, ordered_batches, read_ahead
 from cotext.data.store import TokenStore
 from cotext.data.views import Mixture, View
 from cotext.errors import CotextError
@@ -148,6 +148,7 @@ class Trainer:
             seed=train.seed,
             shard=self.accelerator.process_index,
             shards=self.accelerator.num_processes,
+            arrangement=Arrangement(train.order, train.context),
         )
         totals = asdict(corpus.train.totals)
         self.progress = Progress(processes=self.accelerator.num_processes, corpus=totals)
@@ -308,7 +309,13 @@ class Trainer:
         self.objective.eval()
         config, corpus = self.config.train, self.corpus
         batches = ordered_batches(
-            corpus.dev, corpus.view, corpus.symbols, config.max_tokens, corpus.max_row_tokens
+            corpus.dev,
+            corpus.view,
+            corpus.symbols,
+            config.max_tokens,
+            corpus.max_row_tokens,
+            # As in translation: the figures are those of what it will do.
+            neighbours=self.config.decode.neighbours if self.model.sees_other_rows else None,
         )
         interval = Interval(0.0)
         for number, batch in enumerate(batches):

@@ -4,6 +4,10 @@ Documents are read in pools of about `pool_tokens`, so that memory does not grow
 8 bytes a document, the order of an epoch). Within a pool, instances of like length are packed into batches
 and the batches are shuffled. A pool is a function of (seed, epoch, shard, its first document) alone: a
 `Cursor` of three numbers is enough to go on exactly where training stopped.
+
+Batches of documents in order hold runs of consecutive windows: a document whole, or where it exceeds the
+budget, as much of it as fits, then the next batch goes on with it. Runs of several documents share a batch,
+two of one never: its rows would take each other for neighbours.
 """
 
 import functools
@@ -11,16 +15,20 @@ import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TypeVar
+from itertools import groupby
+from typing import Literal, TypeVar
 
 import numpy as np
 
-from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
+from cotext.data.batch import Batch, Instance, SpecialSymbols, Tokens, make_batch
 from cotext.data.store import TokenDocument, TokenStore
 from cotext.data.views import Mixture, View, Window
 from cotext.errors import CotextError
 
 T = TypeVar("T")
+
+# Batches that stay open for runs of fewer tokens a row: bounds the search, and how unlike their lengths get.
+OPEN_BATCHES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +81,66 @@ def pack(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
     return groups
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Consecutive windows of one document, to be kept together in one batch."""
+
+    instances: Sequence[Instance]
+    longest: int  # tokens of the longest row
+
+    @property
+    def document(self) -> int:
+        """Whose windows they are."""
+        return self.instances[0].document
+
+
+@dataclass(slots=True)
+class _OpenBatch:
+    rows: list[Instance]
+    rows_left: int
+    documents: set[int]
+
+    def takes(self, run: Run) -> bool:
+        return len(run.instances) <= self.rows_left and run.document not in self.documents
+
+    def add(self, run: Run) -> None:
+        self.rows.extend(run.instances)
+        self.rows_left -= len(run.instances)
+        self.documents.add(run.document)
+
+
+def share_batches(runs: Iterable[Run], max_tokens: int) -> list[list[Instance]]:
+    """Put runs together so that rows times longest row stays within `max_tokens`.
+
+    No run is split, and no two of one document meet; a run over the budget stands alone. Runs of equal
+    length keep their order.
+    """
+    batches: list[list[Instance]] = []
+    waiting: list[_OpenBatch] = []
+    for run in sorted(runs, key=lambda run: -run.longest):
+        # The newest first: their rows are the shortest.
+        batch = next((b for b in reversed(waiting) if b.takes(run)), None)
+        if batch is None:
+            batch = _OpenBatch([], max_tokens // run.longest, set())
+            batches.append(batch.rows)
+            waiting.append(batch)
+        batch.add(run)
+        waiting = [b for b in waiting if b.rows_left > 0][-OPEN_BATCHES:]
+    return batches
+
+
+@dataclass(frozen=True, slots=True)
+class Arrangement:
+    """What stands together: in a batch, and in a window.
+
+    `order`: shuffled instances of like length, or runs of consecutive windows. `context`: a window's own, or
+    as a control that of another document of the pool, at the same places.
+    """
+
+    order: Literal["shuffled", "documents"] = "shuffled"
+    context: Literal["own", "foreign"] = "own"
+
+
 class Sampler:
     """An endless stream of shuffled batches over one shard of a store.
 
@@ -91,6 +159,7 @@ class Sampler:
         seed: int,
         shard: int = 0,
         shards: int = 1,
+        arrangement: Arrangement | None = None,
     ) -> None:
         self.store = store
         self.mixture = mixture
@@ -101,6 +170,7 @@ class Sampler:
         self.seed = seed
         self.shard = shard
         self.shards = shards
+        self.arrangement = arrangement or Arrangement()
 
     def batches(self, start: Cursor) -> Iterator[tuple[Batch, Cursor]]:
         """Batches from `start` on, each with the cursor of the batch after it; never ends.
@@ -144,34 +214,136 @@ class Sampler:
     def _pool(self, order: np.ndarray, cursor: Cursor) -> tuple[list[list[Instance]], Cursor]:
         """The batches of the pool that begins at `cursor.document`, and the cursor of the next pool."""
         random = np.random.default_rng([self.seed, cursor.epoch, self.shard, cursor.document])
-        instances: list[Instance] = []
+        documents: list[TokenDocument] = []
         tokens, at = 0, cursor.document
         while at < len(order) and tokens < self.pool_tokens:
-            document = self.store[int(order[at])].without_empty_pairs()
-            tokens += sum(map(len, document.source)) + sum(map(len, document.target))
-            windows = self.mixture.draw(*_lengths(document), random)
-            instances.extend(_instances(document, windows))
+            documents.append(self.store[int(order[at])].without_empty_pairs())
+            tokens += sum(map(len, documents[-1].source)) + sum(map(len, documents[-1].target))
             at += 1
+        instances: Iterable[Instance] = [
+            instance
+            for document in documents
+            for instance in _instances(document, self.mixture.draw(*_lengths(document), random))
+        ]
+        if self.arrangement.context == "foreign":
+            instances = self._in_foreign_context(instances, documents, random)
         length = functools.partial(Instance.row_tokens, symbols=self.symbols)
-        fitting = [i for i in instances if length(i) <= self.max_row_tokens]
-        skipped = cursor.skipped + len(instances) - len(fitting)
-        # Shuffled before the stable sort, so that rows of one length meet others in every epoch.
-        fitting = [fitting[i] for i in random.permutation(len(fitting))]
-        fitting.sort(key=lambda i: (length(i), i.target_tokens))
-        groups = pack([length(i) for i in fitting], self.max_tokens)
-        batches = [[fitting[i] for i in groups[g]] for g in random.permutation(len(groups))]
+        fitting: list[Instance] = []
+        skipped = cursor.skipped
+        for instance in instances:
+            if length(instance) <= self.max_row_tokens:
+                fitting.append(instance)
+            else:
+                skipped += 1
+        arranged = self._shuffled if self.arrangement.order == "shuffled" else self._in_order
+        groups = arranged(fitting, random)
+        batches = [groups[g] for g in random.permutation(len(groups))]
         return batches, Cursor(cursor.epoch, at, skipped=skipped)
+
+    def _shuffled(self, instances: list[Instance], random: np.random.Generator) -> list[list[Instance]]:
+        """Instances of like length, whatever their documents."""
+        length = functools.partial(Instance.row_tokens, symbols=self.symbols)
+        # Shuffled before the stable sort, so that rows of one length meet others in every epoch.
+        shuffled = [instances[i] for i in random.permutation(len(instances))]
+        shuffled.sort(key=lambda i: (length(i), i.target_tokens))
+        return [
+            [shuffled[i] for i in group] for group in pack([length(i) for i in shuffled], self.max_tokens)
+        ]
+
+    def _in_order(self, instances: list[Instance], random: np.random.Generator) -> list[list[Instance]]:
+        """Runs of consecutive instances, each as long as the budget allows."""
+        runs: list[Run] = []
+        for _, windows in groupby(instances, lambda instance: instance.document):
+            document = list(windows)
+            lengths = [i.row_tokens(self.symbols) for i in document]
+            for group in pack(lengths, self.max_tokens):
+                runs.append(Run([document[i] for i in group], max(lengths[i] for i in group)))
+        return share_batches((runs[r] for r in random.permutation(len(runs))), self.max_tokens)
+
+    def _in_foreign_context(
+        self, instances: Iterable[Instance], documents: Sequence[TokenDocument], random: np.random.Generator
+    ) -> Iterator[Instance]:
+        """The instances with context from other documents, another for each of them."""
+        (view, _), *_ = self.mixture.parts
+        pool = [document for document in documents if document.source]
+        places = {document.index: place for place, document in enumerate(pool)}
+        if len(pool) == 1:
+            pool.append(self._another(pool[0], random))
+        for instance in instances:
+            other = int(random.integers(len(pool) - 1))
+            other += other >= places[instance.document]
+            yield in_context_of(pool[other], instance, view, random)
+
+    def _another(self, document: TokenDocument, random: np.random.Generator) -> TokenDocument:
+        for index in random.permutation(len(self.store)):
+            other = self.store[int(index)].without_empty_pairs()
+            if other.source and other.index != document.index:
+                return other
+        raise CotextError(
+            f"{self.store.path}: train.context = foreign needs a second document with a sentence"
+        )
+
+
+def in_context_of(
+    other: TokenDocument, instance: Instance, view: View, random: np.random.Generator
+) -> Instance:
+    """The instance with consecutive sentences of `other` in place of those around its current ones.
+
+    They begin anywhere in `other`, and from its start again where it is too short. What its view cannot take
+    with these lengths is shed, as from a window of its own.
+    """
+    window = instance.window
+    first, count = window.source.start, len(window.source)
+    if count == len(window.current):
+        return instance
+    begin = int(random.integers(max(1, len(other.source) - count + 1)))
+    places = [(begin + k) % len(other.source) for k in range(count)]
+    source: list[Tokens] = [other.source[place] for place in places]
+    target: list[Tokens] = [other.target[place] for place in places]
+    own, stop = instance.current
+    offset = instance.target_offset
+    source[own:stop] = instance.source[own:stop]
+    target[own:stop] = instance.target[own - offset : stop - offset]
+    cut = view.split([len(s) for s in source], [len(t) for t in target])[own]
+    return replace(
+        instance,
+        window=Window(
+            *(range(first + r.start, first + r.stop) for r in (cut.source, cut.target, cut.current))
+        ),
+        source=source[cut.source.start : cut.source.stop],
+        target=target[cut.target.start : cut.target.stop],
+    )
 
 
 def ordered_batches(
-    store: TokenStore, view: View, symbols: SpecialSymbols, max_tokens: int, max_row_tokens: int
+    store: TokenStore,
+    view: View,
+    symbols: SpecialSymbols,
+    max_tokens: int,
+    max_row_tokens: int,
+    neighbours: int | None = None,
 ) -> Iterator[Batch]:
-    """Every instance of a store once, in batches of like length: for validation."""
+    """Every instance of a store once, in batches of like length: for validation.
+
+    `neighbours`, for models that see other rows: so many consecutive windows of a document stay together,
+    even over the budget, and meet no others of theirs. What is too long leaves a gap in its group.
+    """
     length = functools.partial(Instance.row_tokens, symbols=symbols)
-    instances = (i for d in range(len(store)) for i in instances_of(store[d], view))
-    fitting = sorted((i for i in instances if length(i) <= max_row_tokens), key=length)
-    for group in pack([length(i) for i in fitting], max_tokens):
-        yield make_batch([fitting[i] for i in group], symbols)
+    if neighbours is None:
+        instances = (i for d in range(len(store)) for i in instances_of(store[d], view))
+        fitting = sorted((i for i in instances if length(i) <= max_row_tokens), key=length)
+        groups = [[fitting[i] for i in group] for group in pack([length(i) for i in fitting], max_tokens)]
+    else:
+        runs: list[Run] = []
+        for d in range(len(store)):
+            windows = list(instances_of(store[d], view))
+            for first in range(0, len(windows), neighbours):
+                group = [i for i in windows[first : first + neighbours] if length(i) <= max_row_tokens]
+                if group:
+                    runs.append(Run(group, max(map(length, group))))
+        groups = share_batches(runs, max_tokens)
+    for group in groups:
+        yield make_batch(group, symbols)
 
 
 def read_ahead(items: Iterable[T], depth: int, clock: Callable[[], float]) -> Generator[tuple[T, float]]:
