@@ -238,8 +238,9 @@ def development_bleu(config: Config, data: Data, device: torch.device) -> Callab
         if len(documents) == config.train.validate_documents:
             break
         documents.append(document)
-    # Greedy: the figure is for comparing checkpoints of one run, many times a run.
-    decode = config.decode.model_copy(update={"beam": 1})
+    # Greedy and in one pass: the figure is for comparing checkpoints of one run, many times a run.
+    alone = {"beam": 1, "schedule": "sequential", "first_pass": ""}
+    decode = config.decode.model_copy(update=alone)
     fast = config.model_copy(update={"decode": decode})
     references = [Document(d.id, d.target) for d in documents]
 
