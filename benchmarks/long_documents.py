@@ -130,7 +130,7 @@ def measure(run: Path, data: Path) -> dict[str, Any]:
         found = dict(translator.translate(Document(d.id, d.source) for d in documents))
         hypotheses = [found[i].document for i in range(len(documents))]
         scores = evaluate(hypotheses, references, ("s-bleu", "d-bleu"))
-        figures[align] = {score.name: float(score.value) for score in scores}
+        figures[align] = {score.protocol: score.value for score in scores}
         figures[align]["recovered"] = sum(t.recovered for t in found.values()) / len(found)
     return figures
 
