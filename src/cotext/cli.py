@@ -363,6 +363,38 @@ def probe(
 
 
 @app.command()
+def attention(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    document: Annotated[Path, typer.Argument(help="File with the document, in any format.")],
+    out: Annotated[Path, typer.Option(help="Folder for figures and pictures.")],
+    target: Annotated[Path | None, typer.Option(help="Its translation; the run's own if not given.")] = None,
+    id: Annotated[
+        str | None, typer.Option("--document", help="Id of the document; the first of the file.")
+    ] = None,
+    format: Format = None,
+    device: Device = None,
+    set: Decode = None,
+    checkpoint: Checkpoint = None,
+) -> None:
+    """Which sentence of a document attends to which, in every attention of a system."""
+    decode = _settings(set)
+    from cotext.attention_report import report_attention
+
+    report = report_attention(
+        run,
+        document,
+        out,
+        target=target,
+        document=id,
+        format=format,
+        device=device,
+        decode=decode,
+        update=checkpoint,
+    )
+    typer.echo(f"{report.signature}\n{report.render()}\n{out}: attention.json, {', '.join(report.pictures)}")
+
+
+@app.command()
 def average(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     out: Annotated[Path, typer.Option(help="Run folder to make, with the averaged model.")],

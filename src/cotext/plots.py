@@ -13,10 +13,14 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import matplotlib
-from matplotlib.colors import to_rgb
+import numpy as np
+from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
-from matplotlib.ticker import FormatStrFormatter, LogLocator, NullLocator
+from matplotlib.ticker import FormatStrFormatter, LogLocator, MaxNLocator, NullLocator
+from numpy.typing import NDArray
+from torch import Tensor
 
+from cotext.analysis.gates import GateOpenness
 from cotext.analysis.probing import MAX_DISTANCE, NEAR
 from cotext.analysis.probing_summary import Measured, TaskSummary
 from cotext.comparison import Row, SystemFigures
@@ -190,6 +194,59 @@ def probed_by_distance(runs: Sequence[tuple[str, TaskSummary]]) -> Figure:
         axes.set_xticks([-1, 1, *(d for d in range(-MAX_DISTANCE, MAX_DISTANCE + 1, 5) if d)])
         axes.set_xlabel("i − j, tokens")
         _picture_legend(figure, axes)
+        return figure
+
+
+def sentence_map(
+    title: str, numbers: Sequence[int], mean: NDArray[np.float64], share: NDArray[np.float64]
+) -> Figure:
+    """Two maps of the attention between sentences, [N, N] each: mean weights of token pairs, and shares.
+
+    As figure 8 of Wu et al. 2023; `numbers` name the sentences. What is out of sight, not a number, is grey.
+    """
+    with _style(_PICTURE_INK, _PICTURE_FAINT):
+        side = min(3.2 + 0.05 * len(numbers), 7.0)
+        figure = Figure(figsize=(2 * side + 1.2, side + 0.5), layout="constrained", facecolor="white")
+        colours = LinearSegmentedColormap.from_list("share", ("#ffffff", _PICTURE_SYSTEMS[0], "#06203c"))
+        colours.set_bad(_PICTURE_FAINT)
+        every = next(step for step in (1, 2, 5, 10, 20, 50, 100, len(numbers)) if len(numbers) / step <= 16)
+        shown = [i for i, number in enumerate(numbers) if number % every == 0 or every == 1]
+        panels = (("mean weight of a pair of tokens", mean), ("share of a token's attention", share))
+        for axes, (name, values) in zip(figure.subplots(1, 2), panels, strict=True):
+            image = axes.imshow(values, cmap=colours, vmin=0, aspect="equal", interpolation="nearest")
+            axes.set_title(name, fontsize=10)
+            axes.grid(False)
+            axes.set_xticks(shown, [str(numbers[i]) for i in shown])
+            axes.set_yticks(shown, [str(numbers[i]) for i in shown])
+            axes.set_xlabel("sentence attended to")
+            axes.set_ylabel("sentence that attends")
+            figure.colorbar(image, ax=axes, shrink=0.85)
+        figure.suptitle(f"{title}; grey: out of sight", fontsize=11)
+        return figure
+
+
+def gate_openness(numbers: Sequence[int], gates: Sequence[tuple[str, GateOpenness, Tensor]]) -> Figure:
+    """How open named gates stand by sentence, and what passes by distance, given attention's shares."""
+    with _style(_PICTURE_INK, _PICTURE_FAINT):
+        figure = Figure(figsize=(9.0, 3.6), layout="constrained", facecolor="white")
+        by_sentence, by_distance = figure.subplots(1, 2)
+        for number, (name, gate, share) in enumerate(gates):
+            colour, marker = _picture_mark(number)
+            line: dict[str, Any] = {"color": colour, "marker": marker, "markersize": 4.5, "linewidth": 1.5}
+            by_sentence.plot(numbers, gate.openness.tolist(), label=name, **line)
+            found = gate.by_distance(share)
+            by_distance.plot(list(found), [at.passed for at in found.values()], label=name, **line)
+        by_sentence.set_ylim(-0.02, 1.02)
+        for axes in (by_sentence, by_distance):
+            axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        by_sentence.set_xlabel("sentence")
+        by_sentence.set_ylabel("openness of the gate")
+        by_distance.set_ylim(bottom=0)
+        by_distance.set_xlabel("sentences back")
+        by_distance.set_ylabel("openness × share of attention")
+        figure.legend(
+            *by_sentence.get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False
+        )
         return figure
 
 

@@ -53,7 +53,7 @@ def attention_spread(model: TranslationModel, batches: Iterable[Batch]) -> dict[
     mode, and is left as it was.
     """
     found: dict[str, Spread] = {}
-    with torch.inference_mode(), _calls(model) as calling:
+    with torch.inference_mode(), calls(model) as calling:
 
         def watcher(weights_BHTS: Tensor, real_BT: Tensor, places: Places | None) -> None:
             found.setdefault(calling[-1], Spread()).add(weights_BHTS, real_BT)
@@ -65,7 +65,7 @@ def attention_spread(model: TranslationModel, batches: Iterable[Batch]) -> dict[
 
 
 @contextmanager
-def _calls(model: nn.Module) -> Iterator[list[str]]:
+def calls(model: nn.Module) -> Iterator[list[str]]:
     """The names of the modules being called, innermost last, while the context is open."""
     calling: list[str] = []
 

@@ -1,0 +1,222 @@
+"""Which sentence looks at which: attention of tokens, gathered by sentence, over a whole document.
+
+    patch i, j      the weights of the query tokens of sentence i on the key tokens of sentence j
+    mean weight     of a patch, over its pairs of tokens and over heads: Wu et al. 2023, equation 12
+    share           what a query of sentence i gives to sentence j in all; a row sums to one, but for what
+                    goes to keys that are no token of a sentence (`beside`)
+
+A sentence asks in the row in which it is current, and nowhere else, so that every row of a map comes from one
+window; the maps of overlapping windows make one map of their document.
+
+Shapes: B rows, H heads, T queries, S keys, N sentences of the document.
+"""
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import one_hot
+
+from cotext.analysis.attention import Spread, calls
+from cotext.analysis.gates import GateOpenness
+from cotext.data.batch import Batch, Source
+from cotext.errors import CotextError
+from cotext.layers.attend import Places, watch_weights
+from cotext.layers.local import LocalCrossAttention, LocalSelfAttention
+from cotext.models.base import TranslationModel
+
+NOWHERE = -1  # of a key that is no token of a row
+
+
+class SentenceMap:
+    """Sums over heads and query tokens of one attention."""
+
+    def __init__(self, kind: str, sentences: int) -> None:
+        self.kind = kind
+        self.heads = 0
+        self.spread = Spread()
+        self.weight = torch.zeros(sentences, sentences, dtype=torch.float64)  # mean over heads
+        self.pairs = torch.zeros_like(self.weight)
+        self.seen = torch.zeros(sentences, sentences, dtype=torch.bool)
+        self.queries = torch.zeros(sentences, dtype=torch.float64)
+        self._beside = torch.zeros_like(self.queries)
+
+    @property
+    def mean(self) -> Tensor:
+        """Equation 12: [N, N], not a number where no token of i may see any of j."""
+        return torch.where(self.seen, self.weight / self.pairs, math.nan)
+
+    @property
+    def share(self) -> Tensor:
+        """Where a query's attention goes, on average: [N, N], not a number as above."""
+        return torch.where(self.seen, self.weight / self.queries[:, None], math.nan)
+
+    @property
+    def beside(self) -> Tensor:
+        """The share that goes to no sentence: [N]."""
+        return self._beside / self.queries
+
+    def add(self, weights_BHTS: Tensor, query_BT: Tensor, key_BS: Tensor) -> None:
+        """Count the weights of one call.
+
+        `query_BT` and `key_BS` hold the sentence of each, `NOWHERE` on queries that do not count and keys
+        that are no token of a sentence.
+        """
+        count = len(self.queries)
+        self.heads = weights_BHTS.size(1)
+        self.spread.add(weights_BHTS, query_BT >= 0)
+        weights_BTS = weights_BHTS.mean(dim=1)
+        of_query = one_hot(query_BT + 1, count + 1)[..., 1:].double()
+        of_key = one_hot(key_BS + 1, count + 1)[..., 1:].double()
+        asked = of_query.transpose(1, 2)
+        given = (asked @ weights_BTS @ of_key).sum(dim=0).cpu()
+        self.weight += given
+        self.seen |= given > 0  # no weight that there may be is zero: see `watch_weights`
+        self.pairs += (of_query.sum(dim=1)[:, :, None] * of_key.sum(dim=1)[:, None]).sum(dim=0).cpu()
+        self.queries += of_query.sum(dim=(0, 1)).cpu()
+        self._beside += (asked @ weights_BTS @ (key_BS < 0).double()[..., None]).sum(dim=(0, 2)).cpu()
+
+
+@dataclass(frozen=True, slots=True)
+class Averaged:
+    """The maps of all attentions of a kind, averaged."""
+
+    kind: str
+    attentions: tuple[str, ...]
+    heads: int
+    mean: Tensor  # [N, N]
+    share: Tensor  # [N, N]
+    beside: Tensor  # [N]
+
+
+def average_by_kind(maps: dict[str, SentenceMap]) -> list[Averaged]:
+    """One map a kind; where some layers see nothing, that counts as nothing."""
+    kinds: dict[str, list[str]] = {}
+    for name, each in maps.items():
+        kinds.setdefault(each.kind, []).append(name)
+    return [
+        Averaged(
+            kind,
+            tuple(names),
+            maps[names[0]].heads,
+            _mean([maps[name].mean for name in names]),
+            _mean([maps[name].share for name in names]),
+            torch.stack([maps[name].beside for name in names]).mean(dim=0),
+        )
+        for kind, names in kinds.items()
+    ]
+
+
+def _mean(matrices: Sequence[Tensor]) -> Tensor:
+    stacked = torch.stack(list(matrices))
+    return torch.where(stacked.isnan().all(dim=0), math.nan, stacked.nan_to_num(0.0).mean(dim=0))
+
+
+@dataclass(frozen=True, slots=True)
+class _Side:
+    """The tokens of one side of a batch: where they stand, and in which sentence of the document."""
+
+    sentence: Tensor  # [B, T] within the row, -1 on padding
+    document: Tensor  # [B, T] within the document
+    current: Tensor  # [B, T], True on tokens of sentences that the row answers for
+
+    @classmethod
+    def of(cls, sentence: Tensor, source: Source) -> "_Side":
+        first, stop = source.current[:, :1], source.current[:, 1:]
+        document = torch.where(sentence >= 0, sentence + source.place[:, None], NOWHERE)
+        return cls(sentence, document, (sentence >= first) & (sentence < stop))
+
+    def places(self, shown: Tensor) -> Tensor:
+        """Which tokens stand where an attention shows its real queries or keys: [B', T'], True = real.
+
+        Attention over whole rows, over their current sentences alone, over those of all rows in a row, or
+        over whole rows behind one more vector; in any case in order.
+
+        Raises:
+            CotextError: it is none of these.
+        """
+        real = self.sentence >= 0
+        place = torch.arange(real.numel(), device=real.device).view_as(real)
+        counts, found = shown.sum(dim=1), torch.full(shown.shape, NOWHERE, device=shown.device)
+        for tokens in (real, self.current):
+            if torch.equal(counts, tokens.sum(dim=1)) or (len(counts) == 1 and counts == tokens.sum()):
+                found[shown] = place[tokens]
+                return found
+        if torch.equal(counts, real.sum(dim=1) + 1):
+            behind = shown.clone()
+            behind[torch.arange(len(shown)), shown.int().argmax(dim=1)] = False
+            found[behind] = place[real]
+            return found
+        raise CotextError(
+            f"attention over rows of {counts.tolist()} tokens, where those of the batch have "
+            f"{real.sum(dim=1).tolist()}: which sentence they belong to cannot be told"
+        )
+
+    def queries(self, place: Tensor) -> Tensor:
+        """The document's sentence of the tokens at these places, where they are current."""
+        asks = torch.where(self.current, self.document, NOWHERE).flatten()
+        return torch.where(place >= 0, asks[place.clamp(min=0)], NOWHERE)
+
+    def keys(self, place: Tensor) -> Tensor:
+        """The document's sentence of the tokens at these places."""
+        return torch.where(place >= 0, self.document.flatten()[place.clamp(min=0)], NOWHERE)
+
+
+@dataclass(slots=True)
+class _Onlooker:
+    """Gathers what it is shown, while `encode` or `decode` of one batch runs."""
+
+    modules: dict[str, nn.Module]
+    calling: list[str]
+    sentences: int
+    maps: dict[str, SentenceMap] = field(default_factory=dict)
+    gates: dict[str, GateOpenness] = field(default_factory=dict)
+    source: _Side | None = None
+    target: _Side | None = None  # while decoding
+
+    def watch(self, weights_BHTS: Tensor, real_BT: Tensor, places: Places | None) -> None:
+        name = self.calling[-1]
+        own = self.source if self.target is None else self.target
+        keys = self.source if "cross" in name.split(".") else own
+        assert own is not None
+        assert keys is not None
+        if places is None:
+            visible = (weights_BHTS > 0) & real_BT[:, None, :, None]
+            places = Places(own.places(real_BT), keys.places(visible.any(dim=2).any(dim=1)))
+        kind = _kind(name, self.modules[name], self.target is not None)
+        found = self.maps.setdefault(name, SentenceMap(kind, self.sentences))
+        found.add(weights_BHTS, own.queries(places.query), keys.keys(places.key))
+
+
+@torch.inference_mode()
+def sentence_maps(
+    model: TranslationModel, batches: Iterable[Batch], sentences: int
+) -> tuple[dict[str, SentenceMap], dict[str, GateOpenness]]:
+    """The maps of every attention of a model over one document and its gates, by the names of their modules.
+
+    The batches hold the document's windows, in order; `sentences` counts those of the document. The model
+    must be in eval mode.
+
+    Raises:
+        CotextError: an attention whose tokens cannot be told.
+    """
+    with calls(model) as calling:
+        onlooker = _Onlooker(dict(model.named_modules()), calling, sentences)
+        with watch_weights(onlooker.watch):
+            for batch in batches:
+                onlooker.source, onlooker.target = _Side.of(batch.source.sentence, batch.source), None
+                state = model.encode(batch.source)
+                onlooker.target = _Side.of(batch.input_sentence, batch.source)
+                model.decode(batch.target_input, batch.input_sentence, state)
+    return onlooker.maps, onlooker.gates
+
+
+def _kind(name: str, module: nn.Module, of_target: bool) -> str:
+    """What an attention is for: `encoder`, `decoder`, `cross` or, outside the two stacks, `batch-...`."""
+    parts = name.split(".")
+    if parts[0] not in ("encoder", "decoder"):
+        return "batch-target" if of_target else "batch-source"
+    kind = "cross" if "cross" in parts else parts[0]
+    return f"{kind}-local" if isinstance(module, LocalSelfAttention | LocalCrossAttention) else kind
