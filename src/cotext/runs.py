@@ -272,7 +272,7 @@ def train(
     model = build_model(config, data.tokenizer.vocabulary_size)
     start = None
     if config.train.init and not checkpoints(run):
-        start = start_from(Path(config.train.init), model, config, data.tokenizer.fingerprint)
+        start = start_from(Path(config.train.init), model, config, data.tokenizer)
     if accelerator.is_main_process:
         open_run(run, config, data.tokenizer)
         note_data(run, data)

@@ -7,7 +7,9 @@ A parameter is filled from the first of these that the other run has:
     partly    the parameter of its name with fewer rows: the leading ones, as of an embedding to which the
               recipe has appended special symbols
 
-and keeps its fresh values otherwise.
+and keeps its fresh values otherwise. Rows of the vocabulary mean the same only as far as both recipes set
+sentences apart alike; numbers of sentences which the other run does not have start as copies of the symbol
+that opens such sentences there.
 """
 
 import json
@@ -20,7 +22,8 @@ import torch
 from torch import Tensor
 
 from cotext.checkpoint import describe_file, load_weights, model_file
-from cotext.config import Config, differences
+from cotext.config import Config, ViewConfig, differences
+from cotext.data.tokenizer import Tokenizer
 from cotext.errors import CotextError
 from cotext.files import replacing
 from cotext.models.base import TranslationModel
@@ -76,17 +79,21 @@ class WarmStart:
     """From which run training started, and with what.
 
     `differing` are settings under which the same weights may mean something else: here and there.
+    `sentence_numbers` tells where the symbols that number sentences come from, if there are any.
     """
 
     run: Path
     updates: list[int]
     inheritance: Inheritance
     differing: dict[str, tuple[str, str]]
+    sentence_numbers: str = ""
 
     def render(self) -> str:
         """The account for a person."""
         updates = "+".join(map(str, self.updates))
         lines = [f"starting from {self.run} (updates {updates}):", *self.inheritance.lines()]
+        if self.sentence_numbers:
+            lines.append(f"  numbers of sentences: {self.sentence_numbers}")
         if self.differing:
             told = (f"{key} = {here}, there {there}" for key, (here, there) in self.differing.items())
             lines.append(f"  settings that differ: {', '.join(told)}")
@@ -112,6 +119,7 @@ class WarmStart:
             "partly": {name: {"rows": n, "of": of} for name, (n, of) in found.partly.items()},
             "fresh": found.fresh,
             "unused": found.unused,
+            "sentence_numbers": self.sentence_numbers,
             "differing": {
                 key: {"here": here, "there": there} for key, (here, there) in self.differing.items()
             },
@@ -120,20 +128,25 @@ class WarmStart:
             temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
-def start_from(run: Path, model: TranslationModel, config: Config, fingerprint: str) -> WarmStart:
+def start_from(run: Path, model: TranslationModel, config: Config, tokenizer: Tokenizer) -> WarmStart:
     """Fill a model with the final weights of another run, as far as they fit.
 
     Raises:
-        CotextError: no trained run there, one of another tokenizer than `fingerprint`, no matrix that fits.
+        CotextError: no trained run there, one of another tokenizer, no matrix that fits.
     """
     path = model_file(run)
     described = describe_file(path)
-    if described.fingerprint != fingerprint:
+    if described.fingerprint != tokenizer.fingerprint:
         raise CotextError(
             f"{run}: was trained with another tokenizer than that of the data, so its embeddings are those "
             "of other subwords; give the data that it was trained on, or start from a run on this data"
         )
-    inheritance = inherit(model, load_weights(path))
+    weights = load_weights(path)
+    numbers = ""
+    if VOCABULARY in weights:
+        views = described.config.view, config.view
+        weights[VOCABULARY], numbers = translate_symbols(weights[VOCABULARY], *views, tokenizer)
+    inheritance = inherit(model, weights)
     differing = {
         key: (str(here), str(there))
         for key, there, here in differences(described.config, config)
@@ -144,7 +157,28 @@ def start_from(run: Path, model: TranslationModel, config: Config, fingerprint: 
     if matrices.isdisjoint({*inheritance.taken, *inheritance.adopted}):
         told = "".join(f"\n  {key}: {there} there, {here} here" for key, (here, there) in differing.items())
         raise CotextError(f"{run}: none of its weights fits this model; start from another run{told}")
-    return WarmStart(run, described.updates, inheritance, differing)
+    return WarmStart(run, described.updates, inheritance, differing, numbers)
+
+
+def translate_symbols(
+    table: Tensor, there: ViewConfig, here: ViewConfig, tokenizer: Tokenizer
+) -> tuple[Tensor, str]:
+    """The embeddings of one recipe with the rows of another, and an account of the numbers of sentences.
+
+    A model of brackets starts as what it was: every number begins as the begin symbol, and numbers beyond
+    those of the other run as its last, which opens all later sentences there. Fresh rows would also have
+    to be unlearnt as words: symbols that are never written have learnt to be improbable.
+    """
+    shared = tokenizer.vocabulary_size
+    if there.separators != here.separators:
+        table = table[:shared]
+    if here.separators != "numbered":
+        return table, ""
+    known = table[shared : shared + here.numbers]
+    copied = here.numbers - len(known)
+    opening, name = (known[-1], "the last") if len(known) else (table[tokenizer.bos], "the begin symbol")
+    account = f"{len(known)} taken, {copied} copied from {name}" if copied else f"{len(known)} taken"
+    return torch.cat((table[:shared], known, opening.expand(copied, -1))), account
 
 
 def inherit(model: TranslationModel, weights: Mapping[str, Tensor]) -> Inheritance:
