@@ -222,7 +222,8 @@ def plot(figures: dict[str, dict[str, Any]], folder: Path) -> None:
     bleu.minorticks_off()
     bleu.set(xlabel="tokens a document is cut to", ylabel="d-BLEU", ylim=(0, 100))
     even.set(
-        xlabel=f"decoder layer, documents of {EVENNESS_OF} tokens",
+        xlabel=f"cross-attention from the bottom, documents of {EVENNESS_OF} tokens\n"
+        "(of g-transformer, 5 and 7 are local, 6 and 8 global)",
         ylabel="cross-attention: entropy / log keys",
         ylim=(0, 1.02),
     )
