@@ -27,6 +27,7 @@ from cotext.errors import CotextError
 from cotext.layers.blocks import SentenceEmbedding, Size
 from cotext.losses.cross_entropy import CrossEntropy, LossParts
 from cotext.models.base import AutoregressiveModel, TranslationModel
+from cotext.models.docflat import DocFlat
 from cotext.models.flat_transformer import FlatTransformer
 from cotext.models.g_transformer import GTransformer
 from cotext.models.p_transformer import PTransformer
@@ -108,11 +109,17 @@ def build_flat_transformer(config: ModelConfig, embedding: SentenceEmbedding) ->
     return FlatTransformer(_size(config), embedding, layers)
 
 
+def build_docflat(config: ModelConfig, embedding: SentenceEmbedding) -> DocFlat:
+    """The DocFlat of `models/docflat.py`."""
+    return DocFlat(_size(config), embedding, **config.docflat.model_dump())
+
+
 MODELS: dict[str, Callable[[ModelConfig, SentenceEmbedding], TranslationModel]] = {
     "transformer": build_transformer,
     "p_transformer": build_p_transformer,
     "g_transformer": build_g_transformer,
     "flat_transformer": build_flat_transformer,
+    "docflat": build_docflat,
 }
 
 

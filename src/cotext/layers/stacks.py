@@ -1,14 +1,35 @@
-"""The plain way through a stack of decoder blocks, for all systems that differ elsewhere.
+"""The plain way through encoder and decoder blocks, for all systems that differ elsewhere.
 
-Shapes: R rows, T tokens, D model.
+Shapes: B entries, S source tokens, R rows, T tokens, D model, H heads, K per head.
 """
 
 from torch import Tensor, nn
 
 from cotext.layers.attention import CrossAttention
-from cotext.layers.blocks import DecoderBlock, Stack
+from cotext.layers.blocks import DecoderBlock, EncoderBlock, Stack
+from cotext.layers.masks import visible
 from cotext.layers.ragged import Ragged
-from cotext.layers.state import DecoderState
+from cotext.layers.state import DecoderState, SelfReach
+
+
+def encode_rows(
+    blocks: Stack[EncoderBlock],
+    norm: nn.Module,
+    x_BSD: Tensor,
+    sentence: Tensor,
+    readers: Stack[DecoderBlock[CrossAttention]],
+) -> tuple[list[tuple[Tensor, Tensor]], Tensor | None]:
+    """Embedded source tokens [B, S, D] -> keys and values for the cross-attention of all readers, and a mask.
+
+    Self-attention sees the whole row. `sentence` [B, S] is -1 on padding. Keys and values are [B, H, S, K],
+    the mask [B, 1, 1, S], or None where nothing is padded.
+    """
+    mask, ragged = visible(sentence), Ragged.of(sentence)
+    x = x_BSD if ragged is None else ragged.pack(x_BSD)
+    for block in blocks:
+        x = block(x, (SelfReach(mask), ragged))
+    x = norm(x)
+    return [block.cross.project(x, ragged) for block in readers], mask
 
 
 def decode_rows(

@@ -61,6 +61,12 @@ class KeyValueCache:
         index = origin[:, None, :, None].expand(-1, self.keys.size(1), -1, self.keys.size(3))
         self.write(self.keys.gather(2, index), self.values.gather(2, index), start)
 
+    def grown(self, places: int, used: int) -> "KeyValueCache":
+        """A copy with room for `places`, of which `used` are taken."""
+        grown = KeyValueCache(self.entries, places, self.keys)
+        grown.write(*self.read(used), 0)
+        return grown
+
     def select(self, entries: Tensor, used: int) -> None:
         """Keep the given entries."""
         self.keys, self.values = _keep(self.keys, entries, used), _keep(self.values, entries, used)
@@ -207,9 +213,7 @@ class DecoderState:
         entries = self.cross[0][0].size(0)
         self.beam, self.capacity = beam, self.used + (self.capacity - self.used) * beam
         self.collect_at = self.used + STEPS_BETWEEN_COLLECTIONS * beam
-        for i, narrow in enumerate(self.caches):
-            self.caches[i] = KeyValueCache(entries, self.capacity, narrow.keys)
-            self.caches[i].write(*narrow.read(self.used), 0)
+        self.caches = [narrow.grown(self.capacity, self.used) for narrow in self.caches]
         device = self.cross[0][0].device
         sees = torch.zeros(entries, beam, self.capacity, dtype=torch.bool, device=device)
         sees[:, :, : self.used] = True if self.sees is None else self.sees[:, :, : self.used]
@@ -251,6 +255,9 @@ class DecoderState:
             assert places is not None
             places[:, first : self.used] = places.gather(1, origin)
         past[:, :, first : self.used] = past.take_along_dim(origin[:, None], dim=2)
+
+    def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
+        """Nobody here sees what other rows have written."""
 
     def select(self, entries: Tensor, beam: int) -> None:
         """Keep the given entries [B'] with all `beam` rows of each; the others have finished."""

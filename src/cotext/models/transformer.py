@@ -17,11 +17,9 @@ from torch import Tensor, nn
 from cotext.data.batch import Source
 from cotext.layers.attention import CrossAttention, SelfAttention
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size, Stack
-from cotext.layers.masks import visible
 from cotext.layers.positions import mean_sentence_length, ranks
-from cotext.layers.ragged import Ragged
-from cotext.layers.stacks import decode_rows
-from cotext.layers.state import DecoderState, SelfReach
+from cotext.layers.stacks import decode_rows, encode_rows
+from cotext.layers.state import DecoderState
 from cotext.models.base import TranslationModel
 
 
@@ -60,13 +58,7 @@ class Transformer(TranslationModel):
         t = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
         shift = mean_sentence_length(sentence) if self.shift == "sequence" else None
         x_BSD = self.embedding(source.tokens, sentence, t, ranks(sentence), self._shift(shift))
-        mask = visible(sentence)
-        ragged = Ragged.of(sentence)
-        x = x_BSD if ragged is None else ragged.pack(x_BSD)
-        for block in self.encoder:
-            x = block(x, (SelfReach(mask), ragged))
-        x = self.encoder_norm(x)
-        cross = [block.cross.project(x, ragged) for block in self.decoder]
+        cross, mask = encode_rows(self.encoder, self.encoder_norm, x_BSD, sentence, self.decoder)
         return DecoderState(cross=cross, cross_mask=mask, shift=shift)
 
     def decode(self, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
