@@ -1,7 +1,7 @@
 """Windows that see each other: what a batch-level model is given, and what that makes of documents.
 
-The models never learnt anything. `Meeting` is a Transformer whose hidden states know what the other rows of
-their document hold.
+The models never learnt anything. Beside DocFlat there is `Meeting`, a Transformer whose hidden states know
+what the other rows of their document hold.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,10 +13,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import PlainWordTokenizer, random_model, tiny_config, window
+from tiny_runs import with_section
 from torch import Tensor
 
 from cotext import translate as translate_module
-from cotext.config import Config
+from cotext.config import Config, parse_config
 from cotext.constraints import Request
 from cotext.data.batch import Batch, Instance, Source, make_batch
 from cotext.data.documents import Document, ParallelDocument
@@ -118,9 +119,19 @@ SYSTEMS = {
     "regenerate": tiny_config(view=window(2), decode={"neighbours": 3, "target_context": "regenerate"}),
 }
 systems = pytest.mark.parametrize("name", SYSTEMS)
+models = pytest.mark.parametrize("model", ["meeting", "docflat"])
 # Where the other rows see what a row writes of its own: all that is written is scored in the same context.
 SCORED = [name for name in SYSTEMS if name != "regenerate"]
 TAKING = [name for name in SYSTEMS if name.startswith(("window", "future"))]
+# How documents may be translated: in turn, with a first pass where it is of use, and at once.
+WAYS = [
+    (name, schedule, two_passes)
+    for name in SYSTEMS
+    for schedule in ("sequential", "parallel")
+    for two_passes in (False, True)
+    if (not two_passes if name not in TAKING else two_passes or schedule == "sequential")
+]
+ways = pytest.mark.parametrize(("name", "schedule", "two_passes"), WAYS)
 
 CORPUS = [
     Document(
@@ -152,22 +163,23 @@ def first_system(seed: int = 7, **decode: Any) -> DocumentTranslator:
     return DocumentTranslator(random_model(config, tokenizer, seed), config, tokenizer, CPU, name="first")
 
 
-def laid_over(config: Config, decode: dict[str, Any]) -> Config:
-    return config.model_copy(update={"decode": config.decode.model_copy(update=decode)})
-
-
 def translator(
     config: Config,
+    model: str = "meeting",
     target: bool = True,
     first_pass: DocumentTranslator | None = None,
-    seed: int = 0,
-    meeting: bool = True,
     **decode: Any,
 ) -> DocumentTranslator:
-    model = random_model(config, TOKENIZER, seed)
-    assert isinstance(model, Transformer)
-    chosen = Meeting(model, target).double().eval() if meeting else model
-    return DocumentTranslator(chosen, laid_over(config, decode), TOKENIZER, CPU, first_pass)
+    """`model`: `meeting` or `docflat`, or `transformer`, which knows nothing of other rows."""
+    sections = config.model_dump() | {"decode": {**config.decode.model_dump(), **decode}}
+    if model == "docflat":
+        sections["model"] |= {"name": "docflat", "docflat": {"target": target}}
+    config = parse_config(sections, "test")
+    chosen = random_model(config, TOKENIZER)
+    if model == "meeting":
+        assert isinstance(chosen, Transformer)
+        chosen = Meeting(chosen, target).eval()
+    return DocumentTranslator(chosen, config, TOKENIZER, CPU, first_pass)
 
 
 def translated(translator: DocumentTranslator, documents: Sequence[Document]) -> list[Translation]:
@@ -190,7 +202,7 @@ class Spy:
         def spying(
             model: Any, source: Source, requests: Sequence[Request], symbols: Any, options: Any
         ) -> list[Hypothesis]:
-            if isinstance(model, Meeting):
+            if model.sees_other_rows:
                 self.calls.append((source, requests))
             return search(model, source, requests, symbols, options)
 
@@ -225,15 +237,14 @@ def test_batches_hold_every_group_once_in_order(lengths: list[list[int]], budget
         assert len(batch) == 1 or len(rows) * max(rows) <= budget
 
 
-@systems
-@pytest.mark.parametrize("schedule", ["sequential", "parallel"])
-@pytest.mark.parametrize("two_passes", [False, True])
+@models
+@ways
 @pytest.mark.parametrize("beam", [1, 4])
-def test_as_many_sentences_come_out_as_went_in(name: str, schedule: str, two_passes: bool, beam: int) -> None:
-    first = first_system() if two_passes and name in TAKING else None
-    if schedule == "parallel" and first is None and name in TAKING:
-        pytest.skip("refused: see below")
-    t = translator(SYSTEMS[name], first_pass=first, schedule=schedule, beam=beam)
+def test_as_many_sentences_come_out_as_went_in(
+    model: str, name: str, schedule: str, two_passes: bool, beam: int
+) -> None:
+    first = first_system() if two_passes else None
+    t = translator(SYSTEMS[name], model, first_pass=first, schedule=schedule, beam=beam)
     done: list[int] = []
     found = dict(t.translate(CORPUS, done.append))
     assert sum(done) == t.check(CORPUS) == sum(len(d.sentences) for d in CORPUS)
@@ -244,74 +255,78 @@ def test_as_many_sentences_come_out_as_went_in(name: str, schedule: str, two_pas
         assert found[i].recovered
 
 
-@systems
-@pytest.mark.parametrize("schedule", ["sequential", "parallel"])
-@pytest.mark.parametrize("two_passes", [False, True])
-def test_a_document_is_translated_alone_as_amid_others(name: str, schedule: str, two_passes: bool) -> None:
-    first = first_system() if name in TAKING and (two_passes or schedule == "parallel") else None
-    settings = {"schedule": schedule, "first_pass": first}
-    together = translated(translator(SYSTEMS[name], **settings), CORPUS)
-    for max_tokens in (1, 60, 300):
-        crowded = translator(SYSTEMS[name], max_tokens=max_tokens, **settings)
-        for a, b in zip(together, translated(crowded, CORPUS[::-1])[::-1], strict=True):
-            assert same(a, b)
-    for document, a in zip(CORPUS, together, strict=True):
-        [b] = translated(translator(SYSTEMS[name], **settings), [document])
+@models
+@ways
+def test_a_document_is_translated_alone_as_amid_others(
+    model: str, name: str, schedule: str, two_passes: bool
+) -> None:
+    first = first_system(beam=1) if two_passes else None
+    t = translator(SYSTEMS[name], model, first_pass=first, schedule=schedule)
+    together = translated(t, CORPUS)
+    crowded = translator(SYSTEMS[name], model, first_pass=first, schedule=schedule, max_tokens=120)
+    for a, b in zip(together, translated(crowded, CORPUS[::-1])[::-1], strict=True):
         assert same(a, b)
+    for i in (0, 4):
+        [alone] = translated(t, CORPUS[i : i + 1])
+        assert same(alone, together[i])
 
 
+@models
 @systems
-def test_the_other_rows_make_a_difference(name: str) -> None:
+def test_the_other_rows_make_a_difference(model: str, name: str) -> None:
     """Or the tests here would prove nothing."""
-    kinds: list[dict[str, Any]] = [{}, {"target": False}, {"neighbours": 1}, {"meeting": False}]
-    outputs = [translated(translator(SYSTEMS[name], **kind), CORPUS)[0] for kind in kinds]
-    assert same(*outputs[2:])
-    assert len({out.log_probabilities for out in outputs[:3]}) == 3
+    kinds: list[dict[str, Any]] = [{}, {"target": False}, {"neighbours": 1}]
+    outputs = [translated(translator(SYSTEMS[name], model, **kind), CORPUS[:1])[0] for kind in kinds]
+    assert len({out.log_probabilities for out in outputs}) == 3
 
 
+@models
 @systems
-def test_groups_of_one_row_know_that_row_alone(name: str) -> None:
+def test_groups_of_one_row_know_that_row_alone(model: str, name: str) -> None:
     """Whatever else is in the batch: with a first pass, rows of one document are searched side by side."""
-    first = first_system() if name in TAKING else None
+    first = first_system(beam=1) if name in TAKING else None
+    plain = translator(SYSTEMS[name], model, first_pass=first, max_tokens=1)
+    # Every row has a batch of its own, and nothing beside it.
+    plain.model.sees_other_rows = False
+    plain.neighbours = plain.in_turn = 1
+    expected = translated(plain, CORPUS)
     for schedule in ("sequential", "parallel"):
-        lonely = translator(SYSTEMS[name], first_pass=first, neighbours=1, schedule=schedule)
-        plain = translator(SYSTEMS[name], first_pass=first, meeting=False)
-        for a, b in zip(translated(lonely, CORPUS), translated(plain, CORPUS), strict=True):
-            assert same(a, b)
+        lonely = translator(SYSTEMS[name], model, first_pass=first, neighbours=1, schedule=schedule)
+        assert all(same(a, b) for a, b in zip(translated(lonely, CORPUS), expected, strict=True))
 
 
-@pytest.mark.parametrize("name", [n for n in SYSTEMS if n != "regenerate"])
+@models
+@pytest.mark.parametrize("name", SCORED)
 @pytest.mark.parametrize("max_tokens", [1, 8000])
-def test_both_schedules_agree_where_nothing_is_seen_of_targets(name: str, max_tokens: int) -> None:
-    first = first_system() if name in TAKING else None
-    sequential, parallel = (
-        translated(
-            translator(
-                SYSTEMS[name], target=False, first_pass=first, schedule=schedule, max_tokens=max_tokens
-            ),
-            CORPUS,
-        )
+def test_both_schedules_agree_where_nothing_is_seen_of_targets(
+    model: str, name: str, max_tokens: int
+) -> None:
+    first = first_system(beam=1) if name in TAKING else None
+    decode = {"target": False, "first_pass": first, "max_tokens": max_tokens}
+    one, other = (
+        translated(translator(SYSTEMS[name], model, schedule=schedule, **decode), CORPUS)
         for schedule in ("sequential", "parallel")
     )
-    assert all(same(a, b) for a, b in zip(sequential, parallel, strict=True))
+    assert all(same(a, b) for a, b in zip(one, other, strict=True))
 
 
+@models
 @pytest.mark.parametrize("name", SCORED)
-@pytest.mark.parametrize("max_tokens", [1, 200, 8000])
-def test_the_score_of_a_translation_is_what_search_reported(name: str, max_tokens: int) -> None:
-    t = translator(SYSTEMS[name], max_tokens=max_tokens)
-    found = translated(t, CORPUS)
+def test_the_score_of_a_translation_is_what_search_reported(model: str, name: str) -> None:
+    found = translated(translator(SYSTEMS[name], model), CORPUS)
     pairs = [
         ParallelDocument(d.id, d.sentences, f.document.sentences) for d, f in zip(CORPUS, found, strict=True)
     ]
-    for scores, translation in zip(t.score(pairs), found, strict=True):
-        assert [s.log_probability for s in scores] == pytest.approx(translation.log_probabilities, abs=1e-9)
-    # Chosen sentences are scored amid the whole of their groups.
-    chosen = [(pairs[6], (4,)), (pairs[0], (3, 7)), (pairs[0], ()), (pairs[2], (0,))]
-    by_hand = [
-        sum(found[i].log_probabilities[j] for j in places) for i, places in [(6, (4,)), (0, (3, 7))]
-    ] + [0, 0]
-    assert [s.log_probability for s in t.score_sentences(chosen)] == pytest.approx(by_hand, abs=1e-9)
+    for max_tokens in (1, 200, 8000):
+        t = translator(SYSTEMS[name], model, max_tokens=max_tokens)
+        for scores, translation in zip(t.score(pairs), found, strict=True):
+            again = [s.log_probability for s in scores]
+            assert again == pytest.approx(translation.log_probabilities, abs=1e-9)
+        # Chosen sentences are scored amid the whole of their groups.
+        chosen = [(6, (4,)), (0, (3, 7)), (0, ()), (2, (0,))]
+        sums = [sum(found[i].log_probabilities[j] for j in places) for i, places in chosen]
+        scores = t.score_sentences([(pairs[i], places) for i, places in chosen])
+        assert [s.log_probability for s in scores] == pytest.approx(sums, abs=1e-9)
 
 
 def training_batch(t: DocumentTranslator, document: Document, out: Document) -> Batch:
@@ -413,7 +428,7 @@ def test_a_first_pass_makes_every_window_ready_at_once(monkeypatch: pytest.Monke
 
     monkeypatch.setattr(translate_module, "search", spying)
     first = first_system()
-    t = translator(SYSTEMS["window"], first_pass=first, meeting=False)
+    t = translator(SYSTEMS["window"], "transformer", first_pass=first)
     [before] = translated(first, CORPUS[:1])
     calls.clear()
     translated(t, CORPUS[:1])
@@ -439,12 +454,13 @@ class Leaving(DocumentTranslator):
             yield index, replace(translation, document=replace(translation.document, sentences=left))
 
 
+@models
 @pytest.mark.parametrize("name", TAKING)
 @pytest.mark.parametrize("schedule", ["sequential", "parallel"])
-def test_a_first_pass_may_leave_sentences_empty(name: str, schedule: str) -> None:
+def test_a_first_pass_may_leave_sentences_empty(model: str, name: str, schedule: str) -> None:
     whole = first_system()
     leaving = Leaving(whole.model, whole.config, whole.tokenizer, CPU)
-    found = translated(translator(SYSTEMS[name], first_pass=leaving, schedule=schedule), CORPUS)
+    found = translated(translator(SYSTEMS[name], model, first_pass=leaving, schedule=schedule), CORPUS)
     for document, translation in zip(CORPUS, found, strict=True):
         assert [bool(s) for s in translation.document.sentences] == [bool(s) for s in document.sentences]
 
@@ -516,7 +532,7 @@ def test_what_showed_nothing_is_searched_again_beside_what_its_group_wrote(
     ],
 )
 def test_passes_that_lack_something_are_refused(config: str, decode: dict[str, Any], message: str) -> None:
-    t = translator(laid_over(SYSTEMS[config], decode))
+    t = translator(with_section(SYSTEMS[config], "decode", **decode))
     for refused in (lambda: t.check(CORPUS), lambda: list(t.translate(CORPUS))):
         with pytest.raises(CotextError, match=message):
             refused()
@@ -541,9 +557,9 @@ def test_first_passes_that_cannot_be_are_refused() -> None:
 
 def test_the_signature_tells_schedule_neighbours_and_first_pass() -> None:
     first = first_system()
-    plain = translator(SYSTEMS["window"], meeting=False)
+    plain = translator(SYSTEMS["window"], "transformer")
     assert not {"schedule", "neighbours", "first_pass"} & set(entries(plain))
-    two = translator(SYSTEMS["window"], meeting=False, first_pass=first)
+    two = translator(SYSTEMS["window"], "transformer", first_pass=first)
     assert entries(two) == entries(plain) | {"first_pass": "first"}
     meeting = translator(SYSTEMS["window"], first_pass=first, schedule="parallel")
     assert entries(meeting) == entries(two) | {"schedule": "parallel", "neighbours": "3"}

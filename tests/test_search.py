@@ -15,6 +15,7 @@ from cotext.constraints import Align, Request, SearchSymbols
 from cotext.data.batch import Source, SpecialSymbols
 from cotext.errors import CotextError
 from cotext.layers.blocks import SentenceEmbedding, Size
+from cotext.models.base import TranslationModel
 from cotext.models.transformer import Transformer
 from cotext.search import Hypothesis, SearchOptions, search
 
@@ -416,6 +417,91 @@ def test_search_stops_when_nothing_can_win_any_more() -> None:
     model.logits[0] = torch.tensor([0, 0, 0, 9.0, 0, 0, 5, 4, -1e9])
     search_table(model, [0], [Request((), 0, (1000,))], SearchOptions(4, 0.6))
     assert model.calls == 42
+
+
+class Listening(TranslationModel):
+    """A table whose rows are told what others have written."""
+
+    sees_other_rows = True
+
+    def __init__(self, table: Table) -> None:
+        super().__init__()
+        self.table = table
+        self.told: dict[int, list[tuple[int, int]]] = {}
+
+    @property
+    def output_weight(self) -> Tensor:
+        return self.table.output_weight
+
+    def encode(self, source: Source) -> "ListeningState":
+        return ListeningState(source.tokens[:, 0], source.document, self.told)
+
+    def decode(self, tokens: Tensor, sentence: Tensor, state: "ListeningState") -> Tensor:
+        return self.table.decode(tokens, sentence, state)
+
+
+@dataclass
+class ListeningState(TableState):
+    entry: Tensor
+    told: dict[int, list[tuple[int, int]]]
+
+    def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
+        for entry, *row in zip(self.entry[entries].tolist(), tokens.tolist(), sentence.tolist(), strict=True):
+            pairs = list(zip(*row, strict=True))
+            length = sum(k >= 0 for _, k in pairs)
+            assert set(pairs[length:]) <= {(PAD, -1)}
+            assert entry not in self.told
+            self.told[entry] = pairs[:length]
+
+    def select(self, entries: Tensor, beam: int) -> None:
+        TableState.select(self, entries, beam)
+        assert not set(self.entry[entries].tolist()) & self.told.keys()
+        self.entry = self.entry[entries]
+
+
+NUMBERED = SpecialSymbols(PAD, BOS, EOS, (EOS,), bracket=True, numbers=(SEP, SEP2))
+
+
+@pytest.mark.parametrize(
+    ("special", "align"),
+    [*((KINDS[kind], align) for kind, align in WAYS), (NUMBERED, "constrained")],
+    ids=[*map("-".join, WAYS), "numbered"],
+)
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("seed", range(4))
+def test_what_has_ended_is_told_before_it_is_dropped(
+    special: SpecialSymbols, align: Align, beam: int, seed: int
+) -> None:
+    """Of all but those that end last: the decoder inputs of what is found in the end, prefixes included."""
+    closer = special.separators[0]
+    requests = [
+        Request((), 0, (9,)),
+        Request((A, B, closer), 0, (3, 6), place=1),
+        Request((B, special.separator(1), A), 1, (2,)),
+        Request((), 2, (3, 3, 3), place=4),
+    ]
+    keys = list(range(len(requests)))
+    source = table_source(keys)
+    source.document = torch.tensor(keys)
+    model = Listening(Table(seed))
+    unused = tuple({SEP, SEP2} - {*special.separators})
+    found = search(
+        model,
+        source,
+        requests,
+        SearchSymbols(special, UNK, (BLANK,), unused),
+        SearchOptions(beam, 0.6, align),
+    )
+    assert 0 < len(model.told) < len(requests)
+    for entry, told in model.told.items():
+        request = requests[entry]
+        k = request.first_sentence
+        read = [(special.opening(request.place + k), k)]
+        for label in (*request.prefix, *found[entry].tokens):
+            closes = label in special.separators
+            k += closes
+            read.append((special.opening(request.place + k) if special.bracket and closes else label, k))
+        assert told == read
 
 
 @ways
