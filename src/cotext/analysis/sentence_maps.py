@@ -12,8 +12,10 @@ Shapes: B rows, H heads, T queries, S keys, N sentences of the document.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +26,7 @@ from cotext.analysis.gates import GateOpenness
 from cotext.data.batch import Batch, Source
 from cotext.errors import CotextError
 from cotext.layers.attend import Places, watch_weights
+from cotext.layers.flat import NeuralContextGate
 from cotext.layers.local import LocalCrossAttention, LocalSelfAttention
 from cotext.models.base import TranslationModel
 
@@ -176,7 +179,8 @@ class _Onlooker:
     source: _Side | None = None
     target: _Side | None = None  # while decoding
 
-    def watch(self, weights_BHTS: Tensor, real_BT: Tensor, places: Places | None) -> None:
+    def note(self, weights_BHTS: Tensor, real_BT: Tensor, places: Places | None) -> None:
+        """What `watch_weights` shows."""
         name = self.calling[-1]
         own = self.source if self.target is None else self.target
         keys = self.source if "cross" in name.split(".") else own
@@ -188,6 +192,18 @@ class _Onlooker:
         kind = _kind(name, self.modules[name], self.target is not None)
         found = self.maps.setdefault(name, SentenceMap(kind, self.sentences))
         found.add(weights_BHTS, own.queries(places.query), keys.keys(places.key))
+
+    def note_gate(self, name: str, gate: Tensor) -> None:
+        """That of current tokens, row after row, [..., D]."""
+        own = self.source if self.target is None else self.target
+        assert own is not None
+        kind = "batch-source" if self.target is None else "batch-target"
+        found = self.gates.setdefault(name, GateOpenness(kind, self.sentences))
+        found.add(gate.flatten(0, -2), own.document[own.current])
+
+
+def _hook(onlooker: _Onlooker, name: str) -> Callable[[nn.Module, Any, Tensor], None]:
+    return lambda module, arguments, gate: onlooker.note_gate(name, gate)
 
 
 @torch.inference_mode()
@@ -202,9 +218,12 @@ def sentence_maps(
     Raises:
         CotextError: an attention whose tokens cannot be told.
     """
-    with calls(model) as calling:
+    with calls(model) as calling, ExitStack() as hooks:
         onlooker = _Onlooker(dict(model.named_modules()), calling, sentences)
-        with watch_weights(onlooker.watch):
+        for name, module in onlooker.modules.items():
+            if isinstance(module, NeuralContextGate):
+                hooks.callback(module.register_forward_hook(_hook(onlooker, name)).remove)
+        with watch_weights(onlooker.note):
             for batch in batches:
                 onlooker.source, onlooker.target = _Side.of(batch.source.sentence, batch.source), None
                 state = model.encode(batch.source)
