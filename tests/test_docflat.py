@@ -10,9 +10,8 @@ from tiny import PlainWordTokenizer, random_model, tiny_config, window
 from torch import Tensor, nn
 
 from cotext.config import Config
-from cotext.data.batch import Batch, Companions, Instance, Source, make_batch
+from cotext.data.batch import Batch, Companions, Instance, make_batch
 from cotext.layers.attend import Places, watch_weights
-from cotext.layers.attention import split_heads
 from cotext.layers.flat import (
     Beside,
     FlatBatchAttention,
@@ -144,15 +143,16 @@ def by_hand(context: FlatContext, query: Tensor, keys: Tensor) -> Tensor:
         (x @ w.T + b).view(len(x), attention.heads, -1)
         for x, w, b in zip(
             (query[None], keys, keys),
-            attention.qkv.weight.split(size),
-            attention.qkv.bias.split(size),
+            torch.split(attention.qkv.weight, size),
+            torch.split(attention.qkv.bias, size),
             strict=True,
         )
     )
     weights = (torch.einsum("hk,shk->hs", q, k) / math.sqrt(q.size(1))).softmax(dim=1)
     mixed = attention.out(torch.einsum("hs,shk->hk", weights, v).flatten())
     if context.gate is None:
-        return context.norm(query + mixed)
+        identity: Tensor = context.norm(query + mixed)
+        return identity
     g = (context.gate.linear.weight @ mixed + context.gate.linear.bias).sigmoid()
     if context.gate.discrete:
         g = (g >= context.gate.threshold).double()
@@ -252,7 +252,8 @@ def test_with_a_closed_gate_it_is_the_baseline() -> None:
     batch = batch_of(config)
     assert float((full(system, batch) - full(baseline, batch)).abs()[batch.is_label].max()) > 1e-2
     for context in (system.source_context, system.target_context):
-        assert context is not None and context.gate is not None
+        assert context is not None
+        assert context.gate is not None
         nn.init.constant_(context.gate.linear.bias, -1e9)
         context.norm = nn.Identity()  # type: ignore[assignment]
     close(full(system, batch)[batch.is_label], full(baseline, batch)[batch.is_label])
@@ -268,7 +269,7 @@ def baseline_of(config: Config, system: DocFlat) -> nn.Module:
 
 @pytest.mark.parametrize("side", ["source", "target"])
 def test_a_side_left_out_has_no_parameters_and_sees_no_other_row(side: str) -> None:
-    config = config_of(**{side: False})
+    config = config_of(None, **{side: False})
     system, batch = docflat(config), batch_of(config)
     assert not any(name.startswith(f"{side}_context") for name in system.state_dict())
     assert any("_context" in name for name in system.state_dict())
@@ -385,8 +386,257 @@ def test_gradients_reach_every_parameter_with_dropout() -> None:
         model = config.model.model_copy(update={"dropout": 0.2, "attention_dropout": 0.2})
         torch.manual_seed(0)
         system = build_model(config.model_copy(update={"model": model}), TOKENIZER.vocabulary_size)
-        CrossEntropy(0.1, 1.0)(system, batch_of(config)).loss.backward()
+        CrossEntropy(0.1, 1.0)(system, batch_of(config)).loss.backward()  # type: ignore[no-untyped-call]
         for name, parameter in system.named_parameters():
             assert parameter.grad is not None, name
             assert bool(parameter.grad.isfinite().all()), name
             assert float(parameter.grad.abs().sum()) > 0, name
+
+
+# --- decoding
+
+
+class Written:
+    """An open state beside plain lists of what stands in it: what each token sees is looked up there.
+
+    Rows of one document that are written at once see what was on the others' first beam at that moment, so
+    that what a token saw is kept with it.
+    """
+
+    def __init__(self, model: DocFlat, batch: Batch, begun: list[int], places: int) -> None:
+        self.model, self.source = model, batch.source
+        assert model.target_context is not None
+        self.context = model.target_context
+        self.rows = Standing.of(
+            batch.source.document, batch.source.place + batch.source.current[:, 0], model.cross_document
+        )
+        self.entries, self.beam = list(range(len(begun))), 1
+        self.tokens: list[list[int]] = [[] for _ in begun]
+        self.sentence: list[list[int]] = [[] for _ in begun]
+        self.x: list[list[Tensor]] = [[] for _ in begun]
+        self.done: list[tuple[Tensor, int, int]] = []  # current tokens, their group and order
+        self._companions()
+        self.state = model.encode(batch.source)
+        whole = model.encode(batch.source)
+        self.cross, self.cross_mask = whole.cross, whole.cross_mask
+        self.state.open(places)
+        self.step(
+            [batch.target_input[i, :n].tolist() for i, n in enumerate(begun)],
+            [batch.input_sentence[i, :n].tolist() for i, n in enumerate(begun)],
+        )
+
+    def _companions(self) -> None:
+        beside = self.source.companions
+        if beside is None:
+            return
+        other = beside.source
+        rows = Standing.of(other.document, other.place + other.current[:, 0], self.model.cross_document)
+        for i, (tokens, sentence) in enumerate(
+            zip(beside.target_input.tolist(), beside.input_sentence.tolist(), strict=True)
+        ):
+            length = sum(k >= 0 for k in sentence)
+            if length:
+                current = self.current(tokens[:length], sentence[:length], other.current[i])
+                self.done.append((current, int(rows.group[i]), int(rows.order[i])))
+
+    def embedded(self, tokens: list[int], sentence: list[int]) -> Tensor:
+        k = torch.tensor([sentence])
+        t = torch.arange(len(tokens))[None]
+        hidden: Tensor = self.model.embedding(torch.tensor([tokens]), k, t, ranks(k), 0)[0]
+        return hidden
+
+    def current(self, tokens: list[int], sentence: list[int], current: Tensor) -> Tensor:
+        return self.embedded(tokens, sentence)[is_current(torch.tensor([sentence]), current[None])[0]]
+
+    def step(self, tokens: list[list[int]], sentence: list[list[int]]) -> None:
+        """Decode, and compare with what follows from the lists."""
+        count = max(map(len, tokens))
+        for row in range(len(tokens)):
+            self.tokens[row] += tokens[row]
+            self.sentence[row] += sentence[row]
+        padded = torch.tensor([row + [0] * (count - len(row)) for row in tokens])
+        k = torch.tensor([row + [-1] * (count - len(row)) for row in sentence])
+        hidden = self.model.decode(padded, k, self.state)
+        live = [
+            self.current(self.tokens[i * self.beam], self.sentence[i * self.beam], self.source.current[e])
+            for i, e in enumerate(self.entries)
+        ]
+        for row in range(len(tokens)):
+            self._see(row, live)
+            expected = self._hidden(row)
+            close(hidden[row, : len(tokens[row])], expected[len(expected) - len(tokens[row]) :])
+
+    def _see(self, row: int, live: list[Tensor]) -> None:
+        entry = self.entries[row // self.beam]
+        group, order = int(self.rows.group[entry]), int(self.rows.order[entry])
+        others = [x for x, g, o in self.done if g == group and o < order] + [
+            x
+            for x, e in zip(live, self.entries, strict=True)
+            if self.rows.group[e] == group and self.rows.order[e] < order
+        ]
+        h = self.embedded(self.tokens[row], self.sentence[row])
+        current = is_current(torch.tensor([self.sentence[row]]), self.source.current[entry][None])[0]
+        for t in range(len(self.x[row]), len(h)):
+            own = h[: t + 1][current[: t + 1]]
+            seen = torch.cat([own, *others])
+            self.x[row].append(by_hand(self.context, h[t], seen) if current[t] else h[t])
+
+    def _hidden(self, row: int) -> Tensor:
+        entry = slice(self.entries[row // self.beam], self.entries[row // self.beam] + 1)
+        cross = [(k[entry], v[entry]) for k, v in self.cross]
+        state = DecoderState(cross, None if self.cross_mask is None else self.cross_mask[entry])
+        sentence = torch.tensor([self.sentence[row]])
+        x = torch.stack(self.x[row])[None]
+        blocks, norm = self.model.decoder, self.model.decoder_norm
+        return decode_rows(blocks, norm, x, sentence, ranks(sentence), state)[0]
+
+    def next(self, generator: torch.Generator, count: int = 1) -> None:
+        """Random words; a row whose last sentence is context may begin the next."""
+        tokens = torch.randint(4, 13, (len(self.tokens), count), generator=generator).tolist()
+        sentence: list[list[int]] = []
+        for row in range(len(tokens)):
+            k, last = self.sentence[row][-1], int(self.source.current[self.entries[row // self.beam], 1]) - 1
+            sentence.append([])
+            for _ in range(count):
+                k = min(last, k + int(torch.randint(0, 2, (1,), generator=generator)))
+                sentence[-1].append(k)
+        self.step(tokens, sentence)
+
+    def widen(self, beam: int) -> None:
+        self.state.widen(beam)
+        self.beam = beam
+        for name in ("tokens", "sentence", "x"):
+            setattr(self, name, [list(row) for row in getattr(self, name) for _ in range(beam)])
+
+    def reorder(self, generator: torch.Generator) -> None:
+        within = torch.randint(0, self.beam, (len(self.tokens),), generator=generator).tolist()
+        origin = [row // self.beam * self.beam + w for row, w in enumerate(within)]
+        self.state.reorder(torch.tensor(origin))
+        for name in ("tokens", "sentence", "x"):
+            setattr(self, name, [list(getattr(self, name)[i]) for i in origin])
+
+    def keep(self, stay: list[int]) -> None:
+        """The others end, with what is on their second beam, if they have one."""
+        ended = [i for i in range(len(self.entries)) if i not in stay]
+        best = [i * self.beam + min(1, self.beam - 1) for i in ended]
+        longest = max(len(self.tokens[row]) for row in best)
+        tokens = torch.tensor([self.tokens[r] + [0] * (longest - len(self.tokens[r])) for r in best])
+        sentence = torch.tensor([self.sentence[r] + [-1] * (longest - len(self.tokens[r])) for r in best])
+        self.state.finish(torch.tensor(ended), tokens, sentence)
+        for i, row in zip(ended, best, strict=True):
+            e = self.entries[i]
+            current = self.current(self.tokens[row], self.sentence[row], self.source.current[e])
+            self.done.append((current, int(self.rows.group[e]), int(self.rows.order[e])))
+        self.state.select(torch.tensor(stay), self.beam)
+        self.entries = [self.entries[i] for i in stay]
+        rows = [i * self.beam + w for i in stay for w in range(self.beam)]
+        for name in ("tokens", "sentence", "x"):
+            setattr(self, name, [list(getattr(self, name)[i]) for i in rows])
+
+
+def joined(batch: Batch, rows: list[int]) -> Batch:
+    """Some rows of a batch, with all others of their documents as companions: earlier ones have a target."""
+    own = torch.tensor(rows)
+    source, order = batch.source, batch.source.place + batch.source.current[:, 0]
+    others, written = [], []
+    for j in range(len(order)):
+        asked = [i for i in rows if source.document[i] == source.document[j]]
+        if j not in rows and asked:
+            others.append(j)
+            written.append(bool(order[j] < order[asked].max()))
+    beside = None
+    if others:
+        index = torch.tensor(others)
+        sentence = batch.input_sentence[index].where(torch.tensor(written)[:, None], torch.tensor(-1))
+        beside = Companions(source.select(index), batch.target_input[index], sentence)
+    sides = (batch.target_input, batch.input_sentence, batch.target_label, batch.label_sentence)
+    return Batch(replace(source.select(own), companions=beside), *(x[own] for x in sides))
+
+
+VIEWS = {"local context": window(1), "longer": window(2, after=1), "sentences": {"kind": "sentence"}}
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("whole_windows", [False, True])
+@torch.no_grad()
+def test_every_step_of_rows_of_different_documents(view: str, beam: int, whole_windows: bool) -> None:
+    """One row a document, and its companions: as in sequential decoding."""
+    config = config_of(VIEWS[view])
+    model, generator = docflat(config), torch.Generator().manual_seed(beam)
+    batch = joined(batch_of(config), [2, 5, 6])
+    written = Written(model, batch, begun_of(batch, whole_windows), places=80)
+    assert isinstance(written.state, DocFlatState)
+    assert not written.state.meets
+    written.widen(beam)
+    for step in range(2 * STEPS_BETWEEN_COLLECTIONS + 4):
+        written.next(generator, 1 if step % 5 else 2)
+        written.reorder(generator)
+        if step == 8:
+            written.keep([0, 1])
+        if step == 20:
+            written.keep([1])
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("cross_document", [False, True])
+@pytest.mark.parametrize("view", VIEWS)
+@torch.no_grad()
+def test_every_step_of_rows_that_are_written_at_once(view: str, cross_document: bool, beam: int) -> None:
+    """Rows of the same documents, out of order; they end one after the other."""
+    config = config_of(VIEWS[view], cross_document=cross_document)
+    model, generator = docflat(config), torch.Generator().manual_seed(beam)
+    batch = batch_of(config, [3, 4, 0, 2, 5, 6, 1])
+    written = Written(model, batch, begun_of(batch, view == "longer"), places=80)
+    assert isinstance(written.state, DocFlatState)
+    assert written.state.meets
+    written.widen(beam)
+    for step in range(2 * STEPS_BETWEEN_COLLECTIONS + 4):
+        written.next(generator, 1 if step % 5 else 2)
+        written.reorder(generator)
+        if step == 4:
+            written.keep([0, 1, 6, 3, 4])  # the first sentence of a document ends, and a document of its own
+        if step == 9:
+            written.keep([0, 2, 1])
+        if step == 20:
+            written.keep([1])
+
+
+@torch.no_grad()
+def test_companions_beside_rows_that_are_written_at_once() -> None:
+    config = config_of()
+    batch = batch_of(config)
+    for rows in ([1, 3, 4], [3, 2]):
+        part = joined(batch, rows)
+        generator = torch.Generator().manual_seed(0)
+        written = Written(docflat(config), part, begun_of(part, False), places=30)
+        written.widen(2)
+        for _ in range(4):
+            written.next(generator)
+            written.reorder(generator)
+        written.keep([0])
+        written.next(generator)
+
+
+def begun_of(batch: Batch, whole_windows: bool) -> list[int]:
+    """The target context and what opens the current sentence; or nothing but what opens the row."""
+    if whole_windows:
+        return [1] * len(batch.target_input)
+    return [int(row.byte().argmax()) + 1 for row in is_current(batch.input_sentence, batch.source.current)]
+
+
+@pytest.mark.parametrize("cross_document", [False, True])
+@torch.no_grad()
+def test_steps_beside_companions_equal_the_batch(cross_document: bool) -> None:
+    """Token by token, each row with what training gives it in one batch."""
+    config = config_of(cross_document=cross_document)
+    model, batch = docflat(config), batch_of(config)
+    hidden = full(model, batch)
+    for i in range(len(hidden)):
+        row = alone(batch, i, same_document=not cross_document)
+        state = model.encode(row.source)
+        length = row.target_input.size(1)
+        state.open(length)
+        for t in range(length):
+            step = model.decode(row.target_input[:, t, None], row.input_sentence[:, t, None], state)
+            close(step[0, 0], hidden[i, t])

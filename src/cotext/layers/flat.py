@@ -169,7 +169,8 @@ class FlatBatchAttention(nn.Module):
 
     def keys_values(self, h_MD: Tensor) -> tuple[Tensor, Tensor]:
         """What others will see of tokens: two [M, H, K]."""
-        k, v = self._keys_values(h_MD).view(len(h_MD), 2, self.heads, -1).unbind(dim=1)
+        size = h_MD.size(1) // self.heads
+        k, v = self._keys_values(h_MD).view(len(h_MD), 2, self.heads, size).unbind(dim=1)
         return k, v
 
     def _keys_values(self, h_MD: Tensor) -> Tensor:
@@ -309,7 +310,7 @@ class LiveGroups:
         own_BQP = own.flatten(1, 2)
         # Most places belong to context or to beams that are gone.
         relevant = own_BQP.any(dim=1)
-        kept = int(relevant.sum(dim=1).max())
+        kept = max(1, int(relevant.sum(dim=1).max()))
         origin = (~relevant).byte().argsort(dim=1, stable=True)[:, :kept]
         own_BQL = own_BQP.take_along_dim(origin[:, None], dim=2)
         first_BL = own_BQL[:, tokens - 1]  # what the last token of the first beam sees: all of that beam
