@@ -35,10 +35,10 @@ DOCUMENTS = [
 ]
 
 
-def config_of(view: dict[str, Any] | None = None, **docflat: object) -> Config:
+def config_of(view: dict[str, Any] | None = None, name: str = "docflat", **settings: object) -> Config:
     numbered = {"separators": "numbered", "numbers": 3}
     return tiny_config(
-        model={"name": "docflat", "positions": "absolute", "docflat": docflat},
+        model={"name": name, "positions": "absolute", name: settings},
         view=(view or window(1)) | numbered,
     )
 
@@ -197,7 +197,7 @@ def test_whoever_watches_is_told_who_is_who() -> None:
     places = shown[-1][2]
     assert places is not None
     assert places.query.tolist() == [[1, 2], [-1, -1]]
-    assert places.key.tolist() == [[3, 1, 2], [4, -1, -1]]
+    assert places.key.tolist() == [[-1, 1, 2], [-1, -1, -1]]
 
 
 # --- the gate
@@ -259,7 +259,7 @@ def test_with_a_closed_gate_it_is_the_baseline() -> None:
     close(full(system, batch)[batch.is_label], full(baseline, batch)[batch.is_label])
 
 
-def baseline_of(config: Config, system: DocFlat) -> nn.Module:
+def baseline_of(config: Config, system: nn.Module) -> nn.Module:
     plain = config.model_copy(update={"model": config.model.model_copy(update={"name": "transformer"})})
     baseline = random_model(plain, TOKENIZER, seed=9)
     own = {k: v for k, v in system.state_dict().items() if k in baseline.state_dict()}
@@ -403,10 +403,8 @@ class Written:
     that what a token saw is kept with it.
     """
 
-    def __init__(self, model: DocFlat, batch: Batch, begun: list[int], places: int) -> None:
+    def __init__(self, model: Any, batch: Batch, begun: list[int], places: int) -> None:
         self.model, self.source = model, batch.source
-        assert model.target_context is not None
-        self.context = model.target_context
         self.rows = Standing.of(
             batch.source.document, batch.source.place + batch.source.current[:, 0], model.cross_document
         )
@@ -414,7 +412,7 @@ class Written:
         self.tokens: list[list[int]] = [[] for _ in begun]
         self.sentence: list[list[int]] = [[] for _ in begun]
         self.x: list[list[Tensor]] = [[] for _ in begun]
-        self.done: list[tuple[Tensor, int, int]] = []  # current tokens, their group and order
+        self.done: list[tuple[Tensor, int, int]] = []  # what complete rows show, their group and order
         self._companions()
         self.state = model.encode(batch.source)
         whole = model.encode(batch.source)
@@ -436,8 +434,8 @@ class Written:
         ):
             length = sum(k >= 0 for k in sentence)
             if length:
-                current = self.current(tokens[:length], sentence[:length], other.current[i])
-                self.done.append((current, int(rows.group[i]), int(rows.order[i])))
+                shown = self.shown(tokens[:length], sentence[:length], other.current[i])
+                self.done.append((shown, int(rows.group[i]), int(rows.order[i])))
 
     def embedded(self, tokens: list[int], sentence: list[int]) -> Tensor:
         k = torch.tensor([sentence])
@@ -445,8 +443,15 @@ class Written:
         hidden: Tensor = self.model.embedding(torch.tensor([tokens]), k, t, ranks(k), 0)[0]
         return hidden
 
-    def current(self, tokens: list[int], sentence: list[int], current: Tensor) -> Tensor:
+    def shown(self, tokens: list[int], sentence: list[int], current: Tensor) -> Tensor:
+        """What other rows see of a row."""
         return self.embedded(tokens, sentence)[is_current(torch.tensor([sentence]), current[None])[0]]
+
+    def seeing(self, h: Tensor, current: Tensor, others: list[Tensor]) -> Tensor:
+        """The last token of a row [T, D], after it saw its past and what others show."""
+        if not current[-1]:
+            return h[-1]
+        return by_hand(self.model.target_context, h[-1], torch.cat([h[current], *others]))
 
     def step(self, tokens: list[list[int]], sentence: list[list[int]]) -> None:
         """Decode, and compare with what follows from the lists."""
@@ -458,7 +463,7 @@ class Written:
         k = torch.tensor([row + [-1] * (count - len(row)) for row in sentence])
         hidden = self.model.decode(padded, k, self.state)
         live = [
-            self.current(self.tokens[i * self.beam], self.sentence[i * self.beam], self.source.current[e])
+            self.shown(self.tokens[i * self.beam], self.sentence[i * self.beam], self.source.current[e])
             for i, e in enumerate(self.entries)
         ]
         for row in range(len(tokens)):
@@ -477,9 +482,7 @@ class Written:
         h = self.embedded(self.tokens[row], self.sentence[row])
         current = is_current(torch.tensor([self.sentence[row]]), self.source.current[entry][None])[0]
         for t in range(len(self.x[row]), len(h)):
-            own = h[: t + 1][current[: t + 1]]
-            seen = torch.cat([own, *others])
-            self.x[row].append(by_hand(self.context, h[t], seen) if current[t] else h[t])
+            self.x[row].append(self.seeing(h[: t + 1], current[: t + 1], others))
 
     def _hidden(self, row: int) -> Tensor:
         entry = slice(self.entries[row // self.beam], self.entries[row // self.beam] + 1)
@@ -525,8 +528,8 @@ class Written:
         self.state.finish(torch.tensor(ended), tokens, sentence)
         for i, row in zip(ended, best, strict=True):
             e = self.entries[i]
-            current = self.current(self.tokens[row], self.sentence[row], self.source.current[e])
-            self.done.append((current, int(self.rows.group[e]), int(self.rows.order[e])))
+            shown = self.shown(self.tokens[row], self.sentence[row], self.source.current[e])
+            self.done.append((shown, int(self.rows.group[e]), int(self.rows.order[e])))
         self.state.select(torch.tensor(stay), self.beam)
         self.entries = [self.entries[i] for i in stay]
         rows = [i * self.beam + w for i in stay for w in range(self.beam)]

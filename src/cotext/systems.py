@@ -27,6 +27,8 @@ from cotext.errors import CotextError
 from cotext.layers.blocks import SentenceEmbedding, Size
 from cotext.losses.cross_entropy import CrossEntropy, LossParts
 from cotext.models.base import AutoregressiveModel, TranslationModel
+from cotext.models.batch_embedding import BatchEmbedding
+from cotext.models.datapoints import Datapoints
 from cotext.models.docflat import DocFlat
 from cotext.models.flat_transformer import FlatTransformer
 from cotext.models.g_transformer import GTransformer
@@ -114,12 +116,24 @@ def build_docflat(config: ModelConfig, embedding: SentenceEmbedding) -> DocFlat:
     return DocFlat(_size(config), embedding, **config.docflat.model_dump())
 
 
+def build_batch_embedding(config: ModelConfig, embedding: SentenceEmbedding) -> BatchEmbedding:
+    """The mini-batch embedding of `models/batch_embedding.py`."""
+    return BatchEmbedding(_size(config), embedding, **config.batch_embedding.model_dump())
+
+
+def build_datapoints(config: ModelConfig, embedding: SentenceEmbedding) -> Datapoints:
+    """The attention between datapoints of `models/datapoints.py`."""
+    return Datapoints(_size(config), embedding, **config.datapoints.model_dump())
+
+
 MODELS: dict[str, Callable[[ModelConfig, SentenceEmbedding], TranslationModel]] = {
     "transformer": build_transformer,
     "p_transformer": build_p_transformer,
     "g_transformer": build_g_transformer,
     "flat_transformer": build_flat_transformer,
     "docflat": build_docflat,
+    "batch_embedding": build_batch_embedding,
+    "datapoints": build_datapoints,
 }
 
 

@@ -137,7 +137,7 @@ class FlatBatchAttention(nn.Module):
     ) -> Tensor:
         """[N, D] -> [N, D]; `causal`: a token sees what is before it in its sequence and itself.
 
-        `place_N` says where the tokens stand in the rows, for whoever watches; tokens beside them count on.
+        `place_N` says where the tokens stand in the rows, for whoever watches; tokens beside stand in none.
         """
         own_standing, seen_standing = standing, standing
         qkv = self.qkv(h_ND)
@@ -189,9 +189,8 @@ class FlatBatchAttention(nn.Module):
 
 
 def _places(own: Sequences, seen: Sequences, place_N: Tensor) -> Places:
-    beside = len(seen.slots.place_N) - len(place_N)
-    further = torch.arange(beside, device=place_N.device) + (int(place_N.max()) + 1)
-    return Places(own.numbers(place_N, -1), seen.numbers(torch.cat((place_N, further)), -1))
+    beside = place_N.new_full((len(seen.slots.place_N) - len(place_N),), -1)
+    return Places(own.numbers(place_N, -1), seen.numbers(torch.cat((place_N, beside)), -1))
 
 
 def _dense(group: Tensor) -> tuple[Tensor, int]:
