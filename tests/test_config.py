@@ -6,6 +6,7 @@ import pytest
 import yaml
 from hypothesis import given
 from hypothesis import strategies as st
+from tiny import WordTokenizer
 
 from cotext.config import (
     SIZES,
@@ -18,7 +19,7 @@ from cotext.config import (
     reference,
 )
 from cotext.errors import CotextError
-from cotext.systems import build_model, build_view, describe_model
+from cotext.systems import build_model, build_view, describe_model, further_symbols, special_symbols
 
 RECIPE = "focused-concatenation/s4to4-shift-cd"
 
@@ -230,3 +231,51 @@ def test_the_name_of_a_model_tells_its_switches() -> None:
     assert name("model.p_transformer.cross=false") == "p_transformer(cross=False)"
     assert name("model.g_transformer.global_layers=0") == "p_transformer"
     assert describe_model(load_config("focused-concatenation/base").model) == "transformer"
+
+
+def test_symbols_of_separators() -> None:
+    """Pieces 0 to 5, then pad, bos, eos, sep; what a recipe adds stands behind them."""
+    tokenizer = WordTokenizer(["a", "b"])
+    assert (tokenizer.bos, tokenizer.vocabulary_size) == (7, 10)
+
+    def symbols(*overrides: str) -> tuple[tuple[int, ...], bool, tuple[int, ...], int]:
+        view = load_config(RECIPE, None, overrides).view
+        found = special_symbols(tokenizer, view)
+        assert (found.pad, found.bos, found.eos) == (6, 7, 8)
+        return found.separators, found.bracket, found.numbers, further_symbols(view)
+
+    assert symbols() == ((9,), False, (), 0)
+    assert symbols("view.separators=bracket") == ((8,), True, (), 0)
+    assert symbols("view.separators=indexed", "view.indexed_separators=3") == ((9, 10, 11), False, (), 2)
+    assert symbols("view.separators=numbered", "view.numbers=3") == ((8,), True, (10, 11, 12), 3)
+
+
+def test_numbered_sentences_are_built_like_bracketed_ones() -> None:
+    overrides = ["view.separators=numbered", "view.numbers=7", "model.shift=2"]
+    config = load_config(RECIPE, "tiny", overrides)
+    assert build_model(config, 100).output_weight.shape == (107, 128)
+    bracketed = load_config(RECIPE, "tiny", ["view.separators=bracket", "model.shift=2"])
+    assert build_view(config.view) == build_view(bracketed.view)
+    with pytest.raises(CotextError, match=r"decode.align = free does not go with"):
+        build_model(load_config(RECIPE, "tiny", [*overrides, "decode.align=free"]), 100)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["train.order=documents", "view.mixed_with=[{kind: sentence}]"], "leave out view.mixed_with"),
+        (["train.context=foreign", "view.mixed_with=[{kind: sentence}]"], "without view.mixed_with"),
+        (["train.context=foreign", "view.kind=document", "view.before=0"], "takes view.kind = window"),
+        (["train.order=document"], "should be 'shuffled' or 'documents'"),
+    ],
+)
+def test_orders_and_contexts_that_a_view_cannot_have(overrides: list[str], message: str) -> None:
+    with pytest.raises(CotextError, match=message):
+        build_model(load_config(RECIPE, "tiny", ["model.shift=2", *overrides]), 100)
+
+
+def test_any_model_takes_any_order_and_context() -> None:
+    for order in ("shuffled", "documents"):
+        for context in ("own", "foreign"):
+            overrides = ["model.shift=2", f"train.order={order}", f"train.context={context}"]
+            build_model(load_config(RECIPE, "tiny", overrides), 100)

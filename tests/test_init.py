@@ -10,17 +10,18 @@ import pytest
 import torch
 from command_line import TINY, cotext
 from safetensors.torch import load_file
+from tiny import WordTokenizer
 from tiny_runs import assert_same_run, prepare_toy, run_config, silent, train_here, with_section
 from torch import Tensor, nn
 
 from cotext import checkpoint as ckpt
-from cotext.config import Config, load_config
+from cotext.config import Config, ViewConfig, load_config
 from cotext.errors import CotextError
 from cotext.models.base import TranslationModel
 from cotext.runs import open_data, train
 from cotext.systems import build_model
 from cotext.trainer import Reports
-from cotext.warm_start import grouped, inherit
+from cotext.warm_start import grouped, inherit, translate_symbols
 
 
 @pytest.fixture(scope="module")
@@ -254,6 +255,7 @@ class TestTraining:
             "partly": {},
             "fresh": [],
             "unused": [],
+            "sentence_numbers": "",
             "differing": {},
         }
         assert ckpt.load_run(tmp_path / "run").config.train.init == str(source)
@@ -274,8 +276,57 @@ class TestTraining:
             "view.separators": {"here": "indexed", "there": "plain"},
         }
 
+    @pytest.mark.parametrize("separators", ["plain", "bracket"])
+    def test_numbers_start_as_the_begin_symbol(self, data: Path, tmp_path: Path, separators: str) -> None:
+        first = with_section(run_config(max_updates=1, validate_every=1), "view", separators=separators)
+        train_here(first, data, tmp_path / "first")
+        messages: list[str] = []
+        config = with_section(started(tmp_path / "first"), "view", separators="numbered")
+        train(config, data, tmp_path / "run", Reports(lambda f: None, lambda f: None, messages.append))
+        written = json.loads((tmp_path / "run" / "init.json").read_text())
+        assert written["sentence_numbers"] == "0 taken, 6 copied from the begin symbol"
+        assert "  numbers of sentences: 0 taken, 6 copied from the begin symbol" in messages[0].splitlines()
+        assert "embedding.weight" in written["taken"]
+        assert written["differing"] == {"view.separators": {"here": "numbered", "there": separators}}
+
     def test_without_init_nothing_is_told(self, source: Path) -> None:
         assert not (source / "init.json").exists()
+
+
+class TestSymbols:
+    """Ten rows that all recipes share, of which 7 is the begin symbol; row i holds i, others 100 + i."""
+
+    TOKENIZER = WordTokenizer(["a", "b"])
+
+    def rows(self, there: dict[str, Any], here: dict[str, Any], further: int) -> tuple[list[float], str]:
+        table = torch.arange(10.0 + further)
+        table[10:] += 90
+        views = ViewConfig.model_validate(there), ViewConfig.model_validate(here)
+        found, account = translate_symbols(table[:, None].expand(-1, 3), *views, self.TOKENIZER)
+        assert found[:10, 0].tolist() == list(range(10))
+        return found[10:, 0].tolist(), account
+
+    def numbered(self, count: int) -> dict[str, Any]:
+        return {"separators": "numbered", "numbers": count}
+
+    @pytest.mark.parametrize("there", ["plain", "bracket"])
+    def test_numbers_open_sentences_as_the_begin_symbol_did(self, there: str) -> None:
+        expected = [7.0, 7.0, 7.0], "0 taken, 3 copied from the begin symbol"
+        assert self.rows({"separators": there}, self.numbered(3), 0) == expected
+
+    def test_indexed_separators_are_no_numbers(self) -> None:
+        indexed = {"separators": "indexed", "indexed_separators": 4}
+        assert self.rows(indexed, self.numbered(3), 3)[0] == [7.0, 7.0, 7.0]
+        assert self.rows(self.numbered(3), indexed, 3) == ([], "")
+        assert self.rows(indexed, indexed, 3) == ([100.0, 101.0, 102.0], "")
+
+    def test_further_numbers_are_what_the_last_one_served(self) -> None:
+        assert self.rows(self.numbered(2), self.numbered(4), 2) == (
+            [100.0, 101.0, 101.0, 101.0],
+            "2 taken, 2 copied from the last",
+        )
+        assert self.rows(self.numbered(3), self.numbered(3), 3) == ([100.0, 101.0, 102.0], "3 taken")
+        assert self.rows(self.numbered(3), self.numbered(2), 3) == ([100.0, 101.0], "2 taken")
 
 
 class TestGoingOn:

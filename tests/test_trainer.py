@@ -9,10 +9,10 @@ import pytest
 import torch
 from accelerate.state import AcceleratorState, GradientState, PartialState
 from safetensors.torch import load_file
-from tiny_runs import journal, prepare_toy, run_config, silent, train_here, with_section
+from tiny_runs import assert_same_file, journal, prepare_toy, run_config, silent, train_here, with_section
 
 from cotext import checkpoint as ckpt
-from cotext import runs, training_state
+from cotext import runs, trainer, training_state
 from cotext.config import Config, TrainConfig
 from cotext.data.batch import Batch, make_batch
 from cotext.data.sampling import Cursor, instances_of, ordered_batches
@@ -318,6 +318,77 @@ class TestValidation:
             writer.add("long", [[1] * 99], [[1] * 99])
         with pytest.raises(CotextError, match=r"no sentence of the development set fits into 60 tokens"):
             train_here(run_config(), folder, tmp_path / "run")
+
+
+class TestBatchLevelContext:
+    """Training in document order, with numbers, and what a run keeps of it."""
+
+    def config(self, **settings: Any) -> Config:
+        config = run_config(order="documents", max_updates=8, **settings)
+        return with_section(config, "view", separators="numbered", numbers=50)
+
+    @pytest.mark.parametrize("context", ["own", "foreign"])
+    def test_it_resumes_exactly(self, data: Path, tmp_path: Path, context: str) -> None:
+        for updates in (4, 8):
+            part = with_section(self.config(context=context), "train", max_updates=updates)
+            train_here(part, data, tmp_path / "parts")
+        train_here(self.config(context=context), data, tmp_path / "whole")
+        parts, whole = (ckpt.checkpoint_folder(tmp_path / name, 8) for name in ("parts", "whole"))
+        for name in ("model.safetensors", "optimizer.safetensors"):
+            assert_same_file(parts / name, whole / name)
+
+    @pytest.mark.parametrize(
+        ("settings", "key"),
+        [({"order": "shuffled"}, "train.order"), ({"context": "foreign"}, "train.context")],
+    )
+    def test_another_order_or_context_is_another_run(
+        self, data: Path, tmp_path: Path, settings: dict[str, str], key: str
+    ) -> None:
+        train_here(with_section(self.config(), "train", max_updates=4), data, tmp_path / "run")
+        with pytest.raises(CotextError, match=rf"another configuration(.|\n)*{key}: "):
+            train_here(with_section(self.config(), "train", **settings), data, tmp_path / "run")
+
+    def test_as_many_numbers_as_the_longest_training_document_has_sentences(
+        self, data: Path, tmp_path: Path
+    ) -> None:
+        opened = runs.open_data(data)
+        assert opened.most_sentences() == max(len(document.source) for document in opened.train) == 6
+        train_here(self.config(), data, tmp_path / "run")
+        loaded = ckpt.load_run(tmp_path / "run")
+        assert loaded.config.view.numbers == 6
+        assert len(loaded.model.output_weight) == loaded.tokenizer.vocabulary_size + 6
+        assert runs.resolve(loaded.config, opened) == loaded.config
+        fewer = with_section(self.config(), "view", numbers=4)
+        assert runs.resolve(fewer, opened).view.numbers == 4
+
+    def test_pairs_without_a_token_have_no_number(self, tmp_path: Path) -> None:
+        folder = prepare_toy(tmp_path / "data")
+        fingerprint = load_tokenizer(folder / "tokenizer").fingerprint
+        with StoreWriter(folder / "train.arrow", fingerprint) as writer:
+            writer.add("gaps", [[], [1], [], [2], []], [[], [1], [3], [], []])
+            writer.add("two", [[1], [1]], [[1], [1]])
+        assert runs.open_data(folder).most_sentences() == 3
+        with StoreWriter(folder / "train.arrow", fingerprint) as writer:
+            writer.add("nothing", [[]], [[]])
+        assert runs.open_data(folder).most_sentences() == 1
+
+    @pytest.mark.parametrize(("sees", "expected"), [(False, None), (True, 3)])
+    def test_validation_groups_what_sees_each_other(
+        self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sees: bool, expected: int | None
+    ) -> None:
+        asked: list[int | None] = []
+
+        def noting(*arguments: Any, neighbours: int | None) -> Iterator[Batch]:
+            asked.append(neighbours)
+            return ordered_batches(*arguments, neighbours=neighbours)
+
+        monkeypatch.setattr(trainer, "ordered_batches", noting)
+        made = make_trainer(with_section(run_config(), "decode", neighbours=3), data, tmp_path)
+        before = made.validate()
+        made.model.sees_other_rows = sees
+        after = made.validate()
+        assert asked == [None, expected]
+        assert after == pytest.approx(before, rel=1e-5)
 
 
 class ScriptedTrainer(Trainer):
