@@ -183,6 +183,10 @@ def test_even_weights_give_shares_that_count_tokens(batches: int) -> None:
 BATCH_LEVEL: dict[str, dict[str, Any]] = {
     f"docflat, {gate}": {"name": "docflat", "docflat": {"gate": gate}}
     for gate in ("continuous", "discrete", "identity")
+} | {
+    f"{name}, {sides}": {"name": name, name: sides}
+    for name in ("batch_embedding", "datapoints")
+    for sides in ({"source": True, "target": False}, {"source": True, "target": True})
 }
 WATCHED = {**SYSTEMS, **BATCH_LEVEL}
 
