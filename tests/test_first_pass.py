@@ -149,3 +149,18 @@ def test_the_journal_tells_first_passes_apart_by_their_weights(
     assert headers[0] == headers[1]
     assert headers[2].pop("first_pass") != headers[1].pop("first_pass")
     assert headers[2] == headers[1]
+
+
+def test_signatures_of_batch_level_systems_tell_who_sees_whom(world: Path, tmp_path: Path) -> None:
+    config = with_section(with_section(run_config(), "model", name="docflat"), "decode", neighbours=3)
+    run, out = make_run(world / "data", tmp_path / "docflat", config, 6), tmp_path / "out.jsonl"
+    for schedule in ("sequential", "parallel"):
+        decode = {"first_pass": str(world / "sentence"), "schedule": schedule}
+        report = translate_file(run, world / "in.jsonl", out, device="cpu", decode=decode)
+        assert {f"schedule:{schedule}", "neighbours:3"} <= {*report.signature.split("|")}
+    translator, loaded = open_scorer(run, "cpu")
+    assert jobs.suite_recipe(translator, loaded)["neighbours"] == "3"
+    _, signature = score_file(run, out, None, device="cpu")
+    assert signature.endswith("|neighbours:3|unit:nats")
+    _, signature = score_file(world / "window", out, None, device="cpu")
+    assert "neighbours" not in signature

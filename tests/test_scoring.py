@@ -7,6 +7,7 @@ import pytest
 import torch
 from tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 
+from cotext import scoring as scoring_module
 from cotext import translate as translate_module
 from cotext.config import Config
 from cotext.data.batch import Instance, make_batch
@@ -190,3 +191,31 @@ def test_no_more_windows_are_scored_than_hold_what_was_chosen(monkeypatch: pytes
     for name in ("sentence", "window", "document", "document, in pieces"):
         translator(SYSTEMS[name]).score_sentences([(DOCUMENT, (0, 1))])
     assert rows == [2, 2, 1, 1]
+
+
+@pytest.mark.parametrize("max_tokens", [1, 20, 8000])
+def test_instances_that_belong_together_share_a_batch(
+    max_tokens: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[list[int]] = []
+
+    def noting(instances: Sequence[Instance], *rest: Any) -> Any:
+        batches.append([i.document for i in instances])
+        return make_batch(instances, *rest)
+
+    monkeypatch.setattr(scoring_module, "make_batch", noting)
+    t = translator(SYSTEMS["window"])
+    sentences = [TOKENIZER.encode(s) for s in ("the cat sat on the mat", "it sat", "on", "cat")]
+    views = t.view.split([len(s) for s in sentences], [])
+    instances = [
+        Instance(i, w, *([sentences[k] for k in side] for side in (w.source, w.target)))
+        for i, w in enumerate([*views, *views])
+    ]
+    groups = [[0, 5, 2], [7], [1, 3], [6, 4]]
+    found = score_instances(t.model, instances, SYMBOLS, max_tokens, CPU, groups)
+    alone = score_instances(t.model, instances, SYMBOLS, 1, CPU)
+    assert all(close(a, b) for [a], [b] in zip(found, alone, strict=True))
+    together = batches[: -len(instances)]
+    assert sorted(i for batch in together for i in batch) == list(range(8))
+    assert all(any(set(group) <= set(batch) for batch in together) for group in groups)
+    assert len(together) == {1: 4, 20: 4, 8000: 1}[max_tokens]
