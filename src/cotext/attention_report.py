@@ -147,9 +147,12 @@ def report_attention(
         CotextError: no such run, device or document, a translation that does not fit, no words at all.
     """
     chosen = _chosen(source, target, document, format)
-    translator, loaded = open_translator(run, device, decode, update)
-    translator.check([Document(chosen.id, chosen.source)])
     own = target is None
+    # A given translation needs no first pass.
+    settings = decode or {} if own else {**(decode or {}), "first_pass": ""}
+    translator, loaded = open_translator(run, device, settings, update)
+    if own:
+        translator.check([Document(chosen.id, chosen.source)])
     if not any(translator.tokenizer.encode_batch(chosen.source)):
         raise CotextError(f"{source}: document {chosen.id} has no words; there is nothing to attend to")
     make_folder(out)

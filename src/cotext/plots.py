@@ -207,8 +207,8 @@ def sentence_map(
     with _style(_PICTURE_INK, _PICTURE_FAINT):
         side = min(3.2 + 0.05 * len(numbers), 7.0)
         figure = Figure(figsize=(2 * side + 1.2, side + 0.5), layout="constrained", facecolor="white")
-        colours = LinearSegmentedColormap.from_list("share", ("#ffffff", _PICTURE_SYSTEMS[0], "#06203c"))
-        colours.set_bad(_PICTURE_FAINT)
+        shades = ("#ffffff", _PICTURE_SYSTEMS[0], "#06203c")
+        colours = LinearSegmentedColormap.from_list("share", shades).with_extremes(bad=_PICTURE_FAINT)
         every = next(step for step in (1, 2, 5, 10, 20, 50, 100, len(numbers)) if len(numbers) / step <= 16)
         shown = [i for i, number in enumerate(numbers) if number % every == 0 or every == 1]
         panels = (("mean weight of a pair of tokens", mean), ("share of a token's attention", share))
