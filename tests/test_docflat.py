@@ -537,7 +537,7 @@ class Written:
             setattr(self, name, [list(getattr(self, name)[i]) for i in rows])
 
 
-def joined(batch: Batch, rows: list[int]) -> Batch:
+def joined(batch: Batch, rows: list[int], all_written: bool = False) -> Batch:
     """Some rows of a batch, with all others of their documents as companions: earlier ones have a target."""
     own = torch.tensor(rows)
     source, order = batch.source, batch.source.place + batch.source.current[:, 0]
@@ -546,7 +546,7 @@ def joined(batch: Batch, rows: list[int]) -> Batch:
         asked = [i for i in rows if source.document[i] == source.document[j]]
         if j not in rows and asked:
             others.append(j)
-            written.append(bool(order[j] < order[asked].max()))
+            written.append(all_written or bool(order[j] < order[asked].max()))
     beside = None
     if others:
         index = torch.tensor(others)
@@ -605,12 +605,14 @@ def test_every_step_of_rows_that_are_written_at_once(view: str, cross_document: 
             written.keep([1])
 
 
+@pytest.mark.parametrize("rows", [[1, 3, 4], [3, 2], [1, 5, 6], [2, 4]])
 @torch.no_grad()
-def test_companions_beside_rows_that_are_written_at_once() -> None:
+def test_companions_that_stand_later_are_not_seen(rows: list[int]) -> None:
+    """All have a target here; rows of one document that are written at once, and rows of different ones."""
     config = config_of()
     batch = batch_of(config)
-    for rows in ([1, 3, 4], [3, 2]):
-        part = joined(batch, rows)
+    for all_written in (False, True):
+        part = joined(batch, rows, all_written)
         generator = torch.Generator().manual_seed(0)
         written = Written(docflat(config), part, begun_of(part, False), places=30)
         written.widen(2)

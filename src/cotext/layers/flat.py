@@ -287,7 +287,10 @@ class LiveGroups:
         device = group.device
         members = Sequences(Standing(group[:count], rows.order), groups)
         self.slot_B = members.slots.place_N
-        self.entry_Gm = members.numbers(torch.arange(count, device=device), 0)
+        self.shape = members.real_GL.shape  # G, m
+        each = torch.arange(count, device=device)
+        self.entry = members.numbers(each, 0).flatten()
+        self.in_order = torch.equal(self.entry, each)
         order_Gm = members.numbers(rows.order, -1)
         self.before_Gmm = (order_Gm[:, None] < order_Gm[:, :, None]) & members.real_GL[:, None]
         self.ended_mask: Tensor | None = None
@@ -313,22 +316,27 @@ class LiveGroups:
         origin = (~relevant).byte().argsort(dim=1, stable=True)[:, :kept]
         own_BQL = own_BQP.take_along_dim(origin[:, None], dim=2)
         first_BL = own_BQL[:, tokens - 1]  # what the last token of the first beam sees: all of that beam
-        entry = self.entry_Gm
-        groups, members = entry.shape
-        mask = self.before_Gmm[:, :, None, :, None] & first_BL[entry][:, None, None]
+        groups, members = self.shape
+        mask = self.before_Gmm[:, :, None, :, None] & self._gathered(first_BL)[:, None, None]
         mask = mask.repeat(1, 1, beams * tokens, 1, 1)
-        each = torch.arange(members, device=entry.device)
-        mask[:, each, :, each] = own_BQL[entry].transpose(0, 1)
+        each = torch.arange(members, device=mask.device)
+        mask[:, each, :, each] = self._gathered(own_BQL).transpose(0, 1)
         mask = mask.view(groups, members, beams * tokens, -1)
         index = origin[:, None, :, None].expand(-1, k.size(1), -1, k.size(3))
         keys, values = (
-            x.gather(2, index)[entry].transpose(1, 2).flatten(2, 3) for x in (k, v)
+            self._gathered(x.gather(2, index)).transpose(1, 2).flatten(2, 3) for x in (k, v)
         )  # [G, H, m * L, K]
         if self.ended_mask is not None:
             keys = torch.cat((self.keys.to(keys.dtype), keys), dim=2)
             values = torch.cat((self.values.to(values.dtype), values), dim=2)
             ended = self.ended_mask[:, :, None].expand(-1, -1, beams * tokens, -1)
             mask = torch.cat((ended, mask), dim=3)
-        queries = q[entry].transpose(1, 2).flatten(2, 3)
+        queries = self._gathered(q).transpose(1, 2).flatten(2, 3)
         mixed = attention.mix(queries, keys, values, mask.flatten(1, 2)[:, None])
-        return mixed.view(groups * members, beams * tokens, -1).index_select(0, self.slot_B)
+        by_member = mixed.view(groups * members, beams * tokens, -1)
+        return by_member if self.in_order else by_member.index_select(0, self.slot_B)
+
+    def _gathered(self, x: Tensor) -> Tensor:
+        """Entries by group: [B, ...] -> [G, m, ...]."""
+        chosen = x if self.in_order else x.index_select(0, self.entry)
+        return chosen.view(*self.shape, *x.shape[1:])
