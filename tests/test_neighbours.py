@@ -119,6 +119,7 @@ SYSTEMS = {
     "regenerate": tiny_config(view=window(2), decode={"neighbours": 3, "target_context": "regenerate"}),
 }
 systems = pytest.mark.parametrize("name", SYSTEMS)
+BATCH_LEVEL = ["docflat", "batch_embedding", "datapoints"]
 models = pytest.mark.parametrize("model", ["meeting", "docflat"])
 # Where the other rows see what a row writes of its own: all that is written is scored in the same context.
 SCORED = [name for name in SYSTEMS if name != "regenerate"]
@@ -171,10 +172,10 @@ def translator(
     first_pass: DocumentTranslator | None = None,
     **decode: Any,
 ) -> DocumentTranslator:
-    """`model`: `meeting` or `docflat`, or `transformer`, which knows nothing of other rows."""
+    """`model`: `meeting`, a system by name, or `transformer`, which knows nothing of other rows."""
     sections = config.model_dump() | {"decode": {**config.decode.model_dump(), **decode}}
-    if model == "docflat":
-        sections["model"] |= {"name": "docflat", "docflat": {"target": target}}
+    if model in BATCH_LEVEL:
+        sections["model"] |= {"name": model, model: {"target": target}}
     config = parse_config(sections, "test")
     chosen = random_model(config, TOKENIZER)
     if model == "meeting":
@@ -253,8 +254,15 @@ def test_as_many_sentences_come_out_as_went_in(name: str, schedule: str, two_pas
         assert found[i].recovered
 
 
-@models
-@ways
+@pytest.mark.parametrize(
+    ("model", "name", "schedule", "two_passes"),
+    [
+        (model, *way)
+        for model in ("meeting", *BATCH_LEVEL)
+        for way in WAYS
+        if model in ("meeting", "docflat") or way[0] == "window, numbered"
+    ],
+)
 def test_a_document_is_translated_alone_as_amid_others(
     model: str, name: str, schedule: str, two_passes: bool
 ) -> None:
@@ -307,7 +315,7 @@ def test_both_schedules_agree_where_nothing_is_seen_of_targets(model: str, name:
         assert all(same(a, b) for a, b in zip(one, other, strict=True))
 
 
-@models
+@pytest.mark.parametrize("model", ["meeting", *BATCH_LEVEL])
 @pytest.mark.parametrize("name", SCORED)
 def test_the_score_of_a_translation_is_what_search_reported(model: str, name: str) -> None:
     found = translated(translator(SYSTEMS[name], model), CORPUS)
