@@ -242,7 +242,7 @@ def gate_openness(numbers: Sequence[int], gates: Sequence[tuple[str, GateOpennes
         by_sentence.set_xlabel("sentence")
         by_sentence.set_ylabel("openness of the gate")
         by_distance.set_ylim(bottom=0)
-        by_distance.set_xlabel("sentences back")
+        by_distance.set_xlabel("sentences back (below zero: ahead)")
         by_distance.set_ylabel("openness × share of attention")
         figure.legend(
             *by_sentence.get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False
