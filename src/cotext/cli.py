@@ -280,13 +280,13 @@ def contrastive(
         if value not in known:
             raise CotextError(f"--{option} {value}: choose one of {', '.join(known)}")
     loaded_suites = [read_suite(path) for path in suites]
-    from cotext.jobs import check_output, open_translator, run_suite, suite_recipe
+    from cotext.jobs import check_output, open_scorer, run_suite, suite_recipe
     from cotext.metrics.contrastive import render_table
     from cotext.progress import meter
 
     if out is not None:
         check_output(out, suites)
-    translator, loaded = open_translator(run, device, update=checkpoint)
+    translator, loaded = open_scorer(run, device, checkpoint)
     recipe = suite_recipe(translator, loaded)
     reports: dict[str, Any] = {}
     for path, suite in zip(suites, loaded_suites, strict=True):
