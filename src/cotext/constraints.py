@@ -93,8 +93,9 @@ def check_align(align: Align, bracket: bool) -> None:
     """Refuse free search where nothing but the count of sentences says which `eos` is the last."""
     if align == "free" and bracket:
         raise CotextError(
-            "decode.align = free does not go with view.separators = bracket or numbered: there `eos` closes every "
-            "sentence, and a document ends after as many as its source has; choose decode.align = constrained"
+            "decode.align = free does not go with view.separators = bracket or numbered: there `eos` closes "
+            "every sentence, and a document ends after as many as its source has; choose decode.align = "
+            "constrained"
         )
 
 
