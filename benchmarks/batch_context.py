@@ -238,7 +238,11 @@ def claim_picture(figures: dict[str, Figures]) -> Figure:
             if gate := f["gates"].get(kind):
                 points = [(int(d), at["passed"]) for d, at in gate["by_distance"].items()]
                 panel.plot(*zip(*points, strict=True), marker=".", color=f"C{i}", label=name)
-        panel.set(title=f"gate, {kind.removeprefix('batch-')}", xlabel="sentences back (below zero: ahead)", ylim=(0, None))
+        panel.set(
+            title=f"gate, {kind.removeprefix('batch-')}",
+            xlabel="sentences back (below zero: ahead)",
+            ylim=(0, None),
+        )
         panel.set_ylabel("openness x share of attention")
         if panel.lines:
             panel.legend(frameon=False, fontsize=7)
