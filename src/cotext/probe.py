@@ -7,7 +7,7 @@ seed draws is told at `probe`.
 
 import json
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -169,7 +169,8 @@ def _batches(opened: Probe, instances: Sequence[Instance]) -> Iterator[Source]:
     symbols = special_symbols(opened.loaded.tokenizer, opened.loaded.config.view)
     in_order = sorted(instances, key=lambda instance: instance.source_tokens(symbols))
     for group in pack([instance.source_tokens(symbols) for instance in in_order], BATCH_TOKENS):
-        yield source_batch([in_order[i] for i in group], symbols)
+        # Rows of like length, not neighbours: where rows of a document see each other, these do not.
+        yield source_batch([replace(in_order[i], document=i) for i in group], symbols)
 
 
 def make_folder(out: Path) -> None:
