@@ -278,7 +278,7 @@ def describe() -> Iterator[tuple[str, ...]]:
         yield (
             name,
             ", ".join(seen if len(seen) < 4 else [seen[0], seen[1], "...", seen[-1]]),
-            f"{model.name} ({standing}{segments})",
+            f"{describe_model(model)} ({standing}{segments})",
             f"{loss.name} CD {loss.context_discount:g}",
             f"beam {decode.beam} lp {decode.length_penalty:g} {describe_output(config)}".rstrip(),
             f"{count_parameters(built):,}",
