@@ -232,7 +232,6 @@ def claim_picture(figures: dict[str, Figures]) -> Figure:
         panel.axhline(chance, color="black", linewidth=0.8, linestyle=":")
         panel.set(title=phenomenon, xlabel="sentences back to the clue", ylim=(0, 103))
     panels[0][0].set_ylabel("right, per cent")
-    panels[0][0].legend(frameon=False, fontsize=7)
     for panel, kind in zip(panels[1], ("batch-source", "batch-target"), strict=False):
         for i, (name, f) in enumerate(figures.items()):
             if gate := f["gates"].get(kind):
@@ -244,10 +243,10 @@ def claim_picture(figures: dict[str, Figures]) -> Figure:
             ylim=(0, None),
         )
         panel.set_ylabel("openness x share of attention")
-        if panel.lines:
-            panel.legend(frameon=False, fontsize=7)
     for panel in panels[1][2:]:
         panel.set_axis_off()
+    # Curves share a value or two in every panel: what they are is told where nothing else stands.
+    panels[1][-1].legend(*panels[0][0].get_legend_handles_labels(), frameon=False, loc="center")
     return figure
 
 
