@@ -139,6 +139,24 @@ class DatapointsConfig(Closed):
     """See `docflat.cross_document`."""
 
 
+class MCNConfig(Closed):
+    """The switches of Zheng et al. 2020, table 3, and how far the model sees."""
+
+    local: bool = True
+    """All encoder layers but the top one stay inside sentences; if not, every layer sees the whole row."""
+    relative: bool = True
+    """Attention over the row knows how many sentences apart two tokens are."""
+    gate: bool = True
+    """A gate mixes local and global states of the encoder; if not, they are added."""
+    xl: bool = True
+    """The decoder has relative positions and a memory; if not, ordinary positions, and its sentences are
+    apart."""
+    memory_sentences: Count = 1
+    """Of `xl`: target sentences before the current one that the decoder remembers."""
+    context: Count | None = None
+    """Source sentences before and after its own that a token sees; not given: all of the row."""
+
+
 class ModelConfig(Closed):
     """Which model, how large, and where its tokens think they stand."""
 
@@ -150,6 +168,7 @@ class ModelConfig(Closed):
         "docflat",
         "batch_embedding",
         "datapoints",
+        "mcn",
     ] = "transformer"
     """File in `cotext/models`."""
     dimension: PositiveInt = 512
@@ -181,6 +200,7 @@ class ModelConfig(Closed):
     docflat: DocFlatConfig = DocFlatConfig()
     batch_embedding: BatchEmbeddingConfig = BatchEmbeddingConfig()
     datapoints: DatapointsConfig = DatapointsConfig()
+    mcn: MCNConfig = MCNConfig()
 
 
 class LossConfig(Closed):

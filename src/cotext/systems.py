@@ -32,6 +32,7 @@ from cotext.models.datapoints import Datapoints
 from cotext.models.docflat import DocFlat
 from cotext.models.flat_transformer import FlatTransformer
 from cotext.models.g_transformer import GTransformer
+from cotext.models.mcn import MCN
 from cotext.models.p_transformer import PTransformer
 from cotext.models.transformer import Transformer
 
@@ -126,6 +127,11 @@ def build_datapoints(config: ModelConfig, embedding: SentenceEmbedding) -> Datap
     return Datapoints(_size(config), embedding, **config.datapoints.model_dump())
 
 
+def build_mcn(config: ModelConfig, embedding: SentenceEmbedding) -> MCN:
+    """The MCN of `models/mcn.py`."""
+    return MCN(_size(config), embedding, **config.mcn.model_dump())
+
+
 MODELS: dict[str, Callable[[ModelConfig, SentenceEmbedding], TranslationModel]] = {
     "transformer": build_transformer,
     "p_transformer": build_p_transformer,
@@ -134,6 +140,7 @@ MODELS: dict[str, Callable[[ModelConfig, SentenceEmbedding], TranslationModel]] 
     "docflat": build_docflat,
     "batch_embedding": build_batch_embedding,
     "datapoints": build_datapoints,
+    "mcn": build_mcn,
 }
 
 
