@@ -61,6 +61,8 @@ class ViewConfig(CutConfig):
     max_tokens: PositiveInt = 512
     """Per side of an instance: a longer window sheds context, a longer document is cut, a longer sentence is
     left out of training."""
+    max_sentences: Count = 0
+    """Of `document` and `cumulative`: per piece, beside `max_tokens`; 0: any number."""
     separators: Literal["plain", "indexed", "bracket", "numbered"] = "plain"
     """Between sentences: one symbol for all, one for every place in the row, a begin and an end around
     every sentence, or these with the number of the sentence in its document as the begin."""
@@ -219,6 +221,8 @@ class TrainConfig(Closed):
 
     init: str = ""
     """Run whose weights training starts from (`--init RUN`); `required` in a recipe that needs one."""
+    init_parts: Literal["all", "encoder"] = "all"
+    """What starts from them: all that fits, or all but what is the decoder's alone; embeddings are shared."""
     seed: Seed = 1
     """Of initial weights, dropout and the order of the data."""
     max_updates: PositiveInt = 100_000
@@ -347,6 +351,17 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
             "dropout": 0.1,
         },
         "train": {"learning_rate": 1e-3, "warmup_updates": 1000, "max_tokens": 8000, "max_updates": 20_000},
+    },
+    # Zheng et al. 2020 on TED Zh-En, whose recipes have the schedule for it; four heads are our choice.
+    "ted": {
+        "model": {
+            "dimension": 256,
+            "feed_forward": 512,
+            "heads": 4,
+            "encoder_layers": 4,
+            "decoder_layers": 4,
+        },
+        "train": {"learning_rate": 7e-4},
     },
     "base": {},
 }
