@@ -651,3 +651,24 @@ def test_maps_of_sentences_sum_to_one() -> None:
     torch.testing.assert_close(decoder.share.nan_to_num().sum(dim=1), torch.ones(4, dtype=torch.float64))
     k = torch.arange(4)
     assert torch.equal(decoder.seen, (k[:, None] - k >= 0) & (k[:, None] - k <= 1))
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_mixed_precision_is_close_and_trains(local: bool) -> None:
+    """Products in bfloat16: complete rows and steps, and gradients that are numbers."""
+    system = model(local=local).float()
+    given, tokens, sentence = example(LENGTHS, TARGET_LENGTHS)
+    expected = system.decode(tokens, sentence, system.encode(given)).detach()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = system.decode(tokens, sentence, system.encode(given))
+        with torch.no_grad():
+            state = system.encode(given)
+            state.open(9)
+            for t in range(9):
+                at = slice(t, t + 1)
+                first = [side[:1, at].expand(3, 1) for side in (tokens, sentence)]
+                step = system.decode(*first, state)
+                torch.testing.assert_close(step[0].float(), expected[0, at], rtol=0, atol=0.15)
+    torch.testing.assert_close(found.float(), expected, rtol=0, atol=0.15)
+    found.float().pow(2).sum().backward()
+    assert all(bool(p.grad.isfinite().all()) for p in system.parameters() if p.grad is not None)

@@ -159,7 +159,9 @@ class RecurrentSelfAttention(SelfAttention):
         q, k, v = self.qkv(side_by_side(x_RTD, cache.entries)).chunk(3, dim=-1)
         cache.write(heads(k), heads(v), reach.start)
         keys, values = cache.read(reach.places, reach.first)
-        content, by_place = heads(q + self.content_bias), heads(q + self.place_bias)
+        # With mixed precision, projections come in less of it than parameters have.
+        biases = (self.content_bias.to(q.dtype), self.place_bias.to(q.dtype))
+        content, by_place = (heads(q + bias) for bias in biases)
         products = torch.einsum("bhtk,nhk->bhtn", by_place, r_nD.view(r_nD.size(0), self.heads, -1))
         bias = products.gather(3, past.distance[:, None].expand(-1, self.heads, -1, -1))
         bias = bias * content.size(-1) ** -0.5

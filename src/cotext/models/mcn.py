@@ -51,14 +51,15 @@ class GlobalContext(nn.Module):
 
     def forward(self, local_ND: Tensor, segments: Segments) -> Tensor:
         """[N, D] -> [N, D]."""
-        wide_ND = self.dropout(self.attention(local_ND, segments))
+        # With mixed precision, products come in less of it than the stream.
+        wide_ND = self.dropout(self.attention(local_ND, segments)).to(local_ND.dtype)
         fused: Tensor
         if self.gate is None:
             fused = local_ND + wide_ND
         else:
             of_local, of_wide = self.gate.weight.chunk(2, dim=1)  # W [hL; hG], without putting them together
             gate = (linear(local_ND, of_local, self.gate.bias) + linear(wide_ND, of_wide)).sigmoid()
-            fused = torch.lerp(local_ND, wide_ND, gate)
+            fused = torch.lerp(local_ND, wide_ND, gate.to(local_ND.dtype))
         out: Tensor = self.norm(fused)
         return out
 
