@@ -150,3 +150,59 @@ def test_bad_input(world: World, tmp_path: Path) -> None:
 )
 def test_titles(kind: str, title: str) -> None:
     assert title_of(kind) == title
+
+
+@pytest.fixture(scope="module")
+def mcn(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of MCN in pieces of five sentences, trained for two updates."""
+    content = {
+        "view": {"kind": "document", "separators": "bracket", "max_tokens": 80, "max_sentences": 5},
+        "model": {"name": "mcn", "dimension": 16, "feed_forward": 32, "heads": 2, "positions": "reset"}
+        | {"encoder_layers": 2, "decoder_layers": 1, "segments": "learned"},
+        "train": {"max_updates": 2, "max_tokens": 500, "validate_every": 2}
+        | {"validate_bleu": False, "threads": 1},
+        "decode": {"max_ratio": 1.0, "max_extra": 3},
+    }
+    run = tmp_path_factory.mktemp("mcn") / "run"
+    train_here(parse_config(content, "test"), world.folder / "data", run)
+    return run
+
+
+def test_from_sentence_to_sentence(mcn: Path, tmp_path: Path) -> None:
+    """Zheng et al. 2020, figure 4, of a piece of five sentences and one that has nobody to look at."""
+    source, target, documents = parallel(tmp_path, "docids")
+    chosen = next(d for d in documents if len(d.source) == 6)
+    out = tmp_path / "out"
+    succeed("attention", mcn, source, "--target", target, "--document", chosen.id, "--out", out)
+    found = json.loads((out / "attention.json").read_text())
+    assert "view:document-5s-80" in found["signature"]
+    assert {name: each["attentions"] for name, each in found["kinds"].items()} == {
+        "encoder": ["encoder.1.attention"],
+        "encoder-local": ["encoder.0.attention"],
+        "decoder": ["decoder.0.attention"],
+        "cross-local": ["decoder.0.cross"],
+    }
+    assert {path.name for path in out.glob("*.png")} == {f"{kind}.png" for kind in found["kinds"]}
+    pairs = {
+        "encoder": lambda i, j: i < 5 and j < 5,
+        "encoder-local": lambda i, j: i == j,
+        "decoder": lambda i, j: i == j or (i - 1 == j and i < 5),
+        "cross-local": lambda i, j: i == j,
+    }
+    for kind, sees in pairs.items():
+        each = found["kinds"][kind]
+        share = each["share"]
+        assert [[v is not None for v in row] for row in share] == [
+            [sees(i, j) for j in range(6)] for i in range(6)
+        ]
+        for i, row in enumerate(share):
+            if sees(i, i):
+                assert math.isclose(sum(v or 0 for v in row), 1, abs_tol=1e-4)
+                assert math.isclose(each["share_beside"][i], 0, abs_tol=1e-6)
+
+
+def test_a_sentence_alone_has_no_map_of_its_document(mcn: Path, tmp_path: Path) -> None:
+    source, target, documents = parallel(tmp_path, "docids")
+    chosen = next(d for d in documents if len(d.source) == 1)
+    report = report_attention(mcn, source, tmp_path / "out", target=target, document=chosen.id)
+    assert {each.kind for each in report.kinds} == {"encoder-local", "decoder", "cross-local"}

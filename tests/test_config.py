@@ -19,7 +19,14 @@ from cotext.config import (
     reference,
 )
 from cotext.errors import CotextError
-from cotext.systems import build_model, build_view, describe_model, further_symbols, special_symbols
+from cotext.systems import (
+    build_model,
+    build_view,
+    describe_cut,
+    describe_model,
+    further_symbols,
+    special_symbols,
+)
 
 RECIPE = "focused-concatenation/s4to4-shift-cd"
 
@@ -164,7 +171,7 @@ def test_unknown_recipes_and_sizes() -> None:
         load_config("focussed-concatenation/s4to4-cd")
     with pytest.raises(CotextError, match="`cotext systems` lists them all"):
         load_config("qqqq")
-    with pytest.raises(CotextError, match="unknown size 'huge': choose one of tiny, small, base"):
+    with pytest.raises(CotextError, match="unknown size 'huge': choose one of tiny, small, ted, base"):
         load_config(RECIPE, "huge")
 
 
@@ -175,6 +182,32 @@ def test_what_cannot_be_built() -> None:
         build_model(load_config(RECIPE), 100)
     with pytest.raises(CotextError, match=r"view.kind = sentence takes no view.before"):
         build_view(load_config(RECIPE, None, ["view.kind=sentence"]).view)
+
+
+def test_a_view_names_its_limit_of_sentences() -> None:
+    """In the list of systems and in signatures, where it is set."""
+
+    def told(*overrides: str) -> list[str]:
+        view = load_config("mr/sr-doc2doc", None, overrides).view
+        return [describe_cut(cut, view.max_sentences) for cut in (view, *view.mixed_with)]
+
+    assert told() == ["document"]
+    assert told("view.max_sentences=20") == ["document-20s"]
+    mixed = "view.mixed_with=[{kind: cumulative, parts: 2}, {kind: window, before: 2}, {kind: sentence}]"
+    assert told(mixed, "view.max_sentences=3") == [
+        "document-3s",
+        "cumulative-3s/2",
+        "window-2+1+0",
+        "sentence",
+    ]
+    assert told(mixed, "view.max_sentences=0")[:2] == ["document", "cumulative/2"]
+
+
+def test_a_limit_of_sentences_is_of_documents() -> None:
+    for kind in ("sentence", "window"):
+        config = load_config(RECIPE, None, [f"view.kind={kind}", "view.before=0", "view.max_sentences=5"])
+        with pytest.raises(CotextError, match=rf"view.kind = {kind} takes no view.max_sentences"):
+            build_view(config.view)
 
 
 def test_differences_name_key_and_values() -> None:
@@ -267,6 +300,8 @@ def test_numbered_sentences_are_built_like_bracketed_ones() -> None:
         (["train.context=foreign", "view.mixed_with=[{kind: sentence}]"], "without view.mixed_with"),
         (["train.context=foreign", "view.kind=document", "view.before=0"], "takes view.kind = window"),
         (["train.order=document"], "should be 'shuffled' or 'documents'"),
+        (["train.init_parts=decoder"], "should be 'all' or 'encoder'"),
+        (["view.max_sentences=-1"], "view.max_sentences = -1"),
     ],
 )
 def test_orders_and_contexts_that_a_view_cannot_have(overrides: list[str], message: str) -> None:

@@ -73,6 +73,19 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "MBE, post-norm": {"name": "batch_embedding"},
     "MBE, pre-norm, reset": {"name": "batch_embedding", "positions": "reset", "pre_norm": True},
     "ABD": {"name": "datapoints"},
+    "MCN, post-norm": {"name": "mcn", "encoder_layers": 2, "positions": "reset", "segments": "learned"},
+    "MCN, pre-norm": {"name": "mcn", "encoder_layers": 2, "positions": "reset", "pre_norm": True},
+    "MCN, memory of two sentences": {
+        "name": "mcn",
+        "encoder_layers": 2,
+        "mcn": {"memory_sentences": 2, "gate": False},
+    },
+    "MCN, no memory": {"name": "mcn", "encoder_layers": 2, "mcn": {"memory_sentences": 0, "relative": False}},
+    "MCN, ordinary decoder": {"name": "mcn", "encoder_layers": 2, "mcn": {"xl": False, "context": 1}},
+    "MCN, Doc2Sent": {
+        "name": "mcn",
+        "mcn": {"local": False, "relative": False, "gate": False, "xl": False},
+    },
     "ABD, pre-norm, both sides": {"name": "datapoints", "datapoints": {"target": True}, "pre_norm": True},
 }
 
@@ -85,6 +98,9 @@ class Neutral:
     zeros: tuple[str, ...] = ()
     view: dict[str, Any] = field(default_factory=lambda: window(2, after=1))
 
+
+# Whose decoders see nothing of other target sentences.
+SENTENCES_APART = ("G-Transformer, local", "MCN, no memory", "MCN, ordinary decoder", "MCN, Doc2Sent")
 
 # Sinusoidal segments have no neutral setting: no weight scales them, and even the first is not zero.
 NEUTRAL: dict[str, Neutral] = {
@@ -108,6 +124,22 @@ NEUTRAL: dict[str, Neutral] = {
         {"name": "batch_embedding", "batch_embedding": {"source": False, "target": False}}
     ),
     "ABD on no side": Neutral({"name": "datapoints", "datapoints": {"source": False}}),
+    "MCN with an ordinary decoder, in one sentence": Neutral(
+        {"name": "mcn", "encoder_layers": 2, "mcn": {"xl": False}},
+        zeros=tuple(
+            f"encoder.1.{name}"
+            for name in (
+                *(f"attention.{part}.{kind}" for part in ("qkv", "out") for kind in ("weight", "bias")),
+                *("attention.of_keys", "attention.of_values"),
+                *(f"{part}.{kind}" for part in ("gate", "norm") for kind in ("weight", "bias")),
+            )
+        ),
+        view={"kind": "sentence"},
+    ),
+    "MCN, Doc2Sent, in one sentence": Neutral(
+        {"name": "mcn", "mcn": {"local": False, "relative": False, "gate": False, "xl": False}},
+        view={"kind": "sentence"},
+    ),
     "reset in one sentence": Neutral({"positions": "reset"}, view={"kind": "sentence"}),
 }
 
@@ -186,7 +218,7 @@ def test_a_neutral_system_is_the_baseline(name: str, pre_norm: bool) -> None:
     system.load_state_dict({**weights, **zeros})  # strict: the baseline has all other weights
     batch = make_batch(instances(off), SYMBOLS)
     found, expected = full(system, batch), full(baseline, batch)
-    if neutral.model.get("name") == "g_transformer":
+    if neutral.model.get("name") in ("g_transformer", "mcn"):
         # The same products, added up in another order.
         assert_same_where_real(found, expected, batch.is_label)
     else:
@@ -373,7 +405,7 @@ def test_a_decoder_does_not_see_what_comes_later(name: str) -> None:
         other = full(model, Batch(batch.source, changed, *_sides(batch)))
         moved = (other - hidden).abs().amax(dim=2)[0] > 1e-7
         follows = torch.arange(hidden.size(1)) >= t
-        if SYSTEMS[name].get("g_transformer") == {"global_layers": 0}:
+        if name in SENTENCES_APART:
             follows &= batch.input_sentence[0] == batch.input_sentence[0, t]  # within the sentence alone
         assert torch.equal(moved, follows)
 

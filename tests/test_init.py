@@ -16,12 +16,14 @@ from torch import Tensor, nn
 
 from cotext import checkpoint as ckpt
 from cotext.config import Config, ViewConfig, load_config
+from cotext.data.batch import Instance, SpecialSymbols, make_batch
+from cotext.data.views import Window
 from cotext.errors import CotextError
 from cotext.models.base import TranslationModel
 from cotext.runs import open_data, train
 from cotext.systems import build_model
 from cotext.trainer import Reports
-from cotext.warm_start import grouped, inherit, translate_symbols
+from cotext.warm_start import DECODER, grouped, inherit, translate_symbols
 
 
 @pytest.fixture(scope="module")
@@ -255,6 +257,7 @@ class TestTraining:
             "partly": {},
             "fresh": [],
             "unused": [],
+            "left_out": [],
             "sentence_numbers": "",
             "differing": {},
         }
@@ -289,8 +292,62 @@ class TestTraining:
         assert "embedding.weight" in written["taken"]
         assert written["differing"] == {"view.separators": {"here": "numbered", "there": separators}}
 
+    def test_the_encoder_alone(self, data: Path, source: Path, tmp_path: Path) -> None:
+        """With a learning rate that changes nothing, the decoder ends as it would without a start."""
+        messages: list[str] = []
+        config = started(source, learning_rate=1e-30, init_parts="encoder")
+        train(config, data, tmp_path / "run", Reports(lambda f: None, lambda f: None, messages.append))
+        train_here(started("", learning_rate=1e-30), data, tmp_path / "fresh")
+        ended, given, fresh = (
+            load_file(run / "model.safetensors") for run in (tmp_path / "run", source, tmp_path / "fresh")
+        )
+        decoder = [name for name in given if name.startswith("decoder")]
+        assert 0 < len(decoder) < len(given)
+        for name, tensor in ended.items():
+            expected = fresh if name in decoder else given
+            torch.testing.assert_close(tensor, expected[name], rtol=0, atol=1e-20)
+        assert any(not torch.equal(given[name], fresh[name]) for name in decoder)
+        [message] = [m for m in messages if m.startswith("starting from")]
+        lines = message.splitlines()
+        assert lines[1].endswith(": embedding, encoder")
+        assert lines[2].startswith(f"  fresh: {len(decoder)} parameters (")
+        assert lines[2].endswith(": decoder")
+        assert lines[3:] == [
+            "  left out, as train.init_parts = encoder: decoder; the embedding, which is also the decoder's, "
+            "is not"
+        ]
+        written = json.loads((tmp_path / "run" / "init.json").read_text())
+        assert sorted(written["left_out"]) == sorted(written["fresh"]) == sorted(decoder)
+        assert written["unused"] == []
+
     def test_without_init_nothing_is_told(self, source: Path) -> None:
         assert not (source / "init.json").exists()
+
+
+def encoder_side(config: Config) -> set[str]:
+    """The parameters that what a decoder is given of the source follows from, projections of it aside."""
+    model = build_model(config, 30)
+    batch = make_batch(
+        [
+            Instance(i, Window(range(3), range(3), range(3)), [[1, 2], [3], [4, 5]], [[6], [7, 8], [9]])
+            for i in range(2)
+        ],
+        SpecialSymbols(pad=20, bos=21, eos=22, separators=(22,), bracket=True),
+    )
+    state = model.encode(batch.source)
+    sum(keys.square().sum() + values.square().sum() for keys, values in state.cross).backward()
+    return {n for n, p in model.named_parameters() if p.grad is not None and ".cross." not in n}
+
+
+@pytest.mark.parametrize(
+    "recipe", ["p-transformer/doc", "g-transformer/randinit", "docflat/docflat-c", "mcn/final"]
+)
+def test_what_is_the_decoders_alone(recipe: str) -> None:
+    """It is no part of what the encoder does; and nothing else is left out."""
+    small = ["model.dimension=8", "model.heads=2", "model.encoder_layers=2", "model.decoder_layers=2"]
+    config = load_config(recipe, None, [*small, "view.separators=bracket"])
+    names = dict(build_model(config, 30).named_parameters()).keys()
+    assert {n for n in names if not n.startswith(DECODER)} == encoder_side(config)
 
 
 class TestSymbols:

@@ -23,7 +23,12 @@ from cotext.errors import CotextError
 from cotext.systems import build_mixture, build_view
 
 lengths = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=12)
-bounded = st.builds(Limit, max_tokens=st.integers(1, 60), per_source_sentence=st.sampled_from([1, 2]))
+bounded = st.builds(
+    Limit,
+    max_tokens=st.integers(1, 60),
+    per_source_sentence=st.sampled_from([1, 2]),
+    max_sentences=st.one_of(st.none(), st.integers(1, 5)),
+)
 limits = st.one_of(st.just(Limit()), bounded)
 views = st.one_of(
     st.just(SentenceView()),
@@ -190,6 +195,10 @@ def test_views_of_configurations() -> None:
     brackets = ViewConfig(kind="document", separators="bracket", parts=4, max_tokens=64)
     assert build_view(brackets) == DocumentView(Limit(64, per_source_sentence=2), 4)
     assert build_view(ViewConfig(kind="cumulative")) == CumulativeView(Limit(512), 1)
+    twenty = ViewConfig(kind="document", max_sentences=20)
+    assert build_view(twenty) == DocumentView(Limit(512, 1, max_sentences=20))
+    assert build_view(twenty).sentences == 20
+    assert build_view(ViewConfig(kind="document", max_sentences=20, max_tokens=30)).sentences == 15
 
 
 @pytest.mark.parametrize(
@@ -200,6 +209,8 @@ def test_views_of_configurations() -> None:
         ("document", "after"),
         ("cumulative", "target_before"),
         ("window", "parts"),
+        ("sentence", "max_sentences"),
+        ("window", "max_sentences"),
     ],
 )
 def test_a_view_refuses_the_keys_of_another(kind: str, key: str) -> None:
@@ -224,6 +235,23 @@ def test_documents_are_cut_where_either_side_is_full() -> None:
     # A sentence that is too long by itself stands alone.
     assert ranges(DocumentView(Limit(5)).split(source, [])) == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 6)]
     assert DocumentView(Limit(5)).split([], []) == []
+
+
+def test_documents_are_cut_where_either_side_is_full_or_the_sentences_are_counted() -> None:
+    """As above, but of three sentences at most: the second piece is full of tokens, others of sentences."""
+    source = [4, 3, 2, 9, 1, 1, 1, 1, 1]
+    view = DocumentView(Limit(13, max_sentences=3))
+    assert ranges(view.split(source, [])) == [(0, 3), (3, 5), (5, 8), (8, 9)]
+    assert ranges(DocumentView(Limit(13)).split(source, [])) == [(0, 3), (3, 5), (5, 9)]
+    assert ranges(DocumentView(Limit(13, max_sentences=1)).split(source, [])) == [
+        (j, j + 1) for j in range(9)
+    ]
+    # Parts are made of these pieces; and a count alone is a limit, too.
+    assert ranges(DocumentView(Limit(None, max_sentences=4), 2).split([50] * 5, [])) == [
+        (0, 2),
+        (2, 4),
+        (4, 5),
+    ]
 
 
 @settings(deadline=None)
@@ -257,6 +285,11 @@ def test_the_cumulative_view_sees_its_part_up_to_the_sentence() -> None:
     # Pieces of four sentences and of one; the first in two parts.
     assert [(w.source.start, w.source.stop) for w in windows] == [(0, 1), (0, 2), (2, 3), (2, 4), (4, 5)]
     assert [(w.target.start, w.target.stop) for w in windows] == [(j, j + 1) for j in range(5)]
+
+
+def test_the_cumulative_view_counts_sentences_too() -> None:
+    windows = CumulativeView(Limit(80, max_sentences=2)).split([1] * 5, [])
+    assert [(w.source.start, w.source.stop) for w in windows] == [(0, 1), (0, 2), (2, 3), (2, 4), (4, 5)]
 
 
 def test_doc2sent_windows_have_no_target_context() -> None:
@@ -299,3 +332,17 @@ def test_mixtures_of_configurations() -> None:
     )
     assert build_mixture(config) == Mixture(((DocumentView(Limit(64)), 1.0), (SentenceView(), 0.5)))
     assert build_mixture(ViewConfig()) == Mixture(((SentenceView(), 1.0),))
+
+
+def test_all_pieces_of_a_mixture_are_limited_alike() -> None:
+    cuts = [
+        {"kind": "document"},
+        {"kind": "cumulative"},
+        {"kind": "sentence"},
+        {"kind": "window", "before": 1},
+    ]
+    for first in cuts:
+        config = ViewConfig.model_validate({**first, "max_sentences": 3, "mixed_with": cuts})
+        limit = Limit(512, max_sentences=3)
+        expected = [DocumentView(limit), CumulativeView(limit), SentenceView(), WindowView(1, 0, Limit(512))]
+        assert [view for view, _ in build_mixture(config).parts] == [expected[cuts.index(first)], *expected]

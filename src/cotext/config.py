@@ -61,6 +61,8 @@ class ViewConfig(CutConfig):
     max_tokens: PositiveInt = 512
     """Per side of an instance: a longer window sheds context, a longer document is cut, a longer sentence is
     left out of training."""
+    max_sentences: Count = 0
+    """Of `document` and `cumulative`: per piece, beside `max_tokens`; 0: any number."""
     separators: Literal["plain", "indexed", "bracket", "numbered"] = "plain"
     """Between sentences: one symbol for all, one for every place in the row, a begin and an end around
     every sentence, or these with the number of the sentence in its document as the begin."""
@@ -139,6 +141,24 @@ class DatapointsConfig(Closed):
     """See `docflat.cross_document`."""
 
 
+class MCNConfig(Closed):
+    """The switches of Zheng et al. 2020, table 3, and how far the model sees."""
+
+    local: bool = True
+    """All encoder layers but the top one stay inside sentences; if not, every layer sees the whole row."""
+    relative: bool = True
+    """Attention over the row knows how many sentences apart two tokens are."""
+    gate: bool = True
+    """A gate mixes local and global states of the encoder; if not, they are added."""
+    xl: bool = True
+    """The decoder has relative positions and a memory; if not, ordinary positions, and its sentences are
+    apart."""
+    memory_sentences: Count = 1
+    """Of `xl`: target sentences before the current one that the decoder remembers."""
+    context: Count | None = None
+    """Source sentences before and after its own that a token sees; not given: all of the row."""
+
+
 class ModelConfig(Closed):
     """Which model, how large, and where its tokens think they stand."""
 
@@ -150,6 +170,7 @@ class ModelConfig(Closed):
         "docflat",
         "batch_embedding",
         "datapoints",
+        "mcn",
     ] = "transformer"
     """File in `cotext/models`."""
     dimension: PositiveInt = 512
@@ -181,6 +202,7 @@ class ModelConfig(Closed):
     docflat: DocFlatConfig = DocFlatConfig()
     batch_embedding: BatchEmbeddingConfig = BatchEmbeddingConfig()
     datapoints: DatapointsConfig = DatapointsConfig()
+    mcn: MCNConfig = MCNConfig()
 
 
 class LossConfig(Closed):
@@ -199,6 +221,8 @@ class TrainConfig(Closed):
 
     init: str = ""
     """Run whose weights training starts from (`--init RUN`); `required` in a recipe that needs one."""
+    init_parts: Literal["all", "encoder"] = "all"
+    """What starts from them: all that fits, or all but what is the decoder's alone; embeddings are shared."""
     seed: Seed = 1
     """Of initial weights, dropout and the order of the data."""
     max_updates: PositiveInt = 100_000
@@ -327,6 +351,17 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
             "dropout": 0.1,
         },
         "train": {"learning_rate": 1e-3, "warmup_updates": 1000, "max_tokens": 8000, "max_updates": 20_000},
+    },
+    # Zheng et al. 2020 on TED Zh-En, whose recipes have the schedule for it; four heads are our choice.
+    "ted": {
+        "model": {
+            "dimension": 256,
+            "feed_forward": 512,
+            "heads": 4,
+            "encoder_layers": 4,
+            "decoder_layers": 4,
+        },
+        "train": {"learning_rate": 7e-4},
     },
     "base": {},
 }

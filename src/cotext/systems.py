@@ -5,6 +5,7 @@ A new system is one model file, one recipe and one line in a table here.
 
 import os
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -32,6 +33,7 @@ from cotext.models.datapoints import Datapoints
 from cotext.models.docflat import DocFlat
 from cotext.models.flat_transformer import FlatTransformer
 from cotext.models.g_transformer import GTransformer
+from cotext.models.mcn import MCN
 from cotext.models.p_transformer import PTransformer
 from cotext.models.transformer import Transformer
 
@@ -126,6 +128,20 @@ def build_datapoints(config: ModelConfig, embedding: SentenceEmbedding) -> Datap
     return Datapoints(_size(config), embedding, **config.datapoints.model_dump())
 
 
+def build_mcn(config: ModelConfig, embedding: SentenceEmbedding) -> MCN:
+    """The MCN of `models/mcn.py`.
+
+    Raises:
+        CotextError: no layer is left below the one that sees the whole row.
+    """
+    if config.mcn.local and config.encoder_layers < 2:
+        raise CotextError(
+            "model.encoder_layers = 1: the top layer of mcn sees the whole row and those below stay inside "
+            "sentences; ask for at least 2, or for model.mcn.local = false"
+        )
+    return MCN(_size(config), embedding, **config.mcn.model_dump())
+
+
 MODELS: dict[str, Callable[[ModelConfig, SentenceEmbedding], TranslationModel]] = {
     "transformer": build_transformer,
     "p_transformer": build_p_transformer,
@@ -134,6 +150,7 @@ MODELS: dict[str, Callable[[ModelConfig, SentenceEmbedding], TranslationModel]] 
     "docflat": build_docflat,
     "batch_embedding": build_batch_embedding,
     "datapoints": build_datapoints,
+    "mcn": build_mcn,
 }
 
 
@@ -236,11 +253,15 @@ def _build_cut(cut: CutConfig, config: ViewConfig) -> View:
     for key in ("before", "after", "target_before", "parts"):
         if key not in takes and getattr(cut, key) != CutConfig.model_fields[key].default:
             raise CotextError(f"view.kind = {cut.kind} takes no view.{key}")
+    kinds = {each.kind for each in (config, *config.mixed_with)}
+    if config.max_sentences and kinds.isdisjoint({"document", "cumulative"}):
+        raise CotextError(f"view.kind = {cut.kind} takes no view.max_sentences")
     limit = Limit(config.max_tokens, 2 if _is_bracketed(config) else 1)
     if cut.kind == "sentence":
         return SentenceView()
     if cut.kind == "window":
         return WindowView(cut.before, cut.after, limit, cut.target_before)
+    limit = replace(limit, max_sentences=config.max_sentences or None)
     if cut.kind == "document":
         return DocumentView(limit, cut.parts)
     return CumulativeView(limit, cut.parts)
@@ -272,7 +293,7 @@ def describe() -> Iterator[tuple[str, ...]]:
             model = model.model_copy(update={"shift": 0})
         with torch.device("meta"):
             built = build_model(config.model_copy(update={"model": model}), 32_000)
-        seen = [describe_cut(view), *(describe_cut(cut) for cut in view.mixed_with)]
+        seen = [describe_cut(cut, view.max_sentences) for cut in (view, *view.mixed_with)]
         if config.train.order == "documents":
             seen.append("in order")
         yield (
@@ -295,14 +316,18 @@ def describe_model(config: ModelConfig) -> str:
     return f"{config.name}({','.join(changed)})" if changed else config.name
 
 
-def describe_cut(cut: CutConfig) -> str:
-    """What an instance sees, in a word: `sentence`, `window-3+1+0`, `document`, `document/4` ..."""
+def describe_cut(cut: CutConfig, max_sentences: int) -> str:
+    """What an instance sees, in a word: `sentence`, `window-3+1+0`, `document`, `document-20s/4` ...
+
+    `max_sentences` is that of the view, 20 in the last of these.
+    """
     if cut.kind == "sentence":
         return cut.kind
     if cut.kind == "window":
         target = "" if cut.target_before is None else f"to{cut.target_before + 1}"
         return f"window-{cut.before}+1+{cut.after}{target}"
-    return cut.kind if cut.parts == 1 else f"{cut.kind}/{cut.parts}"
+    pieces = f"{cut.kind}-{max_sentences}s" if max_sentences else cut.kind
+    return pieces if cut.parts == 1 else f"{pieces}/{cut.parts}"
 
 
 def describe_output(config: Config) -> str:

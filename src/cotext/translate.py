@@ -109,7 +109,7 @@ class DocumentTranslator:
         """How documents are decoded, for reports."""
         view, decode = self.config.view, self.config.decode
         whole = "" if view.kind == "sentence" else f"-{view.max_tokens}"
-        parts = [f"view:{describe_cut(view)}{whole}"]
+        parts = [f"view:{describe_cut(view, view.max_sentences)}{whole}"]
         if view.kind != "sentence":
             parts.append(f"separators:{view.separators}")
         parts += [f"align:{decode.align}", f"beam:{decode.beam}", f"lp:{decode.length_penalty:g}"]

@@ -7,7 +7,8 @@ A parameter is filled from the first of these that the other run has:
     partly    the parameter of its name with fewer rows: the leading ones, as of an embedding to which the
               recipe has appended special symbols
 
-and keeps its fresh values otherwise. Rows of the vocabulary mean the same only as far as both recipes set
+and keeps its fresh values otherwise. Where `train.init_parts` is `encoder`, the other run has nothing that is
+the decoder's alone. Rows of the vocabulary mean the same only as far as both recipes set
 sentences apart alike; numbers of sentences which the other run does not have start as copies of the symbol
 that opens such sentences there.
 """
@@ -31,6 +32,7 @@ from cotext.models.base import TranslationModel
 # What may differ between two models whose weights mean the same.
 HARMLESS = ("model.name", "model.dropout", "model.attention_dropout")
 VOCABULARY = "embedding.weight"  # of every system
+DECODER = ("decoder", "target")  # how the modules begin that the encoder has no part in
 
 
 @dataclass(slots=True)
@@ -78,7 +80,8 @@ class Inheritance:
 class WarmStart:
     """From which run training started, and with what.
 
-    `differing` are settings under which the same weights may mean something else: here and there.
+    `left_out` are parameters of the other run that were not asked for (`train.init_parts`). `differing` are
+    settings under which the same weights may mean something else: here and there.
     `sentence_numbers` tells where the symbols that number sentences come from, if there are any.
     """
 
@@ -87,11 +90,18 @@ class WarmStart:
     inheritance: Inheritance
     differing: dict[str, tuple[str, str]]
     sentence_numbers: str = ""
+    left_out: tuple[str, ...] = ()
 
     def render(self) -> str:
         """The account for a person."""
         updates = "+".join(map(str, self.updates))
         lines = [f"starting from {self.run} (updates {updates}):", *self.inheritance.lines()]
+        if self.left_out:
+            left_out = ", ".join(grouped(self.left_out, [*self.inheritance.source, *self.left_out]))
+            lines.append(
+                f"  left out, as train.init_parts = encoder: {left_out}; the embedding, which is also the "
+                "decoder's, is not"
+            )
         if self.sentence_numbers:
             lines.append(f"  numbers of sentences: {self.sentence_numbers}")
         if self.differing:
@@ -119,6 +129,7 @@ class WarmStart:
             "partly": {name: {"rows": n, "of": of} for name, (n, of) in found.partly.items()},
             "fresh": found.fresh,
             "unused": found.unused,
+            "left_out": self.left_out,
             "sentence_numbers": self.sentence_numbers,
             "differing": {
                 key: {"here": here, "there": there} for key, (here, there) in self.differing.items()
@@ -146,7 +157,10 @@ def start_from(run: Path, model: TranslationModel, config: Config, tokenizer: To
     if VOCABULARY in weights:
         views = described.config.view, config.view
         weights[VOCABULARY], numbers = translate_symbols(weights[VOCABULARY], *views, tokenizer)
-    inheritance = inherit(model, weights)
+    left_out = tuple(name for name in weights if name.startswith(DECODER))
+    if config.train.init_parts == "all":
+        left_out = ()
+    inheritance = inherit(model, {name: weights[name] for name in weights if name not in left_out})
     differing = {
         key: (str(here), str(there))
         for key, there, here in differences(described.config, config)
@@ -157,7 +171,7 @@ def start_from(run: Path, model: TranslationModel, config: Config, tokenizer: To
     if matrices.isdisjoint({*inheritance.taken, *inheritance.adopted}):
         told = "".join(f"\n  {key}: {there} there, {here} here" for key, (here, there) in differing.items())
         raise CotextError(f"{run}: none of its weights fits this model; start from another run{told}")
-    return WarmStart(run, described.updates, inheritance, differing, numbers)
+    return WarmStart(run, described.updates, inheritance, differing, numbers, left_out)
 
 
 def translate_symbols(

@@ -10,7 +10,7 @@ The only place where a window exists: training, decoding and scoring all ask the
     j = 2    x x c x               x x c .
     j = 3    . x x c               . x x c
 
-    document view: pieces of at most max_tokens, here cut into equal parts (parts=2)
+    document view: pieces of at most max_tokens and max_sentences, here cut into equal parts (parts=2)
 
     source   0 1 | 2 3    target   0 1 | 2 3          every sentence of its piece is current
 
@@ -99,13 +99,25 @@ class SentenceView:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How many tokens a side of a window may hold, the symbols beside every sentence included."""
+    """How many tokens a side of a window may hold, the symbols beside every sentence included.
+
+    And how many sentences; None: any number.
+    """
 
     max_tokens: int | None = None
     per_source_sentence: int = 1  # symbols; on the target side one closes every sentence
+    max_sentences: int | None = None
+
+    @property
+    def sentences(self) -> int:
+        """No side has more, where tokens are limited: a sentence takes one and the symbols beside it."""
+        most = max(1, (self.max_tokens or 0) // (1 + self.per_source_sentence))
+        return most if self.max_sentences is None else min(most, self.max_sentences)
 
     def fits(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> bool:
-        """Whether both sides hold at most `max_tokens`."""
+        """Whether both sides hold at most `max_tokens` in at most `max_sentences`."""
+        if self.max_sentences is not None and len(source_lengths) > self.max_sentences:
+            return False
         if self.max_tokens is None:
             return True
         source = sum(source_lengths) + self.per_source_sentence * len(source_lengths)
@@ -170,8 +182,8 @@ class DocumentView:
 
     @property
     def sentences(self) -> int:
-        """No window has more: a sentence takes a token and the symbols beside it."""
-        return max(1, (self.limit.max_tokens or 0) // (1 + self.limit.per_source_sentence))
+        """As many as the limit allows."""
+        return self.limit.sentences
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
         """One window per part; all its sentences are current."""
@@ -196,7 +208,7 @@ class CumulativeView:
     @property
     def sentences(self) -> int:
         """As in `DocumentView`."""
-        return DocumentView(self.limit, self.parts).sentences
+        return self.limit.sentences
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
         """One window per sentence."""

@@ -153,3 +153,9 @@ class SentenceEmbedding(nn.Module):
             x = x + sinusoidal(k, x.size(-1)).to(x.dtype)
         dropped: Tensor = self.dropout(x)
         return dropped
+
+    def words(self, tokens: Tensor, position: Tensor | None) -> Tensor:
+        """Tokens [R, T] without segments, at the given positions or at none -> [R, T, D]."""
+        x = nn.functional.embedding(tokens, self.weight) * self.scale
+        dropped: Tensor = self.dropout(x if position is None else x + self.table(position))
+        return dropped

@@ -68,20 +68,30 @@ class _Fetch(Function):
 
 
 class Counterparts:
-    """The source sentences that the sentences of a bucket are translations of."""
+    """Tokens elsewhere that the sentences of a bucket see, as the source sentences they are translations of.
 
-    def __init__(self, start_G: Tensor, length_G: Tensor) -> None:
-        at_L = torch.arange(int(length_G.max()), device=start_G.device)
-        real_GL = at_L < length_G[:, None]
+    `at_GL` says where to fetch them, `place_GL` which tokens of the rows they are; both -1 on padding.
+    `distinct`: no token is fetched twice.
+    """
+
+    def __init__(self, at_GL: Tensor, place_GL: Tensor, distinct: bool) -> None:
+        real_GL = at_GL >= 0
         self.mask = None if bool(real_GL.all()) else real_GL[:, None, None, :]
-        self.sentences = start_G.numel()
-        self.index = torch.where(real_GL, start_G[:, None] + at_L, 0).flatten()
-        self.places = torch.where(real_GL, start_G[:, None] + at_L, -1)
+        self.sentences, self.tokens = at_GL.shape
+        self.index = at_GL.clamp(min=0).flatten()
+        self.places = place_GL
         self.place_M = real_GL.flatten().nonzero()[:, 0]
-        self.distinct = torch.unique(start_G).numel() == start_G.numel()
+        self.distinct = distinct
+
+    @classmethod
+    def of_source(cls, start_G: Tensor, length_G: Tensor) -> "Counterparts":
+        """Those at the given spans of the source rows, one row after the other."""
+        at_L = torch.arange(int(length_G.max()), device=start_G.device)
+        at_GL = torch.where(at_L < length_G[:, None], start_G[:, None] + at_L, -1)
+        return cls(at_GL, at_GL, torch.unique(start_G).numel() == start_G.numel())
 
     def fetch(self, x_PD: Tensor) -> Tensor:
-        """[P, D], the source rows one after the other -> [G, L, D]."""
+        """[P, D], where `at_GL` points, as the source rows one after the other -> [G, L, D]."""
         fetched: Tensor = _Fetch.apply(  # type: ignore[no-untyped-call]
             x_PD, self.index, self.place_M, self.distinct
         )
@@ -98,6 +108,7 @@ class Bucket:
     own: Ragged | None  # [G, L]; None: all are equally long
     mask: Tensor | None  # [G, 1, 1, L]
     source: Counterparts | None
+    memory: Counterparts | None  # of earlier sentences, padded on the left; fetched from x_ND of all buckets
 
     def unpack(self, x_ND: Tensor) -> Tensor:
         """[N, D] -> [G, L, D]."""
@@ -117,31 +128,72 @@ class Bucket:
         return x_GLD.flatten(0, 1) if self.own is None else self.own.pack(x_GLD)
 
 
+class _Rows:
+    """Where the sentences of all rows stand among the real tokens, in the order of the rows: [G] each."""
+
+    def __init__(self, sentence: Tensor, place_N: Tensor) -> None:
+        self.place_N = place_N
+        k_N, row_N = sentence.flatten()[place_N], place_N // sentence.size(1)
+        opens_N = torch.ones_like(k_N, dtype=torch.bool)
+        opens_N[1:] = (k_N.diff() != 0) | (row_N.diff() != 0)
+        self.first_G = opens_N.nonzero()[:, 0]
+        self.length_G = torch.diff(self.first_G, append=self.first_G.new_tensor([k_N.numel()]))
+        self.k_G, self.row_G = k_N[self.first_G], row_N[self.first_G]
+
+    def memory(self, sentences: int) -> Tensor:
+        """Where up to so many sentences before each in its row begin; they end where it begins itself."""
+        g = torch.arange(self.row_G.numel(), device=self.row_G.device)
+        opens_G = torch.ones_like(self.row_G, dtype=torch.bool)
+        opens_G[1:] = self.row_G.diff() != 0
+        return self.first_G[(g - sentences).maximum(torch.where(opens_G, g, 0).cummax(dim=0).values)]
+
+    def remembered(
+        self, start_G: Tensor, here: Tensor, moved_N: Tensor, distinct: bool
+    ) -> Counterparts | None:
+        """The memory of the sentences `here`, where token n has moved to moved_N[n]; None: there is none."""
+        start, stop = start_G[here, None], self.first_G[here, None]
+        longest = int((stop - start).max())
+        if longest == 0:
+            return None
+        at_GM = stop + torch.arange(-longest, 0, device=stop.device)
+        real, at_GM = at_GM >= start, at_GM.clamp(min=0)
+        return Counterparts(
+            torch.where(real, moved_N[at_GM], -1), torch.where(real, self.place_N[at_GM], -1), distinct
+        )
+
+
 class Sentences:
     """The sentences of all rows in buckets; `rows` packs tokens in their order.
 
     Sentence indices [B, T] never fall within a row; padding is -1. Given the spans of the source's sentences
-    (`sentence_spans`), in rows of `source_tokens`, every sentence knows its counterpart there.
+    (`sentence_spans`), in rows of `source_tokens`, every sentence knows its counterpart there; and it knows
+    the `memory_sentences` before it in its row.
     """
 
-    def __init__(self, sentence: Tensor, spans: Tensor | None = None, source_tokens: int = 0) -> None:
+    def __init__(
+        self,
+        sentence: Tensor,
+        spans: Tensor | None = None,
+        source_tokens: int = 0,
+        memory_sentences: int = 0,
+    ) -> None:
         self.rows = Ragged(sentence >= 0)
-        k_N, row_N = sentence.flatten()[self.rows.place_N], self.rows.place_N // sentence.size(1)
-        opens_N = torch.ones_like(k_N, dtype=torch.bool)
-        opens_N[1:] = (k_N.diff() != 0) | (row_N.diff() != 0)
-        first_G = opens_N.nonzero()[:, 0]
-        length_G = torch.diff(first_G, append=first_G.new_tensor([k_N.numel()]))
-        start_G = counterpart_G = None
-        longer_G = length_G
+        found = _Rows(sentence, self.rows.place_N)
+        length_G = longer_G = found.length_G
+        start_G = counterpart_G = memory_G = None
         if spans is not None:
-            row_G, k_G = row_N[first_G], k_N[first_G].clamp(max=spans.size(1) - 1)
-            start_G, stop_G = spans[row_G, k_G].unbind(dim=1)
+            start_G, stop_G = spans[found.row_G, found.k_G.clamp(max=spans.size(1) - 1)].unbind(dim=1)
             counterpart_G = stop_G - start_G
-            start_G = start_G + row_G * source_tokens
+            start_G = start_G + found.row_G * source_tokens
             longer_G = length_G.maximum(counterpart_G)
+        if memory_sentences:
+            memory_G = found.memory(memory_sentences)
+            longer_G = longer_G.maximum((found.first_G - memory_G) / memory_sentences)
         steps = (longer_G.max() / longer_G).log() / math.log(BUCKET_RATIO)
         which_G = steps.long()
         order = which_G.repeat_interleave(length_G).argsort(stable=True)
+        moved_N = torch.empty_like(order)
+        moved_N[order] = torch.arange(order.numel(), device=order.device)
         self.rows.place_N = self.rows.place_N[order]
         self.buckets: list[Bucket] = []
         tokens = 0
@@ -153,12 +205,14 @@ class Sentences:
             real_GL = torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None]
             own = None if bool(real_GL.all()) else Ragged(real_GL)
             mask = None if own is None else real_GL[:, None, None, :]
-            source = None
+            source = memory = None
             if start_G is not None and counterpart_G is not None:
-                source = Counterparts(start_G[here], counterpart_G[here])
+                source = Counterparts.of_source(start_G[here], counterpart_G[here])
+            if memory_G is not None:
+                memory = found.remembered(memory_G, here, moved_N, distinct=memory_sentences == 1)
             place_N = self.rows.place_N[tokens : tokens + int(lengths.sum())]
             tokens += place_N.numel()
-            self.buckets.append(Bucket(here.numel(), place_N.numel(), place_N, own, mask, source))
+            self.buckets.append(Bucket(here.numel(), place_N.numel(), place_N, own, mask, source, memory))
 
     def split(self, x_ND: Tensor) -> list[tuple[Bucket, Tensor]]:
         """The tokens of every bucket, a row per sentence: [G, L, D] each."""

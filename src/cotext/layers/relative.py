@@ -8,7 +8,10 @@ above turns "by distance" into "by key", so that no [T, S, K] tensor ever exists
     query 0        .  a  b  c   ->   starting at the second number:     ->      query 0   a  b  c
     query 1        d  e  f  .                                                   query 1   d  e  f
 
-Shapes: B rows, H heads, T queries, S keys, K per head, C queries of a chunk, n distances within a chunk.
+Where queries and keys have biases of their own for the two products (Dai et al. 2019, section 3.3), and every
+head its own R, the keys of a memory may stand before those of the queries.
+
+Shapes: B rows, H heads, T queries, S keys, K per head, D = H * K, C queries of a chunk, n distances.
 """
 
 import math
@@ -91,6 +94,58 @@ def attend_at_distances(
     return scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, attn_mask=bias)
 
 
+def attend_from_memory(
+    q_BTD: Tensor,
+    k_BSD: Tensor,
+    v_BSD: Tensor,
+    biases_2D: Tensor,
+    r_nD: Tensor,
+    mask: Tensor,
+    heads: int,
+    dropout: float,
+) -> Tensor:
+    """Softmax(((Q + u) K^T + (Q + w) R^T) / sqrt(K)) V: [B, T, D].
+
+    The last T of the S keys are those of the queries. `r_nD` holds the distances key - query from 1 - S to
+    T - 1, `biases_2D` u and w. `mask` [B or 1, 1, T, S]: True = may attend.
+    """
+    inputs = q_BTD, k_BSD, v_BSD, biases_2D.to(q_BTD.dtype), r_nD.to(q_BTD.dtype), mask, heads, dropout
+    if q_BTD.device.type != "cpu":
+        return memory_with_bias(*inputs)
+    mixed: Tensor = _MemoryAttention.apply(*inputs)  # type: ignore[no-untyped-call]
+    return mixed
+
+
+def memory_bias(by_place_BTD: Tensor, r_nD: Tensor, keys: int, heads: int) -> Tensor:
+    """(Q + w) R^T / sqrt(K) by key: [B, H, T, keys]."""
+    by_place_BHTK, r_nHK = _split(by_place_BTD, heads), r_nD.view(r_nD.size(0), heads, -1)
+    by_distance = torch.einsum("bhtk,nhk->bhtn", by_place_BHTK, r_nHK).contiguous()
+    bias: Tensor = _skewed(by_distance, keys) * by_place_BHTK.size(-1) ** -0.5
+    return bias
+
+
+def memory_with_bias(
+    q_BTD: Tensor,
+    k_BSD: Tensor,
+    v_BSD: Tensor,
+    biases_2D: Tensor,
+    r_nD: Tensor,
+    mask: Tensor,
+    heads: int,
+    dropout: float,
+) -> Tensor:
+    """The same by one call of the library: fast on a GPU."""
+    bias = memory_bias(q_BTD + biases_2D[1], r_nD, k_BSD.size(1), heads).masked_fill(~mask, -math.inf)
+    q, k, v = (_split(x, heads) for x in (q_BTD + biases_2D[0], k_BSD, v_BSD))
+    mixed = scaled_dot_product_attention(q, k, v, attn_mask=bias, dropout_p=dropout)
+    return mixed.transpose(1, 2).flatten(2)
+
+
+def _split(x_BTD: Tensor, heads: int) -> Tensor:
+    """[B, T, D] -> [B, H, T, K]."""
+    return x_BTD.reshape(x_BTD.size(0), x_BTD.size(1), heads, -1).transpose(1, 2)
+
+
 def _places(table: Tensor, first: int, stop: int, keys: int) -> Tensor:
     """Rows of the table for the distances of queries first .. stop from keys 0 .. keys, ascending: [n]."""
     span = table.size(0) // 2
@@ -168,6 +223,83 @@ class _RelativeAttention(Function):
             by_place = by_distance.flatten(0, 2).T @ query.reshape(-1, query.size(-1))
             grad_table.index_add_(0, places, by_place)
         return grad_q.mul_(ctx.scale), grad_k, grad_v, grad_table, None, None, None
+
+
+class _MemoryAttention(Function):
+    """Heads come first, then rows, so that all products with R of a head are one product."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        biases: Tensor,
+        r: Tensor,
+        mask: Tensor,
+        heads: int,
+        rate: float,
+    ) -> Tensor:
+        rows, queries, keys = q.size(0), q.size(1), k.size(1)
+        ctx.rate, ctx.sizes = rate, (rows, queries, heads)
+        ctx.scale = scale = (q.size(2) // heads) ** -0.5
+        q = _heads_first(q, heads)
+        content, by_place = (q + bias.view(heads, 1, 1, -1) for bias in biases)
+        k, v = (_heads_first(x, heads).flatten(0, 1) for x in (k, v))
+        r = r.view(r.size(0), heads, -1).permute(1, 2, 0)
+        by_distance = torch.bmm(by_place.flatten(1, 2), r).view(heads, rows, queries, -1)
+        bias = _skewed(by_distance, keys).flatten(0, 1)
+        weight = torch.baddbmm(bias, content.flatten(0, 1), k.transpose(1, 2), beta=scale, alpha=scale)
+        weight.view(heads, rows, queries, keys).masked_fill_(~mask.transpose(0, 1), -math.inf)
+        weight = weight.softmax(dim=-1)
+        kept = (keep_mask(weight, rate),) if rate > 0 else ()
+        ctx.save_for_backward(content, by_place, k, v, r, weight, *kept)
+        dropped = noise(kept[0], rate, weight).mul_(weight) if kept else weight
+        return _heads_last(torch.bmm(dropped, v), heads)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        content, by_place, k, v, r, weight, *kept = ctx.saved_tensors
+        rows, queries, heads = ctx.sizes
+        grad_out = _heads_first(grads[0], heads).flatten(0, 1)
+        grad_weight = torch.bmm(grad_out, v.transpose(1, 2))
+        dropped = weight
+        if kept:
+            factor = noise(kept[0], ctx.rate, weight)
+            grad_weight, dropped = grad_weight.mul_(factor), factor.mul_(weight)
+        grad_v = torch.bmm(dropped.transpose(1, 2), grad_out)
+        grad_scores = torch.ops.aten._softmax_backward_data(grad_weight, weight, -1, weight.dtype)
+        grad_scores.mul_(ctx.scale)
+        grad_content = torch.bmm(grad_scores, k).view_as(content)
+        grad_k = torch.bmm(grad_scores.transpose(1, 2), content.flatten(0, 1))
+        by_distance = grad_scores.new_zeros(heads, rows, queries, r.size(2))
+        _skewed(by_distance, k.size(1)).copy_(grad_scores.view(heads, rows, queries, -1))
+        flat = by_distance.flatten(1, 2)
+        grad_by_place = torch.bmm(flat, r.transpose(1, 2)).view_as(by_place)
+        grad_r = torch.bmm(flat.transpose(1, 2), by_place.flatten(1, 2)).transpose(0, 1).flatten(1)
+        grad_biases = torch.stack([g.sum(dim=(1, 2)).flatten() for g in (grad_content, grad_by_place)])
+        grad_q = _heads_last((grad_content + grad_by_place).flatten(0, 1), heads)
+        return (
+            grad_q,
+            _heads_last(grad_k, heads),
+            _heads_last(grad_v, heads),
+            grad_biases,
+            grad_r,
+            None,
+            None,
+            None,
+        )
+
+
+def _heads_first(x_BTD: Tensor, heads: int) -> Tensor:
+    """[B, T, D] -> [H, B, T, K], in one piece."""
+    return x_BTD.reshape(x_BTD.size(0), x_BTD.size(1), heads, -1).permute(2, 0, 1, 3).contiguous()
+
+
+def _heads_last(x: Tensor, heads: int) -> Tensor:
+    """[H * B, T, K] -> [B, T, D]."""
+    return x.view(heads, -1, x.size(1), x.size(2)).permute(1, 2, 0, 3).flatten(2)
 
 
 def _chunks(queries: int, keys: int, causal: bool) -> list[tuple[int, int, int]]:

@@ -129,11 +129,14 @@ class DecoderState:
         """That of attention i; None while the state is not open."""
         return self.caches[i] if self.caches else None
 
-    def distances(self, t: Tensor) -> Tensor:
-        """How far before tokens at places t [R, T] all places stand: [B, W * T, places], <= 0."""
+    def distances(self, t: Tensor, first: int = 0) -> Tensor:
+        """How far before tokens at places t [R, T] all places from `first` on stand.
+
+        [B, W * T, places], <= 0 for a row's own places.
+        """
         assert self.place_t is not None
         own = t.reshape(self.place_t.size(0), -1)
-        return torch.cat((self.place_t[:, : self.used], own), dim=1)[:, None] - own[:, :, None]
+        return torch.cat((self.place_t[:, first : self.used], own), dim=1)[:, None] - own[:, :, None]
 
     def reach(self, tokens: int, device: torch.device) -> SelfReach:
         """What the next `tokens` decoder inputs may attend to of their own side."""
@@ -152,15 +155,19 @@ class DecoderState:
         own_past = None if tokens == 1 else causal(tokens, stop, device)
         return SelfReach(mask=own_past, causal=False, start=self.used, places=stop)
 
-    def reach_within(self, sentence: Tensor, reach: SelfReach) -> SelfReach:
+    def reach_within(self, sentence: Tensor, reach: SelfReach, memory_sentences: int = 0) -> SelfReach:
         """What of `reach` belongs to the own sentence of the next decoder inputs: [R, T] sentence indices.
 
-        Sentence indices never fall within a row, so that earlier sentences need not be looked at again.
+        Or to one of the `memory_sentences` before it. Sentence indices never fall within a row, so that
+        earlier sentences need not be looked at again.
         """
         assert self.place_sentence is not None
         own = sentence.reshape(self.place_sentence.size(0), -1)
         keys = torch.cat((self.place_sentence[:, self.near : self.used], own), dim=1)
         mask = (own[:, :, None] == keys[:, None])[:, None]
+        if memory_sentences:
+            earliest = (own - memory_sentences).clamp(min=0)[:, :, None]
+            mask |= ((keys[:, None] >= earliest) & (keys[:, None] < own[:, :, None]))[:, None]
         if reach.mask is not None:
             mask &= reach.mask[..., self.near :]
         elif reach.causal:

@@ -1,0 +1,202 @@
+"""MCN (Zheng et al. 2020): local and global context of a document that has any number of sentences.
+
+The encoder reads every sentence by itself, and only its top layer looks at the whole row, knowing how many
+sentences apart two tokens are; a gate mixes the two:
+
+    hL = local layers of the sentence               hG = MultiHead(SegmentAttention(hL)) over the row
+    g = sigmoid(W [hL; hG] + b)                     h = LayerNorm((1 - g) * hL + g * hG)
+
+A sentence that has nobody to look at keeps h = hL, also beside rows of many sentences: one model for
+sentences and documents. The decoder writes sentence after sentence, and target sentence k sees source
+sentence k. It has relative positions alone and remembers sentences before, see `layers/recurrence.py`.
+
+Shapes: R rows, S source tokens, T target tokens, N real tokens of all rows, D model, V vocabulary.
+"""
+
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from cotext.data.batch import Source
+from cotext.layers.attend import Places
+from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size, Stack
+from cotext.layers.dropout import Dropout
+from cotext.layers.local import LocalCrossAttention, LocalSelfAttention, Sentences, sentence_spans
+from cotext.layers.masks import visible
+from cotext.layers.positions import ranks
+from cotext.layers.ragged import Ragged
+from cotext.layers.recurrence import Reach, Recollection, RecurrentSelfAttention, RecurrentState
+from cotext.layers.segments import SegmentAttention, Segments
+from cotext.layers.state import SelfReach
+from cotext.models.base import TranslationModel
+
+
+class GlobalContext(nn.Module):
+    """The encoder's top layer: what the row says, mixed into what the sentence says.
+
+    Without `gate` the two are added before the layer norm.
+    """
+
+    def __init__(self, size: Size, relative: bool, gate: bool) -> None:
+        super().__init__()
+        self.attention = SegmentAttention(*size.attention, relative)
+        self.gate = nn.Linear(2 * size.dimension, size.dimension) if gate else None
+        if self.gate is not None:
+            nn.init.xavier_uniform_(self.gate.weight)
+            nn.init.zeros_(self.gate.bias)
+        self.norm = nn.LayerNorm(size.dimension)
+        self.dropout = Dropout(size.dropout)
+
+    def forward(self, local_ND: Tensor, segments: Segments) -> Tensor:
+        """[N, D] -> [N, D]."""
+        # With mixed precision, products come in less of it than the stream.
+        wide_ND = self.dropout(self.attention(local_ND, segments)).to(local_ND.dtype)
+        fused: Tensor
+        if self.gate is None:
+            fused = local_ND + wide_ND
+        else:
+            of_local, of_wide = self.gate.weight.chunk(2, dim=1)  # W [hL; hG], without putting them together
+            gate = (linear(local_ND, of_local, self.gate.bias) + linear(wide_ND, of_wide)).sigmoid()
+            fused = torch.lerp(local_ND, wide_ND, gate.to(local_ND.dtype))
+        out: Tensor = self.norm(fused)
+        return out
+
+
+class MCN(TranslationModel):
+    """Encoder and decoder over one shared embedding; each part of the paper's table 3 can be switched off.
+
+    `local`: all encoder layers but the top one stay inside sentences; if not, there is no fusion (and `gate`
+    has no meaning), but every layer sees the whole row, with vectors of its own if `relative`. `xl`: the
+    decoder has relative positions and remembers `memory_sentences`; if not, its positions begin anew in every
+    sentence, which sees itself alone. `context`: how many source sentences away a token sees, None: all.
+
+    Positions and segments of the embedding are those of the source; the target has no segments.
+    """
+
+    def __init__(
+        self,
+        size: Size,
+        embedding: SentenceEmbedding,
+        local: bool = True,
+        relative: bool = True,
+        gate: bool = True,
+        xl: bool = True,
+        memory_sentences: int = 1,
+        context: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.embedding = embedding
+        self.xl, self.memory_sentences, self.context = xl, memory_sentences if xl else 0, context
+        inside = size.encoder_layers - 1 if local else 0
+        blocks: list[nn.Module] = [
+            EncoderBlock(size, LocalSelfAttention(*size.attention)) for _ in range(inside)
+        ]
+        if local:
+            blocks.append(GlobalContext(size, relative, gate))
+        else:
+            beyond = (SegmentAttention(*size.attention, relative) for _ in range(size.encoder_layers))
+            blocks.extend(EncoderBlock(size, attention) for attention in beyond)
+        self.encoder = Stack(blocks)
+        own = RecurrentSelfAttention if xl else LocalSelfAttention
+        self.decoder = Stack(
+            DecoderBlock(size, own(*size.attention), LocalCrossAttention(*size.attention))
+            for _ in range(size.decoder_layers)
+        )
+        self.encoder_norm = nn.LayerNorm(size.dimension) if size.pre_norm else nn.Identity()
+        self.decoder_norm = nn.LayerNorm(size.dimension) if size.pre_norm else nn.Identity()
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The output layer, shared with the embedding: [V, D]."""
+        return self.embedding.weight
+
+    def encode(self, source: Source) -> RecurrentState:
+        """Read the source and project it for the cross-attention of every decoder block."""
+        sentence = source.sentence
+        t = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
+        x_BSD = self.embedding(source.tokens, sentence, t, ranks(sentence), 0)
+        sentences = Sentences(sentence)
+        x = sentences.rows.pack(x_BSD)
+        own: tuple[Any, ...] = (SelfReach(None), sentences)
+        segments = None
+        for block in self.encoder:
+            if isinstance(block, GlobalContext):
+                x = self._beyond(block, self.encoder_norm(x), sentence, sentences.rows)
+            elif isinstance(block.attention, SegmentAttention):
+                segments = segments or Segments(sentence, self.context, sentences.rows)
+                x = block(x, (segments,))
+            else:
+                x = block(x, own)
+        if not isinstance(self.encoder[-1], GlobalContext):
+            x = self.encoder_norm(x)
+        return RecurrentState(
+            cross=[block.cross.project(x, sentences.rows) for block in self.decoder],
+            cross_mask=visible(sentence),
+            cross_spans=sentence_spans(sentence),
+        )
+
+    def _beyond(self, layer: GlobalContext, local_ND: Tensor, sentence: Tensor, rows: Ragged) -> Tensor:
+        """Let the rows of several sentences look at themselves; the others stay as they are."""
+        several = sentence.max(dim=1).values > sentence[:, 0]
+        if self.context == 0 or not bool(several.any()):
+            return local_ND
+        if bool(several.all()):
+            fused: Tensor = layer(local_ND, Segments(sentence, self.context, rows))
+            return fused
+        tokens = sentence.size(1)
+        which_M = several[rows.place_N // tokens].nonzero()[:, 0]
+        chosen = Ragged(sentence[several] >= 0)
+        row = several.long().cumsum(dim=0) - 1
+        place_M = rows.place_N[which_M]
+        chosen.place_N = row[place_M // tokens] * tokens + place_M % tokens
+        index = torch.arange(sentence.numel(), device=sentence.device).view_as(sentence)
+        told = torch.where(sentence >= 0, index, -1)[several]
+        segments = Segments(sentence[several], self.context, chosen, lambda: Places(told, told))
+        return local_ND.index_copy(0, which_M, layer(local_ND.index_select(0, which_M), segments))
+
+    def decode(self, tokens: Tensor, sentence: Tensor, state: RecurrentState) -> Tensor:
+        """Decoder inputs and their sentences [R, T] -> hidden states [R, T, D]; see `AutoregressiveModel`."""
+        if state.caches:
+            return self._decode_step(tokens, sentence, state)
+        sentences = Sentences(sentence, state.cross_spans, state.cross[0][0].size(2), self.memory_sentences)
+        x = sentences.rows.pack(self.embedding.words(tokens, None if self.xl else ranks(sentence)))
+        own: tuple[Any, ...] = (SelfReach(None, causal=True), sentences)
+        past = Recollection(sentences) if self.xl else None
+        projected = [] if past is None else self._project_distances(past.distances, x)
+        for i, block in enumerate(self.decoder):
+            if past is not None:
+                own = (past, projected[i])
+            x = block(x, own, (state.cross[i], None, sentences))
+        return sentences.rows.unpack(self.decoder_norm(x))
+
+    def _decode_step(self, tokens: Tensor, sentence: Tensor, state: RecurrentState) -> Tensor:
+        t, rank = state.places(sentence)
+        reach = state.reach(tokens.size(1), tokens.device)
+        reach = state.reach_within(sentence, reach, self.memory_sentences)
+        seen, mask = state.source_within(sentence)
+        x = self.embedding.words(tokens, None if self.xl else rank)
+        distance = None
+        if self.xl:
+            assert reach.mask is not None
+            # Places that nobody sees may be any number of places ahead or behind.
+            distance = torch.where(reach.mask[:, 0], -state.distances(t, reach.first), 0)
+            longest = int(distance.max()) + 1
+            if not state.distances_of or len(state.distances_of[0]) < longest:
+                state.distances_of = self._project_distances(2 * longest, x)
+        for i, block in enumerate(self.decoder):
+            own: tuple[Any, ...] = (reach, None, state.caches[i])
+            if distance is not None:
+                own = (Reach(reach, distance, state.caches[i]), state.distances_of[i])
+            keys, values = state.cross[i]
+            x = block(x, own, ((keys[:, :, seen], values[:, :, seen]), mask))
+        state.step(sentence, rank)
+        out: Tensor = self.decoder_norm(x)
+        return out
+
+    def _project_distances(self, count: int, like: Tensor) -> list[Tensor]:
+        """The distances 0 ... count as every layer of the decoder sees them: [count, D] each."""
+        distances = self.embedding.table(torch.arange(count, device=like.device)).to(like.dtype)
+        attentions = (block.attention for block in self.decoder)
+        return [a.place(distances) for a in attentions if isinstance(a, RecurrentSelfAttention)]
