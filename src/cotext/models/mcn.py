@@ -75,6 +75,8 @@ class MCN(TranslationModel):
     Positions and segments of the embedding are those of the source; the target has no segments.
     """
 
+    spares_parameters = True  # of the global layer, where every row is one sentence, or `context` is 0
+
     def __init__(
         self,
         size: Size,
