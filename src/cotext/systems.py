@@ -27,7 +27,7 @@ from cotext.data.views import CumulativeView, DocumentView, Limit, Mixture, Sent
 from cotext.errors import CotextError
 from cotext.layers.blocks import SentenceEmbedding, Size
 from cotext.losses.cross_entropy import CrossEntropy, LossParts
-from cotext.models.base import AutoregressiveModel, TranslationModel
+from cotext.models.base import Model
 from cotext.models.batch_embedding import BatchEmbedding
 from cotext.models.datapoints import Datapoints
 from cotext.models.docflat import DocFlat
@@ -39,9 +39,9 @@ from cotext.models.transformer import Transformer
 
 
 class Loss(Protocol):
-    """(model, batch) -> sum, count, named parts."""
+    """(model, batch, share of the training done) -> sum, count, named parts."""
 
-    def __call__(self, model: AutoregressiveModel, batch: Batch) -> LossParts:
+    def __call__(self, model: Model, batch: Batch, done: float = 0.0) -> LossParts:
         """Loss of a batch, summed; whoever trains divides by the count over all batches and processes."""
 
 
@@ -142,7 +142,7 @@ def build_mcn(config: ModelConfig, embedding: SentenceEmbedding) -> MCN:
     return MCN(_size(config), embedding, **config.mcn.model_dump())
 
 
-MODELS: dict[str, Callable[[ModelConfig, SentenceEmbedding], TranslationModel]] = {
+MODELS: dict[str, Callable[[ModelConfig, SentenceEmbedding], Model]] = {
     "transformer": build_transformer,
     "p_transformer": build_p_transformer,
     "g_transformer": build_g_transformer,
@@ -154,7 +154,7 @@ MODELS: dict[str, Callable[[ModelConfig, SentenceEmbedding], TranslationModel]] 
 }
 
 
-def build_model(config: Config, vocabulary: int) -> TranslationModel:
+def build_model(config: Config, vocabulary: int) -> Model:
     """The model of a configuration, with fresh weights from torch's global generator.
 
     `vocabulary` counts the subwords and the special symbols of every recipe (`Tokenizer.vocabulary_size`);

@@ -25,7 +25,7 @@ from cotext.data.batch import Instance, source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Tokenizer
 from cotext.errors import CotextError
-from cotext.models.base import TranslationModel
+from cotext.models.base import Model
 from cotext.neighbours import group_of, pack_groups, source_of
 from cotext.open_document import OpenDocument, Written
 from cotext.recovery import recover
@@ -75,7 +75,7 @@ class DocumentTranslator:
 
     def __init__(
         self,
-        model: TranslationModel,
+        model: Model,
         config: Config,
         tokenizer: Tokenizer,
         device: torch.device,
