@@ -150,9 +150,7 @@ class SentenceEmbedding(nn.Module):
         """Tokens that do not know where they stand: [...] -> [..., D]."""
         return nn.functional.embedding(tokens, self.weight) * self.scale
 
-    def placed(
-        self, x: Tensor, sentence: Tensor, t: Tensor, rank: Tensor, shift: Tensor | int
-    ) -> Tensor:
+    def placed(self, x: Tensor, sentence: Tensor, t: Tensor, rank: Tensor, shift: Tensor | int) -> Tensor:
         """Tell vectors [R, T, D] where they stand."""
         x = x + self.table(place(self.positions, t, rank, sentence, shift))
         k = sentence.clamp(min=0)

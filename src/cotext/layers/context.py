@@ -1,16 +1,16 @@
-"""Context attention: a token sees its own sentence, and of the others in its row the first and last token.
+"""Context attention: a token sees its own sentence, and first and last tokens of the others in its row.
 
-These nodes stand for their sentences (Yu et al. 2024, equations 14 and 15; the mask as printed has the roles of
-query and key the wrong way round). A row of 20 sentences has 40 nodes, however long the sentences are. They are
-fetched beside each sentence in turn, which is what buckets of `layers/local.py` are for:
+These nodes stand for their sentences (Yu et al. 2024, equations 14 and 15; the mask as printed has the query
+in the role of the key). A row of 20 sentences has 40 nodes, however long the sentences are. They are fetched
+beside each sentence in turn, which is what buckets of `layers/local.py` are for:
 
     row     B a b E  B c E  B d e E        keys of sentence 1      B c E    B E . .  B E
                                                                    its own  nodes of 0 and 2
 
-Between source and target, sentence k of the target sees sentence k of the source, and the source's other nodes.
+Between source and target, sentence k of the target sees sentence k of the source, and its other nodes.
 
-Shapes: B rows, S tokens of a row, P = B * S, N real tokens of all rows, n most sentences of a row, G sentences
-of a bucket, L tokens of its longest, D model.
+Shapes: B rows, S tokens of a row, P = B * S, N real tokens of all rows, n most sentences of a row, G
+sentences of a bucket, L tokens of its longest, M nodes beside it, D model.
 """
 
 from functools import partial
@@ -30,7 +30,9 @@ class Nodes:
     of `sentence` [B, S], which the nodes are of, have the sentences of the buckets, counted from 0.
     """
 
-    def __init__(self, buckets: list[Bucket], queries: Tensor, sentence: Tensor, among: Sentences | None) -> None:
+    def __init__(
+        self, buckets: list[Bucket], queries: Tensor, sentence: Tensor, among: Sentences | None
+    ) -> None:
         spans = sentence_spans(sentence)
         first_Bn, last_Bn = spans[:, :, 0], spans[:, :, 1] - 1
         n = torch.arange(spans.size(1), device=sentence.device)
@@ -59,7 +61,9 @@ def _joined_mask(own: Tensor | None, beside: Counterparts, tokens: int) -> Tenso
     """[G, 1, 1, L + M]."""
     nodes = beside.mask
     if nodes is None:
-        nodes = torch.ones(beside.sentences, 1, 1, beside.tokens, dtype=torch.bool, device=beside.index.device)
+        nodes = torch.ones(
+            beside.sentences, 1, 1, beside.tokens, dtype=torch.bool, device=beside.index.device
+        )
     if own is None:
         own = nodes.new_ones(beside.sentences, 1, 1, tokens)
     return torch.cat((own, nodes), dim=-1)

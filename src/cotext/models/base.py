@@ -109,24 +109,24 @@ class Draft:
     memory: Any  # the model's own: what its cross-attention reads
 
 
-Path = Literal["sentences", "row", "length"]
+PathKind = Literal["sentences", "row", "length"]
 
 
 class ParallelModel(System):
     """A system that writes all tokens of a row at once, none of them seeing what the others become.
 
-    What a row holds is `bos y1 eos bos y2 eos ...`, brackets included. `path` says how its tokens come to stand
-    on places: `sentences`, a path for every sentence, which begins with `bos` and ends with `eos`; `row`, one
+    A row holds `bos y1 eos bos y2 eos ...`, brackets included. `path` says how its tokens come to stand on
+    places: `sentences`, a path for every sentence, which begins with `bos` and ends with `eos`; `row`, one
     path for all; `length`, one place per token, as many as the model foretells. `blank` is the symbol of a
     path that stands for no token.
     """
 
-    path: Path
+    path: PathKind
     blank: int
 
     @abstractmethod
     def encode(self, source: Source, lengths: Tensor | None = None) -> Draft:
-        """Read the source; `lengths` [B] are those of the rows where they are known and `path` is `length`."""
+        """Read the source; `lengths` [B]: of the rows, where the path is `length` and they are known."""
 
     @abstractmethod
     def decode(self, draft: Draft, revealed: Tensor | None = None) -> Tensor:
