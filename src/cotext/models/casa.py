@@ -203,12 +203,15 @@ class Casa(ParallelModel):
         return unpacked
 
     def foretell(self, draft: Draft, tokens: Tensor, ratio: float) -> Tensor | None:
-        """The loss of the lengths of the rows, which are those of the draft: [B]."""
+        """See `ParallelModel`; here, the lengths of the rows."""
+        return LENGTH_WEIGHT * self.length_nll(draft) if self.path == "length" else None
+
+    def length_nll(self, draft: Draft) -> Tensor:
+        """-log P of the lengths of the rows: [B]."""
         memory: Memory = draft.memory
-        if memory.length_logits is None:
-            return None
         assert memory.view.source is not None
+        assert memory.length_logits is not None
         length, source = ((of >= 0).sum(dim=1) for of in (draft.sentence, memory.view.source))
         most = self.switches.length_offsets
         offset = (length - source).clamp(min=-most, max=most) + most
-        return LENGTH_WEIGHT * cross_entropy(memory.length_logits.float(), offset, reduction="none")
+        return cross_entropy(memory.length_logits.float(), offset, reduction="none")
