@@ -176,6 +176,10 @@ class CasaConfig(Closed):
     """Context layers of the encoder, and of the decoder looking at it; if not, they stay inside sentences."""
     target_context: bool = True
     """Context layers of the decoder looking at itself; if not, they stay inside sentences."""
+    latent: bool = False
+    """A second decoder foretells a code for every place, which a gate mixes into the decoder's input."""
+    codes: PositiveInt = 64
+    """Of `latent`: how many there are."""
     length_offsets: PositiveInt = 128
     """Of the path `length`: how many tokens more or fewer than the source a row may have."""
 

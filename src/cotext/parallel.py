@@ -19,8 +19,8 @@ from torch.nn.functional import linear
 from cotext.constraints import Request, SearchSymbols, check_requests
 from cotext.data.batch import Source
 from cotext.errors import CotextError
+from cotext.losses.prefix_beam import TextRules, candidates, prefix_beam
 from cotext.models.base import ParallelModel
-from cotext.prefix_beam import Place, prefix_beam
 from cotext.recovery import recover
 from cotext.search import Hypothesis, SearchOptions
 
@@ -67,7 +67,7 @@ def write(
 ) -> list[Hypothesis]:
     """Return what the model writes for every row of the source; it must be in eval mode.
 
-    With a beam above 1, the sentences with the most probable texts instead of paths (`prefix_beam.py`); the
+    With a beam above 1, sentences are the most probable texts, not paths (`losses/prefix_beam.py`); the
     likelihood of such a sentence stands at the symbol that closes it.
 
     Raises:
@@ -146,7 +146,7 @@ class _Writer:
         if self.model.path != "sentences":
             return self._recovered(row, request.sentences)
         if self.options.beam > 1:
-            return [self._searched(row, k, limit - 1) for k, limit in enumerate(request.max_tokens)]
+            return [self._searched(row, k) for k in range(request.sentences)]
         silent = {*self.silent, self.symbols.special.eos}
         found = []
         for k in range(request.sentences):
@@ -154,23 +154,22 @@ class _Writer:
             found.append(collapse([row.symbol[i] for i in here], [row.log_p[i] for i in here], silent))
         return found
 
-    def _searched(self, row: _Row, k: int, most_tokens: int) -> _Text:
-        """The most probable text of a sentence that has a word."""
+    def _searched(self, row: _Row, k: int) -> _Text:
+        """The text of a sentence that is most probable over all its paths."""
         special, beam = self.symbols.special, self.options.beam
-        here = row.places(k)[1:-1]
-        log_p = self._log_p(row.hidden[here], {*self.never})
-        blank = log_p[:, self.model.blank].tolist()
-        log_p[:, self.model.blank] = -torch.inf
-        best, which = log_p.topk(min(2 * beam, log_p.size(1)), dim=1)
-        places = [
-            Place(b, list(zip(tokens, values, strict=True)))
-            for b, tokens, values in zip(blank, which.tolist(), best.tolist(), strict=True)
-        ]
-        found = prefix_beam(places, special.bos, special.eos, beam, most_tokens, self.options.length_penalty)
-        for text, probability in found:
-            if not self.wordless.issuperset(text):
-                return _Text(list(text), [0.0] * len(text), probability)
-        return _Text([], [], 0.0)
+        here = row.places(k)
+        # Of what is silent or never written, brackets and blank have rules of their own.
+        ruled = {self.model.blank, special.bos, special.eos}
+        rules = TextRules(
+            blank=self.model.blank,
+            silent=frozenset(self.symbols.blank),
+            never=frozenset(self.never - ruled),
+            brackets=(special.bos, special.eos),
+        )
+        log_p_TV = self._log_p(row.hidden[here], self.never)
+        best, *_ = prefix_beam(*candidates(log_p_TV, 2 * beam, rules), beam, rules)
+        tokens = list(best.tokens[1:-1])
+        return _Text(tokens, [0.0] * len(tokens), best.log_probability)
 
     def _recovered(self, row: _Row, count: int) -> list[_Text]:
         """The sentences of a row that has told itself where they end."""

@@ -100,7 +100,7 @@ def _written_at_once(model: ParallelModel, batch: Batch) -> Tensor:
         nll = nll.index_add_(0, row_N, nll_N.double()) + model.length_nll(draft).double()
     else:
         asked = units(model.path, draft, tokens, sentence)
-        nll = ctc_nll(hidden_ND, model.output_weight, asked, model.blank).double()
+        nll = ctc_nll(hidden_ND, model.output_weight.detach(), asked, model.blank).double()
         nll = nll.masked_fill(~fits(asked, model.blank), math.inf)
     return nll if model.path == "sentences" else (nll / sentences).repeat_interleave(sentences)
 

@@ -113,7 +113,10 @@ class DocumentTranslator:
         parts = [f"view:{describe_cut(view, view.max_sentences)}{whole}"]
         if view.kind != "sentence":
             parts.append(f"separators:{view.separators}")
-        parts += [f"align:{decode.align}", f"beam:{decode.beam}", f"lp:{decode.length_penalty:g}"]
+        parts += [f"align:{decode.align}", f"beam:{decode.beam}"]
+        # What is written at once is neither ranked by length nor ended by the model.
+        once = isinstance(self.model, ParallelModel)
+        parts.append(f"path:{self.model.path}" if once else f"lp:{decode.length_penalty:g}")
         parts.append(f"limit:{decode.max_ratio:g}x+{decode.max_extra}")
         if view.kind == "window" and view.target_before != 0:
             parts.append(f"target:{decode.target_context}")

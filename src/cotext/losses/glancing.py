@@ -100,7 +100,8 @@ def _by_path(
     parts: dict[str, tuple[Tensor, Tensor]],
 ) -> tuple[Tensor, Tensor]:
     """The likelihood of the units that fit, and the count of their labels."""
-    nll_G = ctc_nll(hidden_ND, model.output_weight, asked, model.blank)
+    weight_VD = model.output_weight if hidden_ND.requires_grad else model.output_weight.detach()
+    nll_G = ctc_nll(hidden_ND, weight_VD, asked, model.blank)
     fit_G = fits(asked, model.blank)
     loss, count = nll_G.sum(), (labels_G * fit_G).sum().clamp(min=1)
     parts["nll_current"] = loss, count

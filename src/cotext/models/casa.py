@@ -28,7 +28,9 @@ from torch.nn.functional import cross_entropy
 from cotext.data.batch import Source
 from cotext.layers.attention import CrossAttention, SelfAttention
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size, Stack
+from cotext.layers.codes import Codebook, CodeGate
 from cotext.layers.context import ContextCrossAttention, ContextSelfAttention, Nodes
+from cotext.layers.glance import glanced
 from cotext.layers.local import LocalCrossAttention, LocalSelfAttention, Sentences, sentence_spans
 from cotext.layers.masks import visible
 from cotext.layers.positions import ranks
@@ -38,6 +40,7 @@ from cotext.models.base import Draft, ParallelModel, PathKind
 
 PLACES_PER_TOKEN = 2
 LENGTH_WEIGHT = 0.1  # of the loss of a foretold length
+CODE_WEIGHT = 0.5  # of that of foretold codes
 
 Kind = Literal["local", "context", "whole"]
 SELF: dict[Kind, type[SelfAttention]] = {
@@ -62,6 +65,8 @@ class Switches:
     soft_copy: Literal["sentences", "row"] = "sentences"
     source_context: bool = True
     target_context: bool = True
+    latent: bool = False
+    codes: int = 64
     length_offsets: int = 128
 
     def kind(self, layer: int, layers: int, context: bool) -> Kind:
@@ -107,6 +112,18 @@ class _View:
         return keys_values, visible(self.source), self.rows
 
 
+class Latent(nn.Module):
+    """What codes take: the book of them, a decoder that foretells them, a gate to mix them in."""
+
+    def __init__(
+        self, dimension: int, codes: int, foreteller: Stack[DecoderBlock[CrossAttention]], norm: nn.Module
+    ) -> None:
+        super().__init__()
+        self.codebook = Codebook(codes, dimension)
+        self.foreteller, self.norm = foreteller, norm
+        self.gate = CodeGate(dimension)
+
+
 @dataclass(slots=True)
 class Memory:
     """The encoded source, as the places of a draft see it."""
@@ -114,6 +131,8 @@ class Memory:
     view: _View
     cross: list[tuple[Tensor, Tensor]]  # of every decoder block
     length_logits: Tensor | None  # [B, 2 * length_offsets + 1]
+    foreteller_cross: list[tuple[Tensor, Tensor]]
+    codes: Tensor | None = None  # [B, T], what the decoder reads of them
 
 
 class Casa(ParallelModel):
@@ -131,16 +150,23 @@ class Casa(ParallelModel):
             EncoderBlock(size, SELF[switches.kind(i, layers, source)](*size.attention)) for i in range(layers)
         )
         layers = size.decoder_layers
-        self.decoder = Stack(
-            DecoderBlock(
-                size,
-                SELF[switches.kind(i, layers, target)](*size.attention),
-                CROSS[switches.kind(i, layers, source)](*size.attention),
+
+        def decoder() -> Stack[DecoderBlock[CrossAttention]]:
+            return Stack(
+                DecoderBlock(
+                    size,
+                    SELF[switches.kind(i, layers, target)](*size.attention),
+                    CROSS[switches.kind(i, layers, source)](*size.attention),
+                )
+                for i in range(layers)
             )
-            for i in range(layers)
-        )
-        self.encoder_norm = nn.LayerNorm(size.dimension) if size.pre_norm else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(size.dimension) if size.pre_norm else nn.Identity()
+
+        def norm() -> nn.Module:
+            return nn.LayerNorm(size.dimension) if size.pre_norm else nn.Identity()
+
+        self.decoder = decoder()
+        self.encoder_norm, self.decoder_norm = norm(), norm()
+        self.latent = Latent(size.dimension, switches.codes, decoder(), norm()) if switches.latent else None
         offsets = 2 * switches.length_offsets + 1
         self.length = nn.Linear(size.dimension, offsets) if self.path == "length" else None
 
@@ -173,7 +199,13 @@ class Casa(ParallelModel):
         aligned = self.switches.soft_copy == "sentences"
         texts = (sentence, places) if aligned else (sentence.clamp(max=0), places.clamp(max=0))
         cross = [block.cross.project(x, view.rows) for block in self.decoder]
-        memory = Memory(_View(places, sentence), cross, logits)
+        further = () if self.latent is None else self.latent.foreteller
+        memory = Memory(
+            _View(places, sentence),
+            cross,
+            logits,
+            foreteller_cross=[block.cross.project(x, view.rows) for block in further],
+        )
         return Draft(places, soft_copy(x_BSD, *texts), memory)
 
     def decode(self, draft: Draft, revealed: Tensor | None = None) -> Tensor:
@@ -183,6 +215,10 @@ class Casa(ParallelModel):
             known = (revealed >= 0)[:, :, None]
             x_BTD = torch.where(known, self.embedding.bare(revealed.clamp(min=0)).to(x_BTD.dtype), x_BTD)
         memory: Memory = draft.memory
+        if self.latent is not None:
+            if memory.codes is None:
+                memory.codes = self._code_logits(self.latent, draft, draft.copied).argmax(dim=2)
+            x_BTD = self.latent.gate(x_BTD, self.latent.codebook.vector(memory.codes))
         return self._through(self.decoder, self.decoder_norm, draft, x_BTD, memory.cross)
 
     def _through(
@@ -203,8 +239,40 @@ class Casa(ParallelModel):
         return unpacked
 
     def foretell(self, draft: Draft, tokens: Tensor, ratio: float) -> Tensor | None:
-        """See `ParallelModel`; here, the lengths of the rows."""
-        return LENGTH_WEIGHT * self.length_nll(draft) if self.path == "length" else None
+        """See `ParallelModel`; here, the lengths of the rows, and codes."""
+        losses = []
+        if self.path == "length":
+            losses.append(LENGTH_WEIGHT * self.length_nll(draft))
+        if self.latent is not None:
+            losses.append(CODE_WEIGHT * self._foretell_codes(self.latent, draft, tokens, ratio))
+        return sum(losses[1:], losses[0]) if losses else None
+
+    def _foretell_codes(self, latent: Latent, draft: Draft, tokens: Tensor, ratio: float) -> Tensor:
+        """The loss of the codes of tokens, the mean of each row, [B]; the decoder reads the right ones then.
+
+        Glanced at as tokens are: of the codes, as many are revealed as were wrong before, times `ratio`.
+        """
+        memory: Memory = draft.memory
+        before = memory.codes
+        assert before is not None
+        eligible = tokens >= 0
+        words_BTD = self.embedding.bare(tokens.clamp(min=0)).detach()
+        right = latent.codebook.nearest(words_BTD)
+        shown = glanced((before != right) & eligible, eligible, ratio)
+        revealed = latent.codebook.vector(right).to(draft.copied.dtype)
+        x_BTD = torch.where(shown[:, :, None], revealed, draft.copied)
+        logits = self._code_logits(latent, draft, x_BTD)
+        latent.codebook.follow(words_BTD[eligible], right[eligible])
+        memory.codes = torch.where(eligible, right, before)
+        nll = cross_entropy(logits.flatten(0, 1).float(), right.flatten(), reduction="none").view_as(right)
+        open_places = eligible & ~shown
+        return (nll * open_places).sum(dim=1) / open_places.sum(dim=1).clamp(min=1)
+
+    def _code_logits(self, latent: Latent, draft: Draft, x_BTD: Tensor) -> Tensor:
+        """What code is expected at every place: [B, T, K]."""
+        memory: Memory = draft.memory
+        hidden = self._through(latent.foreteller, latent.norm, draft, x_BTD, memory.foreteller_cross)
+        return latent.codebook.logits(hidden)
 
     def length_nll(self, draft: Draft) -> Tensor:
         """-log P of the lengths of the rows: [B]."""
