@@ -32,8 +32,8 @@ class Codebook(nn.Module):
         """The code of every vector: [..., D] -> [...]."""
         # |x - v|^2 without |x|^2, which is the same for all codes.
         product = linear(x.to(self.vectors.dtype), self.vectors)
-        distance: Tensor = self.vectors.square().sum(dim=1) - 2 * product
-        return distance.argmin(dim=-1)
+        code: Tensor = torch.argmin(self.vectors.square().sum(dim=1) - 2 * product, dim=-1)
+        return code
 
     def vector(self, code: Tensor) -> Tensor:
         """[...] -> [..., D]."""
