@@ -9,8 +9,9 @@ READY := $(VENV)/ready
 demo: $(READY)
 	$(BIN)/cotext demo
 
+# A process per core, each with files of its own: what is trained for the tests of a file is trained once.
 test: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses auto --dist loadfile
 
 # Long tests, for a weekly run.
 test-slow: $(READY)

@@ -10,6 +10,12 @@ def one_thread() -> None:
     torch.set_num_threads(1)
 
 
+@pytest.fixture(autouse=True)
+def same_numbers() -> None:
+    """A test draws the same random numbers alone, amid others, and in any process."""
+    torch.manual_seed(0)
+
+
 @pytest.fixture(scope="session")
 def shared_data() -> Path:
     """The folder of real corpora beside the project; tests that ask for it skip where it is absent."""

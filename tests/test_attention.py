@@ -210,6 +210,12 @@ def test_shares_of_every_system(name: str) -> None:
     for each in found.maps.values():
         torch.testing.assert_close(each.share.nansum(dim=1) + each.beside, ones)
         lower, upper = (-5, 5) if each.kind.startswith("batch") else (-2, 1)
+        if chosen.get("name") == "mcn":  # whose decoder remembers, and whose source sees, so many sentences
+            mcn = config.model.mcn
+            memory = mcn.memory_sentences if mcn.xl else 0
+            lower = -memory if each.kind == "decoder" else lower
+            if each.kind == "encoder" and mcn.context is not None:
+                lower, upper = -mcn.context, mcn.context
         inside = torch.ones(6, 6).triu(lower).tril(0 if each.kind in ("decoder", "batch-target") else upper)
         if each.kind.endswith("local"):
             inside = torch.eye(6)

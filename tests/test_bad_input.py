@@ -199,7 +199,7 @@ CASES = {
         ("train {bad}/broken.yaml --out {out}/r --data {world}/data", ["broken.yaml", "YAML"]),
         ("train {bad}/binary.yaml --out {out}/r --data {world}/data", ["binary.yaml", "cannot be read"]),
         ("train {bad}/typo.yaml --out {out}/r --data {world}/data", ["view.kind", "sentense", "'window'"]),
-        (f"{TRAIN} --out {{out}}/r --size huge", ["'huge'", "tiny, small, base"]),
+        (f"{TRAIN} --out {{out}}/r --size huge", ["'huge'", "tiny, small, ted, base"]),
         (f"{TRAIN} --out {{out}}/r train.lr=1", ["'train.lr'", "nearest"]),
         (f"{TRAIN} --out {{out}}/r train.max_update=1", ["'train.max_update'", "'train.max_updates'"]),
         (f"{TRAIN} --out {{out}}/r max_updates", ["'max_updates'", "key.path=value"]),

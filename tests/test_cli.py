@@ -72,7 +72,17 @@ def test_module_runs_the_same_command_line() -> None:
 
 def test_help_names_every_command_and_every_format() -> None:
     shown = succeed("--help").out
-    commands = ["prepare", "train", "translate", "score", "contrastive", "evaluate", "systems", "average"]
+    commands = [
+        "prepare",
+        "distill",
+        "train",
+        "translate",
+        "score",
+        "contrastive",
+        "evaluate",
+        "systems",
+        "average",
+    ]
     assert all(re.search(rf"\b{command}\b", shown) for command in [*commands, "demo"])
     assert all(re.search(rf"(^|\W){name}\W", Format.__metadata__[0].help) for name in FORMATS)
 

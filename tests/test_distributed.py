@@ -27,7 +27,7 @@ from tiny_runs import (
 
 from cotext import checkpoint as ckpt
 from cotext import runs, training_state
-from cotext.config import Config, dump_config
+from cotext.config import Config, dump_config, load_config
 from cotext.data.batch import Batch
 from cotext.data.sampling import Cursor, Sampler
 from cotext.trainer import Trainer
@@ -209,6 +209,20 @@ def test_fewer_validation_batches_than_processes(data: Path, tmp_path: Path) -> 
     (validation,) = [entry for entry in journal(tmp_path / "two") if entry["kind"] == "validation"]
     assert validation["nll_current"] > 0
     assert training_state.load_progress(ckpt.checkpoint_folder(tmp_path / "two", 1)).processes == 2
+
+
+@pytest.mark.parametrize("recipe", ["mcn/sent2doc", "mcn/final-sent"])
+def test_parameters_that_no_batch_uses(data: Path, tmp_path: Path, recipe: str) -> None:
+    """Those of the global layer; in one process they stay as they were, too."""
+    like = run_config(max_updates=2, max_tokens=150, average=1)
+    config = load_config(recipe, "tiny").model_copy(update={"train": like.train})
+    train_in_two(config, data, tmp_path / "two")
+    train_here(config, data, tmp_path / "one")
+    two, one = (load_file(tmp_path / name / "model.safetensors") for name in ("two", "one"))
+    unused = [name for name in one if name.startswith("encoder.1.")]
+    assert unused
+    for name, tensor in one.items():
+        assert torch.equal(tensor, two[name]) == (name in unused), name
 
 
 @pytest.mark.slow

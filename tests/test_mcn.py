@@ -167,17 +167,18 @@ def test_a_hand_worked_case_of_two_sentences() -> None:
 @torch.no_grad()
 def test_fusion_by_its_equations() -> None:
     size = Size(8, 16, 2, 2, 2)
-    segments = Segments(torch.tensor([[0, 0, 1, 1, 2]]), None, Ragged(torch.ones(1, 5, dtype=torch.bool)))
+    sentence, rows = torch.tensor([[0, 0, 1, 1, 2]]), Ragged(torch.ones(1, 5, dtype=torch.bool))
+    segments = Segments(sentence, None, rows)
     local = torch.randn(5, 8, dtype=torch.float64)
     gated = GlobalContext(size, relative=True, gate=True).double()
     assert gated.gate is not None
     gated.gate.bias.normal_()
     wide = gated.attention(local, segments)
     g = torch.sigmoid(torch.cat((local, wide), dim=1) @ gated.gate.weight.T + gated.gate.bias)
-    torch.testing.assert_close(gated(local, segments), gated.norm((1 - g) * local + g * wide))
+    torch.testing.assert_close(gated(local, sentence, rows, None), gated.norm((1 - g) * local + g * wide))
     plain = GlobalContext(size, relative=True, gate=False).double()
     wide = plain.attention(local, segments)
-    torch.testing.assert_close(plain(local, segments), plain.norm(local + wide))
+    torch.testing.assert_close(plain(local, sentence, rows, None), plain.norm(local + wide))
 
 
 @pytest.mark.parametrize(("bias", "local"), [(-800.0, True), (60.0, False)])
@@ -617,7 +618,7 @@ def test_shown_weights_are_those_of_the_equation() -> None:
     order = torch.cat([b[1] for b in _bucket_places(given.sentence)])
     row, at = order // length, order % length
     kept = row != 1
-    x[(row[kept] == 2).long(), at[kept]] = packed
+    x[(row[kept] == 2).long(), at[kept]] = packed[kept]
     q, k, _ = (split_heads(part, 2) for part in top.attention.qkv(x).chunk(3, dim=-1))
     assert top.attention.of_keys is not None
     expected = naive_weights(q, k, top.attention.of_keys, sentence, None)

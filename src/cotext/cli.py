@@ -14,6 +14,8 @@ import typer
 from typer.core import TyperGroup
 
 import cotext
+from cotext.commands.data import distill, prepare
+from cotext.commands.options import Checkpoint, Decode, Device, Format, counted, decode_settings
 from cotext.errors import CotextError
 
 
@@ -42,26 +44,6 @@ app = typer.Typer(
 
 INTERRUPTED = 130  # what shells say of a command that Ctrl-C ended
 
-Format = Annotated[
-    str | None,
-    typer.Option(
-        "--format",
-        help="text, docids, d-lines, eos-groups, line-documents, wmt-xml, tsv or jsonl; "
-        "recognised by content if not given.",
-    ),
-]
-Device = Annotated[
-    str | None, typer.Option("--device", help="cpu, cuda, cuda:1 ...; the GPU if there is one.")
-]
-Decode = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Decode setting key=value of the recipe, as in beam=1; may be repeated."),
-]
-Checkpoint = Annotated[
-    int | None,
-    typer.Option("--checkpoint", help="Use the checkpoint of this update, not the final model."),
-]
-
 
 @app.command()
 def demo(
@@ -73,72 +55,8 @@ def demo(
     run_demo(out)
 
 
-@app.command()
-def prepare(
-    out: Annotated[Path, typer.Option(help="Folder to make.")],
-    source: Annotated[Path | None, typer.Option(help="Training corpus, source side (or both sides).")] = None,
-    target: Annotated[Path | None, typer.Option(help="Training corpus, target side.")] = None,
-    dev_source: Annotated[Path | None, typer.Option(help="Development corpus, source side.")] = None,
-    dev_target: Annotated[Path | None, typer.Option(help="Development corpus, target side.")] = None,
-    test_source: Annotated[Path | None, typer.Option(help="Test corpus, source side.")] = None,
-    test_target: Annotated[Path | None, typer.Option(help="Test corpus, target side.")] = None,
-    controlled: Annotated[
-        str | None,
-        typer.Option(help="Make the controlled corpus instead: small, medium, large or a number."),
-    ] = None,
-    vocabulary: Annotated[
-        int | None, typer.Option(help="Subwords; 32000 or as many as there can be.")
-    ] = None,
-    tokenizer: Annotated[
-        str, typer.Option(help="sentencepiece, sentencepiece-bpe, or moses-bpe for replication.")
-    ] = "sentencepiece",
-    language: Annotated[str, typer.Option(help="Target language, for the Moses rules of moses-bpe.")] = "en",
-    max_characters: Annotated[int, typer.Option(help="A longer sentence is refused.")] = 10_000,
-    seed: Annotated[int, typer.Option(help="Of the controlled corpus and of the tokenizer's sample.")] = 1,
-    format: Format = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace an existing folder.")] = False,
-) -> None:
-    """Tokenise a corpus into a folder that `train` reads, and report what is in it."""
-    from cotext.data.prepare import prepare as prepare_corpus
-    from cotext.data.prepare import prepare_controlled
-    from cotext.data.tokenizer import TokenizerSettings
-    from cotext.progress import stages
-
-    files = (source, target, dev_source, dev_target, test_source, test_target)
-    if controlled is not None:
-        if any(files) or format or tokenizer != "sentencepiece":
-            raise CotextError(
-                "--controlled makes its own corpus and tokenizer; leave --source, --target, --format, "
-                "--tokenizer and the like out"
-            )
-        size = int(controlled) if controlled.isdecimal() else controlled
-        with stages() as progress:
-            report = prepare_controlled(
-                size, out, seed=seed, vocabulary=vocabulary, overwrite=overwrite, progress=progress
-            )
-    else:
-        if source is None or dev_source is None:
-            raise CotextError("--source and --dev-source are needed (or --controlled small)")
-        if test_target is not None and test_source is None:
-            raise CotextError("--test-target is given without --test-source")
-        settings = TokenizerSettings(kind=tokenizer, vocabulary=vocabulary, language=language, seed=seed)
-        with stages() as progress:
-            report = prepare_corpus(
-                source,
-                target,
-                dev_source,
-                dev_target,
-                out,
-                test_source=test_source,
-                test_target=test_target,
-                settings=settings,
-                format=format,
-                max_characters=max_characters,
-                overwrite=overwrite,
-                progress=progress,
-            )
-    typer.echo(report.render())
-    typer.echo(f"{out}: ready for `cotext train RECIPE --data {out} --out RUN`")
+app.command()(prepare)
+app.command()(distill)
 
 
 @app.command()
@@ -206,7 +124,7 @@ def translate(
     checkpoint: Checkpoint = None,
 ) -> None:
     """Translate the documents of a file; as many sentences come out as went in."""
-    decode = _settings(set)
+    decode = decode_settings(set)
     from cotext.jobs import translate_file
     from cotext.progress import console, meter
 
@@ -224,7 +142,7 @@ def translate(
             on_message=lambda text: console.print(text, soft_wrap=True),
         )
     resumed = f" ({report.resumed_documents} from an interrupted job)" if report.resumed_documents else ""
-    sentences, documents = _count(report.sentences, "sentence"), _count(report.documents, "document")
+    sentences, documents = counted(report.sentences, "sentence"), counted(report.documents, "document")
     typer.echo(f"{out}: {sentences} in {documents}{resumed}")
     if report.align == "free":
         typer.echo(f"  {report.recovered_documents:,} of {documents} fully recovered")
@@ -235,7 +153,7 @@ def translate(
     ):
         if places:
             shown = f"{', '.join(places[:5])}{' ...' if places[5:] else ''}"
-            typer.echo(f"  {_count(len(places), 'sentence')} {what}; document:sentence {shown}")
+            typer.echo(f"  {counted(len(places), 'sentence')} {what}; document:sentence {shown}")
     typer.echo(report.signature)
 
 
@@ -377,7 +295,7 @@ def attention(
     checkpoint: Checkpoint = None,
 ) -> None:
     """Which sentence of a document attends to which, in every attention of a system."""
-    decode = _settings(set)
+    decode = decode_settings(set)
     from cotext.attention_report import report_attention
 
     report = report_attention(
@@ -418,25 +336,6 @@ def systems() -> None:
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
 
 
-def _settings(pairs: list[str] | None) -> dict[str, Any]:
-    import yaml
-
-    settings = {}
-    for pair in pairs or []:
-        key, equals, value = pair.partition("=")
-        if not equals or not key:
-            raise CotextError(f"--set {pair}: write key=value, as in beam=1")
-        try:
-            settings[key.removeprefix("decode.")] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise CotextError(f"--set {pair}: the value is not valid YAML") from None
-    return settings
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number:,} {thing}{'' if number == 1 else 's'}"
-
-
 def _write_lines(out: Path | None, lines: Iterable[str]) -> None:
     if out is None:
         for line in lines:
@@ -473,7 +372,7 @@ def main() -> None:
     except OSError as error:
         sys.exit(_fail(f"{error.filename or 'file system'}: {error.strerror or error}", 2))
     except (InterruptionError, KeyboardInterrupt):
-        sys.exit(_fail("interrupted; train and translate go on with the same command", INTERRUPTED))
+        sys.exit(_fail("interrupted; train, translate and distill go on with the same command", INTERRUPTED))
 
 
 def _fail(message: str, code: int) -> int:

@@ -1,5 +1,6 @@
 """Files and folders that appear under their names when they are whole."""
 
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -35,3 +36,9 @@ def replacing(path: Path, refusals: type[Exception] = OSError) -> Iterator[Path]
 def leftovers(folder: Path, *names: str) -> list[Path]:
     """What a process that was killed inside `replacing` has left of the named files of a folder."""
     return [path for name in names for path in folder.glob(f".{name}.*")]
+
+
+def checksum(path: Path) -> str:
+    """SHA-256 of the content of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -4,7 +4,6 @@ While a file is being translated, every finished document is appended to `<out>.
 appears under its name when it is complete; the same command continues an interrupted job.
 """
 
-import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -23,6 +22,7 @@ from cotext.data.formats.records import Side
 from cotext.data.formats.table import FORMATS, find_format
 from cotext.data.suites import ContrastiveSuite
 from cotext.errors import CotextError
+from cotext.files import checksum
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, Score, evaluate, find_protocol
 from cotext.metrics.contrastive import CandidateScores, ContrastiveReport, contrastive_accuracy
 from cotext.systems import choose_threads
@@ -85,7 +85,7 @@ def _open_first_pass(run: Path, device: torch.device) -> DocumentTranslator:
             f"{key}: that system has a first pass itself ({further}), and there are two passes at most; name "
             "one without"
         )
-    name = f"{run.resolve().name}-{_digest(model_file(run))[:8]}"
+    name = f"{run.resolve().name}-{checksum(model_file(run))[:8]}"
     return DocumentTranslator(loaded.model.to(device), loaded.config, loaded.tokenizer, device, name=name)
 
 
@@ -213,24 +213,19 @@ def _header(
     side_file = find_side_file(source) if kind == "docids" else None
     header: dict[str, Any] = {
         "cotext": cotext.__version__,
-        "source": [_digest(path) for path in (source, side_file) if path is not None],
+        "source": [checksum(path) for path in (source, side_file) if path is not None],
         "format": kind,
-        "model": _digest(model),
+        "model": checksum(model),
         "tokenizer": loaded.tokenizer.fingerprint,
         "config": dump_config(translator.config),
     }
     if translator.first_pass is not None:
         header["first_pass"] = {
-            "model": _digest(model_file(Path(translator.config.decode.first_pass))),
+            "model": checksum(model_file(Path(translator.config.decode.first_pass))),
             "tokenizer": translator.first_pass.tokenizer.fingerprint,
             "config": dump_config(translator.first_pass.config),
         }
     return header
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _remaining(documents: Iterator[Document], done: dict[int, Translation]) -> Iterator[tuple[int, Document]]:

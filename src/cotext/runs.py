@@ -262,14 +262,14 @@ def train(
     """
     data = open_data(data_folder)
     config = settle_start(resolve(config, data), run, recipe)
-    accelerator = make_accelerator(config.train)
+    # Before there is a run folder: a configuration that cannot be built leaves none behind.
+    torch.manual_seed(config.train.seed)
+    model = build_model(config, data.tokenizer.vocabulary_size)
+    accelerator = make_accelerator(config.train, model.spares_parameters)
     threads = choose_threads(config.model, config.train.threads)
     if not config.train.threads:
         threads = max(1, threads // accelerator.num_processes)  # which share the cores
     torch.set_num_threads(threads)
-    # Before there is a run folder: a configuration that cannot be built leaves none behind.
-    torch.manual_seed(config.train.seed)
-    model = build_model(config, data.tokenizer.vocabulary_size)
     start = None
     if config.train.init and not checkpoints(run):
         start = start_from(Path(config.train.init), model, config, data.tokenizer)

@@ -78,15 +78,18 @@ def learning_rate(config: TrainConfig, update: int) -> float:
     return config.learning_rate * min(update / warmup, math.sqrt(warmup / update))
 
 
-def make_accelerator(config: TrainConfig) -> Accelerator:
-    """The device and the processes to train on.
+def make_accelerator(config: TrainConfig, spares_parameters: bool = False) -> Accelerator:
+    """The device and the processes to train on; see `TranslationModel.spares_parameters`.
 
     Raises:
         CotextError: the device cannot compute in `precision`.
     """
     # Buffers are tables that every process computes for itself, as long as its rows need them: they differ
     # in size, and the processes do not make equally many forward passes in validation.
-    wrapping = DistributedDataParallelKwargs(broadcast_buffers=False)
+    # Looking for unused parameters takes time, and is warned of where there are none.
+    wrapping = DistributedDataParallelKwargs(
+        broadcast_buffers=False, find_unused_parameters=spares_parameters
+    )
     try:
         mixed = "no" if config.precision == "fp32" else config.precision
         accelerator = Accelerator(mixed_precision=mixed, kwargs_handlers=[wrapping])
@@ -125,7 +128,7 @@ class Trainer:
         self.fingerprint = fingerprint
         self.reports = reports
         self.score_development = score_development
-        self.accelerator = accelerator or make_accelerator(config.train)
+        self.accelerator = accelerator or make_accelerator(config.train, model.spares_parameters)
         self.model = model
         self.names = [name for name, _ in model.named_parameters()]
         train = config.train

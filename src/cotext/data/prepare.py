@@ -5,7 +5,6 @@ does not grow with the corpus. OUT holds train.arrow, dev.arrow, dev.jsonl, toke
 there is a test set, test.arrow and test.jsonl.
 """
 
-import hashlib
 import json
 import os
 import shutil
@@ -35,6 +34,7 @@ from cotext.data.store import StoreWriter
 from cotext.data.suites import write_suite
 from cotext.data.tokenizer import SentencePieceTokenizer, Tokenizer, TokenizerSettings, train_tokenizer
 from cotext.errors import CotextError
+from cotext.files import checksum
 
 CHUNK_SENTENCES: Final = 4096
 CHUNK_CHARACTERS: Final = 1_000_000
@@ -330,8 +330,7 @@ def _checksums(corpora: Sequence[_Corpus], format: str | None) -> dict[str, str]
         side_file = find_side_file(path) if (format or detect_format(path)) == "docids" else None
         for each in (path, side_file):
             if each is not None and str(each) not in checksums:
-                with each.open("rb") as stream:
-                    checksums[str(each)] = hashlib.file_digest(stream, "sha256").hexdigest()
+                checksums[str(each)] = checksum(each)
     return checksums
 
 

@@ -67,9 +67,12 @@ class System(nn.Module, ABC):
 
     `sees_other_rows`: whether a row's result depends on other rows of its document, which then must be given
     together and in order, in one batch or as companions.
+
+    `spares_parameters`: whether there are batches, or configurations, that leave some parameters unused.
     """
 
     sees_other_rows: bool = False
+    spares_parameters: bool = False
 
     @property
     @abstractmethod

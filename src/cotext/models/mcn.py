@@ -49,8 +49,29 @@ class GlobalContext(nn.Module):
         self.norm = nn.LayerNorm(size.dimension)
         self.dropout = Dropout(size.dropout)
 
-    def forward(self, local_ND: Tensor, segments: Segments) -> Tensor:
-        """[N, D] -> [N, D]."""
+    def forward(self, local_ND: Tensor, sentence: Tensor, rows: Ragged, context: int | None) -> Tensor:
+        """Let the rows of several sentences look at themselves; the others stay as they are.
+
+        [N, D] -> [N, D], the tokens of rows with sentence indices [B, S], as `rows` packs them; `context`:
+        how many sentences away a token sees, None: all.
+        """
+        several = sentence.max(dim=1).values > sentence[:, 0]
+        if context == 0 or not bool(several.any()):
+            return local_ND
+        if bool(several.all()):
+            return self._fused(local_ND, Segments(sentence, context, rows))
+        tokens = sentence.size(1)
+        which_M = several[rows.place_N // tokens].nonzero()[:, 0]
+        chosen = Ragged(sentence[several] >= 0)
+        row = several.long().cumsum(dim=0) - 1
+        place_M = rows.place_N[which_M]
+        chosen.place_N = row[place_M // tokens] * tokens + place_M % tokens
+        index = torch.arange(sentence.numel(), device=sentence.device).view_as(sentence)
+        told = torch.where(sentence >= 0, index, -1)[several]
+        segments = Segments(sentence[several], context, chosen, lambda: Places(told, told))
+        return local_ND.index_copy(0, which_M, self._fused(local_ND.index_select(0, which_M), segments))
+
+    def _fused(self, local_ND: Tensor, segments: Segments) -> Tensor:
         # With mixed precision, products come in less of it than the stream.
         wide_ND = self.dropout(self.attention(local_ND, segments)).to(local_ND.dtype)
         fused: Tensor
@@ -74,6 +95,8 @@ class MCN(TranslationModel):
 
     Positions and segments of the embedding are those of the source; the target has no segments.
     """
+
+    spares_parameters = True  # of the global layer, where every row is one sentence, or `context` is 0
 
     def __init__(
         self,
@@ -123,7 +146,7 @@ class MCN(TranslationModel):
         segments = None
         for block in self.encoder:
             if isinstance(block, GlobalContext):
-                x = self._beyond(block, self.encoder_norm(x), sentence, sentences.rows)
+                x = block(self.encoder_norm(x), sentence, sentences.rows, self.context)
             elif isinstance(block.attention, SegmentAttention):
                 segments = segments or Segments(sentence, self.context, sentences.rows)
                 x = block(x, (segments,))
@@ -136,25 +159,6 @@ class MCN(TranslationModel):
             cross_mask=visible(sentence),
             cross_spans=sentence_spans(sentence),
         )
-
-    def _beyond(self, layer: GlobalContext, local_ND: Tensor, sentence: Tensor, rows: Ragged) -> Tensor:
-        """Let the rows of several sentences look at themselves; the others stay as they are."""
-        several = sentence.max(dim=1).values > sentence[:, 0]
-        if self.context == 0 or not bool(several.any()):
-            return local_ND
-        if bool(several.all()):
-            fused: Tensor = layer(local_ND, Segments(sentence, self.context, rows))
-            return fused
-        tokens = sentence.size(1)
-        which_M = several[rows.place_N // tokens].nonzero()[:, 0]
-        chosen = Ragged(sentence[several] >= 0)
-        row = several.long().cumsum(dim=0) - 1
-        place_M = rows.place_N[which_M]
-        chosen.place_N = row[place_M // tokens] * tokens + place_M % tokens
-        index = torch.arange(sentence.numel(), device=sentence.device).view_as(sentence)
-        told = torch.where(sentence >= 0, index, -1)[several]
-        segments = Segments(sentence[several], self.context, chosen, lambda: Places(told, told))
-        return local_ND.index_copy(0, which_M, layer(local_ND.index_select(0, which_M), segments))
 
     def decode(self, tokens: Tensor, sentence: Tensor, state: RecurrentState) -> Tensor:
         """Decoder inputs and their sentences [R, T] -> hidden states [R, T, D]; see `AutoregressiveModel`."""

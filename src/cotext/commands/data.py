@@ -1,0 +1,134 @@
+"""Commands that make prepared data: `prepare` and `distill`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cotext.commands.options import Checkpoint, Decode, Device, Format, counted, decode_settings
+from cotext.errors import CotextError
+
+if TYPE_CHECKING:
+    from cotext.distill import Noted
+
+
+def prepare(
+    out: Annotated[Path, typer.Option(help="Folder to make.")],
+    source: Annotated[Path | None, typer.Option(help="Training corpus, source side (or both sides).")] = None,
+    target: Annotated[Path | None, typer.Option(help="Training corpus, target side.")] = None,
+    dev_source: Annotated[Path | None, typer.Option(help="Development corpus, source side.")] = None,
+    dev_target: Annotated[Path | None, typer.Option(help="Development corpus, target side.")] = None,
+    test_source: Annotated[Path | None, typer.Option(help="Test corpus, source side.")] = None,
+    test_target: Annotated[Path | None, typer.Option(help="Test corpus, target side.")] = None,
+    controlled: Annotated[
+        str | None,
+        typer.Option(help="Make the controlled corpus instead: small, medium, large or a number."),
+    ] = None,
+    vocabulary: Annotated[
+        int | None, typer.Option(help="Subwords; 32000 or as many as there can be.")
+    ] = None,
+    tokenizer: Annotated[
+        str, typer.Option(help="sentencepiece, sentencepiece-bpe, or moses-bpe for replication.")
+    ] = "sentencepiece",
+    language: Annotated[str, typer.Option(help="Target language, for the Moses rules of moses-bpe.")] = "en",
+    max_characters: Annotated[int, typer.Option(help="A longer sentence is refused.")] = 10_000,
+    seed: Annotated[int, typer.Option(help="Of the controlled corpus and of the tokenizer's sample.")] = 1,
+    format: Format = None,
+    overwrite: Annotated[bool, typer.Option(help="Replace an existing folder.")] = False,
+) -> None:
+    """Tokenise a corpus into a folder that `train` reads, and report what is in it."""
+    from cotext.data.prepare import prepare as prepare_corpus
+    from cotext.data.prepare import prepare_controlled
+    from cotext.data.tokenizer import TokenizerSettings
+    from cotext.progress import stages
+
+    files = (source, target, dev_source, dev_target, test_source, test_target)
+    if controlled is not None:
+        if any(files) or format or tokenizer != "sentencepiece":
+            raise CotextError(
+                "--controlled makes its own corpus and tokenizer; leave --source, --target, --format, "
+                "--tokenizer and the like out"
+            )
+        size = int(controlled) if controlled.isdecimal() else controlled
+        with stages() as progress:
+            report = prepare_controlled(
+                size, out, seed=seed, vocabulary=vocabulary, overwrite=overwrite, progress=progress
+            )
+    else:
+        if source is None or dev_source is None:
+            raise CotextError("--source and --dev-source are needed (or --controlled small)")
+        if test_target is not None and test_source is None:
+            raise CotextError("--test-target is given without --test-source")
+        settings = TokenizerSettings(kind=tokenizer, vocabulary=vocabulary, language=language, seed=seed)
+        with stages() as progress:
+            report = prepare_corpus(
+                source,
+                target,
+                dev_source,
+                dev_target,
+                out,
+                test_source=test_source,
+                test_target=test_target,
+                settings=settings,
+                format=format,
+                max_characters=max_characters,
+                overwrite=overwrite,
+                progress=progress,
+            )
+    typer.echo(report.render())
+    typer.echo(f"{out}: ready for `cotext train RECIPE --data {out} --out RUN`")
+
+
+def distill(
+    teacher: Annotated[Path, typer.Argument(help="Run folder of the teacher.")],
+    data: Annotated[Path, typer.Option(help="Folder made by `prepare`.")],
+    out: Annotated[Path, typer.Option(help="Folder to make.")],
+    shard: Annotated[
+        str | None,
+        typer.Option(help="i/n: translate this part alone; when all are done, the call without writes OUT."),
+    ] = None,
+    device: Device = None,
+    set: Decode = None,
+    checkpoint: Checkpoint = None,
+) -> None:
+    """Copy prepared data with a system's translations as training targets; the same command goes on."""
+    decode = decode_settings(set)
+    from cotext.distill import Request, distillation
+    from cotext.distillation_parts import Shard
+    from cotext.progress import meter
+
+    part = None if shard is None else Shard.parse(shard)
+    request = Request(teacher, data, out, decode, checkpoint)
+    with distillation(request, part, device) as job:
+        with meter("translating", job.sentences) as progress:
+            job.translate(progress.advance)
+        resumed = f" ({job.resumed_documents:,} of them before)" if job.resumed_documents else ""
+        if part is not None:
+            sentences, documents = counted(job.sentences, "sentence"), counted(job.documents, "document")
+            typer.echo(
+                f"shard {part}: {sentences} in {documents} translated{resumed}\n"
+                f"when all shards are, the same command without --shard writes {out}"
+            )
+            return
+        with meter("writing documents", job.documents) as progress:
+            outcome = job.write(progress.advance)
+    sentences, documents = counted(outcome.sentences, "sentence"), counted(outcome.documents, "document")
+    typer.echo(f"{out}: {sentences} in {documents}{resumed}")
+    if outcome.kept.count:
+        typer.echo(
+            f"  {counted(outcome.kept.count, 'document')} with a sentence that the teacher does not take "
+            f"(--set max_source_tokens=...) as before; {_examples(outcome.kept)}"
+        )
+    for noted, what in (
+        (outcome.missing, "missing"),
+        (outcome.cut, "cut off at the length limit (--set max_ratio=... or max_extra=...)"),
+        (outcome.long, "longer than what the teacher was trained on"),
+    ):
+        if noted.count:
+            typer.echo(f"  {counted(noted.count, 'sentence')} {what}; document:sentence {_examples(noted)}")
+    typer.echo(outcome.signature)
+    typer.echo(f"{out}: ready for `cotext train RECIPE --data {out} --out RUN`")
+
+
+def _examples(noted: "Noted") -> str:
+    return f"{', '.join(noted.examples)}{' ...' if noted.count > len(noted.examples) else ''}"

@@ -1,0 +1,52 @@
+"""Options that several commands have, and how their values are read."""
+
+from typing import Annotated, Any
+
+import typer
+
+from cotext.errors import CotextError
+
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        help="text, docids, d-lines, eos-groups, line-documents, wmt-xml, tsv or jsonl; "
+        "recognised by content if not given.",
+    ),
+]
+Device = Annotated[
+    str | None, typer.Option("--device", help="cpu, cuda, cuda:1 ...; the GPU if there is one.")
+]
+Decode = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Decode setting key=value of the recipe, as in beam=1; may be repeated."),
+]
+Checkpoint = Annotated[
+    int | None,
+    typer.Option("--checkpoint", help="Use the checkpoint of this update, not the final model."),
+]
+
+
+def decode_settings(pairs: list[str] | None) -> dict[str, Any]:
+    """Read the values of `--set`.
+
+    Raises:
+        CotextError: not key=value.
+    """
+    import yaml
+
+    settings = {}
+    for pair in pairs or []:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise CotextError(f"--set {pair}: write key=value, as in beam=1")
+        try:
+            settings[key.removeprefix("decode.")] = yaml.safe_load(value)
+        except yaml.YAMLError:
+            raise CotextError(f"--set {pair}: the value is not valid YAML") from None
+    return settings
+
+
+def counted(number: int, thing: str) -> str:
+    """A number and its noun, as in "2 sentences"."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"

@@ -1,0 +1,250 @@
+"""What the shards of a distillation have translated so far: a hidden folder beside the output.
+
+    .OUT.distilling/distillation.json   what is distilled, and how; stays in the output
+    .OUT.distilling/part-2-of-4.jsonl   what shard 2 of 4 has translated, one line per document
+    .OUT.distilling/report.json         all is translated and written; what is left is to give it its name
+
+Every finished document is appended at once. Translations stay on disk: memory holds where each of them lies,
+12 bytes per document of the corpus.
+"""
+
+import fcntl
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+
+from cotext.errors import CotextError
+from cotext.files import replacing
+
+LOCK = "lock"
+JOB = "distillation.json"
+REPORT = "report.json"
+PARTS = "part-*.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """Which documents are translated: those at the places `number` - 1, `number` - 1 + `of`, ..."""
+
+    number: int = 1
+    of: int = 1
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read `i/n`.
+
+        Raises:
+            CotextError: no such shard.
+        """
+        number, slash, of = text.partition("/")
+        if slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of):
+            return cls(int(number), int(of))
+        raise CotextError(f"--shard {text}: write i/n, as in 1/4 to 4/4 for four shards")
+
+    def places(self, documents: int) -> range:
+        """The documents of this shard."""
+        return range(self.number - 1, documents, self.of)
+
+    def __str__(self) -> str:
+        """As it is given on the command line."""
+        return f"{self.number}/{self.of}"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What became of one document; `sentences` is None where the teacher does not take it.
+
+    Sentences are counted from 0: `cut`, `long` and `missing` as in `cotext.translate.Translation`.
+    """
+
+    place: int
+    sentences: tuple[str, ...] | None
+    cut: tuple[int, ...] = ()
+    long: tuple[int, ...] = ()
+    missing: tuple[int, ...] = ()
+
+
+class Parts:
+    """The parts of all shards, of which this process writes one."""
+
+    def __init__(self, folder: Path, shard: Shard, documents: int) -> None:
+        self.path = folder / f"part-{shard.number}-of-{shard.of}.jsonl"
+        self._shard = shard
+        self._files: list[BinaryIO] = []
+        self._file = np.full(documents, -1, np.int32)
+        self._offset = np.zeros(documents, np.int64)
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        """Take over what is there; a line of this shard that an interruption cut off is dropped."""
+        with ExitStack() as stack, storage(self.path):
+            self._own = stack.enter_context(self.path.open("a+b"))
+            _lock(
+                self._own,
+                True,
+                f"{self.path}: another process is at work on shard {self._shard}; wait for it",
+            )
+            for path in sorted(self.path.parent.glob(PARTS)):
+                if path != self.path:
+                    self._take_over(stack.enter_context(path.open("rb")))
+            self._end = self._take_over(self._own)
+            self._own.truncate(self._end)
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(
+        self,
+        error_type: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        # What a full disk has refused once is refused again here, and has been reported.
+        with suppress(OSError):
+            self._stack.close()
+
+    def __contains__(self, place: int) -> bool:
+        """Whether a document is done, whichever shard did it."""
+        return bool(self._file[place] >= 0)
+
+    def add(self, entry: Entry) -> None:
+        """Append one document and push it to the disk.
+
+        Raises:
+            CotextError: storage refuses.
+        """
+        line = json.dumps(asdict(entry), ensure_ascii=False).encode() + b"\n"
+        with storage(self.path):
+            self._own.write(line)
+            self._own.flush()
+        self._file[entry.place], self._offset[entry.place] = len(self._files) - 1, self._end
+        self._end += len(line)
+
+    def read(self, place: int) -> Entry:
+        """What became of a document that is done."""
+        file = self._files[self._file[place]]
+        file.seek(int(self._offset[place]))
+        entry = _parse(file.readline())
+        assert entry is not None
+        assert entry.place == place
+        return entry
+
+    def _take_over(self, file: BinaryIO) -> int:
+        """Note where the documents of a part lie; returns the number of bytes that are whole."""
+        self._files.append(file)
+        end = 0
+        file.seek(0)
+        for line in file:
+            entry = _parse(line)
+            if entry is None or not 0 <= entry.place < len(self._file):
+                break
+            self._file[entry.place], self._offset[entry.place] = len(self._files) - 1, end
+            end += len(line)
+        return end
+
+
+def _parse(line: bytes) -> Entry | None:
+    """A line of a part; None where it was cut off or damaged."""
+    if not line.endswith(b"\n"):
+        return None
+    try:
+        content = json.loads(line)
+        sentences = content["sentences"]
+        return Entry(
+            int(content["place"]),
+            None if sentences is None else tuple(map(str, sentences)),
+            **{key: tuple(map(int, content[key])) for key in ("cut", "long", "missing")},
+        )
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+@contextmanager
+def working_folder(out: Path, job: dict[str, Any], alone: bool) -> Iterator[Path]:
+    """Make the hidden folder of a job, or go on with it; `alone`: no other process may be at work in it.
+
+    Raises:
+        CotextError: it holds another job or something else, or processes are in each other's way.
+    """
+    folder = out.with_name(f".{out.name}.distilling")
+    with ExitStack() as stack:
+        with storage(folder):
+            folder.mkdir(parents=True, exist_ok=True)
+            foreign = any(p.name != LOCK and JOB not in p.name for p in folder.iterdir())
+            if foreign and not (folder / JOB).exists():
+                raise CotextError(f"{folder}: is in the way, and not from a distillation; move it away")
+            lock = stack.enter_context((folder / LOCK).open("ab"))
+            _lock(lock, alone, f"{folder}: another process is at work on {out}; wait until it has ended")
+            if not (folder / JOB).exists() or (alone and _nothing_done(folder)):
+                with replacing(folder / JOB) as temporary:
+                    temporary.write_text(json.dumps(job, indent=1, ensure_ascii=False), encoding="utf-8")
+            _require_same(folder, job)
+        try:
+            yield folder
+        except CotextError:
+            # As when the teacher turns out to be of no use: there is nothing to go on with.
+            if alone and _nothing_done(folder):
+                shutil.rmtree(folder, ignore_errors=True)
+            raise
+
+
+def _nothing_done(folder: Path) -> bool:
+    """Whether no document is translated, nor a corpus written that awaits its name."""
+    return not (folder / REPORT).exists() and not any(p.stat().st_size for p in folder.glob(PARTS))
+
+
+@contextmanager
+def storage(path: Path) -> Iterator[None]:
+    """Say what storage refuses in the block.
+
+    Raises:
+        CotextError: a full disk, no permission and the like.
+    """
+    try:
+        yield
+    except OSError as error:
+        raise CotextError(
+            f"{error.filename or path}: cannot be written: {error.strerror or error}; put that right, and "
+            "the same command goes on from there"
+        ) from None
+
+
+def _lock(file: BinaryIO, exclusive: bool, refusal: str) -> None:
+    """Hold a file against other processes until it is closed, or its process is no more."""
+    try:
+        fcntl.flock(file, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise CotextError(refusal) from None
+    except OSError:
+        pass  # a file system without locks: who starts the processes has to know
+
+
+def _require_same(folder: Path, job: dict[str, Any]) -> None:
+    try:
+        there = dict(json.loads((folder / JOB).read_text(encoding="utf-8")))
+    except (ValueError, TypeError):
+        raise CotextError(f"{folder / JOB}: damaged; delete the folder to start anew") from None
+    # As it is read back: JSON knows no tuples.
+    before, now = _flat(there), _flat(json.loads(json.dumps(job)))
+    changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+    if changed:
+        lines = (f"  {key}: {before.get(key)} there, {now.get(key)} now" for key in changed)
+        raise CotextError(
+            f"{folder}: holds what an interrupted distillation of other data, another teacher or other "
+            "settings has translated; give the same again, choose another --out, or delete that folder:\n"
+            + "\n".join(lines)
+        )
+
+
+def _flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """The leaves of nested dictionaries under dotted keys."""
+    leaves: dict[str, Any] = {}
+    for key, value in content.items():
+        leaves |= _flat(value, f"{prefix}{key}.") if isinstance(value, dict) else {f"{prefix}{key}": value}
+    return leaves
