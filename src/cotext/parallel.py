@@ -49,13 +49,13 @@ class _Row:
     """The places of a row with the best symbol of each."""
 
     hidden: Tensor  # [T, D]
-    sentence: list[int]
+    sentences: dict[int, list[int]]  # the places of each
     symbol: list[int]
     log_p: list[float]
 
     def places(self, k: int) -> list[int]:
         """Those of sentence k; of a sentence that has none, all."""
-        return [i for i, of in enumerate(self.sentence) if of == k] or list(range(len(self.sentence)))
+        return self.sentences.get(k) or list(range(len(self.symbol)))
 
 
 def write(
@@ -119,7 +119,10 @@ class _Writer:
         sizes = real.sum(dim=1).tolist()
         parts = (torch.split(x, sizes) for x in (hidden_ND, draft.sentence[real], symbol, log_p))
         for hidden_TD, sentence, written, probability in zip(*parts, strict=True):
-            yield _Row(hidden_TD, sentence.tolist(), written.tolist(), probability.tolist())
+            places: dict[int, list[int]] = {}
+            for i, k in enumerate(sentence.tolist()):
+                places.setdefault(k, []).append(i)
+            yield _Row(hidden_TD, places, written.tolist(), probability.tolist())
 
     def hypothesis(self, row: _Row, request: Request) -> Hypothesis:
         """What a row holds, a text for every sentence asked for."""
