@@ -26,6 +26,15 @@ ALLOWED = {
     ),
     "constraints.py": ("cotext.data.batch", "cotext.errors"),
     "recovery.py": ("cotext.data.batch",),
+    "parallel.py": (
+        "cotext.constraints",
+        "cotext.losses.prefix_beam",
+        "cotext.models.base",
+        "cotext.recovery",
+        "cotext.search",
+        "cotext.data.batch",
+        "cotext.errors",
+    ),
     "search.py": ("cotext.constraints", "cotext.models.base", "cotext.data.batch", "cotext.errors"),
 }
 FORBIDDEN = {

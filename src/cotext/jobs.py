@@ -316,7 +316,7 @@ def suite_recipe(translator: DocumentTranslator, loaded: LoadedModel) -> dict[st
 def _seen(translator: DocumentTranslator) -> dict[str, str]:
     """What a signature says of what is seen beside a sentence that is scored."""
     entries = _entries(translator.signature)
-    return {key: entries[key] for key in ("view", "neighbours") if key in entries}
+    return {key: entries[key] for key in ("view", "path", "neighbours") if key in entries}
 
 
 def _entries(signature: str) -> dict[str, str]:
