@@ -35,7 +35,7 @@ from cotext.losses.ctc import Units, best_alignment, ctc_nll
 VOCABULARY, DIMENSION, BLANK = 32_000, 512, 0
 TOKENS = (14, 38)  # of a sentence, evenly
 LENGTHS = (512, 1024, 2048, 4096, 8192, 16_384)
-CHUNK = 1024
+CHUNK = 512
 SPLIT_UNTIL = 4096  # positions; padded, it holds all logits three more times
 
 

@@ -15,7 +15,7 @@ ALLOWED = {
     "layers": ("cotext.layers",),
     "data": ("cotext.data", "cotext.errors", "cotext.files"),
     "models": ("cotext.models.base", "cotext.layers", "cotext.data.batch"),
-    "losses": ("cotext.losses", "cotext.models.base", "cotext.layers", "cotext.data.batch"),
+    "losses": ("cotext.losses", "cotext.models.base", "cotext.layers", "cotext.data.batch", "cotext.errors"),
     "metrics": ("cotext.metrics", "cotext.data", "cotext.errors"),
     "analysis": (
         "cotext.analysis",

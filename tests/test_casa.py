@@ -15,7 +15,7 @@ from cotext.config import Config
 from cotext.data.batch import Batch, Instance, Source, make_batch, source_batch
 from cotext.data.views import Window
 from cotext.errors import CotextError
-from cotext.layers.codes import DECAY, CodeGate, Codebook
+from cotext.layers.codes import DECAY, Codebook, CodeGate
 from cotext.layers.glance import glanced
 from cotext.layers.soft_copy import soft_copy, stretched
 from cotext.models.base import Draft, ParallelModel
@@ -176,7 +176,7 @@ def attention_inputs(name: str) -> tuple[Casa, dict[str, set[tuple[int, int]]]]:
         pairs.append(set())
 
     for part, module in model.named_modules():
-        if part.endswith(("attention", "cross")):
+        if part.endswith((".attention", ".cross")):
             module.register_forward_pre_hook(lambda m, a, part=part: before(m, a, part))
     with watch_weights(note):
         hidden(model, source_batch(instances()[:1], SYMBOLS))

@@ -61,7 +61,8 @@ def test_the_loss_is_summed_over_rows(name: str) -> None:
 
 def test_labels_are_counted_as_elsewhere() -> None:
     """Tokens and what closes each sentence."""
-    outcome = LOSS(model_of({}), batch_of())
+    with torch.no_grad():
+        outcome = LOSS(model_of({}), batch_of())
     labels = sum(len(sentence) + 1 for row in instances() for sentence in row.target)
     assert int(outcome.count) == int(outcome.parts["nll_current"][1]) == labels
     assert float(outcome.parts["nll_current"][0]) == float(outcome.loss)
@@ -101,7 +102,7 @@ def revealed_in(model: Casa, ratio: float) -> tuple[int, list[Tensor]]:
 
 
 def test_glancing_reveals_tokens_of_the_best_path() -> None:
-    """At a ratio of 1, as many as are wrong; what is shown stands in its own sentence's target, or is blank."""
+    """At a ratio of 1, as many as are wrong; what is shown is of its own sentence's target, or blank."""
     model = model_of({})
     count, [revealed] = revealed_in(model, 1.0)
     assert count == int((revealed >= 0).sum()) > 0

@@ -90,7 +90,7 @@ def train(
         def on_validation(figures: dict[str, float]) -> None:
             parts = [
                 f"{name} {figures[name]:.3f}"
-                for name in ("loss", "nll_current", "nll_context")
+                for name in ("loss", "nll_current", "nll_context", "without_path")
                 if name in figures
             ]
             bleu = f"  BLEU {figures['bleu']:.2f}" if "bleu" in figures else ""

@@ -32,7 +32,7 @@ from cotext.models.base import System
 # What may differ between two models whose weights mean the same.
 HARMLESS = ("model.name", "model.dropout", "model.attention_dropout")
 VOCABULARY = "embedding.weight"  # of every system
-DECODER = ("decoder", "target")  # how the modules begin that the encoder has no part in
+DECODER = ("decoder", "target", "latent", "length")  # how the modules begin that the encoder has no part in
 
 
 @dataclass(slots=True)

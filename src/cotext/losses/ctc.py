@@ -280,7 +280,7 @@ class _CTC(Function):
         return of_hidden_ND, grad_weight.to(weight_VD.dtype), None, None, None
 
 
-def ctc_nll(hidden_ND: Tensor, weight_VD: Tensor, units: Units, blank: int, chunk: int = 1024) -> Tensor:
+def ctc_nll(hidden_ND: Tensor, weight_VD: Tensor, units: Units, blank: int, chunk: int = 512) -> Tensor:
     """Negative log-likelihood of every unit's target, 0 where it does not fit: [G].
 
     Half-precision logits are normalised, and their gradients summed, in single precision. A gradient that

@@ -104,7 +104,7 @@ def _by_path(
     nll_G = ctc_nll(hidden_ND, weight_VD, asked, model.blank)
     fit_G = fits(asked, model.blank)
     loss, count = nll_G.sum(), (labels_G * fit_G).sum().clamp(min=1)
-    parts["nll_current"] = loss, count
+    parts["nll_current"] = loss.detach(), count
     parts["without_path"] = (~fit_G).sum().float(), fit_G.new_tensor(fit_G.numel(), dtype=torch.long)
     return loss, count
 

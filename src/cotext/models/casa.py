@@ -262,7 +262,8 @@ class Casa(ParallelModel):
         revealed = latent.codebook.vector(right).to(draft.copied.dtype)
         x_BTD = torch.where(shown[:, :, None], revealed, draft.copied)
         logits = self._code_logits(latent, draft, x_BTD)
-        latent.codebook.follow(words_BTD[eligible], right[eligible])
+        if self.training:
+            latent.codebook.follow(words_BTD[eligible], right[eligible])
         memory.codes = torch.where(eligible, right, before)
         nll = cross_entropy(logits.flatten(0, 1).float(), right.flatten(), reduction="none").view_as(right)
         open_places = eligible & ~shown
