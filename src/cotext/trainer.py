@@ -79,7 +79,7 @@ def learning_rate(config: TrainConfig, update: int) -> float:
 
 
 def make_accelerator(config: TrainConfig, spares_parameters: bool = False) -> Accelerator:
-    """The device and the processes to train on; see `TranslationModel.spares_parameters`.
+    """The device and the processes to train on; see `System.spares_parameters`.
 
     Raises:
         CotextError: the device cannot compute in `precision`.
