@@ -7,6 +7,8 @@ moving average of the embeddings that it was nearest to (van den Oord et al. 201
 Shapes: N words, K codes, D model.
 """
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
@@ -42,7 +44,7 @@ class Codebook(nn.Module):
     def logits(self, x: Tensor) -> Tensor:
         """How much each code is expected: [..., D] -> [..., K]."""
         product: Tensor = linear(x, self.vectors.to(x.dtype))
-        return product * x.size(-1) ** -0.5
+        return product / math.sqrt(x.size(-1))
 
     @torch.no_grad()
     def follow(self, x_ND: Tensor, code_N: Tensor) -> None:
