@@ -41,7 +41,8 @@ class Codebook(nn.Module):
 
     def logits(self, x: Tensor) -> Tensor:
         """How much each code is expected: [..., D] -> [..., K]."""
-        return linear(x, self.vectors.to(x.dtype)) * x.size(-1) ** -0.5
+        logits: Tensor = linear(x, self.vectors.to(x.dtype)) * float(x.size(-1)) ** -0.5
+        return logits
 
     @torch.no_grad()
     def follow(self, x_ND: Tensor, code_N: Tensor) -> None:
