@@ -3,8 +3,8 @@
 The authors of the Chinese-English PDC test set marked, in the English reference, the verbs of 50 documents,
 the conjunctions of 46 and the pronouns of 52, each with all the words that a translator could have put there.
 A mark is hit when one of these stands near the same place of the hypothesis. TC, CP and PT are the hits in
-per cent of the marks, TCP is their geometric mean. No tagger takes part: what counts was decided by people, once.
-The rule is that of the authors' script (tcp.py of Doc2Doc_NMT), so that numbers can be compared.
+per cent of the marks, TCP is their geometric mean. No tagger takes part: what counts was decided by people,
+once. The rule is that of the authors' script (tcp.py of Doc2Doc_NMT), so that numbers can be compared.
 """
 
 from collections.abc import Mapping, Sequence
@@ -161,8 +161,8 @@ def _tokens_of_reference(
         shares.append(f"{100 * fitting / total:.0f} %")
     raise CotextError(
         f"discourse marks: only {shares[0]} of the {total} marked words stand at their places in the "
-        f"reference, {shares[1]} after tokenisation; give the reference that was marked, its documents in the "
-        "order of the marks"
+        f"reference, {shares[1]} after tokenisation; give the reference that was marked, documents "
+        "in the order of the marks"
     )
 
 
