@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 import cotext
 from cotext.commands.data import distill, prepare
+from cotext.commands.evaluate import evaluate
 from cotext.commands.options import Checkpoint, Decode, Device, Format, counted, decode_settings
 from cotext.errors import CotextError
 
@@ -187,7 +188,7 @@ def contrastive(
         str, typer.Option(help="wrong: a tie is an error; first: the first candidate wins.")
     ] = "wrong",
     score: Annotated[str, typer.Option(help="sum or mean of the log-probabilities of the tokens.")] = "sum",
-    out: Annotated[Path | None, typer.Option(help="Write all figures here as JSON.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write all figures and decisions here as JSON.")] = None,
     device: Device = None,
     checkpoint: Checkpoint = None,
 ) -> None:
@@ -218,23 +219,7 @@ def contrastive(
         _write_lines(out, [json.dumps(reports, indent=1, ensure_ascii=False)])
 
 
-@app.command()
-def evaluate(
-    hypothesis: Annotated[Path, typer.Option(help="Translated documents.")],
-    reference: Annotated[list[Path], typer.Option(help="Reference; may be repeated.")],
-    source: Annotated[Path | None, typer.Option(help="Source documents; checked to fit.")] = None,
-    protocol: Annotated[list[str] | None, typer.Option(help="Named protocol; may be repeated.")] = None,
-    target_language: Annotated[str | None, typer.Option(help="Code such as zh, for the tokenizer.")] = None,
-    format: Format = None,
-) -> None:
-    """Sentence BLEU, document BLEU and chrF, each with its signature."""
-    from cotext.jobs import evaluate_files
-    from cotext.metrics.bleu import render_scores
-
-    scores = evaluate_files(
-        hypothesis, reference, source, protocols=protocol, target_language=target_language, format=format
-    )
-    typer.echo(render_scores(scores))
+app.command()(evaluate)
 
 
 @app.command()
