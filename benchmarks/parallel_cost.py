@@ -139,15 +139,16 @@ def specification_of(model: Transformer, kind: str, folder: Path) -> None:
     """Write our weights as a model of CTranslate2, which fuses projections as we do."""
     from ctranslate2.specs import TransformerSpec
 
-    model = copy.deepcopy(model)  # the conversion works on the weights where they lie
+    given: Any = copy.deepcopy(model)  # the conversion works on the weights where they lie
+    encoder, decoder, embedding = given.encoder, given.decoder, given.embedding
 
     def put(to: Any, module: torch.nn.Module, names: tuple[str, str] = ("weight", "bias")) -> None:
         for name, own in zip(names, ("weight", "bias"), strict=True):
             setattr(to, name, module.get_parameter(own).detach().numpy())
 
-    heads = model.encoder[0].attention.heads
-    spec = TransformerSpec.from_config((len(model.encoder), len(model.decoder)), heads, pre_norm=False)
-    for side, blocks in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
+    heads = encoder[0].attention.heads
+    spec = TransformerSpec.from_config((len(encoder), len(decoder)), heads, pre_norm=False)
+    for side, blocks in ((spec.encoder, encoder), (spec.decoder, decoder)):
         for layer, block in zip(side.layer, blocks, strict=True):
             norm = ("gamma", "beta")
             put(layer.self_attention.linear[0], block.attention.qkv)
@@ -164,10 +165,10 @@ def specification_of(model: Transformer, kind: str, folder: Path) -> None:
                 ):
                     put(to, module)
                 put(layer.attention.layer_norm, block.after_cross.norm, norm)
-        side.position_encodings.encodings = model.embedding.table.table.numpy()
-        embedding = side.embeddings if side is spec.decoder else side.embeddings[0]
-        embedding.weight = model.embedding.weight.detach().numpy()
-    spec.decoder.projection.weight = model.output_weight.detach().numpy()
+        side.position_encodings.encodings = embedding.table.table.numpy()
+        words = side.embeddings if side is spec.decoder else side.embeddings[0]
+        words.weight = embedding.weight.detach().numpy()
+    spec.decoder.projection.weight = embedding.weight.detach().numpy()
     names = [str(i) for i in range(VOCABULARY)]
     spec.register_source_vocabulary(names)
     spec.register_target_vocabulary(names)
