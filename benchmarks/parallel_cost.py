@@ -251,7 +251,7 @@ def taken(
             before = time.process_time()
             assert each(documents) == sentences, name
             seconds[name].append((time.process_time() - before) / len(documents))
-            print(f"round {number + 1}, {name}: {seconds[name][-1]:.2f} s", flush=True)
+            print(f"round {number + 1}, {name}: {seconds[name][-1]:.3f} s", flush=True)
     return seconds
 
 
@@ -260,7 +260,7 @@ def speed_rows(seconds: dict[str, list[float]]) -> list[tuple[str, ...]]:
     return [
         (
             name,
-            spread(took),
+            spread(took, "{:.3f}"),
             *(
                 spread([b / s for b, s in zip(seconds[base], took, strict=True)], "{:.1f}")
                 for base in BASELINES
@@ -309,6 +309,7 @@ def length(size: str, rounds: int, tokens: Sequence[int], device: str | None) ->
                 before = clock()
                 assert translate([document]) == len(document)
                 seconds[count].append(clock() - before)
+                print(f"{name}, {count} tokens: {seconds[count][-1]:.3f} s", flush=True)
         shortest = statistics.median(seconds[min(tokens)])
         for count, took in seconds.items():
             middle = statistics.median(took)
