@@ -87,19 +87,25 @@ def ours(translator: DocumentTranslator) -> Translate:
     return translate
 
 
-def systems(size: str, max_tokens: int, many: bool, folder: Path) -> dict[str, Translate]:
-    """All lines of the table by name; the same model for all that differ in search alone."""
+def systems(
+    size: str, max_tokens: int, many: bool, chosen: Sequence[str], folder: Path
+) -> dict[str, Translate]:
+    """The lines of the table by name, all or those that begin as one of `chosen`; search shares models."""
+    start = tuple(chosen) or ("",)
     models: dict[str, Model] = {}
     found: dict[str, Translate] = {}
     for system in SYSTEMS:
-        if system.one_by_one and many:
+        if (system.one_by_one and many) or not system.name.startswith(start):
             continue
         config = decoding_config(system.recipe, size, system.beam, 1 if system.one_by_one else max_tokens)
         model = models.get(system.recipe)
         if model is None:
             model = models[system.recipe] = random_model(config)
         found[system.name] = ours(DocumentTranslator(model, config, Numerals(), torch.device("cpu")))
-    return found | ctranslate(models[SENTENCE], size, many, folder)
+    if SENTENCE in models:
+        engines = ctranslate(models[SENTENCE], size, many, folder)
+        found |= {name: engine for name, engine in engines.items() if name.startswith(start)}
+    return found
 
 
 def ctranslate(model: Model, size: str, many: bool, folder: Path) -> dict[str, Translate]:
@@ -222,7 +228,9 @@ def documents_of(count: int, tokens: int) -> list[Document]:
 # ------------------------------------------------------------------------------------------------ speed
 
 
-def speed(size: str, rounds: int, tokens: int, max_tokens: int, many: bool, count: int) -> None:
+def speed(
+    size: str, rounds: int, tokens: int, max_tokens: int, many: bool, count: int, chosen: Sequence[str]
+) -> None:
     """Seconds a document: one at a time, or as many side by side as a batch takes (`count`: so many)."""
     if many and not count:
         # What a row counts for in a batch: the source, and half of what may be written.
@@ -230,11 +238,14 @@ def speed(size: str, rounds: int, tokens: int, max_tokens: int, many: bool, coun
         count = max(1, max_tokens // (sentences * (WORDS + 2) + sentences * WORDS // 2))
     documents = documents_of(count if many else 1, tokens)
     with tempfile.TemporaryDirectory() as folder:
-        translate = systems(size, max_tokens, many, Path(folder))
+        translate = systems(size, max_tokens, many, chosen, Path(folder))
         seconds = taken(translate, documents, rounds)
     what = f"{len(documents)} documents side by side, batches of {max_tokens:,}" if many else "one document"
     print(f"\ndecoding, {size}: {what}, of {len(documents[0])} sentences, {tokens} source tokens")
-    table(("system", "seconds a document", *(f"against {name}" for name in BASELINES)), speed_rows(seconds))
+    bases = [name for name in BASELINES if name in seconds]
+    table(
+        ("system", "seconds a document", *(f"against {name}" for name in bases)), speed_rows(seconds, bases)
+    )
 
 
 def taken(
@@ -255,16 +266,13 @@ def taken(
     return seconds
 
 
-def speed_rows(seconds: dict[str, list[float]]) -> list[tuple[str, ...]]:
+def speed_rows(seconds: dict[str, list[float]], bases: Sequence[str]) -> list[tuple[str, ...]]:
     """Time, and how many times as fast as each baseline in the same round."""
     return [
         (
             name,
             spread(took, "{:.3f}"),
-            *(
-                spread([b / s for b, s in zip(seconds[base], took, strict=True)], "{:.1f}")
-                for base in BASELINES
-            ),
+            *(spread([b / s for b, s in zip(seconds[base], took, strict=True)], "{:.1f}") for base in bases),
         )
         for name, took in seconds.items()
     ]
