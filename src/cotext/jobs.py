@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 import cotext
+from cotext.alternatives import Choice, score_candidates
 from cotext.checkpoint import LoadedModel, load_run, model_file
 from cotext.config import Config, DecodeConfig, dump_config, parse_config
 from cotext.data.documents import Document, ParallelDocument
@@ -20,7 +21,7 @@ from cotext.data.formats import detect_format, read_documents, read_parallel, wr
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.records import Side
 from cotext.data.formats.table import FORMATS, find_format
-from cotext.data.suites import ContrastiveSuite
+from cotext.data.suites import ContrastiveExample, ContrastiveSuite
 from cotext.errors import CotextError
 from cotext.files import checksum
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, Score, evaluate, find_protocol
@@ -265,23 +266,26 @@ def run_suite(
 
     What is scored are the sentences in which the candidates differ, each as current sentence of its window.
     """
-    todo = [
-        (ParallelDocument(example.id, example.source, candidate), example.differing_sentences)
-        for example in suite.examples
-        for candidate in example.candidates
-    ]
-    scores = []
-    for start in range(0, len(todo), SUITE_CHUNK):
-        chunk = todo[start : start + SUITE_CHUNK]
-        scores += translator.score_sentences(chunk)
-        on_candidates(len(chunk))
-    by_candidate = iter(scores)
     groups = []
-    for example in suite.examples:
-        members = [next(by_candidate) for _ in example.candidates]
-        log_probabilities = tuple(m.log_probability for m in members)
-        groups.append(CandidateScores(log_probabilities, tuple(m.tokens for m in members)))
+    for chunk in _chunks(suite):
+        choices = [Choice(e.source, e.candidates, e.differing_sentences) for e in chunk]
+        for members in score_candidates(translator, choices):
+            log_probabilities = tuple(m.log_probability for m in members)
+            groups.append(CandidateScores(log_probabilities, tuple(m.tokens for m in members)))
+        on_candidates(sum(len(e.candidates) for e in chunk))
     return contrastive_accuracy(suite, groups, tie=tie, score=score, recipe=recipe)
+
+
+def _chunks(suite: ContrastiveSuite) -> Iterator[list[ContrastiveExample]]:
+    """The examples in turn, so many at a time that there are SUITE_CHUNK candidates, or a few more."""
+    chunk: list[ContrastiveExample] = []
+    for example in suite.examples:
+        chunk.append(example)
+        if sum(len(e.candidates) for e in chunk) >= SUITE_CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
 
 
 def score_file(
