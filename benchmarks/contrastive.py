@@ -1,10 +1,10 @@
 """Speed of scoring a contrastive suite: each candidate alone, all in batches, and with shared prefixes.
 
-    python -m benchmarks.contrastive SUITE [--size small] [--recipe focused-concatenation/s2to2] [--examples 400]
+    python -m benchmarks.contrastive SUITE [--size small] [--recipe NAME] [--examples 400] [--clock cpu]
 
-Random weights of the recipe, subwords learned from the suite itself. The three ways take turns in one process,
-the way one by one on a part of the examples; a ratio is that of the mean times per candidate of one round, and
-the table shows medians. Before anything is timed, scores are checked to be the same.
+Random weights of the recipe, subwords learned from the suite itself. The three ways take turns in one
+process, the way one by one on a part of the examples; a ratio is that of the mean times per candidate of one
+round, and the table shows medians. Before anything is timed, scores are checked to be the same.
 """
 
 import argparse

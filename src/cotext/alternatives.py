@@ -13,7 +13,7 @@ continuation, N labels, D model.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import groupby, islice
+from itertools import islice
 
 import numpy as np
 import torch
@@ -23,11 +23,12 @@ from torch import Tensor
 from cotext.data.batch import Instance, SpecialSymbols, decoder_input, joined, source_batch
 from cotext.data.documents import ParallelDocument
 from cotext.models.base import AutoregressiveModel, TranslationModel
-from cotext.neighbours import pack_groups
 from cotext.scoring import SentenceScore, negative_log_likelihood, require_finite
 from cotext.translate import DocumentTranslator
 
 Ids = NDArray[np.int64]
+MANY_ROWS = 32  # fewer do not keep a processor busy
+MOST_PADDED = 1.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,20 +142,38 @@ def score_alternatives(
     It must be one whose rows do not see each other.
     """
     groups = [_group(place, group, symbols) for place, group in enumerate(alternatives)]
-    # Like with like: neither prefixes nor continuations should be padded much.
-    groups.sort(key=lambda g: (len(g.inputs), g.longest, g.shared))
     scores: list[list[list[SentenceScore]]] = [[] for _ in alternatives]
     with torch.inference_mode():
-        for rows, members in groupby(groups, key=lambda g: len(g.inputs)):
-            alike = list(members)
-            costs = [
-                [max(g.first.source_tokens(symbols), g.shared) + (rows > 1) * rows * g.longest] for g in alike
-            ]
-            for packed in pack_groups(costs, max_tokens):
-                batch = [alike[i] for i in packed]
-                for group, found in zip(batch, _score(model, batch, symbols, device), strict=True):
-                    scores[group.place] = [found[i] for i in group.which]
+        for batch in _packed(groups, symbols, max_tokens):
+            for group, found in zip(batch, _score(model, batch, symbols, device), strict=True):
+                scores[group.place] = [found[i] for i in group.which]
     return scores
+
+
+def _packed(groups: list[_Group], symbols: SpecialSymbols, max_tokens: int) -> list[list[_Group]]:
+    """Share batches among groups of equally many rows, like with like.
+
+    A batch holds at most `max_tokens`, padding included, or one group; from MANY_ROWS rows on, it ends where
+    another group would make it more padding than MOST_PADDED allows.
+    """
+    groups.sort(key=lambda g: (len(g.inputs), g.longest // 4, g.shared, g.first.source_tokens(symbols)))
+    batches: list[list[_Group]] = []
+    real = source = prefix = longest = 0
+    for g in groups:
+        rows, read = len(g.inputs), g.first.source_tokens(symbols)
+        new = g.shared + sum(len(row) - g.shared for row in g.inputs)
+        if batches and rows == len(batches[-1][0].inputs):
+            source, prefix, longest = max(source, read), max(prefix, g.shared), max(longest, g.longest)
+            count = len(batches[-1]) + 1
+            decoded = prefix + rows * longest
+            few = count * rows <= MANY_ROWS or count * decoded <= MOST_PADDED * (real + new)
+            if few and count * max(source, decoded) <= max_tokens:
+                batches[-1].append(g)
+                real += new
+                continue
+        batches.append([g])
+        real, source, prefix, longest = new, read, g.shared, g.longest
+    return batches
 
 
 def _group(place: int, alternatives: Alternatives, symbols: SpecialSymbols) -> _Group:
