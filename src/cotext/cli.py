@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 import cotext
+from cotext.commands.context import context
 from cotext.commands.data import distill, prepare
 from cotext.commands.options import Checkpoint, Decode, Device, Format, counted, decode_settings
 from cotext.errors import CotextError
@@ -310,6 +311,9 @@ def attention(
         update=checkpoint,
     )
     typer.echo(f"{report.signature}\n{report.render()}\n{out}: attention.json, {', '.join(report.pictures)}")
+
+
+app.command()(context)
 
 
 @app.command()
