@@ -17,9 +17,9 @@ from cotext.config import Config
 from cotext.data.documents import ParallelDocument
 from cotext.data.suites import ContrastiveExample, ContrastiveSuite
 from cotext.errors import CotextError
-from cotext.jobs import run_suite
 from cotext.models.transformer import Transformer
 from cotext.scoring import SentenceScore
+from cotext.suite_jobs import run_suite
 from cotext.translate import DocumentTranslator
 
 CPU = torch.device("cpu")
@@ -160,7 +160,7 @@ def test_a_damaged_model_is_refused() -> None:
 
 def test_a_suite_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Chunks never cut an example, and every candidate is counted once."""
-    monkeypatch.setattr("cotext.jobs.SUITE_CHUNK", 4)
+    monkeypatch.setattr("cotext.suite_jobs.SUITE_CHUNK", 4)
     examples = tuple(
         ContrastiveExample(str(n), "pronoun", 1, tuple(c.source), tuple(map(tuple, c.candidates)), 0)
         for n, c in enumerate(CHOICES)
@@ -172,7 +172,7 @@ def test_a_suite_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
         asked.append(len(choices))
         return module.score_candidates(t, choices)
 
-    monkeypatch.setattr("cotext.jobs.score_candidates", noting)
+    monkeypatch.setattr("cotext.suite_jobs.score_candidates", noting)
     t = translator(VIEWS["window"])
     suite = ContrastiveSuite("s", "en", "de", examples)
     report = run_suite(t, suite, on_candidates=counted.append)

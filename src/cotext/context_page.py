@@ -18,6 +18,7 @@ from cotext.context_report import (
 )
 
 STRONG_NATS = 0.5  # from here on a figure stands beside the word
+FAINT_NATS = 0.1  # below it a word is not shaded
 FULL_SHADE_NATS = 3.0  # no darker shade above it
 MOST_OPAQUE_PERCENT = 55  # so that the text stays legible
 MOST_COLUMNS = 24  # of the map from sentence to sentence
@@ -34,23 +35,22 @@ body { margin: 0 auto; max-width: 60rem; padding: 1.5rem 1rem 4rem; background: 
 h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .6rem; }
 h2 { font-size: 1.2rem; margin: 2.6rem 0 .6rem; padding-top: .8rem; border-top: 1px solid var(--faint); }
 h3 { font-size: 1rem; margin: 0 0 .3rem; }
-p { max-width: 44rem; } .soft, caption, dt, summary { color: var(--soft); }
+p { max-width: 44rem; } .soft, dt, summary { color: var(--soft); }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-variant-numeric: tabular-nums; overflow-wrap: normal; }
-caption { text-align: left; font-size: .9rem; padding-bottom: .6rem; max-width: 44rem; }
 th, td { padding: .25rem .6rem; text-align: right; vertical-align: top; font-weight: normal; }
 thead th { font-weight: 600; border-bottom: 1px solid var(--ink); vertical-align: bottom; }
 tbody tr + tr > * { border-top: 1px solid var(--faint); }
-td.text, th.text { text-align: left; } td a { color: inherit; }
+td.text, th.text { text-align: left; } a { color: inherit; } p.soft { font-size: .9rem; margin: 0 0 .6rem; }
 table.map td { padding: .2rem .35rem; min-width: 2.2rem; border: 1px solid var(--paper); }
-table.map thead th { text-align: right; padding: .2rem .35rem; border-bottom: 0; }
+table.map th { padding: .2rem .35rem; border: 0; }
 article { margin: 1.6rem 0 0; padding-top: 1rem; border-top: 1px solid var(--faint); }
-dl { margin: 0; display: grid; grid-template-columns: 9rem 1fr; gap: .15rem .9rem; }
+dl { margin: 0; display: grid; grid-template-columns: 11rem 1fr; gap: .15rem .9rem; }
 dt { font-size: .9rem; } dd { margin: 0; } dd.words { line-height: 1.9; }
 .w { border-radius: .2em; padding: .1em .2em; } .w small { font-size: .7em; padding-left: .2em; }
 .up { background: color-mix(in srgb, var(--up) var(--shade), transparent); }
-.down { background: color-mix(in srgb, var(--down) var(--shade), transparent);
-  text-decoration: underline dotted; text-underline-offset: .2em; }
+.down { background: color-mix(in srgb, var(--down) var(--shade), transparent); }
+.down.strong { text-decoration: underline dotted; text-underline-offset: .2em; }
 mark { background: var(--marked); color: inherit; font-weight: 600; padding: 0 .15em; border-radius: .2em; }
 details { margin: .3rem 0; } summary { cursor: pointer; font-size: .9rem; }
 code { font: .85rem/1.5 ui-monospace, monospace; }
@@ -104,17 +104,17 @@ def _table(report: ContextReport) -> str:
         if each.influences:
             most = each.influences[0]
             cells = (
-                f'<td><a href="#s{most.number}">{most.number}</a></td><td>{most.nats:+.2f}</td>'
+                f'<td><a href="#s{most.number}">{most.number}</a></td><td>{_nats(most.nats)}</td>'
                 f'<td class="text">{_word(most.strongest, always=True)}</td>'
             )
         rows.append(
             f'<tr><th scope="row"><a href="#s{each.number}">{each.number}</a></th>'
-            f"<td>{each.cxmi:+.2f}</td>{cells}</tr>"
+            f"<td>{_nats(each.cxmi) if each.influences else ''}</td>{cells}</tr>"
         )
     return (
-        '<div class="wide"><table><caption>Of every sentence: its CXMI, the context sentence that changes it '
-        "most when taken away, what that one adds to it, and the word that changes most.</caption>\n"
-        '<thead><tr><th scope="col">sentence</th><th scope="col">CXMI</th>'
+        '<p class="soft">Of every sentence: its CXMI, the context sentence that changes it most when taken '
+        "away, what that one adds to it, and the word that changes most.</p>\n"
+        '<div class="wide"><table><thead><tr><th scope="col">sentence</th><th scope="col">CXMI</th>'
         '<th scope="col">most by</th><th scope="col">nats</th><th scope="col" class="text">word</th></tr>'
         f"</thead>\n<tbody>{''.join(rows)}</tbody></table></div>"
     )
@@ -138,17 +138,18 @@ def _map(report: ContextReport) -> str:
         rows.append(f'<tr><th scope="row">{sentence.number}</th>{cells}</tr>')
     return (
         "<h2>Which sentence matters to which</h2>\n"
-        '<div class="wide"><table class="map"><caption>How much a sentence (row) changes when a context '
-        "sentence (column) is taken away: the sum over its tokens of the absolute change, in nats. An empty "
-        "cell: it does not see that sentence.</caption>\n"
-        f"<thead><tr><td></td>{head}</tr></thead>\n<tbody>{''.join(rows)}</tbody></table></div>"
+        '<p class="soft">How much a sentence (row) changes when a context sentence (column) is taken away: '
+        "the absolute change of its tokens, added up, in nats. An empty cell: it does not see that "
+        "sentence.</p>\n"
+        f'<div class="wide"><table class="map"><thead><tr><td></td>{head}</tr></thead>\n'
+        f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
 def _article(sentence: ReportedSentence) -> str:
     parts = [
         ("source", escape(sentence.source)),
-        (f"all context, CXMI {sentence.cxmi:+.2f}", _words(sentence.words)),
+        (f"all context, {_nats(sentence.cxmi)}" if sentence.influences else "target", _words(sentence.words)),
     ]
     parts += [_influence(each) for each in sentence.influences[:SHOWN]]
     lines = _lines(parts)
@@ -164,7 +165,7 @@ def _article(sentence: ReportedSentence) -> str:
 
 
 def _influence(each: ContextInfluence) -> tuple[str, str]:
-    return f"by sentence {each.number}, {each.nats:+.2f}", _words(each.words)
+    return f"by sentence {each.number}, {_nats(each.nats)}", _words(each.words)
 
 
 def _translations(found: Translated, most: int) -> list[tuple[str, str]]:
@@ -189,12 +190,17 @@ def _words(words: Sequence[WordChange]) -> str:
 
 
 def _word(word: WordChange, always: bool = False) -> str:
-    strong = always or abs(word.nats) >= STRONG_NATS
-    figure = f"<small>{word.nats:+.1f}</small>" if strong else ""
-    if abs(word.nats) < STRONG_NATS / 5 and not always:
+    if abs(word.nats) < FAINT_NATS and not always:
         return escape(word.text)
-    kind = "up" if word.nats >= 0 else "down"
-    return f'<span class="w {kind}" style="{_shade(word.nats)}">{escape(word.text)}{figure}</span>'
+    strong = abs(word.nats) >= STRONG_NATS
+    figure = f"<small>{_nats(word.nats, 1)}</small>" if strong or always else ""
+    kind = f"w {'up' if word.nats >= 0 else 'down'}{' strong' if strong else ''}"
+    return f'<span class="{kind}" style="{_shade(word.nats)}">{escape(word.text)}{figure}</span>'
+
+
+def _nats(value: float, digits: int = 2) -> str:
+    """With its sign, a real minus."""
+    return f"{round(value, digits) + 0.0:+.{digits}f}".replace("-", "\N{MINUS SIGN}")
 
 
 def _shade(nats: float) -> str:

@@ -13,7 +13,6 @@ from typing import Any
 import torch
 
 import cotext
-from cotext.alternatives import Choice, score_candidates
 from cotext.checkpoint import LoadedModel, load_run, model_file
 from cotext.config import Config, DecodeConfig, dump_config, parse_config
 from cotext.data.documents import Document, ParallelDocument
@@ -21,16 +20,12 @@ from cotext.data.formats import detect_format, read_documents, read_parallel, wr
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.records import Side
 from cotext.data.formats.table import FORMATS, find_format
-from cotext.data.suites import ContrastiveExample, ContrastiveSuite
 from cotext.errors import CotextError
 from cotext.files import checksum
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, Score, evaluate, find_protocol
-from cotext.metrics.contrastive import CandidateScores, ContrastiveReport, contrastive_accuracy
 from cotext.systems import choose_threads
 from cotext.translate import DocumentTranslator, Translation
 from cotext.translation_journal import TranslationJournal
-
-SUITE_CHUNK = 2000  # candidates scored between two signs of progress
 
 
 @dataclass(slots=True)
@@ -253,41 +248,6 @@ def _paired(
         yield ParallelDocument(document.id, document.sentences, target)
 
 
-def run_suite(
-    translator: DocumentTranslator,
-    suite: ContrastiveSuite,
-    *,
-    tie: Any = "wrong",
-    score: Any = "sum",
-    recipe: dict[str, str] | None = None,
-    on_candidates: Callable[[int], None] = lambda count: None,
-) -> ContrastiveReport:
-    """Score every candidate of a suite in its context and count how often the right one wins.
-
-    What is scored are the sentences in which the candidates differ, each as current sentence of its window.
-    """
-    groups = []
-    for chunk in _chunks(suite):
-        choices = [Choice(e.source, e.candidates, e.differing_sentences) for e in chunk]
-        for members in score_candidates(translator, choices):
-            log_probabilities = tuple(m.log_probability for m in members)
-            groups.append(CandidateScores(log_probabilities, tuple(m.tokens for m in members)))
-        on_candidates(sum(len(e.candidates) for e in chunk))
-    return contrastive_accuracy(suite, groups, tie=tie, score=score, recipe=recipe)
-
-
-def _chunks(suite: ContrastiveSuite) -> Iterator[list[ContrastiveExample]]:
-    """The examples in turn, so many at a time that there are SUITE_CHUNK candidates, or a few more."""
-    chunk: list[ContrastiveExample] = []
-    for example in suite.examples:
-        chunk.append(example)
-        if sum(len(e.candidates) for e in chunk) >= SUITE_CHUNK:
-            yield chunk
-            chunk = []
-    if chunk:
-        yield chunk
-
-
 def score_file(
     run: Path,
     source: Path,
@@ -299,7 +259,7 @@ def score_file(
 ) -> tuple[Iterator[tuple[str, ...]], str]:
     """Score a translation: a header row, then document, sentence number, log-probability and tokens."""
     translator, loaded = open_scorer(run, device, update)
-    seen = [f"{key}:{value}" for key, value in _seen(translator).items()]
+    seen = [f"{key}:{value}" for key, value in what_is_seen(translator).items()]
 
     def rows() -> Iterator[tuple[str, ...]]:
         yield "document", "sentence", "log_probability", "tokens"
@@ -310,20 +270,14 @@ def score_file(
     return rows(), "|".join([loaded.signature, *seen, "unit:nats"])
 
 
-def suite_recipe(translator: DocumentTranslator, loaded: LoadedModel) -> dict[str, str]:
-    """What the signature of a contrastive accuracy says of the model, and of what it saw and scored."""
-    model = _entries(loaded.signature)
-    seen = _seen(translator)
-    return {"model": model["model"], "updates": model["updates"], **seen, "scored": "differing"}
-
-
-def _seen(translator: DocumentTranslator) -> dict[str, str]:
+def what_is_seen(translator: DocumentTranslator) -> dict[str, str]:
     """What a signature says of what is seen beside a sentence that is scored."""
-    entries = _entries(translator.signature)
+    entries = signature_entries(translator.signature)
     return {key: entries[key] for key in ("view", "neighbours") if key in entries}
 
 
-def _entries(signature: str) -> dict[str, str]:
+def signature_entries(signature: str) -> dict[str, str]:
+    """The parts of a signature by their keys."""
     return {key: value for key, _, value in (part.partition(":") for part in signature.split("|"))}
 
 
@@ -356,6 +310,18 @@ def evaluate_files(
         documents, ids_too = _read_side(source, format, "source")
         _require_fit(source, documents if carries_ids and ids_too else _renamed(documents, found), found)
     return evaluate(found, first, chosen, target_language=target_language, further_references=further)
+
+
+def read_sides(
+    reference: Path, hypotheses: Sequence[Path], format: str | None = None
+) -> tuple[list[Document], list[list[Document]]]:
+    """A reference and several translations of the same; documents correspond as in `evaluate_files`."""
+    documents, carries_ids = _read_side(reference, format, "target")
+    found = []
+    for path in hypotheses:
+        translated, ids_too = _read_side(path, format, "target")
+        found.append(translated if carries_ids and ids_too else _renamed(translated, documents))
+    return documents, found
 
 
 def _read_side(path: Path, format: str | None, side: Side) -> tuple[list[Document], bool]:
