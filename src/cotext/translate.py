@@ -238,7 +238,7 @@ class DocumentTranslator:
         return [[s.get(j, ()) for j in chosen] for s, (_, chosen) in zip(scores, documents, strict=True)]
 
     def reach(self, document: Document) -> list[range]:
-        """For every sentence, which sentences of the document it can be translated in sight of, itself too.
+        """For every sentence, which sentences it is translated in sight of at most, itself too.
 
         Whether source or target; a sentence without a token sees itself alone.
         """
