@@ -4,7 +4,7 @@ Shades tell how much a word gains (or loses) by context; figures stand beside st
 told by colour alone.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 import cotext
@@ -18,7 +18,7 @@ from cotext.context_report import (
 )
 
 STRONG_NATS = 0.5  # from here on a figure stands beside the word
-FAINT_NATS = 0.1  # below it a word is not shaded
+FAINT_NATS = 0.1  # below it nothing is shaded
 FULL_SHADE_NATS = 3.0  # no darker shade above it
 MOST_OPAQUE_PERCENT = 55  # so that the text stays legible
 MOST_COLUMNS = 24  # of the map from sentence to sentence
@@ -51,10 +51,12 @@ dt { font-size: .9rem; } dd { margin: 0; } dd.words { line-height: 1.9; }
 .up { background: color-mix(in srgb, var(--up) var(--shade), transparent); }
 .down { background: color-mix(in srgb, var(--down) var(--shade), transparent); }
 .down.strong { text-decoration: underline dotted; text-underline-offset: .2em; }
+.from { display: block; font-size: .85rem; line-height: 1.4; }
 mark { background: var(--marked); color: inherit; font-weight: 600; padding: 0 .15em; border-radius: .2em; }
 details { margin: .3rem 0; } summary { cursor: pointer; font-size: .9rem; }
 code { font: .85rem/1.5 ui-monospace, monospace; }
-@media (max-width: 40rem) { dl { grid-template-columns: 1fr; } dd { margin-bottom: .3rem; } }
+@media (max-width: 40rem) { dl { grid-template-columns: 1fr; } dd { margin-bottom: .3rem; }
+  th, td { padding: .25rem .3rem; } table { font-size: .92rem; } }
 """
 
 LEAD = """
@@ -65,6 +67,7 @@ word of the translation was asked for again. A word is shaded where that made a 
 
 def render_page(report: ContextReport) -> str:
     """The page."""
+    sources = {sentence.number: sentence.source for sentence in report.sentences}
     body = "\n".join(
         [
             f"<h1>Which context sentence changes which word</h1>\n<p>{LEAD}</p>",
@@ -73,7 +76,7 @@ def render_page(report: ContextReport) -> str:
             _table(report),
             _map(report),
             "<h2>Sentence by sentence</h2>",
-            *(_article(sentence) for sentence in report.sentences),
+            *(_article(sentence, sources) for sentence in report.sentences),
             "<h2>How these figures came about</h2>",
             _facts(report),
         ]
@@ -101,7 +104,9 @@ def _table(report: ContextReport) -> str:
     rows = []
     for each in report.sentences:
         cells = '<td></td><td></td><td class="text soft">sees no context</td>'
-        if each.influences:
+        if each.influences and each.influences[0].change < FAINT_NATS:
+            cells = '<td></td><td></td><td class="text soft">no context sentence matters</td>'
+        elif each.influences:
             most = each.influences[0]
             cells = (
                 f'<td><a href="#s{most.number}">{most.number}</a></td><td>{_nats(most.nats)}</td>'
@@ -146,26 +151,27 @@ def _map(report: ContextReport) -> str:
     )
 
 
-def _article(sentence: ReportedSentence) -> str:
+def _article(sentence: ReportedSentence, sources: Mapping[int, str]) -> str:
     parts = [
         ("source", escape(sentence.source)),
         (f"all context, {_nats(sentence.cxmi)}" if sentence.influences else "target", _words(sentence.words)),
     ]
-    parts += [_influence(each) for each in sentence.influences[:SHOWN]]
+    parts += [_influence(each, sources) for each in sentence.influences[:SHOWN]]
     lines = _lines(parts)
     folded = sentence.influences[SHOWN:]
     if folded:
         lines += (
             f"<details><summary>{len(folded)} more context sentence{'s' if len(folded) > 1 else ''}</summary>"
-            f"{_lines([_influence(each) for each in folded])}</details>"
+            f"{_lines([_influence(each, sources) for each in folded])}</details>"
         )
     if sentence.translated is not None:
         lines += _lines(_translations(sentence.translated, sentence.influences[0].number))
     return f'<article id="s{sentence.number}"><h3>Sentence {sentence.number}</h3>\n{lines}</article>'
 
 
-def _influence(each: ContextInfluence) -> tuple[str, str]:
-    return f"by sentence {each.number}, {_nats(each.nats)}", _words(each.words)
+def _influence(each: ContextInfluence, sources: Mapping[int, str]) -> tuple[str, str]:
+    source = f'<span class="soft from">{each.number}: {escape(sources[each.number])}</span>'
+    return f"by sentence {each.number}, {_nats(each.nats)}", f"{_words(each.words)} {source}"
 
 
 def _translations(found: Translated, most: int) -> list[tuple[str, str]]:
