@@ -13,6 +13,7 @@ from tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 
 from cotext.analysis.context_use import (
     CONDITIONS,
+    Pool,
     SentenceUse,
     conditions_of,
     excerpts,
@@ -169,6 +170,19 @@ def test_random_context_depends_on_the_seed_alone() -> None:
 
     assert drawn(1, [STORY]) == drawn(1, [STORY, TRAPS])
     assert drawn(1, [STORY]) != drawn(2, [STORY])
+
+
+def test_sentences_of_other_documents() -> None:
+    empty = ParallelDocument("e", ("", "a"), ("", ""))
+    pool = Pool([TRAPS, empty, DOCUMENT, STORY])
+    assert list(pool.without(0))[:2] == [("a", "A"), ("b", "B")]
+    assert list(pool.without(2)) == [
+        *zip(TRAPS.source, TRAPS.target, strict=True),
+        *zip(STORY.source, STORY.target, strict=True),
+    ]
+    assert len(pool.without(1)) == 2 + 6 + 5
+    assert pool.without(3)[6:] == [("e", "E"), ("f", "F")]
+    assert list(Pool([TRAPS]).without(0)) == []
 
 
 def test_influences_by_hand() -> None:

@@ -8,13 +8,13 @@ from typing import Any
 from cotext.analysis.context_use import (
     CONDITIONS,
     ConditionMean,
+    Pool,
     SentenceUse,
     check_conditions,
     conditions_of,
     excerpts,
     mean_use,
     measure,
-    others_of,
 )
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
@@ -155,12 +155,13 @@ def translate_under(
 
     The context is what is translated with it: target sentences of the corpus are not shown.
     """
+    pool = Pool(documents)
     asked: dict[tuple[str, ...], int] = {}
     wanted: list[list[tuple[int, int]]] = []
     for number, document in enumerate(documents):
-        others = others_of(documents, number) if condition == "random" else []
         places = []
-        for made in conditions_of(excerpts(translator, document), [condition], others, seed):
+        excerpts_of = excerpts(translator, document)
+        for made in conditions_of(excerpts_of, [condition], pool.without(number), seed):
             found = made[condition]
             places.append((asked.setdefault(found.document.source, len(asked)), found.place))
         wanted.append(places)

@@ -6,7 +6,7 @@ without any, the sentence is translated anew.
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from difflib import SequenceMatcher
 from itertools import accumulate, pairwise
@@ -126,11 +126,14 @@ def report_context(
     device: str | None = None,
     decode: dict[str, Any] | None = None,
     update: int | None = None,
+    on_start: Callable[[int], None] = lambda total: None,
+    on_sentences: Callable[[int], None] = lambda count: None,
 ) -> ContextReport:
     """Examine a run on one document; writes the page `out` and, beside it, the same name in .json.
 
     `target` may be the source file itself, where it holds both languages. Without `document`, the id of one,
-    the first of the file is taken.
+    the first of the file is taken. `on_start` is told how many sentences are to be translated anew, and
+    `on_sentences` of each few that are.
 
     Raises:
         CotextError: no such run, device or document, a translation that does not fit, no words at all, an
@@ -152,7 +155,9 @@ def report_context(
     if own:
         [(_, found)] = translator.translate([Document(chosen.id, chosen.source)])
         chosen = ParallelDocument(chosen.id, chosen.source, found.document.sentences)
-    report = examine(translator, chosen, f"{loaded.signature}|{translator.signature}", own)
+    report = examine(
+        translator, chosen, f"{loaded.signature}|{translator.signature}", own, on_start, on_sentences
+    )
     page, content = render_page(report), json.dumps(report.as_dict(), indent=1, ensure_ascii=False)
     for path, text in ((figures, content), (out, page)):
         with replacing(path) as temporary:
@@ -161,11 +166,16 @@ def report_context(
 
 
 def examine(
-    translator: DocumentTranslator, document: ParallelDocument, signature: str, own: bool
+    translator: DocumentTranslator,
+    document: ParallelDocument,
+    signature: str,
+    own: bool,
+    on_start: Callable[[int], None] = lambda total: None,
+    on_sentences: Callable[[int], None] = lambda count: None,
 ) -> ContextReport:
     """Take the context of every sentence away, piece by piece; `own`: the target is by this very run."""
     found = influences(translator, document)
-    translations = _translations(translator, found)
+    translations = _translations(translator, found, on_start, on_sentences)
     sentences = []
     for number, (each, translated) in enumerate(zip(found, translations, strict=True)):
         lengths, texts = _words(translator, document.target[number], len(each.cxmi))
@@ -204,7 +214,10 @@ def _changes(texts: Sequence[str], lengths: Sequence[int], tokens: Sequence[floa
 
 
 def _translations(
-    translator: DocumentTranslator, found: Sequence[SentenceInfluences]
+    translator: DocumentTranslator,
+    found: Sequence[SentenceInfluences],
+    on_start: Callable[[int], None],
+    on_sentences: Callable[[int], None],
 ) -> list[Translated | None]:
     """The run's own translations of every sentence that has context; equal documents are translated once."""
     asked: list[tuple[Excerpt, Excerpt, Excerpt] | None] = []
@@ -215,11 +228,11 @@ def _translations(
             continue
         place = each.excerpt.numbers.index(most.number)
         asked.append((each.excerpt, without(each.excerpt, place), alone(each.excerpt)))
-    sources = {e.document.source: i for i, e in enumerate(e for group in asked if group for e in group)}
-    order = list(sources)
+    order = list(dict.fromkeys(e.document.source for group in asked if group for e in group))
+    on_start(sum(map(len, order)))
     translated: dict[tuple[str, ...], tuple[str, ...]] = {}
     documents = (Document(str(i), source) for i, source in enumerate(order))
-    for index, translation in translator.translate(documents):
+    for index, translation in translator.translate(documents, on_sentences):
         translated[order[index]] = translation.document.sentences
     return [
         None if group is None else Translated(*(translated[e.document.source][e.place] for e in group))

@@ -13,7 +13,7 @@ which is given the sentence in its excerpt, and alone (see `cotext.data.context_
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import Final, Protocol
+from typing import Final, Protocol, overload
 
 from cotext.data.context_edits import Excerpt, Pair, alone, excerpt, replaced, shuffled, without
 from cotext.data.documents import Document, ParallelDocument
@@ -132,15 +132,46 @@ def conditions_of(
     return made
 
 
-def others_of(documents: Sequence[ParallelDocument], number: int) -> list[Pair]:
-    """The sentences of all documents but one that have words on both sides."""
-    return [
-        (source, target)
-        for n, document in enumerate(documents)
-        if n != number
-        for source, target in zip(document.source, document.target, strict=True)
-        if source.strip() and target.strip()
-    ]
+class Others(Sequence[Pair]):
+    """The sentences of all documents but one that have words on both sides; nothing is copied."""
+
+    def __init__(self, pool: "Pool", number: int) -> None:
+        self.pool = pool.pairs
+        self.first, self.stop = pool.bounds[number], pool.bounds[number + 1]
+
+    def __len__(self) -> int:
+        """Count them."""
+        return len(self.pool) - (self.stop - self.first)
+
+    @overload
+    def __getitem__(self, place: int) -> Pair: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Pair]: ...
+
+    def __getitem__(self, place: int | slice) -> Pair | list[Pair]:
+        """One of them, or several."""
+        if isinstance(place, slice):
+            return [self[i] for i in range(*place.indices(len(self)))]
+        if not 0 <= place < len(self):
+            raise IndexError(place)
+        return self.pool[place if place < self.first else place + self.stop - self.first]
+
+
+class Pool:
+    """The sentences of a corpus that have words on both sides, of which random context is drawn."""
+
+    def __init__(self, documents: Sequence[ParallelDocument]) -> None:
+        self.pairs: list[Pair] = []
+        self.bounds = [0]
+        for document in documents:
+            pairs = zip(document.source, document.target, strict=True)
+            self.pairs += [pair for pair in pairs if pair[0].strip() and pair[1].strip()]
+            self.bounds.append(len(self.pairs))
+
+    def without(self, number: int) -> Others:
+        """Those of all documents but one."""
+        return Others(self, number)
 
 
 def measure(
@@ -157,12 +188,13 @@ def measure(
     """
     check_conditions(conditions, len(documents))
     wanted = tuple(c for c in CONDITIONS if c in conditions or c == "none")
+    pool = Pool(documents)
     for first in range(0, len(documents), DOCUMENTS_AT_ONCE):
         numbers = range(first, min(first + DOCUMENTS_AT_ONCE, len(documents)))
         made = []
         for number in numbers:
-            others = others_of(documents, number) if "random" in wanted else []
-            made.append(conditions_of(excerpts(scorer, documents[number]), wanted, others, seed))
+            found = excerpts(scorer, documents[number])
+            made.append(conditions_of(found, wanted, pool.without(number), seed))
         flat = [
             found for of_document in made for of_sentence in of_document for found in of_sentence.values()
         ]

@@ -25,18 +25,22 @@ def context(
     """Which context sentence of a document, when taken away, changes which word of its translation."""
     decode = decode_settings(set)
     from cotext.context_report import report_context
+    from cotext.progress import meter
 
-    report = report_context(
-        run,
-        document,
-        out,
-        target=target,
-        document=id,
-        format=format,
-        device=device,
-        decode=decode,
-        update=checkpoint,
-    )
+    with meter("translating without context", 0) as progress:
+        report = report_context(
+            run,
+            document,
+            out,
+            target=target,
+            document=id,
+            format=format,
+            device=device,
+            decode=decode,
+            update=checkpoint,
+            on_start=progress.restart,
+            on_sentences=progress.advance,
+        )
     typer.echo(f"{report.signature}\n{report.render()}\n{out}, {out.with_suffix('.json').name}")
 
 
