@@ -1,9 +1,13 @@
 """The right form in a translation, worked out by hand."""
 
+from pathlib import Path
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cotext.data.documents import Document
-from cotext.data.suites import ContrastiveExample, ContrastiveSuite
+from cotext.data.suites import ContrastiveExample, ContrastiveSuite, read_suite
 from cotext.errors import CotextError
 from cotext.metrics.generative import generative_accuracy, outcome, render_forms, words_of
 
@@ -73,6 +77,28 @@ def test_every_sentence_that_differs_must_be_right_and_no_other_counts() -> None
     assert outcome(mixed, ["er", "er"]) == "right"
     assert outcome(mixed, ["er es", "er"]) == "right"
     assert outcome(mixed, ["er", "er es"]) == "both"
+
+
+texts = st.lists(st.sampled_from(["er", "sie", "ist", "Ist", ","]), max_size=4).map(" ".join)
+
+
+@given(
+    documents=st.integers(1, 3).flatmap(lambda n: st.lists(st.tuples(*[texts] * n), min_size=2, max_size=4))
+)
+def test_the_right_candidate_is_right_and_a_wrong_one_is_not(documents: list[tuple[str, ...]]) -> None:
+    made = example(*documents)
+    assert outcome(made, documents[0]) in ("right", None)
+    for wrong in documents[1:]:
+        assert outcome(made, wrong) in ("wrong", "neither", None)
+
+
+@pytest.mark.parametrize("name", ["contrapro/contrapro-ctx1", "voita-consistency/ellipsis_infl"])
+def test_so_it_is_in_published_suites(shared_data: Path, name: str) -> None:
+    [path, *_] = sorted(shared_data.glob(f"{name}.json*"))
+    examples = read_suite(path).examples[:1000]
+    assert {outcome(e, e.candidates[e.correct]) for e in examples} <= {"right", None}
+    wrong = {outcome(e, c) for e in examples for n, c in enumerate(e.candidates) if n != e.correct}
+    assert wrong <= {"wrong", None}
 
 
 def test_words() -> None:
