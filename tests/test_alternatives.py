@@ -7,6 +7,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from test_equivalence import PARALLEL
 from test_equivalence import SYSTEMS as MODELS
 from tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 from torch import Tensor
@@ -20,6 +21,7 @@ from cotext.errors import CotextError
 from cotext.models.transformer import Transformer
 from cotext.scoring import SentenceScore
 from cotext.suite_jobs import run_suite
+from cotext.systems import build_model
 from cotext.translate import DocumentTranslator
 
 CPU = torch.device("cpu")
@@ -108,6 +110,21 @@ def test_every_system(name: str, view: str) -> None:
         cut = cut | {"separators": "bracket"}
     t = translator(tiny_config(view=cut, model=MODELS[name], decode={"neighbours": 2}))
     check(score_candidates(t, CHOICES), one_by_one(t, CHOICES))
+
+
+@pytest.mark.parametrize("name", PARALLEL)
+def test_systems_that_write_at_once(name: str) -> None:
+    """They have no prefixes; a sentence may be impossible. Their tokens have no probability of their own."""
+    config = tiny_config(
+        model={"name": "casa", "encoder_layers": 2, "casa": PARALLEL[name]},
+        view={"kind": "document", "separators": "bracket"},
+        loss={"name": "glancing"},
+    )
+    model = build_model(config, TOKENIZER.vocabulary_size).double().eval()
+    t = DocumentTranslator(model, config, TOKENIZER, CPU)
+    check(score_candidates(t, CHOICES[:2]), one_by_one(t, CHOICES[:2]))
+    with pytest.raises(CotextError, match="writes all tokens at once"):
+        t.score_tokens([(ParallelDocument("d", ("it",), ("sie",)), (0,))])
 
 
 words = st.lists(st.sampled_from(TOKENIZER.words[4:]), max_size=4).map(" ".join)

@@ -15,7 +15,7 @@ ALLOWED = {
     "layers": ("cotext.layers",),
     "data": ("cotext.data", "cotext.errors", "cotext.files"),
     "models": ("cotext.models.base", "cotext.layers", "cotext.data.batch"),
-    "losses": ("cotext.losses", "cotext.models.base", "cotext.layers", "cotext.data.batch"),
+    "losses": ("cotext.losses", "cotext.models.base", "cotext.layers", "cotext.data.batch", "cotext.errors"),
     "metrics": ("cotext.metrics", "cotext.data", "cotext.errors"),
     "analysis": (
         "cotext.analysis",
@@ -26,6 +26,15 @@ ALLOWED = {
     ),
     "constraints.py": ("cotext.data.batch", "cotext.errors"),
     "recovery.py": ("cotext.data.batch",),
+    "parallel.py": (
+        "cotext.constraints",
+        "cotext.losses.prefix_beam",
+        "cotext.models.base",
+        "cotext.recovery",
+        "cotext.search",
+        "cotext.data.batch",
+        "cotext.errors",
+    ),
     "search.py": ("cotext.constraints", "cotext.models.base", "cotext.data.batch", "cotext.errors"),
 }
 FORBIDDEN = {

@@ -15,8 +15,9 @@ from cotext.metrics.bleu import (
     build_metric,
     evaluate,
     find_protocol,
+    measure,
+    piece_sizes,
     render_scores,
-    segments,
 )
 
 # Sentences of unequal length, two documents of unequal size, an empty sentence, an all-capital word.
@@ -35,6 +36,10 @@ def one(
 ) -> Score:
     (score,) = evaluate(hypothesis, reference, [protocol], target_language=language)
     return score
+
+
+def documents_as_lines(documents: list[Document]) -> list[str]:
+    return [" ".join(document.sentences) for document in documents]
 
 
 def single(*sentences: str) -> list[Document]:
@@ -79,25 +84,34 @@ def test_n_grams_do_not_cross_documents() -> None:
 
 
 def test_every_protocol_equals_sacrebleu_called_directly() -> None:
-    flat_hypothesis = [sentence for document in HYPOTHESIS for sentence in document.sentences]
-    flat_reference = [sentence for document in REFERENCE for sentence in document.sentences]
-    long_hypothesis = [" ".join(document.sentences) for document in HYPOTHESIS]
-    long_reference = [" ".join(document.sentences) for document in REFERENCE]
+    # A third document of 3 * 200 tokens: in pieces of at most 512, two sentences and one.
+    ours, theirs = ("On " * 150 + "and on !") * 2, "On " * 150 + "and on " * 25
+    hypothesis = [*HYPOTHESIS, Document("long", (ours[:560], theirs, ours))]
+    reference = [*REFERENCE, Document("long", (theirs, theirs, theirs))]
+    flat_hypothesis = [sentence for document in hypothesis for sentence in document.sentences]
+    flat_reference = [sentence for document in reference for sentence in document.sentences]
+    long_hypothesis, long_reference = documents_as_lines(hypothesis), documents_as_lines(reference)
+    cut_hypothesis, cut_reference = (
+        [*lines[:2], " ".join(last.sentences[:2]), last.sentences[2]]
+        for lines, last in ((long_hypothesis, hypothesis[2]), (long_reference, reference[2]))
+    )
+    plain = {"tokenize": "none", "smooth_method": "none", "force": True}
     expected = {
         "s-bleu": sacrebleu.corpus_bleu(flat_hypothesis, [flat_reference]).score,
+        "s-bleu-tok": sacrebleu.corpus_bleu(flat_hypothesis, [flat_reference], **plain).score,
+        "s-bleu-lc": sacrebleu.corpus_bleu(flat_hypothesis, [flat_reference], lowercase=True, **plain).score,
+        "d-bleu-512": sacrebleu.corpus_bleu(cut_hypothesis, [cut_reference]).score,
         "d-bleu": sacrebleu.corpus_bleu(long_hypothesis, [long_reference]).score,
         "d-bleu-ci": sacrebleu.corpus_bleu(long_hypothesis, [long_reference], lowercase=True).score,
         "d-bleu-lc": sacrebleu.corpus_bleu(
             [line.lower() for line in long_hypothesis],
             [[line.lower() for line in long_reference]],
-            tokenize="none",
-            smooth_method="none",
-            force=True,
+            **plain,
         ).score,
         "chrf": sacrebleu.corpus_chrf(flat_hypothesis, [flat_reference]).score,
         "ter": sacrebleu.corpus_ter(flat_hypothesis, [flat_reference]).score,
     }
-    scores = evaluate(HYPOTHESIS, REFERENCE, list(PROTOCOLS))
+    scores = evaluate(hypothesis, reference, list(PROTOCOLS))
     assert {score.protocol: score.value for score in scores} == pytest.approx(expected, abs=1e-9)
     # None of them is another one under a second name, on this corpus at least.
     assert len({round(score.value, 6) for score in scores}) == len(PROTOCOLS)
@@ -118,6 +132,58 @@ def test_signatures_tell_the_protocols_apart() -> None:
     assert "unit:document|nrefs:1|case:lc|eff:no|tok:none|smooth:none" in signatures["d-bleu-lc"]
     assert signatures["chrf"].startswith("protocol:chrf|unit:sentence|nrefs:1|case:mixed")
     assert signatures["ter"].startswith("protocol:ter|unit:sentence|nrefs:1|case:lc")
+
+
+def test_pieces_by_hand() -> None:
+    # Tokens of the reference by 13a: 3, 4 (the full stop is one), 1, 6, 2.
+    reference = single("a b c", "d e f.", "g", "h i j k l m", "n o")
+    assert piece_sizes(reference, 8) == [[3, 2]]
+    assert piece_sizes(reference, 7) == [[2, 2, 1]]
+    # A sentence that is too long stands alone and is not cut; one that fits exactly is in.
+    assert piece_sizes(reference, 4) == [[1, 1, 1, 1, 1]]
+    assert piece_sizes(reference, 16) == [[5]]
+    assert piece_sizes([*reference, Document("e", ()), *single("p")], 9) == [[3, 2], [], [1]]
+    # Chinese is counted as it is scored, by characters.
+    assert piece_sizes(single("灯很新。", "它很亮。", "好"), 8, "zh") == [[2, 1]]
+    assert piece_sizes(single("灯很新。", "它很亮。", "好"), 8) == [[3]]
+
+
+def test_hypotheses_are_cut_where_their_reference_is() -> None:
+    reference = single("a " * 300, "b " * 300)
+    # The first sentence is as long as the whole reference; the cut stays where it was.
+    hypothesis = single("a " * 300 + "b " * 300, "c")
+    score = one(hypothesis, reference, "d-bleu-512")
+    assert (
+        "unit:piece|piece:at-most-512-reference-tokens|nrefs:1|case:mixed|eff:no|tok:13a" in score.signature
+    )
+    assert one(hypothesis, reference, "d-bleu").components["precision_1"] == pytest.approx(100 * 600 / 601)
+    assert score.components["precision_1"] == pytest.approx(100 * 300 / 601)
+
+
+@settings(max_examples=50, deadline=None)
+@given(st.lists(st.integers(0, 9), max_size=12), st.integers(1, 12))
+def test_laws_of_pieces(lengths: list[int], limit: int) -> None:
+    (pieces,) = piece_sizes(single(*("w " * length for length in lengths)), limit)
+    assert sum(pieces) == len(lengths)
+    start, tokens = 0, []
+    for size in pieces:
+        tokens.append(sum(lengths[start : start + size]))
+        assert tokens[-1] <= limit or size - lengths[start : start + size].count(0) == 1
+        start += size
+    # No piece could have taken the first sentence of the next.
+    firsts = [lengths[sum(pieces[:place])] for place in range(1, len(pieces))]
+    assert all(whole + first > limit for whole, first in zip(tokens, firsts, strict=False))
+
+
+def test_counts_of_segments_make_the_score() -> None:
+    systems = {"ours": HYPOTHESIS, "theirs": REFERENCE}
+    for name, measured in measure(systems, [REFERENCE], list(PROTOCOLS)).items():
+        alone = evaluate(systems[name], REFERENCE, list(PROTOCOLS))
+        assert [each.score for each in measured] == alone
+        for each in measured:
+            assert each.statistics.score == pytest.approx(each.score.value, abs=1e-9)
+            assert len(each.statistics.counts) == (5 if each.statistics.unit == "sentence" else 2)
+            assert len(each.statistics.by("document")[0]) == 2
 
 
 def test_case_counts_where_the_protocol_says_so() -> None:
@@ -156,7 +222,7 @@ def test_several_references() -> None:
     other = [Document("talk", ("A new lamp .", "It shines in the hall .", "")), REFERENCE[1]]
     (score,) = evaluate(HYPOTHESIS, other, ["d-bleu"], further_references=[REFERENCE])
     direct = sacrebleu.corpus_bleu(
-        segments(HYPOTHESIS, "document"), [segments(other, "document"), segments(REFERENCE, "document")]
+        documents_as_lines(HYPOTHESIS), [documents_as_lines(other), documents_as_lines(REFERENCE)]
     )
     assert score.value == pytest.approx(direct.score)
     assert "nrefs:2" in score.signature
@@ -216,7 +282,9 @@ def test_documents_that_do_not_correspond(
 
 
 def test_unknown_protocol_and_missing_tokenizer(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CotextError, match="unknown protocol 'bleu'; known: s-bleu, d-bleu, d-bleu-ci"):
+    with pytest.raises(
+        CotextError, match="unknown protocol 'bleu'; known: s-bleu, s-bleu-tok, s-bleu-lc, d-bleu"
+    ):
         evaluate(HYPOTHESIS, REFERENCE, ["bleu"])
 
     def absent(name: str) -> None:

@@ -338,6 +338,7 @@ def test_the_commands_of_the_readme_work_as_they_stand(
     monkeypatch.chdir(tmp_path)
     documents = toy_documents(2, 8)
     write_parallel(Path("document.en"), Path("reference.de"), documents, "text")
+    write_documents(Path("other.de"), [Document(d.id, d.target) for d in documents], "text")
     shorter = "train.max_updates=1 train.validate_documents=1 train.threads=1 train.max_tokens=300"
     for _, *words in commands:
         succeed(*words, *(shorter.split() if words[0] == "train" else ()))

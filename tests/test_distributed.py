@@ -27,7 +27,7 @@ from tiny_runs import (
 
 from cotext import checkpoint as ckpt
 from cotext import runs, training_state
-from cotext.config import Config, dump_config, load_config
+from cotext.config import Config, dump_config, load_config, parse_config
 from cotext.data.batch import Batch
 from cotext.data.sampling import Cursor, Sampler
 from cotext.trainer import Trainer
@@ -243,3 +243,18 @@ def test_the_usual_launcher(data: Path, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     progress = training_state.load_progress(ckpt.checkpoint_folder(tmp_path / "run", 4))
     assert (progress.processes, progress.finished) == (2, True)
+
+
+def test_two_processes_keep_one_codebook(data: Path, tmp_path: Path) -> None:
+    """Of CASA-Latent, whose codes follow what both processes see; no gradient keeps them together."""
+    content = run_config(max_updates=3, max_tokens=200, average=1, word_dropout=0.0).model_dump(mode="json")
+    content["view"] = {"kind": "document", "separators": "bracket", "max_tokens": 60}
+    content["model"] |= {"name": "casa", "casa": {"latent": True, "codes": 4}}
+    content["loss"] = {"name": "glancing"}
+    config = parse_config(content, "test")
+    train_in_two(config, data, tmp_path / "run")
+    ranks = [load_file(tmp_path / "run" / f"rank-{rank}.safetensors") for rank in (0, 1)]
+    for name in ("vectors", "count", "total"):
+        one, other = (rank[f"latent.codebook.{name}"] for rank in ranks)
+        assert torch.equal(one, other), name
+    assert not torch.equal(ranks[0]["latent.codebook.count"], torch.ones(4))

@@ -22,7 +22,7 @@ from cotext import checkpoint
 from cotext.config import Config
 from cotext.constraints import Request, SearchSymbols
 from cotext.data.batch import Batch, Instance, Source, SpecialSymbols, make_batch, source_batch
-from cotext.data.documents import Document
+from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
 from cotext.data.views import Window
 from cotext.losses.cross_entropy import CrossEntropy
@@ -87,6 +87,15 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         "mcn": {"local": False, "relative": False, "gate": False, "xl": False},
     },
     "ABD, pre-norm, both sides": {"name": "datapoints", "datapoints": {"target": True}, "pre_norm": True},
+}
+
+
+# Models that write all at once, as settings of `model.casa`.
+PARALLEL: dict[str, dict[str, Any]] = {
+    "CASA": {},
+    "CASA-Latent": {"latent": True},
+    "GLAT+CTC": {"path": "row", "local": False, "context_layers": 0, "soft_copy": "row"},
+    "GLAT": {"path": "length", "local": False, "context_layers": 0, "soft_copy": "row"},
 }
 
 
@@ -567,6 +576,33 @@ def test_a_model_that_was_saved_and_loaded_gives_the_same_output(
         [Instance(0, Window(range(2), range(2), range(1, 2)), [[1, 2], [3]], [[4], [5]])], symbols
     )
     assert torch.equal(full(model, batch), full(loaded.model, batch))
+
+
+@pytest.mark.parametrize("name", PARALLEL)
+def test_a_parallel_model_that_was_saved_and_loaded_writes_and_scores_the_same(
+    name: str, pieces: SentencePieceTokenizer, tmp_path: Path
+) -> None:
+    """What else holds of models that write all at once is in test_casa, test_glancing and test_parallel."""
+    config = tiny_config(
+        model={"name": "casa", "encoder_layers": 2, "casa": PARALLEL[name]},
+        view={"kind": "document", "separators": "bracket"},
+        loss={"name": "glancing"},
+        decode={"beam": 1, "max_ratio": 2.0, "max_extra": 20},
+    )
+    torch.manual_seed(5)
+    model = build_model(config, pieces.vocabulary_size).eval()
+    pieces.save(tmp_path / "tokenizer")
+    path = tmp_path / "model.safetensors"
+    checkpoint.save_model(path, model.state_dict(), config, pieces.fingerprint, [3])
+    torch.manual_seed(6)
+    loaded = checkpoint.load_run(tmp_path)
+    documents = [Document("a", ("the cat sat", "", "it saw a mat")), Document("b", ("again",))]
+    pairs = [ParallelDocument(d.id, d.sentences, d.sentences) for d in documents]
+    found = []
+    for each in (model, loaded.model):
+        translator = DocumentTranslator(each, config, pieces, CPU)
+        found.append((dict(translator.translate(documents)), translator.score(pairs)))
+    assert found[0] == found[1]
 
 
 def test_the_table_covers_every_setting() -> None:

@@ -145,12 +145,12 @@ def test_context_discount_weighs_context_labels(discount: float) -> None:
     torch.testing.assert_close(outcome.loss, expected_loss(transformer, example, discount))
     # Labels: 2 + 3 + 4 in the first row, 5 + 2 in the second; current ones: 4 and 2.
     assert int(outcome.count) == 16
-    assert [int(outcome.parts[name][1]) for name in ("current", "context")] == [6, 10]
+    assert [int(outcome.parts[name][1]) for name in ("nll_current", "nll_context")] == [6, 10]
 
 
 def test_parts_are_plain_sums_whatever_smoothing_and_discount() -> None:
     def parts(outcome: LossParts) -> list[Tensor]:
-        return [outcome.parts[name][0] for name in ("current", "context")]
+        return [outcome.parts[name][0] for name in ("nll_current", "nll_context")]
 
     transformer, example = model(), batch()
     bare = CrossEntropy(0.0, 1.0)(transformer, example)

@@ -145,8 +145,8 @@ class TestUpdates:
         labels = sum(int(b.is_label.sum()) for b in batches)
         trainer._update(batches, stop_requested=False)
         assert float(trainer.interval.sums["loss"][1]) == labels
-        current = float(trainer.interval.sums["current"][1])
-        assert current + float(trainer.interval.sums["context"][1]) == labels
+        current = float(trainer.interval.sums["nll_current"][1])
+        assert current + float(trainer.interval.sums["nll_context"][1]) == labels
 
     def test_clipping(self, data: Path) -> None:
         config = without_dropout(run_config(clip_norm=0.0))
@@ -174,7 +174,7 @@ class TestUpdates:
         logits = (hidden @ model.output_weight.T)[batch.is_label]
         plain = torch.nn.functional.cross_entropy(logits, batch.target_label[batch.is_label], reduction="sum")
         torch.testing.assert_close(outcomes[1.0].loss, plain)
-        current, context = (outcomes[1.0].parts[name][0] for name in ("current", "context"))
+        current, context = (outcomes[1.0].parts[name][0] for name in ("nll_current", "nll_context"))
         torch.testing.assert_close(outcomes[1.0].loss, current + context)
         torch.testing.assert_close(outcomes[0.25].loss, current + 0.25 * context)
         torch.testing.assert_close(outcomes[0.0].loss, current)
@@ -300,7 +300,7 @@ class TestValidation:
             outcome = loss(trainer.model.eval(), batch)
         assert figures["loss"] == pytest.approx(float(outcome.loss / outcome.count), rel=1e-5)
         for name, (total, count) in outcome.parts.items():
-            assert figures[f"nll_{name}"] == pytest.approx(float(total / count), rel=1e-5)
+            assert figures[name] == pytest.approx(float(total / count), rel=1e-5)
 
     def test_does_not_change_what_is_trained(self, data: Path, tmp_path: Path) -> None:
         for name, every in (("often", 1), ("seldom", 12)):

@@ -100,4 +100,5 @@ def random_model(config: Config, tokenizer: Tokenizer, seed: int = 0) -> Transla
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
+    assert isinstance(model, TranslationModel)
     return model.double().eval()

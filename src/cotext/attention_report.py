@@ -23,6 +23,7 @@ from cotext.data.sampling import pack
 from cotext.errors import CotextError
 from cotext.files import replacing
 from cotext.jobs import open_translator
+from cotext.models.base import ParallelModel
 from cotext.probe import make_folder
 from cotext.translate import DocumentTranslator
 
@@ -151,6 +152,7 @@ def report_attention(
     # A given translation needs no first pass.
     settings = decode or {} if own else {**(decode or {}), "first_pass": ""}
     translator, loaded = open_translator(run, device, settings, update)
+    loaded.left_to_right("cotext attention")
     if own:
         translator.check([Document(chosen.id, chosen.source)])
     if not any(translator.tokenizer.encode_batch(chosen.source)):
@@ -205,6 +207,7 @@ def watch_document(
         for w in translator.view.split([len(s) for s in source], [])
     ]
     batches = [batch.to(translator.device) for batch in _batches(translator, instances)]
+    assert not isinstance(translator.model, ParallelModel)
     maps, gates = sentence_maps(translator.model, batches, len(kept))
     return AttentionReport(
         signature=signature,

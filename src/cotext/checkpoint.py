@@ -30,7 +30,7 @@ from cotext.config import Config, TrainConfig, dump_config, parse_config
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.errors import CotextError
 from cotext.files import leftovers, replacing
-from cotext.models.base import TranslationModel
+from cotext.models.base import Model, ParallelModel, TranslationModel
 from cotext.systems import build_model, describe_model
 
 # Of a run folder, each replaced as a whole.
@@ -126,7 +126,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 class LoadedModel:
     """A model ready to translate, with what made it."""
 
-    model: TranslationModel
+    model: Model
     config: Config
     tokenizer: Tokenizer
     updates: list[int]
@@ -138,6 +138,19 @@ class LoadedModel:
         return (
             f"model:{describe_model(self.config.model)}|updates:{made_of}|version:cotext-{cotext.__version__}"
         )
+
+    def left_to_right(self, asked: str) -> TranslationModel:
+        """The model where `asked` needs one that writes from left to right.
+
+        Raises:
+            CotextError: this one writes all at once.
+        """
+        if isinstance(self.model, ParallelModel):
+            raise CotextError(
+                f"{asked} reads the model while it writes from left to right, and "
+                f"{describe_model(self.config.model)} writes all at once; give a run of another system"
+            )
+        return self.model
 
 
 def load_run(run: Path, update: int | None = None) -> LoadedModel:

@@ -17,6 +17,7 @@ import cotext
 from cotext.commands.context import context, cxmi, profile
 from cotext.commands.contrastive import contrastive
 from cotext.commands.data import distill, prepare
+from cotext.commands.evaluate import evaluate
 from cotext.commands.options import Checkpoint, Decode, Device, Format, counted, decode_settings
 from cotext.errors import CotextError
 
@@ -92,7 +93,7 @@ def train(
         def on_validation(figures: dict[str, float]) -> None:
             parts = [
                 f"{name} {figures[name]:.3f}"
-                for name in ("loss", "nll_current", "nll_context")
+                for name in ("loss", "nll_current", "nll_context", "without_path")
                 if name in figures
             ]
             bleu = f"  BLEU {figures['bleu']:.2f}" if "bleu" in figures else ""
@@ -182,23 +183,7 @@ def score(
 app.command()(contrastive)
 
 
-@app.command()
-def evaluate(
-    hypothesis: Annotated[Path, typer.Option(help="Translated documents.")],
-    reference: Annotated[list[Path], typer.Option(help="Reference; may be repeated.")],
-    source: Annotated[Path | None, typer.Option(help="Source documents; checked to fit.")] = None,
-    protocol: Annotated[list[str] | None, typer.Option(help="Named protocol; may be repeated.")] = None,
-    target_language: Annotated[str | None, typer.Option(help="Code such as zh, for the tokenizer.")] = None,
-    format: Format = None,
-) -> None:
-    """Sentence BLEU, document BLEU and chrF, each with its signature."""
-    from cotext.jobs import evaluate_files
-    from cotext.metrics.bleu import render_scores
-
-    scores = evaluate_files(
-        hypothesis, reference, source, protocols=protocol, target_language=target_language, format=format
-    )
-    typer.echo(render_scores(scores))
+app.command()(evaluate)
 
 
 @app.command()

@@ -159,6 +159,31 @@ class MCNConfig(Closed):
     """Source sentences before and after its own that a token sees; not given: all of the row."""
 
 
+class CasaConfig(Closed):
+    """How a document is written at once: what makes CASA of GLAT (Yu et al. 2024, tables 6, 7 and 9)."""
+
+    path: Literal["sentences", "row", "length"] = "sentences"
+    """How tokens come to stand on places: a path (CTC) for every sentence, one for the whole row, or as many
+    places as tokens, whose number the model foretells."""
+    local: bool = True
+    """Lower layers stay inside sentences; if not, they see the whole row."""
+    context_layers: Count = 2
+    """Top layers of every stack, all if it has fewer, that see their sentence and the first and last tokens
+    of the others."""
+    soft_copy: Literal["sentences", "row"] = "sentences"
+    """Of what the encoder's states are copied to the places: each sentence by itself, or the row."""
+    source_context: bool = True
+    """Context layers of the encoder, and of the decoder looking at it; if not, they stay inside sentences."""
+    target_context: bool = True
+    """Context layers of the decoder looking at itself; if not, they stay inside sentences."""
+    latent: bool = False
+    """A second decoder foretells a code for every place, which a gate mixes into the decoder's input."""
+    codes: PositiveInt = 64
+    """Of `latent`: how many there are."""
+    length_offsets: PositiveInt = 128
+    """Of the path `length`: how many tokens more or fewer than the source a row may have."""
+
+
 class ModelConfig(Closed):
     """Which model, how large, and where its tokens think they stand."""
 
@@ -171,6 +196,7 @@ class ModelConfig(Closed):
         "batch_embedding",
         "datapoints",
         "mcn",
+        "casa",
     ] = "transformer"
     """File in `cotext/models`."""
     dimension: PositiveInt = 512
@@ -203,17 +229,20 @@ class ModelConfig(Closed):
     batch_embedding: BatchEmbeddingConfig = BatchEmbeddingConfig()
     datapoints: DatapointsConfig = DatapointsConfig()
     mcn: MCNConfig = MCNConfig()
+    casa: CasaConfig = CasaConfig()
 
 
 class LossConfig(Closed):
     """What training minimises."""
 
-    name: Literal["cross_entropy"] = "cross_entropy"
-    """File in `cotext/losses`."""
+    name: Literal["cross_entropy", "glancing"] = "cross_entropy"
+    """File in `cotext/losses`; `glancing` for models that write all at once."""
     label_smoothing: BelowOne = 0.1
     """Probability mass spread over the vocabulary."""
     context_discount: Fraction = 1.0
     """Weight of labels of context sentences; 1: like all others."""
+    glancing: tuple[Fraction, Fraction] = (0.5, 0.3)
+    """Of the places that are wrong, the share revealed in training: at its start, and at its end."""
 
 
 class TrainConfig(Closed):

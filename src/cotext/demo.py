@@ -285,12 +285,13 @@ def _corpus_command(out: Path, settings: DemoSettings) -> str:
 
 
 def _system_figures(out: Path, system: DemoSystem, settings: DemoSettings) -> SystemFigures:
-    from cotext.jobs import evaluate_files, open_translator
+    from cotext.evaluation import evaluate_files
+    from cotext.jobs import open_translator
 
     translation = out / "results" / f"{system.name}.de"
     translator, loaded = open_translator(out / system.name)
-    scores = evaluate_files(
-        translation, [out / "test.de"], out / "test.en", protocols=("s-bleu", "d-bleu"), format="text"
+    evaluation = evaluate_files(
+        [translation], [out / "test.de"], out / "test.en", protocols=("s-bleu", "d-bleu"), format="text"
     )
     accuracies = json.loads((out / "results" / f"{system.name}.json").read_text(encoding="utf-8"))
     return SystemFigures(
@@ -306,7 +307,7 @@ def _system_figures(out: Path, system: DemoSystem, settings: DemoSettings) -> Sy
             if entry["kind"] == "validation"
         ),
         accuracies=accuracies,
-        scores=tuple(scores),
+        scores=tuple(evaluation.scores[translation.name]),
         translations=tuple(document.sentences for document in read_documents(translation, "text")),
         signature=f"{loaded.signature}|{translator.signature}",
     )

@@ -4,7 +4,7 @@ While a file is being translated, every finished document is appended to `<out>.
 appears under its name when it is complete; the same command continues an interrupted job.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -18,11 +18,9 @@ from cotext.config import Config, DecodeConfig, dump_config, parse_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import detect_format, read_documents, read_parallel, write_translations
 from cotext.data.formats.docids import find_side_file
-from cotext.data.formats.records import Side
 from cotext.data.formats.table import FORMATS, find_format
 from cotext.errors import CotextError
 from cotext.files import checksum
-from cotext.metrics.bleu import DEFAULT_PROTOCOLS, Score, evaluate, find_protocol
 from cotext.systems import choose_threads
 from cotext.translate import DocumentTranslator, Translation
 from cotext.translation_journal import TranslationJournal
@@ -273,77 +271,9 @@ def score_file(
 def what_is_seen(translator: DocumentTranslator) -> dict[str, str]:
     """What a signature says of what is seen beside a sentence that is scored."""
     entries = signature_entries(translator.signature)
-    return {key: entries[key] for key in ("view", "neighbours") if key in entries}
+    return {key: entries[key] for key in ("view", "path", "neighbours") if key in entries}
 
 
 def signature_entries(signature: str) -> dict[str, str]:
     """The parts of a signature by their keys."""
     return {key: value for key, _, value in (part.partition(":") for part in signature.split("|"))}
-
-
-def evaluate_files(
-    hypothesis: Path,
-    references: Sequence[Path],
-    source: Path | None = None,
-    *,
-    protocols: Sequence[str] | None = None,
-    target_language: str | None = None,
-    format: str | None = None,
-) -> list[Score]:
-    """Score a file of translations against reference files.
-
-    Documents correspond by their order; ids are compared where both formats carry them.
-
-    Raises:
-        CotextError: files that do not correspond document by document and sentence by sentence.
-    """
-    chosen = tuple(protocols) if protocols else DEFAULT_PROTOCOLS
-    for name in chosen:
-        find_protocol(name)
-    found, carries_ids = _read_side(hypothesis, format, "target")
-    aligned = []
-    for path in references:
-        documents, ids_too = _read_side(path, format, "target")
-        aligned.append(documents if carries_ids and ids_too else _renamed(documents, found))
-    first, *further = aligned
-    if source is not None:
-        documents, ids_too = _read_side(source, format, "source")
-        _require_fit(source, documents if carries_ids and ids_too else _renamed(documents, found), found)
-    return evaluate(found, first, chosen, target_language=target_language, further_references=further)
-
-
-def read_sides(
-    reference: Path, hypotheses: Sequence[Path], format: str | None = None
-) -> tuple[list[Document], list[list[Document]]]:
-    """A reference and several translations of the same; documents correspond as in `evaluate_files`."""
-    documents, carries_ids = _read_side(reference, format, "target")
-    found = []
-    for path in hypotheses:
-        translated, ids_too = _read_side(path, format, "target")
-        found.append(translated if carries_ids and ids_too else _renamed(translated, documents))
-    return documents, found
-
-
-def _read_side(path: Path, format: str | None, side: Side) -> tuple[list[Document], bool]:
-    """The documents of a file, and whether it names them."""
-    documents = list(read_documents(path, format, side=side))
-    return documents, find_format(format or detect_format(path)).carries_ids
-
-
-def _renamed(documents: Sequence[Document], like: Sequence[Document]) -> list[Document]:
-    """The documents under the ids of others, by their order."""
-    ids = [document.id for document in like]
-    return [Document(ids[i] if i < len(ids) else d.id, d.sentences) for i, d in enumerate(documents)]
-
-
-def _require_fit(source: Path, documents: Sequence[Document], hypothesis: Sequence[Document]) -> None:
-    if len(documents) != len(hypothesis):
-        raise CotextError(
-            f"{source}: {len(documents)} documents, but their translation has {len(hypothesis)}"
-        )
-    for ours, theirs in zip(documents, hypothesis, strict=True):
-        if (ours.id, len(ours)) != (theirs.id, len(theirs)):
-            raise CotextError(
-                f"{source}: document {ours.id!r} has {len(ours)} sentences, but the translation in its place "
-                f"is document {theirs.id!r} with {len(theirs)}"
-            )

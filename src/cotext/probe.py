@@ -70,7 +70,7 @@ def open_probes(runs: Sequence[Path], data: Path | None, update: int | None) -> 
     probes = []
     for run in runs:
         loaded = load_run(run, update)
-        encoder_of(loaded.model)
+        encoder_of(loaded.left_to_right("cotext probe"))
         twins = [other for other in runs if other.resolve().name == run.resolve().name]
         name = run.resolve().name if len(twins) == 1 else str(run)
         probes.append(Probe(name, run, loaded, data_of(run, data)))
@@ -88,7 +88,7 @@ def probe_run(
     """Probe all layers of a run; `on_classifier` is called layers + 2 times per task and seed."""
     config = opened.loaded.config
     torch.set_num_threads(choose_threads(config.model, config.train.threads))
-    model = opened.loaded.model.to(device)
+    model = opened.loaded.left_to_right("cotext probe").to(device)
     parts: dict[str, tuple[Tokens, Part]] = {}
     for name, instances in _sample(opened, max_tokens).items():
         tokens = read_states(model, _batches(opened, instances), device)

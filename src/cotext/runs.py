@@ -23,7 +23,7 @@ from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.errors import CotextError
 from cotext.files import replacing
 from cotext.metrics.bleu import evaluate
-from cotext.models.base import TranslationModel
+from cotext.models.base import Model
 from cotext.systems import build_loss, build_mixture, build_model, build_view, choose_threads, special_symbols
 from cotext.trainer import Corpus, Reports, Trainer, make_accelerator
 from cotext.training_state import Progress, load_progress
@@ -231,7 +231,7 @@ def _require_same(before: Config, now: Config, run: Path) -> None:
         )
 
 
-def development_bleu(config: Config, data: Data, device: torch.device) -> Callable[[TranslationModel], float]:
+def development_bleu(config: Config, data: Data, device: torch.device) -> Callable[[Model], float]:
     """A function that translates the first development documents greedily and returns sentence BLEU."""
     documents: list[ParallelDocument] = []
     for document in read_parallel(data.folder / "dev.jsonl", None):
@@ -244,7 +244,7 @@ def development_bleu(config: Config, data: Data, device: torch.device) -> Callab
     fast = config.model_copy(update={"decode": decode})
     references = [Document(d.id, d.target) for d in documents]
 
-    def score(model: TranslationModel) -> float:
+    def score(model: Model) -> float:
         translator = DocumentTranslator(model, fast, data.tokenizer, device)
         found = dict(translator.translate(Document(d.id, d.source) for d in documents))
         hypotheses = [found[i].document for i in range(len(documents))]

@@ -15,7 +15,9 @@ from torch import Tensor
 from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
 from cotext.errors import CotextError
 from cotext.losses.cross_entropy import output_loss
-from cotext.models.base import AutoregressiveModel
+from cotext.losses.ctc import ctc_nll, fits
+from cotext.losses.written import units, written
+from cotext.models.base import AutoregressiveModel, Model, ParallelModel
 from cotext.neighbours import pack_groups
 
 
@@ -28,7 +30,7 @@ class SentenceScore:
 
 
 def score_instances(
-    model: AutoregressiveModel,
+    model: Model,
     instances: Sequence[Instance],
     symbols: SpecialSymbols,
     max_tokens: int,
@@ -48,8 +50,11 @@ def score_instances(
             first = torch.tensor([0, *accumulate(counts)], device=device)
             row_N, _ = current.nonzero(as_tuple=True)
             place_N = first[row_N] + batch.label_sentence[current] - batch.source.current[row_N, 0]
-            totals = torch.zeros(sum(counts), dtype=torch.float64, device=device)
-            totals.index_add_(0, place_N, _label_nll(model, batch).double())
+            if isinstance(model, ParallelModel):
+                totals = _written_at_once(model, batch)
+            else:
+                totals = torch.zeros(sum(counts), dtype=torch.float64, device=device)
+                totals.index_add_(0, place_N, _label_nll(model, batch).double())
             labels = torch.bincount(place_N, minlength=len(totals))
             found = map(SentenceScore, (-totals).tolist(), labels.tolist())
             for i, count in zip(members, counts, strict=True):
@@ -98,18 +103,49 @@ def _label_nll(model: AutoregressiveModel, batch: Batch) -> Tensor:
     """Negative log-likelihoods of the labels of current sentences, one row after the other: [N]."""
     hidden_BTD = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
     label_N = batch.target_label[batch.is_current]
-    return negative_log_likelihood(model, hidden_BTD[batch.is_current], label_N)
+    return negative_log_likelihood(model.output_weight, hidden_BTD[batch.is_current], label_N)
 
 
-def negative_log_likelihood(model: AutoregressiveModel, hidden_ND: Tensor, label_N: Tensor) -> Tensor:
-    """Of labels, given the hidden states that foretell them: [N]."""
-    _, nll_N = output_loss(hidden_ND, model.output_weight, label_N, torch.ones_like(label_N).float(), 0.0)
+def negative_log_likelihood(weight_VD: Tensor, hidden_ND: Tensor, label_N: Tensor) -> Tensor:
+    """Of labels, given the output layer and the hidden states that foretell them: [N]."""
+    ones = torch.ones_like(label_N).to(hidden_ND.dtype)
+    _, nll_N = output_loss(hidden_ND, weight_VD, label_N, ones, 0.0)
     return nll_N
 
 
-def require_finite(scores: Iterable[SentenceScore]) -> None:
-    """Refuse scores that are not numbers, which would lose every comparison in silence."""
-    if not all(math.isfinite(s.log_probability) for s in scores):
+def _written_at_once(model: ParallelModel, batch: Batch) -> Tensor:
+    """Negative log-likelihoods of the sentences of all rows, which are current, one after the other.
+
+    With a path for every sentence, those of its text over all paths, infinite where it does not fit. Where
+    only the row has a likelihood, each of its sentences has an equal share of it: two versions of a row
+    then compare as wholes, whichever sentences are looked at.
+    """
+    tokens, sentence = written(batch)
+    known = (sentence >= 0).sum(dim=1) if model.path == "length" else None
+    draft = model.encode(batch.source, known)
+    real = draft.sentence >= 0
+    hidden_ND = model.decode(draft)[real]
+    sentences = sentence.max(dim=1).values + 1
+    if model.path == "length":
+        label_N = tokens[sentence >= 0]
+        nll_N = negative_log_likelihood(model.output_weight, hidden_ND, label_N)
+        row_N = real.nonzero()[:, 0]
+        nll = torch.zeros(len(sentences), dtype=torch.float64, device=row_N.device)
+        nll = nll.index_add_(0, row_N, nll_N.double()) + model.length_nll(draft).double()
+    else:
+        asked = units(model.path, draft, tokens, sentence)
+        nll = ctc_nll(hidden_ND, model.output_weight.detach(), asked, model.blank).double()
+        nll = nll.masked_fill(~fits(asked, model.blank), math.inf)
+    return nll if model.path == "sentences" else (nll / sentences).repeat_interleave(sentences)
+
+
+def require_finite(scores: Iterable[SentenceScore], none_possible: bool = False) -> None:
+    """Refuse scores that are not numbers, which would lose every comparison in silence.
+
+    `none_possible`: a sentence may have no probability at all.
+    """
+    worst = -math.inf if none_possible else None
+    if not all(math.isfinite(s.log_probability) or s.log_probability == worst for s in scores):
         raise CotextError(
             "the model gives log-probabilities that are not finite numbers; its weights may be damaged"
         )

@@ -22,13 +22,15 @@ from cotext.config import (
 )
 from cotext.constraints import check_align
 from cotext.data.batch import Batch, SpecialSymbols
-from cotext.data.tokenizer import Tokenizer
+from cotext.data.tokenizer import SPECIAL_SYMBOLS, Tokenizer
 from cotext.data.views import CumulativeView, DocumentView, Limit, Mixture, SentenceView, View, WindowView
 from cotext.errors import CotextError
 from cotext.layers.blocks import SentenceEmbedding, Size
 from cotext.losses.cross_entropy import CrossEntropy, LossParts
-from cotext.models.base import AutoregressiveModel, TranslationModel
+from cotext.losses.glancing import Glancing
+from cotext.models.base import Model
 from cotext.models.batch_embedding import BatchEmbedding
+from cotext.models.casa import Casa, Switches
 from cotext.models.datapoints import Datapoints
 from cotext.models.docflat import DocFlat
 from cotext.models.flat_transformer import FlatTransformer
@@ -39,9 +41,9 @@ from cotext.models.transformer import Transformer
 
 
 class Loss(Protocol):
-    """(model, batch) -> sum, count, named parts."""
+    """(model, batch, share of the training done) -> sum, count, named parts."""
 
-    def __call__(self, model: AutoregressiveModel, batch: Batch) -> LossParts:
+    def __call__(self, model: Model, batch: Batch, done: float = 0.0) -> LossParts:
         """Loss of a batch, summed; whoever trains divides by the count over all batches and processes."""
 
 
@@ -142,7 +144,26 @@ def build_mcn(config: ModelConfig, embedding: SentenceEmbedding) -> MCN:
     return MCN(_size(config), embedding, **config.mcn.model_dump())
 
 
-MODELS: dict[str, Callable[[ModelConfig, SentenceEmbedding], TranslationModel]] = {
+def build_casa(config: ModelConfig, embedding: SentenceEmbedding) -> Casa:
+    """The CASA of `models/casa.py`, GLAT and GLAT+CTC.
+
+    Raises:
+        CotextError: switches that need to know the sentence of a place, where nothing tells it.
+    """
+    switches = Switches(**config.casa.model_dump())
+    if switches.path == "length" and (
+        switches.local or switches.context_layers or switches.soft_copy == "sentences"
+    ):
+        raise CotextError(
+            "model.casa.path = length: which place belongs to which sentence is not known; it takes "
+            "model.casa.local = false, context_layers = 0 and soft_copy = row"
+        )
+    # Brackets append no symbols, so that those of every tokenizer are the last; padding is the first of them.
+    blank = embedding.weight.size(0) - SPECIAL_SYMBOLS
+    return Casa(_size(config), embedding, blank, switches)
+
+
+MODELS: dict[str, Callable[[ModelConfig, SentenceEmbedding], Model]] = {
     "transformer": build_transformer,
     "p_transformer": build_p_transformer,
     "g_transformer": build_g_transformer,
@@ -151,10 +172,11 @@ MODELS: dict[str, Callable[[ModelConfig, SentenceEmbedding], TranslationModel]] 
     "batch_embedding": build_batch_embedding,
     "datapoints": build_datapoints,
     "mcn": build_mcn,
+    "casa": build_casa,
 }
 
 
-def build_model(config: Config, vocabulary: int) -> TranslationModel:
+def build_model(config: Config, vocabulary: int) -> Model:
     """The model of a configuration, with fresh weights from torch's global generator.
 
     `vocabulary` counts the subwords and the special symbols of every recipe (`Tokenizer.vocabulary_size`);
@@ -171,6 +193,7 @@ def build_model(config: Config, vocabulary: int) -> TranslationModel:
     # What search would refuse too, but only at the first validation.
     check_align(config.decode.align, _is_bracketed(config.view))
     _check_training(config)
+    _check_parallel(config)
     if model.positions == "shifted" and model.name != "transformer":
         raise CotextError(f"model.positions = shifted is for model.name = transformer, not {model.name}")
     if model.positions == "reset" and model.name == "p_transformer":
@@ -200,6 +223,28 @@ def _check_training(config: Config) -> None:
         raise CotextError(
             "train.context = foreign replaces the sentences around the current one: it takes view.kind = "
             "window, without view.mixed_with"
+        )
+
+
+def _check_parallel(config: Config) -> None:
+    """Refuse losses and views that do not go with how the model writes: left to right, or all at once."""
+    view, parallel = config.view, config.model.name == "casa"
+    if parallel != (config.loss.name == "glancing"):
+        needed = "glancing" if parallel else "cross_entropy"
+        raise CotextError(
+            f"loss.name = {config.loss.name}: model.name = {config.model.name} takes loss.name = {needed}"
+        )
+    if not parallel:
+        return
+    if view.separators != "bracket":
+        raise CotextError(
+            f"view.separators = {view.separators}: casa knows sentences by their first and last tokens; "
+            "choose bracket"
+        )
+    if unfit := {cut.kind for cut in (view, *view.mixed_with)} - {"sentence", "document"}:
+        raise CotextError(
+            f"view.kind = {unfit.pop()}: casa writes every sentence of its row at once; choose document or "
+            "sentence"
         )
 
 
@@ -269,6 +314,8 @@ def _build_cut(cut: CutConfig, config: ViewConfig) -> View:
 
 def build_loss(config: LossConfig) -> Loss:
     """The loss of a configuration."""
+    if config.name == "glancing":
+        return Glancing(config.glancing, config.label_smoothing)
     return CrossEntropy(config.label_smoothing, config.context_discount)
 
 
@@ -300,7 +347,7 @@ def describe() -> Iterator[tuple[str, ...]]:
             name,
             ", ".join(seen if len(seen) < 4 else [seen[0], seen[1], "...", seen[-1]]),
             f"{describe_model(model)} ({standing}{segments})",
-            f"{loss.name} CD {loss.context_discount:g}",
+            describe_loss(loss),
             f"beam {decode.beam} lp {decode.length_penalty:g} {describe_output(config)}".rstrip(),
             f"{count_parameters(built):,}",
         )
@@ -314,6 +361,13 @@ def describe_model(config: ModelConfig) -> str:
         return config.name
     changed = [f"{key}={value}" for key, value in dict(chosen).items() if value != dict(default)[key]]
     return f"{config.name}({','.join(changed)})" if changed else config.name
+
+
+def describe_loss(config: LossConfig) -> str:
+    """The name of a loss with the number that matters most to it."""
+    if config.name == "glancing":
+        return "{} {:g} to {:g}".format(config.name, *config.glancing)
+    return f"{config.name} CD {config.context_discount:g}"
 
 
 def describe_cut(cut: CutConfig, max_sentences: int) -> str:

@@ -30,7 +30,7 @@ from cotext.errors import CotextError
 from cotext.interruption import stop_on_signals
 from cotext.journal import Interval, Journal
 from cotext.losses.cross_entropy import LossParts
-from cotext.models.base import TranslationModel
+from cotext.models.base import Model
 from cotext.systems import Loss
 from cotext.training_state import ProcessState, Progress
 
@@ -62,14 +62,14 @@ class Reports:
 class Objective(nn.Module):
     """Model and loss as one module, so that data-parallel wrappers see a single forward pass."""
 
-    def __init__(self, model: TranslationModel, loss: Loss) -> None:
+    def __init__(self, model: Model, loss: Loss) -> None:
         super().__init__()
         self.model = model
         self.loss = loss
 
-    def forward(self, batch: Batch) -> LossParts:
-        """The summed loss of a batch."""
-        return self.loss(self.model, batch)
+    def forward(self, batch: Batch, done: float = 0.0) -> LossParts:
+        """The summed loss of a batch, when this share of the training is done."""
+        return self.loss(self.model, batch, done)
 
 
 def learning_rate(config: TrainConfig, update: int) -> float:
@@ -79,7 +79,7 @@ def learning_rate(config: TrainConfig, update: int) -> float:
 
 
 def make_accelerator(config: TrainConfig, spares_parameters: bool = False) -> Accelerator:
-    """The device and the processes to train on; see `TranslationModel.spares_parameters`.
+    """The device and the processes to train on; see `System.spares_parameters`.
 
     Raises:
         CotextError: the device cannot compute in `precision`.
@@ -111,13 +111,13 @@ class Trainer:
     def __init__(
         self,
         config: Config,
-        model: TranslationModel,
+        model: Model,
         loss: Loss,
         corpus: Corpus,
         run: Path,
         fingerprint: str,
         reports: Reports,
-        score_development: Callable[[TranslationModel], float] | None = None,
+        score_development: Callable[[Model], float] | None = None,
         accelerator: Accelerator | None = None,
     ) -> None:
         if config.train.best_by == "bleu" and score_development is None:
@@ -233,12 +233,13 @@ class Trainer:
         rate = learning_rate(self.config.train, update)
         for settings in self.optimizer.param_groups:
             settings["lr"] = rate
+        done = self.progress.update / self.config.train.max_updates
         # A signal may reach the processes at different moments: one that is asked to stop stops them all.
         shared = torch.tensor([0, int(stop_requested)], device=self.accelerator.device)
         for number, batch in enumerate(batches):
             last = number + 1 == len(batches)
             with nullcontext() if last else self.accelerator.no_sync(self.objective):
-                outcome = self.objective(self._seen(batch))
+                outcome = self.objective(self._seen(batch), done)
                 self.accelerator.backward(outcome.loss)
             shared[0] += outcome.count
             self.interval.add(outcome)
@@ -285,7 +286,7 @@ class Trainer:
             "update": float(self.progress.update),
             "epoch": float(self.cursor.epoch),
             "loss": loss / labels,
-            **{f"nll_{name}": total / count for name, (total, count) in totals.items() if count},
+            **{name: total / count for name, (total, count) in totals.items() if count},
             "learning_rate": learning_rate(self.config.train, self.progress.update),
             "grad_norm": interval.grad_norm,
             "tokens_per_second": labels / seconds,
@@ -332,7 +333,7 @@ class Trainer:
             )
         loss, labels = reduced.pop("loss")
         figures = {"update": float(self.progress.update), "loss": loss / labels}
-        figures |= {f"nll_{name}": total / count for name, (total, count) in reduced.items() if count}
+        figures |= {name: total / count for name, (total, count) in reduced.items() if count}
         if self.score_development is not None:
             own = self.score_development(self.model) if self.accelerator.is_main_process else 0.0
             figures["bleu"] = gather_object([own])[0]

@@ -25,9 +25,10 @@ from cotext.data.batch import Instance, source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Tokenizer
 from cotext.errors import CotextError
-from cotext.models.base import TranslationModel
+from cotext.models.base import Model, ParallelModel
 from cotext.neighbours import group_of, pack_groups, source_of
 from cotext.open_document import OpenDocument, Written
+from cotext.parallel import write
 from cotext.recovery import recover
 from cotext.scoring import SentenceScore, require_finite, score_instances, score_labels
 from cotext.search import Hypothesis, SearchOptions, search
@@ -75,7 +76,7 @@ class DocumentTranslator:
 
     def __init__(
         self,
-        model: TranslationModel,
+        model: Model,
         config: Config,
         tokenizer: Tokenizer,
         device: torch.device,
@@ -112,7 +113,10 @@ class DocumentTranslator:
         parts = [f"view:{describe_cut(view, view.max_sentences)}{whole}"]
         if view.kind != "sentence":
             parts.append(f"separators:{view.separators}")
-        parts += [f"align:{decode.align}", f"beam:{decode.beam}", f"lp:{decode.length_penalty:g}"]
+        parts += [f"align:{decode.align}", f"beam:{decode.beam}"]
+        # What is written at once is neither ranked by length nor ended by the model.
+        once = isinstance(self.model, ParallelModel)
+        parts.append(f"path:{self.model.path}" if once else f"lp:{decode.length_penalty:g}")
         parts.append(f"limit:{decode.max_ratio:g}x+{decode.max_extra}")
         if view.kind == "window" and view.target_before != 0:
             parts.append(f"target:{decode.target_context}")
@@ -227,7 +231,15 @@ class DocumentTranslator:
         """Log-probabilities of the tokens of the chosen sentences, each in its context, its end the last.
 
         None for a sentence that is empty on both sides.
+
+        Raises:
+            CotextError: the system writes all tokens at once, so that only sentences have a probability.
         """
+        if isinstance(self.model, ParallelModel):
+            raise CotextError(
+                f"{self.config.model.name} writes all tokens at once: sentences have a probability "
+                "(`cotext score`), single tokens have none; examine a system that writes from left to right"
+            )
         instances, groups, places = self._rows(documents)
         budget = self.config.decode.max_tokens
         found = score_labels(self.model, instances, self.symbols, budget, self.device, groups)
@@ -262,7 +274,7 @@ class DocumentTranslator:
         budget = self.config.decode.max_tokens
         found = score_instances(self.model, instances, self.symbols, budget, self.device, groups)
         for (index, current), members in zip(places, found, strict=True):
-            require_finite(members)
+            require_finite(members, none_possible=isinstance(self.model, ParallelModel))
             scores[index] |= zip(current, members, strict=True)
         empty = SentenceScore(0.0, 0)
         return [[s.get(j, empty) for j in chosen] for s, (_, chosen) in zip(scores, documents, strict=True)]
@@ -413,6 +425,8 @@ class DocumentTranslator:
         else:
             source = source_batch([row.instance for row in batch], self.symbols)
         requests = [row.request for row in batch]
+        if isinstance(self.model, ParallelModel):
+            return write(self.model, source.to(self.device), requests, symbols, self.options)
         return search(self.model, source.to(self.device), requests, symbols, self.options)
 
     def _shows(self, row: _Row, hypothesis: Hypothesis) -> bool:

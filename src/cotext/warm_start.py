@@ -3,7 +3,7 @@
 A parameter is filled from the first of these that the other run has:
 
     taken     the parameter of its name and shape
-    adopted   the parameter that the model names for it (`TranslationModel.adopted_names`), of its shape
+    adopted   the parameter that the model names for it (`System.adopted_names`), of its shape
     partly    the parameter of its name with fewer rows: the leading ones, as of an embedding to which the
               recipe has appended special symbols
 
@@ -27,12 +27,12 @@ from cotext.config import Config, ViewConfig, differences
 from cotext.data.tokenizer import Tokenizer
 from cotext.errors import CotextError
 from cotext.files import replacing
-from cotext.models.base import TranslationModel
+from cotext.models.base import System
 
 # What may differ between two models whose weights mean the same.
 HARMLESS = ("model.name", "model.dropout", "model.attention_dropout")
 VOCABULARY = "embedding.weight"  # of every system
-DECODER = ("decoder", "target")  # how the modules begin that the encoder has no part in
+DECODER = ("decoder", "target", "latent", "length")  # how the modules begin that the encoder has no part in
 
 
 @dataclass(slots=True)
@@ -139,7 +139,7 @@ class WarmStart:
             temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
-def start_from(run: Path, model: TranslationModel, config: Config, tokenizer: Tokenizer) -> WarmStart:
+def start_from(run: Path, model: System, config: Config, tokenizer: Tokenizer) -> WarmStart:
     """Fill a model with the final weights of another run, as far as they fit.
 
     Raises:
@@ -195,7 +195,7 @@ def translate_symbols(
     return torch.cat((table[:shared], known, opening.expand(copied, -1))), account
 
 
-def inherit(model: TranslationModel, weights: Mapping[str, Tensor]) -> Inheritance:
+def inherit(model: System, weights: Mapping[str, Tensor]) -> Inheritance:
     """Copy into a model whatever fits of the weights of another, as the module says.
 
     Raises:

@@ -107,21 +107,19 @@ def profile(
     format: Format = None,
 ) -> None:
     """Quality against position in the document, and against the length of documents; from plain files."""
-    from cotext.jobs import check_output, read_sides
+    from cotext.evaluation import name_systems, read_aligned
+    from cotext.jobs import check_output
     from cotext.metrics.bleu import DEFAULT_PROTOCOLS
     from cotext.metrics.profile import TITLES, by_length, by_position, render_profile
 
     if out is not None:
         check_output(out, [*hypothesis, reference])
     protocols = tuple(protocol or DEFAULT_PROTOCOLS)
-    references, hypotheses = read_sides(reference, hypothesis, format)
-    figures: dict[str, Any] = {
-        "format": "cotext-profile",
-        "version": 1,
-        "systems": [str(p) for p in hypothesis],
-    }
+    systems, [references] = read_aligned(name_systems(hypothesis), [reference], None, format)
+    names = list(systems)
+    figures: dict[str, Any] = {"format": "cotext-profile", "version": 1, "systems": names}
     for kind, ways in (("position", by_position), ("length", by_length)):
-        buckets = ways(hypotheses, references, protocols, target_language=target_language)
-        typer.echo(f"{render_profile(TITLES[kind], buckets, [path.name for path in hypothesis])}\n")
+        buckets = ways(list(systems.values()), references, protocols, target_language=target_language)
+        typer.echo(f"{render_profile(TITLES[kind], buckets, names)}\n")
         figures[f"by_{kind}"] = [bucket.as_dict() for bucket in buckets]
     write_figures(out, figures)

@@ -26,7 +26,7 @@ def contrastive(
     generate: Annotated[
         bool, typer.Option("--generate", help="Is the right form in its own translation, too?")
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Write all figures here as JSON.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write all figures and decisions here as JSON.")] = None,
     device: Device = None,
     set: Decode = None,
     checkpoint: Checkpoint = None,

@@ -144,7 +144,14 @@ class SentenceEmbedding(nn.Module):
         self, tokens: Tensor, sentence: Tensor, t: Tensor, rank: Tensor, shift: Tensor | int
     ) -> Tensor:
         """All [R, T], `shift` a number or [R] -> [R, T, D]."""
-        x = nn.functional.embedding(tokens, self.weight) * self.scale
+        return self.placed(self.bare(tokens), sentence, t, rank, shift)
+
+    def bare(self, tokens: Tensor) -> Tensor:
+        """Tokens that do not know where they stand: [...] -> [..., D]."""
+        return nn.functional.embedding(tokens, self.weight) * self.scale
+
+    def placed(self, x: Tensor, sentence: Tensor, t: Tensor, rank: Tensor, shift: Tensor | int) -> Tensor:
+        """Tell vectors [R, T, D] where they stand."""
         x = x + self.table(place(self.positions, t, rank, sentence, shift))
         k = sentence.clamp(min=0)
         if self.segment is not None:
@@ -156,6 +163,6 @@ class SentenceEmbedding(nn.Module):
 
     def words(self, tokens: Tensor, position: Tensor | None) -> Tensor:
         """Tokens [R, T] without segments, at the given positions or at none -> [R, T, D]."""
-        x = nn.functional.embedding(tokens, self.weight) * self.scale
+        x = self.bare(tokens)
         dropped: Tensor = self.dropout(x if position is None else x + self.table(position))
         return dropped

@@ -13,7 +13,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from cotext.data.batch import Batch
-from cotext.models.base import AutoregressiveModel
+from cotext.models.base import Model, ParallelModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +133,9 @@ class CrossEntropy:
         self.label_smoothing = label_smoothing
         self.context_discount = context_discount
 
-    def __call__(self, model: AutoregressiveModel, batch: Batch) -> LossParts:
-        """Parts: `current` and `context`, plain negative log-likelihoods without smoothing or discount."""
+    def __call__(self, model: Model, batch: Batch, done: float = 0.0) -> LossParts:
+        """Parts: `nll_current` and `nll_context`, without smoothing or discount."""
+        assert not isinstance(model, ParallelModel)
         state = model.encode(batch.source)
         hidden_BTD = model.decode(batch.target_input, batch.input_sentence, state)
         labelled = batch.is_label
@@ -148,7 +149,7 @@ class CrossEntropy:
             self.label_smoothing,
         )
         parts = {
-            "current": (nll_N[current_N].sum(), current_N.sum()),
-            "context": (nll_N[~current_N].sum(), (~current_N).sum()),
+            "nll_current": (nll_N[current_N].sum(), current_N.sum()),
+            "nll_context": (nll_N[~current_N].sum(), (~current_N).sum()),
         }
         return LossParts(loss=loss, count=labelled.sum(), parts=parts)

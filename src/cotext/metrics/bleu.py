@@ -4,20 +4,20 @@
 here is always a number and a signature: the protocol, its unit, and sacrebleu's own signature.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import accumulate, pairwise
 from types import MappingProxyType
 from typing import Any, Literal
 
+import numpy as np
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from cotext.data.documents import Document
 from cotext.errors import CotextError
-
-Unit = Literal["sentence", "document"]
-CorpusMetric = BLEU | CHRF | TER
+from cotext.metrics.statistics import CorpusMetric, Statistics, Unit, sum_scorer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +26,7 @@ class Protocol:
 
     `tokenize` (BLEU only) None lets the target language choose: 13a, or zh, ja-mecab, ko-mecab.
     `smoothing` (BLEU only) is sacrebleu's name for what is done where no n-gram matches.
+    `max_tokens` (unit piece only) bounds a pseudo-document, see `piece_sizes`.
     """
 
     name: str
@@ -34,7 +35,8 @@ class Protocol:
     unit: Unit
     lowercase: bool = False
     tokenize: str | None = None
-    smoothing: str = "exp"
+    smoothing: Literal["exp", "none"] = "exp"
+    max_tokens: int | None = None
     description: str
 
 
@@ -45,6 +47,25 @@ _TABLE = (
         metric="bleu",
         unit="sentence",
         description="each sentence is a segment; cased",
+    ),
+    Protocol(
+        name="s-bleu-tok",
+        title="s-BLEU (tok)",
+        metric="bleu",
+        unit="sentence",
+        tokenize="none",
+        smoothing="none",
+        description="as multi-bleu on cased, tokenised text, which hypotheses and references must be",
+    ),
+    Protocol(
+        name="s-bleu-lc",
+        title="s-BLEU (lc)",
+        metric="bleu",
+        unit="sentence",
+        lowercase=True,
+        tokenize="none",
+        smoothing="none",
+        description="as s-bleu-tok, but lower-cased",
     ),
     Protocol(
         name="d-bleu",
@@ -70,6 +91,14 @@ _TABLE = (
         tokenize="none",
         smoothing="none",
         description="as multi-bleu on lower-cased, tokenised text, which hypotheses and references must be",
+    ),
+    Protocol(
+        name="d-bleu-512",
+        title="d-BLEU (512)",
+        metric="bleu",
+        unit="piece",
+        max_tokens=512,
+        description="as d-bleu, but documents are cut into pieces of at most 512 tokens between sentences",
     ),
     Protocol(
         name="chrf",
@@ -114,6 +143,14 @@ class Score:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class Measurement:
+    """A score and the counts of every segment that it was made of."""
+
+    score: Score
+    statistics: Statistics
+
+
 def evaluate(
     hypothesis: Sequence[Document],
     references: Sequence[Document],
@@ -127,34 +164,65 @@ def evaluate(
     `target_language` (a code such as `zh` or `zh-CN`) chooses the tokenizer. Raises CotextError on an unknown
     protocol, an empty corpus, or hypothesis and reference documents that do not correspond one to one.
     """
+    measured = measure(
+        {"": hypothesis}, [references, *further_references], protocols, target_language=target_language
+    )
+    return [measurement.score for measurement in measured[""]]
+
+
+def measure(
+    hypotheses: Mapping[str, Sequence[Document]],
+    references: Sequence[Sequence[Document]],
+    protocols: Sequence[str] = DEFAULT_PROTOCOLS,
+    *,
+    target_language: str | None = None,
+) -> dict[str, list[Measurement]]:
+    """Score several systems, each as `evaluate` does, with the counts that paired tests need.
+
+    What a metric needs of the references is worked out once.
+    """
     chosen = [find_protocol(name) for name in protocols]
-    every_reference = [references, *further_references]
-    for documents in every_reference:
-        check_correspondence(hypothesis, documents)
-    sentences = segments(hypothesis, "sentence")
-    if not sentences:
-        raise CotextError("nothing to score: the hypothesis holds no sentence; check the file and its format")
-    empty = sum(not sentence.strip() for sentence in sentences)
-    scores = []
-    for protocol in chosen:
-        metric = build_metric(protocol, target_language)
-        result = metric.corpus_score(
-            segments(hypothesis, protocol.unit),
-            [segments(documents, protocol.unit) for documents in every_reference],
-        )
-        scores.append(
-            Score(
-                protocol=protocol.name,
-                title=protocol.title,
-                value=float(result.score),
-                signature=f"protocol:{protocol.name}|unit:{protocol.unit}|{metric.get_signature()}",
-                documents=len(hypothesis),
-                sentences=len(sentences),
-                empty_hypotheses=empty,
-                components=_components(result) if protocol.metric == "bleu" else {},
+    for hypothesis in hypotheses.values():
+        for documents in references:
+            check_correspondence(hypothesis, documents)
+        if not any(document.sentences for document in hypothesis):
+            raise CotextError(
+                "nothing to score: the hypothesis holds no sentence; check the file and its format"
             )
+    found: dict[str, list[Measurement]] = {name: [] for name in hypotheses}
+    for protocol in chosen:
+        sizes = _segment_sizes(protocol, references[0], target_language)
+        metric = build_metric(
+            protocol, target_language, [_joined(documents, sizes) for documents in references]
         )
-    return scores
+        for name, hypothesis in hypotheses.items():
+            found[name].append(_measure(protocol, metric, hypothesis, sizes))
+    return found
+
+
+def _measure(
+    protocol: Protocol, metric: CorpusMetric, hypothesis: Sequence[Document], sizes: list[list[int]]
+) -> Measurement:
+    # sacrebleu has no public way to these, and makes its own corpus scores and paired tests of the same two.
+    counts = metric._extract_corpus_statistics(_joined(hypothesis, sizes), None)
+    result = metric._aggregate_and_compute(counts)
+    piece = f"|piece:at-most-{protocol.max_tokens}-reference-tokens" if protocol.unit == "piece" else ""
+    sentences = [sentence for document in hypothesis for sentence in document.sentences]
+    score = Score(
+        protocol=protocol.name,
+        title=protocol.title,
+        value=float(result.score),
+        signature=f"protocol:{protocol.name}|unit:{protocol.unit}{piece}|{metric.get_signature()}",
+        documents=len(hypothesis),
+        sentences=len(sentences),
+        empty_hypotheses=sum(not sentence.strip() for sentence in sentences),
+        components=_components(result) if protocol.metric == "bleu" else {},
+    )
+    places = [place for place, document in enumerate(sizes) for _ in document]
+    statistics = Statistics(
+        np.array(counts, dtype=np.float64), np.array(places), protocol.unit, sum_scorer(metric)
+    )
+    return Measurement(score, statistics)
 
 
 def find_protocol(name: str) -> Protocol:
@@ -164,15 +232,27 @@ def find_protocol(name: str) -> Protocol:
     return PROTOCOLS[name]
 
 
-def build_metric(protocol: Protocol, target_language: str | None = None) -> CorpusMetric:
-    """Set up sacrebleu's metric for a protocol; CotextError when its tokenizer is not installed."""
+def build_metric(
+    protocol: Protocol,
+    target_language: str | None = None,
+    references: Sequence[Sequence[str]] | None = None,
+) -> CorpusMetric:
+    """Set up sacrebleu's metric for a protocol; CotextError when its tokenizer is not installed.
+
+    `references`: segments of each reference, if they are known already.
+    """
     language = (target_language or "").replace("_", "-").split("-")[0].lower()
     if protocol.metric == "chrf":
-        return CHRF(lowercase=protocol.lowercase)
+        return CHRF(lowercase=protocol.lowercase, references=references)
     if protocol.metric == "ter":
         # Without spaces between words an edit would replace a whole sentence: let sacrebleu split characters.
         asian = language in ("zh", "ja")
-        return TER(case_sensitive=not protocol.lowercase, normalized=asian, asian_support=asian)
+        return TER(
+            case_sensitive=not protocol.lowercase,
+            normalized=asian,
+            asian_support=asian,
+            references=references,
+        )
     try:
         return BLEU(
             lowercase=protocol.lowercase,
@@ -181,6 +261,7 @@ def build_metric(protocol: Protocol, target_language: str | None = None) -> Corp
             trg_lang=language if protocol.tokenize is None else "",
             # The text is meant to be tokenised already exactly where no tokenizer is asked for.
             force=protocol.tokenize == "none",
+            references=references,
         )
     except (ImportError, RuntimeError) as error:
         raise CotextError(
@@ -188,11 +269,51 @@ def build_metric(protocol: Protocol, target_language: str | None = None) -> Corp
         ) from error
 
 
-def segments(documents: Sequence[Document], unit: Unit) -> list[str]:
-    """Lay documents out as the segments of a corpus score: their sentences, or one line per document."""
-    if unit == "sentence":
-        return [sentence for document in documents for sentence in document.sentences]
-    return [" ".join(document.sentences) for document in documents]
+def piece_sizes(
+    references: Sequence[Document], max_tokens: int, target_language: str | None = None
+) -> list[list[int]]:
+    """Cut documents into pseudo-documents: how many sentences each piece of each document takes.
+
+    A piece takes sentences as long as they have at most `max_tokens` tokens together, in the reference, by
+    the tokenizer that also scores (13a, or that of the target language); a sentence is never cut, so that
+    one which is longer is a piece of its own. Hypotheses are cut at the same sentences whatever their length:
+    all systems are scored on the same pieces.
+    """
+    metric = build_metric(PROTOCOLS["d-bleu-512"], target_language)
+    assert isinstance(metric, BLEU)
+    sizes = []
+    for document in references:
+        pieces: list[int] = []
+        filled = 0
+        for sentence in document.sentences:
+            tokens = len(metric.tokenizer(sentence.rstrip()).split())
+            if not pieces or filled + tokens > max_tokens:
+                pieces.append(0)
+                filled = 0
+            pieces[-1] += 1
+            filled += tokens
+        sizes.append(pieces)
+    return sizes
+
+
+def _segment_sizes(
+    protocol: Protocol, references: Sequence[Document], target_language: str | None
+) -> list[list[int]]:
+    """How many sentences each segment of each document takes."""
+    if protocol.unit == "sentence":
+        return [[1] * len(document) for document in references]
+    if protocol.max_tokens is not None:
+        return piece_sizes(references, protocol.max_tokens, target_language)
+    return [[len(document)] for document in references]
+
+
+def _joined(documents: Sequence[Document], sizes: list[list[int]]) -> list[str]:
+    """The segments of a corpus score, sentences joined with a space."""
+    return [
+        " ".join(document.sentences[start:end])
+        for document, counts in zip(documents, sizes, strict=True)
+        for start, end in pairwise(accumulate(counts, initial=0))
+    ]
 
 
 def check_correspondence(hypothesis: Sequence[Document], references: Sequence[Document]) -> None:

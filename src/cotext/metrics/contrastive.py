@@ -89,7 +89,7 @@ class ContrastiveReport:
     `aggregates` holds `disc`, `disc_avg` and `disc_all_d` in per cent where the suite knows the distances
     they need (see distance_aggregates). `undecidable` counts examples with a wrong candidate spelled like the
     right one: always ties.
-    `decisions` is in the order of the suite, for paired tests.
+    `decisions` is in the order of the suite, as are the ids of its examples: for paired tests.
     """
 
     signature: str
@@ -99,10 +99,11 @@ class ContrastiveReport:
     by_tag: dict[str, dict[str, Accuracy]]
     aggregates: dict[str, float]
     undecidable: int
+    examples: tuple[str, ...]
     decisions: tuple[Decision, ...]
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything but the single decisions, for a JSON file."""
+        """Everything, for a JSON file; decisions by the id of the example."""
         return {
             "signature": self.signature,
             "overall": self.overall.as_dict(),
@@ -114,6 +115,15 @@ class ContrastiveReport:
             },
             "aggregates_percent": dict(self.aggregates),
             "undecidable": self.undecidable,
+            "decisions": {
+                example: "right" if decision.right else "wrong"
+                for example, decision in zip(self.examples, self.decisions, strict=True)
+            },
+            "tied": [
+                example
+                for example, decision in zip(self.examples, self.decisions, strict=True)
+                if decision.tied
+            ],
         }
 
 
@@ -153,6 +163,7 @@ def contrastive_accuracy(
             {bucket: (each.percent, each.total) for bucket, each in by_distance.items()}
         ),
         undecidable=sum(bool(example.identical_to_correct) for example in suite.examples),
+        examples=tuple(example.id for example in suite.examples),
         decisions=decisions,
     )
 

@@ -1,11 +1,13 @@
 """The contract that search, losses and translation are typed on, and what every system derives from.
 
-Shapes: B entries, R rows (R = B * beam while searching), T target tokens, D model, V vocabulary.
+Shapes: B entries, R rows (R = B * beam while searching), T target tokens, of a draft its places, S source
+tokens, D model, V vocabulary.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import Any, Protocol
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
 
 from torch import Tensor, nn
 
@@ -60,8 +62,8 @@ class AutoregressiveModel(Protocol):
         """Decoder inputs and the sentence of each, both [R, T] -> hidden states [R, T, D]."""
 
 
-class TranslationModel(nn.Module, ABC):
-    """A system: what is trained, saved and loaded; `AutoregressiveModel` says what its parts do.
+class System(nn.Module, ABC):
+    """What is trained, saved and loaded.
 
     `sees_other_rows`: whether a row's result depends on other rows of its document, which then must be given
     together and in order, in one batch or as companions.
@@ -77,6 +79,17 @@ class TranslationModel(nn.Module, ABC):
     def output_weight(self) -> Tensor:
         """The output layer: [V, D]."""
 
+    def adopted_names(self) -> Mapping[str, str]:
+        """Parameters that start as copies where training starts from another system: own name -> name there.
+
+        Where the other system has a parameter of the own name, that is taken instead.
+        """
+        return {}
+
+
+class TranslationModel(System):
+    """A system that writes from left to right: `AutoregressiveModel` says what its parts do."""
+
     @abstractmethod
     def encode(self, source: Source) -> Any:
         """Read the source; returns the system's own kind of `State`."""
@@ -85,9 +98,54 @@ class TranslationModel(nn.Module, ABC):
     def decode(self, tokens: Tensor, sentence: Tensor, state: Any) -> Tensor:
         """Decoder inputs and the sentence of each, both [R, T] -> hidden states [R, T, D]."""
 
-    def adopted_names(self) -> Mapping[str, str]:
-        """Parameters that start as copies where training starts from another system: own name -> name there.
 
-        Where the other system has a parameter of the own name, that is taken instead.
+@dataclass(slots=True)
+class Draft:
+    """Rows about to be written all at once: their places, and what the model has made of the source.
+
+    Every place belongs to a sentence. With paths (`ParallelModel.path`) there are more places than tokens,
+    and a place may stay blank; else there is a place for every token.
+    """
+
+    sentence: Tensor  # [B, T], -1 on padding
+    copied: Tensor  # [B, T, D], what the decoder reads where nothing is revealed
+    memory: Any  # the model's own: what its cross-attention reads
+
+
+PathKind = Literal["sentences", "row", "length"]
+
+
+class ParallelModel(System):
+    """A system that writes all tokens of a row at once, none of them seeing what the others become.
+
+    A row holds `bos y1 eos bos y2 eos ...`, brackets included. `path` says how its tokens come to stand on
+    places: `sentences`, a path for every sentence, which begins with `bos` and ends with `eos`; `row`, one
+    path for all; `length`, one place per token, as many as the model foretells. `blank` is the symbol of a
+    path that stands for no token.
+    """
+
+    path: PathKind
+    blank: int
+
+    @abstractmethod
+    def encode(self, source: Source, lengths: Tensor | None = None) -> Draft:
+        """Read the source; `lengths` [B]: of the rows, where the path is `length` and they are known."""
+
+    @abstractmethod
+    def decode(self, draft: Draft, revealed: Tensor | None = None) -> Tensor:
+        """Hidden states of all places, [B, T, D]; `revealed` [B, T] holds tokens given away, -1 elsewhere."""
+
+    def length_nll(self, draft: Draft) -> Tensor:
+        """Where the path is `length`: -log P of the lengths that the rows of a draft have, [B]."""
+        raise NotImplementedError
+
+    def foretell(self, draft: Draft, tokens: Tensor, ratio: float) -> Tensor | None:
+        """What the model must foretell beside tokens: its loss per row and label, [B]; None: nothing.
+
+        `tokens` [B, T] are those of the best path, -1 where there is none; `ratio` is that of glancing. A
+        following `decode` is given what was foretold right.
         """
-        return {}
+        return None
+
+
+Model = TranslationModel | ParallelModel

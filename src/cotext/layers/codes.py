@@ -1,0 +1,81 @@
+"""Codes: words in a few kinds, found without being told, and their way into the states of a decoder.
+
+A word has the code whose vector is nearest to its embedding. The vectors are no parameters: each is the
+moving average of the embeddings that it was nearest to (van den Oord et al. 2017, appendix A.1; Bao et al.
+2022).
+
+Shapes: N words, K codes, D model.
+"""
+
+import math
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+DECAY = 0.999
+
+
+class Codebook(nn.Module):
+    """K vectors that follow what they stand for; processes that train together keep the same ones."""
+
+    vectors: Tensor  # [K, D]
+    count: Tensor  # [K]
+    total: Tensor  # [K, D]
+
+    def __init__(self, codes: int, dimension: int) -> None:
+        super().__init__()
+        # As long as embeddings are when they enter the model.
+        self.register_buffer("vectors", torch.randn(codes, dimension))
+        self.register_buffer("count", torch.ones(codes))
+        self.register_buffer("total", self.vectors.clone())
+
+    def nearest(self, x: Tensor) -> Tensor:
+        """The code of every vector: [..., D] -> [...]."""
+        # |x - v|^2 without |x|^2, which is the same for all codes.
+        product = linear(x.to(self.vectors.dtype), self.vectors)
+        code: Tensor = torch.argmin(self.vectors.square().sum(dim=1) - 2 * product, dim=-1)
+        return code
+
+    def vector(self, code: Tensor) -> Tensor:
+        """[...] -> [..., D]."""
+        return nn.functional.embedding(code, self.vectors)
+
+    def logits(self, x: Tensor) -> Tensor:
+        """How much each code is expected: [..., D] -> [..., K]."""
+        product: Tensor = linear(x, self.vectors.to(x.dtype))
+        return product / math.sqrt(x.size(-1))
+
+    @torch.no_grad()
+    def follow(self, x_ND: Tensor, code_N: Tensor) -> None:
+        """Move every vector a little towards the mean of those that have its code, over all processes."""
+        x_ND = x_ND.to(self.vectors.dtype)
+        seen = torch.zeros_like(self.total).index_add_(0, code_N, x_ND)
+        often = torch.bincount(code_N, minlength=self.count.numel()).to(self.count.dtype)
+        if torch.distributed.is_available() and torch.distributed.is_initialized():
+            for sums in (seen, often):
+                torch.distributed.all_reduce(sums)
+        # Replaced, not changed in place: a backward pass may still need them.
+        self.count = torch.lerp(often, self.count, DECAY)
+        self.total = torch.lerp(seen, self.total, DECAY)
+        used = (self.count > torch.finfo(self.count.dtype).tiny)[:, None]
+        self.vectors = torch.where(used, self.total / self.count[:, None], self.vectors)
+
+
+class CodeGate(nn.Module):
+    """Mixes codes z into states x, number by number: g = sigmoid(MLP[x; z]), out = (1 - g) * x + g * z."""
+
+    def __init__(self, dimension: int) -> None:
+        super().__init__()
+        self.hidden = nn.Linear(2 * dimension, dimension)
+        self.gate = nn.Linear(dimension, dimension)
+        for layer in (self.hidden, self.gate):
+            nn.init.xavier_uniform_(layer.weight)
+            nn.init.zeros_(layer.bias)
+
+    def forward(self, x: Tensor, z: Tensor) -> Tensor:
+        """Two [..., D] -> [..., D]."""
+        of_x, of_z = self.hidden.weight.chunk(2, dim=1)
+        hidden = (linear(x, of_x, self.hidden.bias) + linear(z, of_z)).relu()
+        gate = self.gate(hidden).sigmoid().to(x.dtype)
+        return torch.lerp(x, z.to(x.dtype), gate)

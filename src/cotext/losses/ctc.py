@@ -1,0 +1,352 @@
+"""Connectionist temporal classification of many short texts at once, without all logits (Graves et al. 2006).
+
+A unit is what one CTC is over: a sentence (sentence-aligned CTC: Yu et al. 2024, equations 7 to 11) or a row.
+A path gives every position of a unit a token or blank; without repeats and then blanks it is the target.
+Fixing the first and the last position of every sentence of a document to the brackets of that sentence makes
+the CTC of the document the sum of those of its sentences.
+
+    positions   B  B  -  y  y  E        forced: the first is B and the last is E, with probability 1
+    target      B        y     E        which costs nothing there
+
+A lattice needs no more than the probabilities of the labels of its own unit. They are gathered, equal tokens
+sharing a class, and only normalised over the vocabulary.
+
+Shapes: N positions of all units, one unit after the other; M of them whose token is to be predicted; G
+units, K that fit; T most positions of a unit, L most labels, S = 2L + 1 states, C most classes; D model,
+V vocabulary.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import ctc_loss
+
+GROUP_CELLS = 2**24  # numbers in the padded tensors of the units that are taken together
+
+
+@dataclass(frozen=True, slots=True)
+class Units:
+    """Where among the positions each unit is and what it is to say.
+
+    Forced, the first and the last position of every unit are its first and last label with probability 1.
+    """
+
+    start: Tensor  # [G], the first position of a unit
+    length: Tensor  # [G], its positions
+    target: Tensor  # [G, L], padded with anything
+    target_length: Tensor  # [G]
+    forced: bool
+
+    @property
+    def is_label(self) -> Tensor:
+        """Where the target isn't padding: [G, L]."""
+        return torch.arange(self.target.size(1), device=self.target.device) < self.target_length[:, None]
+
+
+def fits(units: Units, blank: int) -> Tensor:
+    """Whether a path exists: two equal labels in a row need a blank between them. [G].
+
+    No path says a blank, and forced, a unit has at least one label.
+    """
+    is_label = units.is_label
+    repeats = ((units.target[:, 1:] == units.target[:, :-1]) & is_label[:, 1:]).sum(dim=1)
+    sayable = ~((units.target == blank) & is_label).any(dim=1)
+    return sayable & (units.target_length + repeats <= units.length) & (units.target_length >= units.forced)
+
+
+@dataclass(frozen=True, slots=True)
+class _Lattices:
+    """The units that fit and have positions, their labels as classes of their own.
+
+    Class 0 is blank.
+    """
+
+    unit: Tensor  # [K], which of the G
+    length: Tensor  # [K]
+    label: Tensor  # [K, L], classes
+    label_length: Tensor  # [K]
+    token: Tensor  # [K, C], what a class stands for
+    classes: Tensor  # [K], how many there are
+    margin: int  # how many positions at either end are not to be predicted
+    inner_start: Tensor  # [K], the first of the M
+    position: Tensor  # [M], which of the N
+    of_position: Tensor  # [M], which of the K
+
+    @classmethod
+    def of(cls, units: Units, blank: int) -> "_Lattices":
+        unit = (fits(units, blank) & (units.length > 0)).nonzero().flatten()
+        length, device = units.length[unit], unit.device
+        # The blank in front, and all padding with it, becomes class 0, since no token is below it.
+        key = units.target[unit].masked_fill(~units.is_label[unit], -1)
+        ordered, order = torch.cat([key.new_full((len(unit), 1), -1), key], dim=1).sort(dim=1)
+        rank = torch.zeros_like(ordered)
+        rank[:, 1:] = (ordered[:, 1:] != ordered[:, :-1]).cumsum(dim=1)
+        label = torch.empty_like(rank).scatter_(1, order, rank)[:, 1:]
+        most = int(rank.max()) + 1 if len(unit) else 1
+        token = rank.new_full((len(unit), most), blank)
+        token.scatter_(1, rank, ordered.masked_fill(ordered < 0, blank))
+        margin = int(units.forced)
+        inner = (length - 2 * margin).clamp(min=0)
+        inner_start = inner.cumsum(dim=0) - inner
+        of_position = torch.arange(len(unit), device=device).repeat_interleave(inner)
+        first = units.start[unit] + margin - inner_start
+        position = first[of_position] + torch.arange(len(of_position), device=device)
+        classes, label_length = rank[:, -1] + 1, units.target_length[unit]
+        return cls(
+            unit, length, label, label_length, token, classes, margin, inner_start, position, of_position
+        )
+
+    def groups(self, dimension: int) -> Iterator["_Group"]:
+        """All of them, those of similar length together, as many as may be padded to the longest."""
+        order = self.length.argsort(descending=True, stable=True)
+        length, classes = self.length[order].tolist(), self.classes[order].tolist()
+        begin, widest = 0, 0
+        for end in range(len(length)):
+            widest = max(widest, classes[end])
+            longest = length[begin]
+            cells = (end + 1 - begin) * (longest * widest + (longest + widest) * dimension)
+            if end > begin and cells > GROUP_CELLS:
+                yield self._group(order[begin:end])
+                begin, widest = end, classes[end]
+        if length:
+            yield self._group(order[begin:])
+
+    def _group(self, which: Tensor) -> "_Group":
+        length, label_length = self.length[which], self.label_length[which]
+        time = torch.arange(int(length.max()), device=which.device)
+        inside = (time >= self.margin) & (time < length[:, None] - self.margin)
+        row = self.inner_start[which, None] - self.margin + time
+        label = self.label[which, : max(1, int(label_length.max()))]
+        token = self.token[which, : int(self.classes[which].max())]
+        return _Group(which, length, label, label_length, token, inside, row[inside], self.margin > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Group:
+    """Lattices side by side; here K counts those of the group."""
+
+    which: Tensor  # [K], of all that fit
+    length: Tensor  # [K]
+    label: Tensor  # [K, L]
+    label_length: Tensor  # [K]
+    token: Tensor  # [K, C]
+    inside: Tensor  # [K, T], positions that are to be predicted
+    row: Tensor  # which of the M these are, in the order of `inside`
+    forced: bool
+
+    def spread(self, packed_MX: Tensor, dtype: torch.dtype) -> Tensor:
+        """The rows of these lattices side by side, 0 elsewhere: [K, T, X]."""
+        spread_KTX = packed_MX.new_zeros(*self.inside.shape, packed_MX.size(1), dtype=dtype)
+        spread_KTX[self.inside] = packed_MX[self.row].to(dtype)
+        return spread_KTX
+
+    def scores(self, predicted_KTC: Tensor) -> Tensor:
+        """Log-probabilities, or logits, of the classes, with those of forced positions: [K, T, C].
+
+        In double precision: of a sum of 10,000 in single, a posterior would keep three digits.
+        """
+        scores_KTC = predicted_KTC.double().masked_fill_(~self.inside[:, :, None], -torch.inf)
+        if self.forced:
+            every = torch.arange(len(self.length), device=self.length.device)
+            scores_KTC[every, 0, self.label[:, 0]] = 0
+            scores_KTC[every, self.length - 1, self.label[every, self.label_length - 1]] = 0
+        return scores_KTC
+
+    def nll_and_posterior(self, log_p_MC: Tensor, wants_posterior: bool) -> tuple[Tensor, Tensor | None]:
+        """Negative log-likelihoods [K] and, given the target, the probability of each class [K, T, C]."""
+        log_p_KTC = self.scores(self.spread(log_p_MC[:, : self.token.size(1)], torch.float64))
+        with torch.enable_grad():
+            log_p_TKC = log_p_KTC.transpose(0, 1).requires_grad_(wants_posterior)
+            nll = ctc_loss(log_p_TKC, self.label, self.length, self.label_length, reduction="none")
+            if not wants_posterior:
+                return nll, None
+            # What torch calls the gradient is p - posterior, as if it went through a log-softmax.
+            (grad_TKC,) = torch.autograd.grad(nll.sum(), log_p_TKC)
+        posterior_KTC = log_p_KTC.detach().exp_() - grad_TKC.transpose(0, 1)
+        # Where forced, the gradient isn't a number.
+        return nll.detach(), posterior_KTC.masked_fill_(~self.inside[:, :, None], 0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What there is of the units that fit."""
+
+    nll: Tensor  # [K]
+    grad_hidden: Tensor | None  # [M, D]
+    grad_weight: Tensor | None  # [V, D]
+
+
+def _output_layer(
+    hidden_MD: Tensor, matrix_VD: Tensor, lattices: _Lattices, scale_M: Tensor | None, chunk: int
+) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    """Log-probabilities of the classes [M, C], and what the normalisation adds to either gradient.
+
+    The logits of a chunk exist once and become probabilities in place: neither gradient of the log-sum-exp
+    needs to know of the lattice.
+    """
+    precise = torch.promote_types(hidden_MD.dtype, torch.float32)
+    wants, count = scale_M is not None, hidden_MD.size(0)
+    log_p_MC = hidden_MD.new_empty(count, lattices.token.size(1), dtype=precise)
+    grad_hidden = hidden_MD.new_empty(hidden_MD.shape, dtype=precise) if wants else None
+    grad_weight = torch.zeros_like(matrix_VD, dtype=precise) if wants else None
+    buffer = hidden_MD.new_empty(min(chunk, count), matrix_VD.size(0))
+    normalised = buffer if buffer.dtype == precise else torch.empty_like(buffer, dtype=precise)
+    for start in range(0, count, chunk):
+        rows = slice(start, start + chunk)
+        hidden = hidden_MD[rows]
+        logits, p = buffer[: hidden.size(0)], normalised[: hidden.size(0)]
+        torch.mm(hidden, matrix_VD.T, out=logits)
+        log_p = logits.gather(1, lattices.token[lattices.of_position[rows]]).to(precise)
+        if grad_hidden is None or grad_weight is None or scale_M is None:
+            log_p_MC[rows] = log_p - logits.to(precise).logsumexp(dim=1, keepdim=True)
+            continue
+        largest = logits.amax(dim=1, keepdim=True).to(precise)
+        torch.softmax(logits.to(precise), dim=1, out=p)
+        # The largest probability is one over the sum of what is relative to it.
+        log_p_MC[rows] = log_p - largest + p.amax(dim=1, keepdim=True).log()
+        scale = scale_M[rows, None]
+        if precise == hidden.dtype:
+            torch.mm(p, matrix_VD, out=grad_hidden[rows])
+            grad_weight.addmm_(p.T, hidden * scale)
+        else:
+            grad = p.to(hidden.dtype)
+            grad_hidden[rows] = (grad @ matrix_VD).to(precise)
+            grad_weight += grad.T @ (hidden * scale).to(hidden.dtype)
+        grad_hidden[rows] *= scale
+    return log_p_MC, grad_hidden, grad_weight
+
+
+def _loss(
+    hidden_ND: Tensor, weight_VD: Tensor, lattices: _Lattices, scale_K: Tensor | None, chunk: int
+) -> _Outcome:
+    """The losses and, where a scale of each is given, the gradients of their scaled sum."""
+    hidden_MD, matrix_VD = hidden_ND[lattices.position], weight_VD.to(hidden_ND.dtype)
+    precise = torch.promote_types(hidden_ND.dtype, torch.float32)
+    scale_M = None if scale_K is None else scale_K.to(precise)[lattices.of_position]
+    log_p_MC, grad_hidden, grad_weight = _output_layer(hidden_MD, matrix_VD, lattices, scale_M, chunk)
+    nll_K = log_p_MC.new_empty(len(lattices.unit))
+    for group in lattices.groups(hidden_ND.size(1)):
+        nll, posterior_KTC = group.nll_and_posterior(log_p_MC, scale_M is not None)
+        nll_K[group.which] = nll.to(precise)
+        if posterior_KTC is None or scale_K is None or grad_hidden is None or grad_weight is None:
+            continue
+        posterior_KTC = posterior_KTC.to(precise) * scale_K.to(precise)[group.which, None, None]
+        hidden_KTD = group.spread(hidden_MD, precise)
+        of_hidden_KTD = posterior_KTC @ matrix_VD[group.token].to(precise)
+        grad_hidden[group.row] -= of_hidden_KTD[group.inside]
+        of_weight_KCD = posterior_KTC.mT @ hidden_KTD
+        grad_weight.index_add_(0, group.token.flatten(), of_weight_KCD.flatten(0, 1), alpha=-1)
+    return _Outcome(nll_K, grad_hidden, grad_weight)
+
+
+class _CTC(Function):
+    """Output layer and CTC in one; the gradient of the plain sum is made in the forward pass."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, units: Units, blank: int, chunk: int
+    ) -> Tensor:
+        """Returns the negative log-likelihood of every unit: [G]."""
+        lattices = _Lattices.of(units, blank)
+        precise = torch.promote_types(hidden_ND.dtype, torch.float32)
+        ones = hidden_ND.new_ones(len(lattices.unit), dtype=precise)
+        wants = any(ctx.needs_input_grad[:2])
+        outcome = _loss(hidden_ND, weight_VD, lattices, ones if wants else None, chunk)
+        ctx.lattices, ctx.chunk = lattices, chunk
+        ctx.save_for_backward(hidden_ND, weight_VD, outcome.grad_hidden, outcome.grad_weight)
+        nll_G = hidden_ND.new_zeros(len(units.length), dtype=precise)
+        nll_G[lattices.unit] = outcome.nll
+        return nll_G
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        hidden_ND, weight_VD, grad_hidden, grad_weight = ctx.saved_tensors
+        scale_K = grads[0][ctx.lattices.unit]
+        if bool((scale_K == scale_K[:1]).all()):
+            scale = scale_K.sum() / max(1, len(scale_K))
+            grad_hidden, grad_weight = grad_hidden * scale, grad_weight * scale
+        else:
+            # The weight's gradient has lost sight of the units by now.
+            outcome = _loss(hidden_ND, weight_VD, ctx.lattices, scale_K, ctx.chunk)
+            grad_hidden, grad_weight = outcome.grad_hidden, outcome.grad_weight
+        of_hidden_ND = torch.zeros_like(hidden_ND)
+        of_hidden_ND[ctx.lattices.position] = grad_hidden.to(hidden_ND.dtype)
+        return of_hidden_ND, grad_weight.to(weight_VD.dtype), None, None, None
+
+
+def ctc_nll(hidden_ND: Tensor, weight_VD: Tensor, units: Units, blank: int, chunk: int = 512) -> Tensor:
+    """Negative log-likelihood of every unit's target, 0 where it does not fit: [G].
+
+    Half-precision logits are normalised, and their gradients summed, in single precision. A gradient that
+    isn't the same for all units that fit costs the output layer once more.
+    """
+    kind = hidden_ND.device.type
+    if torch.is_autocast_enabled(kind):
+        hidden_ND = hidden_ND.to(torch.get_autocast_dtype(kind))
+    # The function chooses the precision of each of its products itself.
+    with torch.autocast(kind, enabled=False):
+        nll_G: Tensor = _CTC.apply(hidden_ND, weight_VD, units, blank, chunk)  # type: ignore[no-untyped-call]
+    return nll_G
+
+
+def best_alignment(hidden_ND: Tensor, weight_VD: Tensor, units: Units, blank: int) -> Tensor:
+    """The token, blank included, that the most probable path has at every position: [N].
+
+    It is -1 at all positions of a unit that does not fit, and of none. No normalisation is needed, hence
+    nothing but the logits of the unit's own labels.
+    """
+    aligned_N = units.start.new_full((hidden_ND.size(0),), -1)
+    kind = hidden_ND.device.type
+    if torch.is_autocast_enabled(kind):
+        hidden_ND = hidden_ND.to(torch.get_autocast_dtype(kind))
+    with torch.no_grad(), torch.autocast(kind, enabled=False):
+        lattices = _Lattices.of(units, blank)
+        hidden_MD, matrix_VD = hidden_ND[lattices.position], weight_VD.to(hidden_ND.dtype)
+        for group in lattices.groups(hidden_ND.size(1)):
+            logits_KTC = group.spread(hidden_MD, hidden_MD.dtype) @ matrix_VD[group.token].mT
+            class_KT = _best_path(group, group.scores(logits_KTC))
+            time = torch.arange(class_KT.size(1), device=class_KT.device)
+            position_KT = units.start[lattices.unit[group.which], None] + time
+            real = time < group.length[:, None]
+            aligned_N[position_KT[real]] = group.token.gather(1, class_KT)[real]
+    return aligned_N
+
+
+def _best_path(group: _Group, scores_KTC: Tensor) -> Tensor:
+    """The class at every position of the best path, by Viterbi's algorithm: [K, T].
+
+    States are blank, first label, blank, second label ... blank. A step stays, goes on by one, or by two to a
+    label that differs from the one before it. Behind the end of a unit it stays.
+    """
+    lattices, positions, _ = scores_KTC.shape
+    state_KS = group.label.new_zeros(lattices, 2 * group.label.size(1) + 1)
+    state_KS[:, 1::2] = group.label
+    leaps = torch.zeros_like(state_KS, dtype=torch.bool)
+    leaps[:, 3::2] = state_KS[:, 3::2] != state_KS[:, 1:-2:2]
+    best_KS = scores_KTC.new_full(state_KS.shape, -torch.inf)
+    best_KS[:, :2] = scores_KTC[:, 0].gather(1, state_KS[:, :2])
+    came_TKS = torch.zeros(positions, *state_KS.shape, dtype=torch.uint8, device=state_KS.device)
+    for t in range(1, positions):
+        from_3KS = best_KS.new_full((3, *best_KS.shape), -torch.inf)
+        from_3KS[0] = best_KS
+        from_3KS[1, :, 1:] = best_KS[:, :-1]
+        from_3KS[2, :, 2:] = best_KS[:, :-2].masked_fill(~leaps[:, 2:], -torch.inf)
+        reached_KS, came = from_3KS.max(dim=0)
+        goes_on = t < group.length[:, None]
+        came_TKS[t] = came.masked_fill_(~goes_on, 0)
+        reached_KS = reached_KS + scores_KTC[:, t].gather(1, state_KS)
+        best_KS = torch.where(goes_on, reached_KS, best_KS)
+    last = 2 * group.label_length[:, None]
+    ends = torch.cat([last, (last - 1).clamp(min=0)], dim=1)
+    state = ends.gather(1, best_KS.gather(1, ends).argmax(dim=1, keepdim=True))
+    path_KT = state.expand(-1, positions).clone()
+    for t in range(positions - 1, 0, -1):
+        state = state - came_TKS[t].gather(1, state).long()
+        path_KT[:, t - 1] = state[:, 0]
+    return state_KS.gather(1, path_KT)

@@ -1,0 +1,147 @@
+"""Contrastive decisions of several systems, side by side: who is right more often, and is it more than luck.
+
+Decisions are read from files as `cotext contrastive --out` writes them; another tool's are welcome in the
+same form (see docs/contrastive-format.md).
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cotext import __version__
+from cotext.data.formats.streams import numbered_lines
+from cotext.errors import CotextError
+from cotext.metrics.significance import McNemar, compared_pairs, holm, mcnemar
+
+
+@dataclass(frozen=True, slots=True)
+class Decisions:
+    """What one system decided on one suite: right or not, by the id of the example."""
+
+    suite: str
+    signature: str
+    right: dict[str, bool]
+
+    @property
+    def rules(self) -> dict[str, str]:
+        """The choices that make decisions comparable, as far as the signature tells them."""
+        entries = dict(part.split(":", 1) for part in self.signature.split("|") if ":" in part)
+        return {key: entries[key] for key in ("tie", "score", "scored") if key in entries}
+
+
+@dataclass(frozen=True, slots=True)
+class DecisionTest:
+    """One system against another on one suite; `p_corrected` is `p_mid` after Holm, over all of the suite."""
+
+    baseline: str
+    system: str
+    test: McNemar
+    p_corrected: float
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteComparison:
+    """All systems on one suite; accuracies in per cent."""
+
+    suite: str
+    examples: int
+    accuracies: dict[str, float]
+    signatures: dict[str, str]
+    tests: tuple[DecisionTest, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for a JSON file."""
+        return {
+            "examples": self.examples,
+            "signature": f"test:mcnemar|sides:2|correction:holm-{len(self.tests)}-mid-p"
+            f"|interval:bonett-price|version:cotext-{__version__}",
+            "systems": {
+                name: {"accuracy_percent": value, "signature": self.signatures[name]}
+                for name, value in self.accuracies.items()
+            },
+            "comparisons": [
+                {
+                    "baseline": each.baseline,
+                    "system": each.system,
+                    **each.test.as_dict(),
+                    "p_corrected": each.p_corrected,
+                }
+                for each in self.tests
+            ],
+        }
+
+
+def read_decisions(path: Path) -> dict[str, Decisions]:
+    """Read the decisions of a system, by suite; CotextError where the file holds none."""
+    try:
+        content = json.loads("\n".join(line for _, line in numbered_lines(path)))
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise CotextError(f"{path}: not valid JSON: {error}") from None
+    if not isinstance(content, dict) or not content:
+        raise CotextError(f"{path}: holds no suites; give a file written by `cotext contrastive --out`")
+    return {suite: _parse(path, suite, entry) for suite, entry in content.items()}
+
+
+def _parse(path: Path, suite: str, entry: Any) -> Decisions:
+    decisions = entry.get("decisions") if isinstance(entry, dict) else None
+    if not isinstance(decisions, dict) or not decisions:
+        raise CotextError(
+            f"{path}: suite {suite!r} has no 'decisions'; write the file again with "
+            "`cotext contrastive --out`"
+        )
+    for example, outcome in decisions.items():
+        if outcome not in ("right", "wrong"):
+            raise CotextError(f"{path}: suite {suite!r}, example {example!r}: neither 'right' nor 'wrong'")
+    signature = entry.get("signature", "")
+    if not isinstance(signature, str):
+        raise CotextError(f"{path}: suite {suite!r}: its signature is no text")
+    return Decisions(suite, signature, {example: value == "right" for example, value in decisions.items()})
+
+
+def compare_decisions(
+    systems: Mapping[str, Mapping[str, Decisions]], baseline: str | None = None
+) -> list[SuiteComparison]:
+    """Compare systems on every suite that all of them decided: with `baseline`, or, if None, all pairs.
+
+    Raises CotextError where there is no such suite, or its examples or the rules of the decision differ.
+    """
+    pairs = compared_pairs(list(systems), baseline)
+    first, *others = systems.values()
+    shared = [suite for suite in first if all(suite in other for other in others)]
+    if not shared:
+        raise CotextError(
+            f"no suite is decided by all systems; the first has {', '.join(first)}; decide the same suites "
+            "with `cotext contrastive --out`"
+        )
+    return [_compare({name: each[suite] for name, each in systems.items()}, pairs) for suite in shared]
+
+
+def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]]) -> SuiteComparison:
+    (name, first), *others = systems.items()
+    for other, decisions in others:
+        if decisions.right.keys() != first.right.keys():
+            raise CotextError(
+                f"suite {first.suite!r}: {name} and {other} did not decide the same examples "
+                f"({len(first.right)} and {len(decisions.right)}); use one version of the suite"
+            )
+        for key in first.rules.keys() & decisions.rules.keys():
+            if first.rules[key] != decisions.rules[key]:
+                raise CotextError(
+                    f"suite {first.suite!r}: {name} was judged by {key}:{first.rules[key]}, {other} by "
+                    f"{key}:{decisions.rules[key]}; judge both by the same rule"
+                )
+    right = {system: [each.right[key] for key in first.right] for system, each in systems.items()}
+    tests = [mcnemar(right[one], right[other]) for one, other in pairs]
+    corrected = holm([test.p_mid for test in tests])
+    return SuiteComparison(
+        suite=first.suite,
+        examples=len(first.right),
+        accuracies={system: 100.0 * sum(each) / len(each) for system, each in right.items()},
+        signatures={system: each.signature for system, each in systems.items()},
+        tests=tuple(
+            DecisionTest(one, other, test, p)
+            for (one, other), test, p in zip(pairs, tests, corrected, strict=True)
+        ),
+    )

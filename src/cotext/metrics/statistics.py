@@ -1,0 +1,114 @@
+"""Corpus scores as functions of sums: what resampling needs to score ten thousand corpora in seconds.
+
+BLEU, chrF, TER and shares of hits are computed from counts that add up over segments. Each segment's counts
+are taken once, by sacrebleu where it owns the metric; a corpus drawn from the segments is then scored from a
+sum of rows, and many such corpora by a few operations on arrays. The formulas here are held to sacrebleu's
+by tests.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+
+Floats = NDArray[np.float64]
+Integers = NDArray[np.int64]
+CorpusMetric = BLEU | CHRF | TER
+Unit = Literal["sentence", "piece", "document"]
+UNITS: tuple[Unit, ...] = ("sentence", "piece", "document")  # from small to large
+
+# Sums of counts of R corpora, one row each -> R scores.
+SumScorer = Callable[[Floats], Floats]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Statistics:
+    """Counts of every segment of one hypothesis, and how their sum becomes a score.
+
+    `counts` has one row a segment (of which `unit` says what it is); `document` is the place of its document.
+    """
+
+    counts: Floats
+    document: Integers
+    unit: Unit
+    scorer: SumScorer
+
+    @property
+    def score(self) -> float:
+        """The score of the whole corpus."""
+        return float(self.scorer(self.counts.sum(axis=0, keepdims=True))[0])
+
+    def by(self, unit: Unit) -> tuple[Floats, Unit]:
+        """Counts by document where that is asked for, else by segment; with the unit that it became.
+
+        What is scored in pieces or documents cannot be taken apart: then the unit is larger than asked for.
+        """
+        if unit != "document" or self.unit == "document":
+            return self.counts, self.unit
+        summed = np.zeros((int(self.document.max()) + 1, self.counts.shape[1]))
+        np.add.at(summed, self.document, self.counts)
+        return summed, "document"
+
+
+def sum_scorer(metric: CorpusMetric) -> SumScorer:
+    """The vectorised formula of a metric, with the metric's own settings."""
+    if isinstance(metric, BLEU):
+        exponential = metric.smooth_method == "exp"
+        if metric.smooth_method not in ("exp", "none") or metric.effective_order:
+            raise ValueError(f"BLEU with smoothing {metric.smooth_method} is not written here")
+        return lambda sums: bleu_from_sums(sums, exponential)
+    if isinstance(metric, CHRF):
+        beta = metric.beta
+        return lambda sums: chrf_from_sums(sums, beta)
+    return ter_from_sums
+
+
+def bleu_from_sums(sums: Floats, exponential_smoothing: bool) -> Floats:
+    """BLEU of R corpora from hypothesis length, reference length, matches and totals of the n-gram orders.
+
+    Where an order has no match, exponential smoothing (NIST) counts it as a half, the next such order as a
+    quarter of a match, and so on; without smoothing the score is 0.
+    """
+    orders = (sums.shape[1] - 2) // 2
+    length, reference = sums[:, 0], sums[:, 1]
+    matched, total = sums[:, 2 : 2 + orders], sums[:, 2 + orders :]
+    some = total > 0
+    zero = (matched == 0) & some
+    divisor = np.where(some, total, 1.0)
+    precision = matched / divisor
+    if exponential_smoothing:
+        precision = np.where(zero, 0.5 ** np.cumsum(zero, axis=1) / divisor, precision)
+    # No 4-gram at all, or nothing matched: the score is 0 under either rule.
+    scored = np.all((precision > 0) & some, axis=1) & np.any(matched > 0, axis=1)
+    safe = np.where(np.expand_dims(scored, 1), precision, 1.0)
+    shortfall = 1.0 - reference / np.where(length > 0, length, 1.0)
+    brevity = np.where(length > 0, np.exp(np.minimum(shortfall, 0.0)), 0.0)
+    return np.where(scored, 100.0 * brevity * np.exp(np.log(safe).mean(axis=1)), 0.0)
+
+
+def chrf_from_sums(sums: Floats, beta: float) -> Floats:
+    """chrF of R corpora from the triples (hypothesis, reference, matched) of the n-gram orders.
+
+    Orders that occur on one side only take no part in the means of precision and recall.
+    """
+    counts = sums.reshape(len(sums), -1, 3)
+    hypothesis, reference, matched = counts[..., 0], counts[..., 1], counts[..., 2]
+    both = (hypothesis > 0) & (reference > 0)
+    orders = np.maximum(both.sum(axis=1), 1)
+    precision = np.where(both, matched / np.where(both, hypothesis, 1.0), 0.0).sum(axis=1) / orders
+    recall = np.where(both, matched / np.where(both, reference, 1.0), 0.0).sum(axis=1) / orders
+    weighted = beta**2 * precision + recall
+    good = weighted > 0
+    scores: Floats = 100.0 * (1 + beta**2) * precision * recall / np.where(good, weighted, 1.0) * good
+    return scores
+
+
+def ter_from_sums(sums: Floats) -> Floats:
+    """TER of R corpora from edits and reference length."""
+    edits, length = sums[:, 0], sums[:, 1]
+    return 100.0 * np.where(length > 0, edits / np.where(length > 0, length, 1.0), (edits > 0) * 1.0)
