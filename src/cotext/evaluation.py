@@ -1,6 +1,6 @@
 """Measure translations that lie in files, ours or anyone's: several systems, one table, paired tests."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from cotext.metrics.bleu import (
     measure,
     render_scores,
 )
+from cotext.metrics.comet import Comet, Progress, measure_comet
 from cotext.metrics.discourse import measure_discourse, read_marks
 from cotext.metrics.significance import PairedTest, Resampling, compared_pairs, paired_test
 
@@ -69,8 +70,18 @@ class Evaluation:
             empty = f"  {scores[0].empty_hypotheses} empty" if scores[0].empty_hypotheses else ""
             lines.append(f"{name:{width}}  {values}{empty}")
         lines.append(f"{first[0].documents} documents, {first[0].sentences} sentences")
+        return "\n".join([*lines, "", *self._signatures()])
+
+    def _signatures(self) -> Iterator[str]:
+        """One for each score; where it counts something of the system, one for each system."""
+        first, *_ = self.scores.values()
         width = max(len(score.title) for score in first)
-        return "\n".join([*lines, "", *(f"{score.title:{width}}  {score.signature}" for score in first)])
+        for place, score in enumerate(first):
+            signatures = {name: scores[place].signature for name, scores in self.scores.items()}
+            if len(set(signatures.values())) == 1:
+                yield f"{score.title:{width}}  {score.signature}"
+            else:
+                yield from (f"{score.title:{width}}  {name}  {own}" for name, own in signatures.items())
 
     def _tests(self) -> str:
         titles = {score.protocol: score.title for scores in self.scores.values() for score in scores}
@@ -101,18 +112,23 @@ def evaluate_files(
     target_language: str | None = None,
     format: str | None = None,
     discourse: Path | None = None,
+    comet: Comet | None = None,
+    on_comet: Progress | None = None,
     resampling: Resampling | None = None,
     baseline: str | None = None,
 ) -> Evaluation:
     """Score files of translations against reference files, and compare them if `resampling` says how.
 
     Documents correspond by their order; ids are compared where files carry them. `discourse` is a file of
-    marks in the (first) reference, see `read_marks`. `baseline` is the name of a system (see `name_systems`)
+    marks in the (first) reference, see `read_marks`. `comet` adds its scores, for which the source is needed;
+    `on_comet` hears how many sentences it has scored. `baseline` is the name of a system (see `name_systems`)
     that all others are compared with, else all pairs are.
 
     Raises:
         CotextError: files that do not correspond document by document and sentence by sentence.
     """
+    if comet is not None and source is None:
+        raise CotextError("COMET reads the source too; give it by --source")
     chosen = tuple(protocols) if protocols else DEFAULT_PROTOCOLS
     for protocol in chosen:
         find_protocol(protocol)
@@ -120,13 +136,16 @@ def evaluate_files(
     if resampling is not None:
         compared_pairs(list(named), baseline)
     marks = None if discourse is None else read_marks(discourse)
-    systems, aligned = read_aligned(named, references, source, format)
+    systems, aligned, original = read_aligned(named, references, source, format)
     measured = measure(systems, aligned, chosen, target_language=target_language)
     if discourse is not None and marks is not None:
         try:
             more = measure_discourse(marks, systems, aligned[0])
         except CotextError as error:
             raise CotextError(f"{discourse}: {error}") from None
+        measured = {name: [*found, *more[name]] for name, found in measured.items()}
+    if comet is not None:
+        more = measure_comet(comet, systems, original, aligned, on_comet)
         measured = {name: [*found, *more[name]] for name, found in measured.items()}
     return Evaluation(
         hypotheses=named,
@@ -180,14 +199,15 @@ def _paired(
 
 def read_aligned(
     hypotheses: Mapping[str, Path], references: Sequence[Path], source: Path | None, format: str | None
-) -> tuple[dict[str, list[Document]], list[list[Document]]]:
-    """Hypotheses and references under common document ids: those of the first file that carries any.
+) -> tuple[dict[str, list[Document]], list[list[Document]], list[Document]]:
+    """Hypotheses, references and source (if any) under common document ids: of the first file that has them.
 
     References are asked first, so that an error names the hypothesis that differs.
     """
     paths = [*hypotheses.values(), *references]
     read = [(path, *_read_side(path, format, "target")) for path in paths]
     original = source and (source, *_read_side(source, format, "source"))
+    fitting: list[Document] = []
     count = len(hypotheses)
     every = [*read[count:], *read[:count], *([original] if original else [])]
     like = next((documents for _, documents, carries_ids in every if carries_ids), read[0][1])
@@ -200,10 +220,9 @@ def read_aligned(
                 raise CotextError(f"{path} and {reference}: {error}") from None
         if original:
             _, documents, carries_ids = original
-            _require_fit(
-                original[0], documents if carries_ids else _renamed(documents, hypothesis), hypothesis
-            )
-    return dict(zip(hypotheses, same[:count], strict=True)), same[count:]
+            fitting = documents if carries_ids else _renamed(documents, hypothesis)
+            _require_fit(original[0], fitting, hypothesis)
+    return dict(zip(hypotheses, same[:count], strict=True)), same[count:], fitting
 
 
 def _read_side(path: Path, format: str | None, side: Side) -> tuple[list[Document], bool]:

@@ -115,7 +115,7 @@ def profile(
     if out is not None:
         check_output(out, [*hypothesis, reference])
     protocols = tuple(protocol or DEFAULT_PROTOCOLS)
-    systems, [references] = read_aligned(name_systems(hypothesis), [reference], None, format)
+    systems, [references], _ = read_aligned(name_systems(hypothesis), [reference], None, format)
     names = list(systems)
     figures: dict[str, Any] = {"format": "cotext-profile", "version": 1, "systems": names}
     for kind, ways in (("position", by_position), ("length", by_length)):

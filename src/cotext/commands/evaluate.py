@@ -1,6 +1,7 @@
 """The command that measures what lies in files: translations, and decisions on contrastive suites."""
 
 import json
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,6 +23,17 @@ def evaluate(
     target_language: Annotated[str | None, typer.Option(help="Code such as zh, for the tokenizer.")] = None,
     discourse: Annotated[
         Path | None, typer.Option(help="Marked words of the reference; adds TC, CP, PT and TCP.")
+    ] = None,
+    comet: Annotated[
+        str | None, typer.Option(help="COMET model, a path or a name (docs/metrics.md); adds its score.")
+    ] = None,
+    comet_context: Annotated[
+        int | None,
+        typer.Option(help="Earlier sentences for document COMET, which this adds; 2 in its paper."),
+    ] = None,
+    comet_python: Annotated[
+        Path | None,
+        typer.Option(help="Environment that has COMET, or its interpreter; else COTEXT_COMET_PYTHON."),
     ] = None,
     decisions: Annotated[
         list[Path] | None,
@@ -49,8 +61,11 @@ def evaluate(
     given = {name: value for name, value in drawing.items() if value is not None}
     if given and not paired:
         raise CotextError(f"--{next(iter(given))} says how to make a paired test; give --paired too")
+    if comet is None and (comet_context is not None or comet_python is not None):
+        option = "--comet-python" if comet_context is None else "--comet-context"
+        raise CotextError(f"{option} says how to run COMET; name the model by --comet too")
     if decisions:
-        if hypothesis or reference or source or protocol or discourse or given:
+        if hypothesis or reference or source or protocol or discourse or comet or given:
             raise CotextError("--decisions are compared by themselves; leave --hypothesis and the like out")
         _compare_decisions(decisions, baseline, report)
         return
@@ -59,20 +74,31 @@ def evaluate(
     if baseline is not None and not paired:
         raise CotextError("--baseline names the system of a paired test; give --paired too")
     from cotext.evaluation import evaluate_files
+    from cotext.metrics.comet import Comet, find_python
     from cotext.metrics.significance import Resampling
+    from cotext.progress import meter
 
     choices: dict[str, Any] = given
-    evaluation = evaluate_files(
-        hypothesis,
-        reference,
-        source,
-        protocols=protocol,
-        target_language=target_language,
-        format=format,
-        discourse=discourse,
-        resampling=Resampling(**choices) if paired else None,
-        baseline=baseline,
-    )
+    with meter("COMET", 0) if comet is not None else nullcontext() as progress:
+
+        def on_comet(done: int, total: int) -> None:
+            if progress is not None:
+                progress.restart(total)
+                progress.reach(done)
+
+        evaluation = evaluate_files(
+            hypothesis,
+            reference,
+            source,
+            protocols=protocol,
+            target_language=target_language,
+            format=format,
+            discourse=discourse,
+            comet=None if comet is None else Comet(comet, find_python(comet_python), comet_context or 0),
+            on_comet=on_comet,
+            resampling=Resampling(**choices) if paired else None,
+            baseline=baseline,
+        )
     typer.echo(_json(evaluation.as_dict()) if report == "json" else evaluation.render())
 
 

@@ -1,0 +1,261 @@
+"""COMET and document COMET (Rei et al., 2020; Vernikos et al., 2022), run in an environment of its own.
+
+COMET pins old versions of numpy and others, and its checkpoints are pickles: neither belongs into the process
+that trains and translates. `comet_runner.py` is started with the interpreter of an environment that has
+COMET; documents go there in a file of JSON lines, scores come back as JSON lines.
+"""
+
+import json
+import math
+import os
+import subprocess
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+
+from cotext import __version__
+from cotext.data.documents import Document
+from cotext.errors import CotextError
+from cotext.metrics.bleu import Measurement, Score, check_correspondence
+from cotext.metrics.statistics import Floats, Statistics
+
+PYTHON_VARIABLE = "COTEXT_COMET_PYTHON"
+INSTALL = "python -m venv comet-env && comet-env/bin/pip install unbabel-comet 'setuptools<81'"
+BATCH_SENTENCES = 16
+_RUNNER = Path(__file__).with_name("comet_runner.py")
+_TAIL_LINES = 12
+_SCALE = 100.0
+_DIGEST_DIGITS = 12
+
+Progress = Callable[[int, int], None]  # sentences scored so far, and in all
+
+
+@dataclass(frozen=True, slots=True)
+class Comet:
+    """Which model, where it runs, and whether document COMET is wanted too.
+
+    `model` is a checkpoint file, a folder with `checkpoints/` and `hparams.yaml`, or a name of the hub.
+    `context_sentences` above 0 adds document COMET with so many earlier sentences (2 in the paper).
+    """
+
+    model: str
+    python: Path
+    context_sentences: int = 0
+
+    def __post_init__(self) -> None:
+        if self.context_sentences < 0:
+            raise CotextError(f"{self.context_sentences} sentences of context for COMET; give 0 or more")
+        if looks_like_path(self.model) and not Path(self.model).exists():
+            raise CotextError(
+                f"{self.model}: no such COMET model; give a checkpoint file, a folder with checkpoints/ and "
+                "hparams.yaml, or a name such as Unbabel/wmt22-comet-da"
+            )
+
+    @property
+    def model_name(self) -> str:
+        """The name of the model for a signature: that of its folder where it is a file."""
+        path = Path(self.model)
+        if not path.exists():
+            return self.model
+        path = path.resolve()
+        return path.name if path.is_dir() else path.parents[1].name
+
+
+def looks_like_path(model: str) -> bool:
+    """Whether a model can be meant as a path only, not as a name of the hub, which is `who/what` at most."""
+    return model.startswith((".", "~", os.sep)) or model.endswith(".ckpt") or model.count("/") > 1
+
+
+def find_python(given: Path | None) -> Path:
+    """The interpreter beside COMET: as given (itself or its environment's folder), or of the variable.
+
+    Raises CotextError that says how to make such an environment.
+    """
+    named = given or (Path(value) if (value := os.environ.get(PYTHON_VARIABLE)) else None)
+    if named is None:
+        raise CotextError(
+            f"COMET runs in an environment of its own; make one ({INSTALL}) and give it by --comet-python "
+            f"comet-env or the environment variable {PYTHON_VARIABLE}"
+        )
+    if named.is_dir():
+        inside = [named / "bin" / "python", named / "Scripts" / "python.exe"]
+        named = next((path for path in inside if path.exists()), inside[0])
+    if not named.is_file():
+        raise CotextError(f"{named}: no such interpreter to run COMET with; make one: {INSTALL}")
+    # Never resolved: an environment is recognised by the place of the link.
+    return named.absolute()
+
+
+def measure_comet(
+    comet: Comet,
+    hypotheses: Mapping[str, Sequence[Document]],
+    source: Sequence[Document],
+    references: Sequence[Sequence[Document]],
+    progress: Progress | None = None,
+) -> dict[str, list[Measurement]]:
+    """Measure COMET and, if asked for, document COMET of several systems; the model is loaded once.
+
+    A score is the mean over sentences, times 100. Of several references COMET reads the first.
+
+    Raises:
+        CotextError: documents that do not correspond; no COMET, no model or not one for context there; or
+            COMET broke down.
+    """
+    for hypothesis in hypotheses.values():
+        check_correspondence(hypothesis, source)
+        check_correspondence(hypothesis, references[0])
+    contexts = sorted({0, comet.context_sentences})
+    names = [name for name in hypotheses for _ in source]
+    sentences = sum(map(len, source)) * len(hypotheses) * len(contexts)
+    found: dict[int, list[dict[str, Any]]] = {context: [] for context in contexts}
+    done = 0
+    with tempfile.TemporaryDirectory(prefix="cotext-comet-") as folder:
+        request = _write_request(Path(folder), comet, hypotheses, source, references[0], contexts)
+        with closing(_answers(comet, request)) as answers:
+            loaded = next(answers)
+            for answer in answers:
+                found[answer["context"]].append(answer)
+                done += len(answer["scores"])
+                if progress is not None:
+                    progress(done, sentences)
+    measured: dict[str, list[Measurement]] = {name: [] for name in hypotheses}
+    for context, records in found.items():
+        if [record["document"] for record in records] != list(range(len(names))):
+            raise CotextError(f"COMET answered for {len(records)} of {len(names)} documents; run it again")
+        for place, (name, hypothesis) in enumerate(hypotheses.items()):
+            own = records[place * len(source) : (place + 1) * len(source)]
+            recipe = _recipe(comet, loaded, context, len(references))
+            measured[name].append(_measurement(own, hypothesis, context, recipe))
+    return measured
+
+
+def _write_request(
+    folder: Path,
+    comet: Comet,
+    hypotheses: Mapping[str, Sequence[Document]],
+    source: Sequence[Document],
+    reference: Sequence[Document],
+    contexts: Sequence[int],
+) -> Path:
+    path = Path(comet.model)
+    model = str(path.absolute()) if path.exists() else comet.model
+    lines = [{"model": model, "contexts": contexts, "batch_size": BATCH_SENTENCES}]
+    for name, documents in hypotheses.items():
+        for original, ours, theirs in zip(source, documents, reference, strict=True):
+            sides = {"source": original, "hypothesis": ours, "reference": theirs}
+            lines.append({"system": name, **{side: list(each.sentences) for side, each in sides.items()}})
+    request = folder / "request.jsonl"
+    request.write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    return request
+
+
+def _answers(comet: Comet, request: Path) -> Generator[dict[str, Any], None, None]:
+    """Start the runner and yield what it answers: what it loaded first, then documents as they are scored."""
+    # Isolated: neither PYTHONPATH nor the folder of the runner, in which this file would pass for COMET.
+    command = [str(comet.python), "-I", str(_RUNNER), str(request)]
+    with tempfile.TemporaryFile() as log:
+        try:
+            process = subprocess.Popen(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                cwd=request.parent,
+            )
+        except OSError as error:
+            raise CotextError(f"{comet.python}: cannot be started: {error.strerror or error}") from None
+        with process:
+            try:
+                yield from _read(comet, process, log)
+            finally:
+                if process.poll() is None:
+                    process.terminate()
+
+
+def _read(comet: Comet, process: subprocess.Popen[bytes], log: IO[bytes]) -> Iterator[dict[str, Any]]:
+    assert process.stdout is not None
+    loaded = False
+    for line in process.stdout:
+        try:
+            answer = json.loads(line)
+        except ValueError:
+            answer = None
+        if not isinstance(answer, dict):
+            raise CotextError(f"{comet.python}: does not answer as expected: {line[:80]!r}")
+        if "error" in answer:
+            advice = (
+                "" if loaded or "imported" not in answer["error"] else f"; make an environment: {INSTALL}"
+            )
+            raise CotextError(f"COMET ({comet.python}, {comet.model}): {answer['error']}{advice}")
+        if not all(map(math.isfinite, answer.get("scores", ()))):
+            raise CotextError(f"COMET ({comet.model}) gives scores that are no numbers; check the model")
+        yield answer
+        loaded = True
+    code = process.wait()
+    if code == 0 and loaded:
+        return
+    killed = f"was killed by signal {-code}, perhaps for want of memory" if code < 0 else f"ended with {code}"
+    log.seek(0)
+    lines = log.read().decode("utf-8", errors="replace").splitlines()[-_TAIL_LINES:]
+    raise CotextError(
+        "\n".join([f"COMET ({comet.python}, {comet.model}) {killed}; what it wrote last:", *lines])
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Recipe:
+    """The parts of a signature before and after the counts of what did not fit."""
+
+    before: str
+    after: str
+
+
+def _recipe(comet: Comet, loaded: Mapping[str, Any], context: int, references: int) -> _Recipe:
+    if not loaded["uses_reference"]:
+        side, refs = "hypothesis", "none"
+    else:
+        side, refs = "reference", "1" if references == 1 else f"first-of-{references}"
+    before = (
+        f"protocol:{'doc-comet' if context else 'comet'}|unit:sentence|model:{comet.model_name}"
+        f"|sha256:{loaded['sha256'][:_DIGEST_DIGITS]}|refs:{refs}"
+        f"|context:{f'{context}-{side}' if context else 0}|max-tokens:{loaded['max_tokens']}"
+    )
+    after = f"scale:{_SCALE:g}|comet:{loaded['comet']}|version:cotext-{__version__}"
+    return _Recipe(before, after)
+
+
+def _measurement(
+    records: Sequence[Mapping[str, Any]], hypothesis: Sequence[Document], context: int, recipe: _Recipe
+) -> Measurement:
+    for record, document in zip(records, hypothesis, strict=True):
+        if len(record["scores"]) != len(document):
+            raise CotextError(f"document {document.id!r}: COMET scored {len(record['scores'])} sentences")
+    scores = [score for record in records for score in record["scores"]]
+    places = [place for place, record in enumerate(records) for _ in record["scores"]]
+    statistics = Statistics(
+        np.array([(score, 1.0) for score in scores]).reshape(-1, 2), np.array(places), "sentence", _mean
+    )
+    shrunk, cut = (sum(record[what] for record in records) for what in ("shrunk", "cut"))
+    sentences = [sentence for document in hypothesis for sentence in document.sentences]
+    counts = f"shrunk:{shrunk}|cut:{cut}" if context else f"cut:{cut}"
+    score = Score(
+        protocol="doc-comet" if context else "comet",
+        title="doc-COMET" if context else "COMET",
+        value=statistics.score,
+        signature=f"{recipe.before}|{counts}|{recipe.after}",
+        documents=len(hypothesis),
+        sentences=len(sentences),
+        empty_hypotheses=sum(not sentence.strip() for sentence in sentences),
+        components={"shrunk_windows": float(shrunk), "cut_sentences": float(cut)},
+    )
+    return Measurement(score, statistics)
+
+
+def _mean(sums: Floats) -> Floats:
+    scores: Floats = _SCALE * sums[:, 0] / np.maximum(sums[:, 1], 1.0)
+    return scores
