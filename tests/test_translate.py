@@ -151,7 +151,8 @@ VIEWS = [
 @settings(max_examples=40, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(
     documents=corpora,
-    model=st.sampled_from(list(MODELS)),
+    # What writes all at once has views of its own: tests/test_parallel.py.
+    model=st.sampled_from([name for name in MODELS if name != "casa"]),
     view=st.sampled_from(VIEWS),
     separators=st.sampled_from(["plain", "indexed", "bracket"]),
     target_context=st.sampled_from(["prefix", "regenerate"]),
