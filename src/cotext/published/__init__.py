@@ -77,7 +77,7 @@ class Paper(Closed):
     title: Text
     tests: dict[str, TestSet]
     measures: dict[str, Measure]
-    links: dict[str, tuple[str, ...]] = {}
+    links: dict[str, tuple[str, ...]]
     tables: tuple[Table, ...]
 
 
@@ -121,8 +121,8 @@ def read_paper(content: Any, name: str) -> Paper:
     """Check the content of a file.
 
     Raises:
-        CotextError: unknown keys, a column of a test set or measure that is not described, a row with too many
-            or too few values, something named twice, or a recipe that there is none of.
+        CotextError: unknown keys, a column of a test set or measure that is not described, a row with too
+            many or too few values, something named twice, or a recipe that there is none of.
     """
     try:
         paper = Paper.model_validate(content)
@@ -149,7 +149,8 @@ def _check_table(where: str, table: Table, paper: Paper) -> None:
     _require_once(where, "column", (column.name for column in table.columns))
     _require_once(where, "row", (row.row for row in table.rows))
     for column in table.columns:
-        for kind, key, known in (("test", column.test, paper.tests), ("measure", column.measure, paper.measures)):
+        wanted = (("test", column.test, paper.tests), ("measure", column.measure, paper.measures))
+        for kind, key, known in wanted:
             if key not in known:
                 raise CotextError(f"{where}, column {column.name!r}: {kind} {key!r} is not described")
     for row in table.rows:
