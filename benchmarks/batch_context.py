@@ -32,9 +32,10 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
 from cotext.data.prepare import prepare_controlled
 from cotext.data.suites import read_suite
-from cotext.jobs import open_scorer, open_translator, run_suite
+from cotext.jobs import open_scorer, open_translator
 from cotext.metrics.bleu import evaluate
 from cotext.runs import train
+from cotext.suite_jobs import run_suite
 from cotext.trainer import Reports
 from cotext.translate import DocumentTranslator
 

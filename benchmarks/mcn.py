@@ -32,9 +32,9 @@ from cotext.checkpoint import load_run
 from cotext.config import SIZES, Config, load_config
 from cotext.data.prepare import prepare_controlled
 from cotext.data.suites import ContrastiveExample, ContrastiveSuite, read_suite
-from cotext.jobs import run_suite
 from cotext.metrics.contrastive import Accuracy
 from cotext.runs import train
+from cotext.suite_jobs import run_suite
 from cotext.systems import build_model, describe_model
 from cotext.trainer import Reports
 from cotext.translate import DocumentTranslator

@@ -320,6 +320,7 @@ def main() -> None:
     command.add_argument(
         "--documents", type=int, default=0, help="of `many`, where not as many as a batch takes"
     )
+    command.add_argument("--systems", nargs="*", default=[], help="those whose names begin so, as CASA")
     command = commands.add_parser("length")
     command.add_argument("--size", choices=SIZES, default="base")
     command.add_argument("--rounds", type=int, default=3)
@@ -337,7 +338,8 @@ def main() -> None:
     elif arguments.what == "speed":
         for setting in arguments.settings:
             sizes = arguments.tokens, arguments.max_tokens
-            speed(arguments.size, arguments.rounds, *sizes, setting == "many", arguments.documents)
+            many = setting == "many", arguments.documents, arguments.systems
+            speed(arguments.size, arguments.rounds, *sizes, *many)
     else:
         length(arguments.size, arguments.rounds, arguments.tokens, arguments.device)
 

@@ -87,19 +87,25 @@ def ours(translator: DocumentTranslator) -> Translate:
     return translate
 
 
-def systems(size: str, max_tokens: int, many: bool, folder: Path) -> dict[str, Translate]:
-    """All lines of the table by name; the same model for all that differ in search alone."""
+def systems(
+    size: str, max_tokens: int, many: bool, chosen: Sequence[str], folder: Path
+) -> dict[str, Translate]:
+    """The lines of the table by name, all or those that begin as one of `chosen`; search shares models."""
+    start = tuple(chosen) or ("",)
     models: dict[str, Model] = {}
     found: dict[str, Translate] = {}
     for system in SYSTEMS:
-        if system.one_by_one and many:
+        if (system.one_by_one and many) or not system.name.startswith(start):
             continue
         config = decoding_config(system.recipe, size, system.beam, 1 if system.one_by_one else max_tokens)
         model = models.get(system.recipe)
         if model is None:
             model = models[system.recipe] = random_model(config)
         found[system.name] = ours(DocumentTranslator(model, config, Numerals(), torch.device("cpu")))
-    return found | ctranslate(models[SENTENCE], size, many, folder)
+    if SENTENCE in models:
+        engines = ctranslate(models[SENTENCE], size, many, folder)
+        found |= {name: engine for name, engine in engines.items() if name.startswith(start)}
+    return found
 
 
 def ctranslate(model: Model, size: str, many: bool, folder: Path) -> dict[str, Translate]:
@@ -139,15 +145,16 @@ def specification_of(model: Transformer, kind: str, folder: Path) -> None:
     """Write our weights as a model of CTranslate2, which fuses projections as we do."""
     from ctranslate2.specs import TransformerSpec
 
-    model = copy.deepcopy(model)  # the conversion works on the weights where they lie
+    given: Any = copy.deepcopy(model)  # the conversion works on the weights where they lie
+    encoder, decoder, embedding = given.encoder, given.decoder, given.embedding
 
     def put(to: Any, module: torch.nn.Module, names: tuple[str, str] = ("weight", "bias")) -> None:
         for name, own in zip(names, ("weight", "bias"), strict=True):
             setattr(to, name, module.get_parameter(own).detach().numpy())
 
-    heads = model.encoder[0].attention.heads
-    spec = TransformerSpec.from_config((len(model.encoder), len(model.decoder)), heads, pre_norm=False)
-    for side, blocks in ((spec.encoder, model.encoder), (spec.decoder, model.decoder)):
+    heads = encoder[0].attention.heads
+    spec = TransformerSpec.from_config((len(encoder), len(decoder)), heads, pre_norm=False)
+    for side, blocks in ((spec.encoder, encoder), (spec.decoder, decoder)):
         for layer, block in zip(side.layer, blocks, strict=True):
             norm = ("gamma", "beta")
             put(layer.self_attention.linear[0], block.attention.qkv)
@@ -164,10 +171,10 @@ def specification_of(model: Transformer, kind: str, folder: Path) -> None:
                 ):
                     put(to, module)
                 put(layer.attention.layer_norm, block.after_cross.norm, norm)
-        side.position_encodings.encodings = model.embedding.table.table.numpy()
-        embedding = side.embeddings if side is spec.decoder else side.embeddings[0]
-        embedding.weight = model.embedding.weight.detach().numpy()
-    spec.decoder.projection.weight = model.output_weight.detach().numpy()
+        side.position_encodings.encodings = embedding.table.table.numpy()
+        words = side.embeddings if side is spec.decoder else side.embeddings[0]
+        words.weight = embedding.weight.detach().numpy()
+    spec.decoder.projection.weight = embedding.weight.detach().numpy()
     names = [str(i) for i in range(VOCABULARY)]
     spec.register_source_vocabulary(names)
     spec.register_target_vocabulary(names)
@@ -221,7 +228,9 @@ def documents_of(count: int, tokens: int) -> list[Document]:
 # ------------------------------------------------------------------------------------------------ speed
 
 
-def speed(size: str, rounds: int, tokens: int, max_tokens: int, many: bool, count: int) -> None:
+def speed(
+    size: str, rounds: int, tokens: int, max_tokens: int, many: bool, count: int, chosen: Sequence[str]
+) -> None:
     """Seconds a document: one at a time, or as many side by side as a batch takes (`count`: so many)."""
     if many and not count:
         # What a row counts for in a batch: the source, and half of what may be written.
@@ -229,11 +238,14 @@ def speed(size: str, rounds: int, tokens: int, max_tokens: int, many: bool, coun
         count = max(1, max_tokens // (sentences * (WORDS + 2) + sentences * WORDS // 2))
     documents = documents_of(count if many else 1, tokens)
     with tempfile.TemporaryDirectory() as folder:
-        translate = systems(size, max_tokens, many, Path(folder))
+        translate = systems(size, max_tokens, many, chosen, Path(folder))
         seconds = taken(translate, documents, rounds)
     what = f"{len(documents)} documents side by side, batches of {max_tokens:,}" if many else "one document"
     print(f"\ndecoding, {size}: {what}, of {len(documents[0])} sentences, {tokens} source tokens")
-    table(("system", "seconds a document", *(f"against {name}" for name in BASELINES)), speed_rows(seconds))
+    bases = [name for name in BASELINES if name in seconds]
+    table(
+        ("system", "seconds a document", *(f"against {name}" for name in bases)), speed_rows(seconds, bases)
+    )
 
 
 def taken(
@@ -250,20 +262,17 @@ def taken(
             before = time.process_time()
             assert each(documents) == sentences, name
             seconds[name].append((time.process_time() - before) / len(documents))
-            print(f"round {number + 1}, {name}: {seconds[name][-1]:.2f} s", flush=True)
+            print(f"round {number + 1}, {name}: {seconds[name][-1]:.3f} s", flush=True)
     return seconds
 
 
-def speed_rows(seconds: dict[str, list[float]]) -> list[tuple[str, ...]]:
+def speed_rows(seconds: dict[str, list[float]], bases: Sequence[str]) -> list[tuple[str, ...]]:
     """Time, and how many times as fast as each baseline in the same round."""
     return [
         (
             name,
-            spread(took),
-            *(
-                spread([b / s for b, s in zip(seconds[base], took, strict=True)], "{:.1f}")
-                for base in BASELINES
-            ),
+            spread(took, "{:.3f}"),
+            *(spread([b / s for b, s in zip(seconds[base], took, strict=True)], "{:.1f}") for base in bases),
         )
         for name, took in seconds.items()
     ]
@@ -308,6 +317,7 @@ def length(size: str, rounds: int, tokens: Sequence[int], device: str | None) ->
                 before = clock()
                 assert translate([document]) == len(document)
                 seconds[count].append(clock() - before)
+                print(f"{name}, {count} tokens: {seconds[count][-1]:.3f} s", flush=True)
         shortest = statistics.median(seconds[min(tokens)])
         for count, took in seconds.items():
             middle = statistics.median(took)

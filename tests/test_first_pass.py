@@ -9,7 +9,7 @@ import pytest
 import torch
 from tiny_runs import prepare_toy, run_config, toy_documents, with_section
 
-from cotext import jobs
+from cotext import jobs, suite_jobs
 from cotext.checkpoint import save_model
 from cotext.config import Config, dump_config
 from cotext.data.documents import Document
@@ -159,7 +159,7 @@ def test_signatures_of_batch_level_systems_tell_who_sees_whom(world: Path, tmp_p
         report = translate_file(run, world / "in.jsonl", out, device="cpu", decode=decode)
         assert {f"schedule:{schedule}", "neighbours:3"} <= {*report.signature.split("|")}
     translator, loaded = open_scorer(run, "cpu")
-    assert jobs.suite_recipe(translator, loaded)["neighbours"] == "3"
+    assert suite_jobs.suite_recipe(translator, loaded)["neighbours"] == "3"
     _, signature = score_file(run, out, None, device="cpu")
     assert signature.endswith("|neighbours:3|unit:nats")
     _, signature = score_file(world / "window", out, None, device="cpu")

@@ -147,7 +147,7 @@ def report_attention(
     Raises:
         CotextError: no such run, device or document, a translation that does not fit, no words at all.
     """
-    chosen = _chosen(source, target, document, format)
+    chosen = choose_document(source, target, document, format)
     own = target is None
     # A given translation needs no first pass.
     settings = decode or {} if own else {**(decode or {}), "first_pass": ""}
@@ -169,7 +169,9 @@ def report_attention(
     return report
 
 
-def _chosen(source: Path, target: Path | None, wanted: str | None, format: str | None) -> ParallelDocument:
+def choose_document(
+    source: Path, target: Path | None, wanted: str | None, format: str | None
+) -> ParallelDocument:
     """The document that is asked for; without a translation, its target is empty."""
     ids = []
     for found in _documents(source, target, format):

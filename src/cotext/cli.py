@@ -14,6 +14,8 @@ import typer
 from typer.core import TyperGroup
 
 import cotext
+from cotext.commands.context import context, cxmi, profile
+from cotext.commands.contrastive import contrastive
 from cotext.commands.data import distill, prepare
 from cotext.commands.evaluate import evaluate
 from cotext.commands.options import Checkpoint, Decode, Device, Format, counted, decode_settings
@@ -178,45 +180,7 @@ def score(
     typer.echo(signature, err=True)
 
 
-@app.command()
-def contrastive(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
-    suites: Annotated[
-        list[Path], typer.Argument(help="Contrastive suites (JSON, ContraPro, consistency sets).")
-    ],
-    tie: Annotated[
-        str, typer.Option(help="wrong: a tie is an error; first: the first candidate wins.")
-    ] = "wrong",
-    score: Annotated[str, typer.Option(help="sum or mean of the log-probabilities of the tokens.")] = "sum",
-    out: Annotated[Path | None, typer.Option(help="Write all figures and decisions here as JSON.")] = None,
-    device: Device = None,
-    checkpoint: Checkpoint = None,
-) -> None:
-    """How often a system prefers the right translation to wrong ones, by phenomenon and distance."""
-    from cotext.data.suites import read_suite
-
-    for option, value, known in (("tie", tie, ("wrong", "first")), ("score", score, ("sum", "mean"))):
-        if value not in known:
-            raise CotextError(f"--{option} {value}: choose one of {', '.join(known)}")
-    loaded_suites = [read_suite(path) for path in suites]
-    from cotext.jobs import check_output, open_scorer, run_suite, suite_recipe
-    from cotext.metrics.contrastive import render_table
-    from cotext.progress import meter
-
-    if out is not None:
-        check_output(out, suites)
-    translator, loaded = open_scorer(run, device, checkpoint)
-    recipe = suite_recipe(translator, loaded)
-    reports: dict[str, Any] = {}
-    for path, suite in zip(suites, loaded_suites, strict=True):
-        with meter(suite.name, sum(len(e.candidates) for e in suite.examples)) as progress:
-            report = run_suite(
-                translator, suite, tie=tie, score=score, recipe=recipe, on_candidates=progress.advance
-            )
-        typer.echo(f"{suite.name}\n{render_table(report)}\n")
-        reports[f"{suite.name} ({path})" if suite.name in reports else suite.name] = report.as_dict()
-    if out is not None:
-        _write_lines(out, [json.dumps(reports, indent=1, ensure_ascii=False)])
+app.command()(contrastive)
 
 
 app.command()(evaluate)
@@ -295,6 +259,11 @@ def attention(
         update=checkpoint,
     )
     typer.echo(f"{report.signature}\n{report.render()}\n{out}: attention.json, {', '.join(report.pictures)}")
+
+
+app.command()(context)
+app.command()(cxmi)
+app.command()(profile)
 
 
 @app.command()

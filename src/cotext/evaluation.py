@@ -120,7 +120,7 @@ def evaluate_files(
     if resampling is not None:
         compared_pairs(list(named), baseline)
     marks = None if discourse is None else read_marks(discourse)
-    systems, aligned = _read_aligned(named, references, source, format)
+    systems, aligned = read_aligned(named, references, source, format)
     measured = measure(systems, aligned, chosen, target_language=target_language)
     if discourse is not None and marks is not None:
         try:
@@ -178,7 +178,7 @@ def _paired(
     }
 
 
-def _read_aligned(
+def read_aligned(
     hypotheses: Mapping[str, Path], references: Sequence[Path], source: Path | None, format: str | None
 ) -> tuple[dict[str, list[Document]], list[list[Document]]]:
     """Hypotheses and references under common document ids: those of the first file that carries any.

@@ -19,15 +19,11 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import detect_format, read_documents, read_parallel, write_translations
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.table import FORMATS, find_format
-from cotext.data.suites import ContrastiveSuite
 from cotext.errors import CotextError
 from cotext.files import checksum
-from cotext.metrics.contrastive import CandidateScores, ContrastiveReport, contrastive_accuracy
 from cotext.systems import choose_threads
 from cotext.translate import DocumentTranslator, Translation
 from cotext.translation_journal import TranslationJournal
-
-SUITE_CHUNK = 2000  # candidates scored between two signs of progress
 
 
 @dataclass(slots=True)
@@ -250,38 +246,6 @@ def _paired(
         yield ParallelDocument(document.id, document.sentences, target)
 
 
-def run_suite(
-    translator: DocumentTranslator,
-    suite: ContrastiveSuite,
-    *,
-    tie: Any = "wrong",
-    score: Any = "sum",
-    recipe: dict[str, str] | None = None,
-    on_candidates: Callable[[int], None] = lambda count: None,
-) -> ContrastiveReport:
-    """Score every candidate of a suite in its context and count how often the right one wins.
-
-    What is scored are the sentences in which the candidates differ, each as current sentence of its window.
-    """
-    todo = [
-        (ParallelDocument(example.id, example.source, candidate), example.differing_sentences)
-        for example in suite.examples
-        for candidate in example.candidates
-    ]
-    scores = []
-    for start in range(0, len(todo), SUITE_CHUNK):
-        chunk = todo[start : start + SUITE_CHUNK]
-        scores += translator.score_sentences(chunk)
-        on_candidates(len(chunk))
-    by_candidate = iter(scores)
-    groups = []
-    for example in suite.examples:
-        members = [next(by_candidate) for _ in example.candidates]
-        log_probabilities = tuple(m.log_probability for m in members)
-        groups.append(CandidateScores(log_probabilities, tuple(m.tokens for m in members)))
-    return contrastive_accuracy(suite, groups, tie=tie, score=score, recipe=recipe)
-
-
 def score_file(
     run: Path,
     source: Path,
@@ -293,7 +257,7 @@ def score_file(
 ) -> tuple[Iterator[tuple[str, ...]], str]:
     """Score a translation: a header row, then document, sentence number, log-probability and tokens."""
     translator, loaded = open_scorer(run, device, update)
-    seen = [f"{key}:{value}" for key, value in _seen(translator).items()]
+    seen = [f"{key}:{value}" for key, value in what_is_seen(translator).items()]
 
     def rows() -> Iterator[tuple[str, ...]]:
         yield "document", "sentence", "log_probability", "tokens"
@@ -304,18 +268,12 @@ def score_file(
     return rows(), "|".join([loaded.signature, *seen, "unit:nats"])
 
 
-def suite_recipe(translator: DocumentTranslator, loaded: LoadedModel) -> dict[str, str]:
-    """What the signature of a contrastive accuracy says of the model, and of what it saw and scored."""
-    model = _entries(loaded.signature)
-    seen = _seen(translator)
-    return {"model": model["model"], "updates": model["updates"], **seen, "scored": "differing"}
-
-
-def _seen(translator: DocumentTranslator) -> dict[str, str]:
+def what_is_seen(translator: DocumentTranslator) -> dict[str, str]:
     """What a signature says of what is seen beside a sentence that is scored."""
-    entries = _entries(translator.signature)
+    entries = signature_entries(translator.signature)
     return {key: entries[key] for key in ("view", "path", "neighbours") if key in entries}
 
 
-def _entries(signature: str) -> dict[str, str]:
+def signature_entries(signature: str) -> dict[str, str]:
+    """The parts of a signature by their keys."""
     return {key: value for key, _, value in (part.partition(":") for part in signature.split("|"))}

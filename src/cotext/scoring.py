@@ -5,7 +5,7 @@ the sum of the log-probabilities of its labels, the symbol that closes it includ
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, islice
 
@@ -41,15 +41,9 @@ def score_instances(
 
     `groups`: which instances, by their places, must be in one batch; if None, none need be.
     """
-    lengths = [(i.row_tokens(symbols), i.source_tokens(symbols)) for i in instances]
-    together = [[i] for i in range(len(instances))] if groups is None else [list(g) for g in groups]
-    together.sort(key=lambda group: max(lengths[i] for i in group))
-    rows = [[lengths[i][0] for i in group] for group in together]
     scores: list[list[SentenceScore]] = [[] for _ in instances]
     with torch.inference_mode():
-        for packed in pack_groups(rows, max_tokens):
-            members = [i for g in packed for i in together[g]]
-            batch = make_batch([instances[i] for i in members], symbols).to(device)
+        for members, batch in _batches(instances, symbols, max_tokens, device, groups):
             current = batch.is_current
             # The sentences of all rows one after the other, each with its place among the current ones.
             counts = [len(instances[i].window.current) for i in members]
@@ -68,13 +62,54 @@ def score_instances(
     return scores
 
 
+def score_labels(
+    model: AutoregressiveModel,
+    instances: Sequence[Instance],
+    symbols: SpecialSymbols,
+    max_tokens: int,
+    device: torch.device,
+    groups: Sequence[Sequence[int]] | None = None,
+) -> list[list[tuple[float, ...]]]:
+    """As `score_instances`, but the log-probability of every label of a sentence, its end the last."""
+    scores: list[list[tuple[float, ...]]] = [[] for _ in instances]
+    with torch.inference_mode():
+        for members, batch in _batches(instances, symbols, max_tokens, device, groups):
+            found = iter((-_label_nll(model, batch)).tolist())
+            for i in members:
+                window, target = instances[i].window, instances[i].target
+                lengths = [len(target[j - window.target.start]) + 1 for j in window.current]
+                scores[i] = [tuple(islice(found, length)) for length in lengths]
+    return scores
+
+
+def _batches(
+    instances: Sequence[Instance],
+    symbols: SpecialSymbols,
+    max_tokens: int,
+    device: torch.device,
+    groups: Sequence[Sequence[int]] | None,
+) -> Iterator[tuple[list[int], Batch]]:
+    """Which instances share a batch, by their places, and that batch."""
+    lengths = [(i.row_tokens(symbols), i.source_tokens(symbols)) for i in instances]
+    together = [[i] for i in range(len(instances))] if groups is None else [list(g) for g in groups]
+    together.sort(key=lambda group: max(lengths[i] for i in group))
+    rows = [[lengths[i][0] for i in group] for group in together]
+    for packed in pack_groups(rows, max_tokens):
+        members = [i for g in packed for i in together[g]]
+        yield members, make_batch([instances[i] for i in members], symbols).to(device)
+
+
 def _label_nll(model: AutoregressiveModel, batch: Batch) -> Tensor:
     """Negative log-likelihoods of the labels of current sentences, one row after the other: [N]."""
     hidden_BTD = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
     label_N = batch.target_label[batch.is_current]
-    _, nll_N = output_loss(
-        hidden_BTD[batch.is_current], model.output_weight, label_N, torch.ones_like(label_N).float(), 0.0
-    )
+    return negative_log_likelihood(model.output_weight, hidden_BTD[batch.is_current], label_N)
+
+
+def negative_log_likelihood(weight_VD: Tensor, hidden_ND: Tensor, label_N: Tensor) -> Tensor:
+    """Of labels, given the output layer and the hidden states that foretell them: [N]."""
+    ones = torch.ones_like(label_N).to(hidden_ND.dtype)
+    _, nll_N = output_loss(hidden_ND, weight_VD, label_N, ones, 0.0)
     return nll_N
 
 
@@ -93,8 +128,7 @@ def _written_at_once(model: ParallelModel, batch: Batch) -> Tensor:
     sentences = sentence.max(dim=1).values + 1
     if model.path == "length":
         label_N = tokens[sentence >= 0]
-        ones = torch.ones_like(label_N).to(hidden_ND.dtype)
-        _, nll_N = output_loss(hidden_ND, model.output_weight, label_N, ones, 0.0)
+        nll_N = negative_log_likelihood(model.output_weight, hidden_ND, label_N)
         row_N = real.nonzero()[:, 0]
         nll = torch.zeros(len(sentences), dtype=torch.float64, device=row_N.device)
         nll = nll.index_add_(0, row_N, nll_N.double()) + model.length_nll(draft).double()

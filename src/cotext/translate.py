@@ -30,7 +30,7 @@ from cotext.neighbours import group_of, pack_groups, source_of
 from cotext.open_document import OpenDocument, Written
 from cotext.parallel import write
 from cotext.recovery import recover
-from cotext.scoring import SentenceScore, require_finite, score_instances
+from cotext.scoring import SentenceScore, require_finite, score_instances, score_labels
 from cotext.search import Hypothesis, SearchOptions, search
 from cotext.systems import build_view, describe_cut, special_symbols
 
@@ -225,14 +225,69 @@ class DocumentTranslator:
             for members in self._score(documents)
         ]
 
+    def score_tokens(
+        self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
+    ) -> list[list[tuple[float, ...]]]:
+        """Log-probabilities of the tokens of the chosen sentences, each in its context, its end the last.
+
+        None for a sentence that is empty on both sides.
+
+        Raises:
+            CotextError: the system writes all tokens at once, so that only sentences have a probability.
+        """
+        if isinstance(self.model, ParallelModel):
+            raise CotextError(
+                f"{self.config.model.name} writes all tokens at once: sentences have a probability "
+                "(`cotext score`), single tokens have none; examine a system that writes from left to right"
+            )
+        instances, groups, places = self._rows(documents)
+        budget = self.config.decode.max_tokens
+        found = score_labels(self.model, instances, self.symbols, budget, self.device, groups)
+        scores: list[dict[int, tuple[float, ...]]] = [{} for _ in documents]
+        for (index, current), members in zip(places, found, strict=True):
+            require_finite(SentenceScore(sum(member), len(member)) for member in members)
+            scores[index] |= zip(current, members, strict=True)
+        return [[s.get(j, ()) for j in chosen] for s, (_, chosen) in zip(scores, documents, strict=True)]
+
+    def reach(self, document: Document) -> list[range]:
+        """For every sentence, which sentences it is translated in sight of at most, itself too.
+
+        Whether source or target; a sentence without a token sees itself alone.
+        """
+        opened = OpenDocument.start(
+            0, document, self.tokenizer.encode_batch(document.sentences), self.view, prefix=False
+        )
+        found = [range(j, j + 1) for j in range(len(document.sentences))]
+        for number, window in enumerate(opened.windows):
+            group = [opened.windows[n] for n in group_of(number, len(opened.windows), self.neighbours)]
+            first, last = min(w.source.start for w in group), max(w.source.stop for w in group) - 1
+            for j in window.current:
+                found[opened.kept[j]] = range(opened.kept[first], opened.kept[last] + 1)
+        return found
+
     def _score(
         self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
     ) -> list[list[SentenceScore]]:
         """The scores of the chosen sentences of every document."""
+        instances, groups, places = self._rows(documents)
         scores: list[dict[int, SentenceScore]] = [{} for _ in documents]
+        budget = self.config.decode.max_tokens
+        found = score_instances(self.model, instances, self.symbols, budget, self.device, groups)
+        for (index, current), members in zip(places, found, strict=True):
+            require_finite(members, none_possible=isinstance(self.model, ParallelModel))
+            scores[index] |= zip(current, members, strict=True)
+        empty = SentenceScore(0.0, 0)
+        return [[s.get(j, empty) for j in chosen] for s, (_, chosen) in zip(scores, documents, strict=True)]
+
+    def _rows(
+        self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
+    ) -> tuple[list[Instance], list[range], list[tuple[int, list[int]]]]:
+        """The windows in which chosen sentences are current, which see each other, and whose they are.
+
+        With each window goes the place of its document, and where its current sentences stand there.
+        """
         instances: list[Instance] = []
-        groups: list[range] = []  # of instances that see each other
-        # Per instance, its document and where its current sentences stand there.
+        groups: list[range] = []
         places: list[tuple[int, list[int]]] = []
         for index, (document, chosen) in enumerate(documents):
             source = self.tokenizer.encode_batch(document.source)
@@ -251,13 +306,7 @@ class DocumentTranslator:
                     sides = [source[j] for j in w.source], [target[j] for j in w.target]
                     instances.append(Instance(len(groups), w, *sides))
                     places.append((index, [kept[j] for j in w.current]))
-        budget = self.config.decode.max_tokens
-        found = score_instances(self.model, instances, self.symbols, budget, self.device, groups)
-        for (index, current), members in zip(places, found, strict=True):
-            require_finite(members, none_possible=isinstance(self.model, ParallelModel))
-            scores[index] |= zip(current, members, strict=True)
-        empty = SentenceScore(0.0, 0)
-        return [[s.get(j, empty) for j in chosen] for s, (_, chosen) in zip(scores, documents, strict=True)]
+        return instances, groups, places
 
     @cached_property
     def _silent(self) -> tuple[int, ...]:

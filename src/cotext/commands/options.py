@@ -1,5 +1,7 @@
 """Options that several commands have, and how their values are read."""
 
+import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -50,3 +52,13 @@ def decode_settings(pairs: list[str] | None) -> dict[str, Any]:
 def counted(number: int, thing: str) -> str:
     """A number and its noun, as in "2 sentences"."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+def write_figures(out: Path | None, figures: dict[str, Any]) -> None:
+    """Write figures as JSON, where a file was asked for."""
+    if out is None:
+        return
+    from cotext.data.formats.streams import atomic_sinks
+
+    with atomic_sinks([out]) as [sink]:
+        sink.write(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")

@@ -48,7 +48,7 @@ class AutoregressiveModel(Protocol):
 
     `decode` is one code for training and for search: on a state that was never opened it computes all T
     positions of complete rows; on an open one, the T tokens that follow those decoded before. Padding
-    (sentence -1) stands on the right, and only in the first call after `open`.
+    (sentence -1) stands on the right, and only in the first call after `open` or in the last.
     """
 
     @property

@@ -1,0 +1,304 @@
+"""How much a system uses context: what its probabilities lose when context is taken away or replaced.
+
+CXMI (conditional cross-mutual information; Fernandes et al. 2021, section 3) of a context C is
+
+    log p(y | x, C) - log p(y | x)
+
+of a target sentence y, given its source sentence x, in nats; a corpus has the mean over sentences or tokens.
+Above zero, the system makes use of C; below, C leads it astray. Both probabilities are those of one system,
+which is given the sentence in its excerpt, and alone (see `cotext.data.context_edits`). With other contexts
+(shuffled, of other documents) the same difference tells what the system takes from context of any kind.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from random import Random
+from typing import Final, Protocol, overload
+
+from cotext.data.context_edits import Excerpt, Pair, alone, excerpt, replaced, shuffled, without
+from cotext.data.documents import Document, ParallelDocument
+from cotext.errors import CotextError
+
+CONDITIONS: Final = ("true", "shuffled", "random", "none")
+DOCUMENTS_AT_ONCE = 16
+
+
+class TokenScorer(Protocol):
+    """What probabilities are asked of."""
+
+    def reach(self, document: Document) -> list[range]:
+        """For every sentence, which sentences it is translated in sight of, itself too."""
+
+    def score_tokens(
+        self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
+    ) -> list[list[tuple[float, ...]]]:
+        """Log-probabilities of the tokens of the chosen sentences; none for an empty sentence."""
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceUse:
+    """One sentence under every condition: log-probabilities of its tokens, its end the last.
+
+    `number` is its place in its document; `context` counts the sentences that it sees.
+    """
+
+    document: str
+    number: int
+    context: int
+    tokens: dict[str, tuple[float, ...]]
+
+    def cxmi(self, condition: str = "true") -> float:
+        """Of the whole sentence, in nats."""
+        return sum(self.tokens[condition]) - sum(self.tokens["none"])
+
+    def token_cxmi(self, condition: str = "true") -> tuple[float, ...]:
+        """Of every token."""
+        pairs = zip(self.tokens[condition], self.tokens["none"], strict=True)
+        return tuple(given - not_given for given, not_given in pairs)
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionMean:
+    """CXMI of a condition over the sentences that have context.
+
+    `share_above` is the share, of all these sentences, of those whose CXMI is above zero.
+    """
+
+    condition: str
+    sentences: int
+    tokens: int
+    per_sentence: float
+    per_token: float
+    share_above: float
+
+
+def mean_use(sentences: Sequence[SentenceUse], condition: str) -> ConditionMean:
+    """Average over a corpus.
+
+    Raises:
+        CotextError: no sentence has context.
+    """
+    having = [s for s in sentences if s.context and s.tokens["none"]]
+    if not having:
+        raise CotextError(
+            "no sentence has context: the system sees one sentence at a time, or every document has but one"
+        )
+    values = [s.cxmi(condition) for s in having]
+    tokens = sum(len(s.tokens["none"]) for s in having)
+    return ConditionMean(
+        condition,
+        len(having),
+        tokens,
+        sum(values) / len(having),
+        sum(values) / tokens,
+        sum(value > 0 for value in values) / len(having),
+    )
+
+
+def excerpts(scorer: TokenScorer, document: ParallelDocument) -> list[Excerpt]:
+    """What each sentence of a document sees, as a document of its own.
+
+    Where that would be cut in another way than it was in the document (several parts, groups of windows with
+    context), the whole document stands for it.
+    """
+    sees = scorer.reach(Document(document.id, document.source))
+    alike: dict[range, list[range]] = {}
+    found = []
+    for number, reach in enumerate(sees):
+        if reach not in alike:
+            alike[reach] = scorer.reach(Document(document.id, document.source[reach.start : reach.stop]))
+        same = alike[reach][number - reach.start] == range(len(reach))
+        found.append(excerpt(document, reach, number, whole=not same))
+    return found
+
+
+def edited(found: Excerpt, condition: str, others: Sequence[Pair], random: Random) -> Excerpt:
+    """An excerpt under one of the CONDITIONS."""
+    if condition == "true":
+        return found
+    if condition == "none":
+        return alone(found)
+    return shuffled(found, random) if condition == "shuffled" else replaced(found, others, random)
+
+
+def conditions_of(
+    excerpts_of: Sequence[Excerpt], conditions: Sequence[str], others: Sequence[Pair], seed: int
+) -> list[dict[str, Excerpt]]:
+    """Every excerpt under every condition; what is random depends on seed, document and place."""
+    made = []
+    for number, found in enumerate(excerpts_of):
+        drawn = {c: Random(f"{seed} {c} {number} {found.document.id}") for c in conditions}
+        made.append({c: edited(found, c, others, drawn[c]) for c in conditions})
+    return made
+
+
+class Others(Sequence[Pair]):
+    """The sentences of all documents but one that have words on both sides; nothing is copied."""
+
+    def __init__(self, pool: "Pool", number: int) -> None:
+        self.pool = pool.pairs
+        self.first, self.stop = pool.bounds[number], pool.bounds[number + 1]
+
+    def __len__(self) -> int:
+        """Count them."""
+        return len(self.pool) - (self.stop - self.first)
+
+    @overload
+    def __getitem__(self, place: int) -> Pair: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> list[Pair]: ...
+
+    def __getitem__(self, place: int | slice) -> Pair | list[Pair]:
+        """One of them, or several."""
+        if isinstance(place, slice):
+            return [self[i] for i in range(*place.indices(len(self)))]
+        if not 0 <= place < len(self):
+            raise IndexError(place)
+        return self.pool[place if place < self.first else place + self.stop - self.first]
+
+
+class Pool:
+    """The sentences of a corpus that have words on both sides, of which random context is drawn."""
+
+    def __init__(self, documents: Sequence[ParallelDocument]) -> None:
+        self.pairs: list[Pair] = []
+        self.bounds = [0]
+        for document in documents:
+            pairs = zip(document.source, document.target, strict=True)
+            self.pairs += [pair for pair in pairs if pair[0].strip() and pair[1].strip()]
+            self.bounds.append(len(self.pairs))
+
+    def without(self, number: int) -> Others:
+        """Those of all documents but one."""
+        return Others(self, number)
+
+
+def measure(
+    scorer: TokenScorer,
+    documents: Sequence[ParallelDocument],
+    conditions: Sequence[str] = CONDITIONS,
+    seed: int = 1,
+    on_sentences: Callable[[int], None] = lambda count: None,
+) -> Iterator[SentenceUse]:
+    """Score every sentence of every document under every condition, `none` always among them.
+
+    Raises:
+        CotextError: an unknown condition; `random` with one document.
+    """
+    check_conditions(conditions, len(documents))
+    wanted = tuple(c for c in CONDITIONS if c in conditions or c == "none")
+    pool = Pool(documents)
+    for first in range(0, len(documents), DOCUMENTS_AT_ONCE):
+        numbers = range(first, min(first + DOCUMENTS_AT_ONCE, len(documents)))
+        made = []
+        for number in numbers:
+            found = excerpts(scorer, documents[number])
+            made.append(conditions_of(found, wanted, pool.without(number), seed))
+        flat = [
+            found for of_document in made for of_sentence in of_document for found in of_sentence.values()
+        ]
+        scores = iter(score_excerpts(scorer, flat))
+        for number, of_document in zip(numbers, made, strict=True):
+            for place, of_sentence in enumerate(of_document):
+                tokens = {condition: next(scores) for condition in of_sentence}
+                context = len(of_sentence["true"].context) if "true" in of_sentence else 0
+                yield SentenceUse(documents[number].id, place, context, tokens)
+            on_sentences(len(of_document))
+
+
+def check_conditions(conditions: Sequence[str], documents: int) -> None:
+    """Refuse conditions that are unknown, or that cannot be had."""
+    for condition in conditions:
+        if condition not in CONDITIONS:
+            raise CotextError(f"unknown context {condition!r}; choose from {', '.join(CONDITIONS)}")
+    if "true" not in conditions:
+        raise CotextError("the true context is what the others are compared with: choose it too")
+    if "random" in conditions and documents < 2:
+        raise CotextError(
+            "random context is drawn from other documents, and there is one alone; give a file with several, "
+            "or choose true, shuffled and none"
+        )
+
+
+def score_excerpts(scorer: TokenScorer, found: Sequence[Excerpt]) -> list[tuple[float, ...]]:
+    """Log-probabilities of the tokens of every excerpt's sentence in question; equal ones are read once."""
+    asked: dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]] = {}
+    for each in found:
+        asked.setdefault((each.document.source, each.document.target), []).append(each.place)
+    documents = [(ParallelDocument("", *sides), sorted(set(places))) for sides, places in asked.items()]
+    scores = {
+        (sides, place): tokens
+        for (sides, (_, places)), members in zip(
+            zip(asked, documents, strict=True), scorer.score_tokens(documents), strict=True
+        )
+        for place, tokens in zip(places, members, strict=True)
+    }
+    return [scores[(each.document.source, each.document.target), each.place] for each in found]
+
+
+@dataclass(frozen=True, slots=True)
+class Influence:
+    """What one context sentence does to the tokens of another: log-probabilities with it minus without it."""
+
+    number: int  # of the context sentence in the document
+    tokens: tuple[float, ...]
+
+    @property
+    def nats(self) -> float:
+        """What it adds to the log-probability of the whole sentence."""
+        return sum(self.tokens)
+
+    @property
+    def change(self) -> float:
+        """How much it changes, whichever way: the sum of absolute values."""
+        return sum(abs(value) for value in self.tokens)
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceInfluences:
+    """A sentence, its CXMI per token, and the influence of each context sentence, in document order."""
+
+    excerpt: Excerpt
+    cxmi: tuple[float, ...]
+    influences: tuple[Influence, ...]
+
+    @property
+    def most(self) -> Influence | None:
+        """The context sentence that changes most; None where there is none."""
+        return max(self.influences, key=lambda each: each.change, default=None)
+
+
+def influences(scorer: TokenScorer, document: ParallelDocument) -> list[SentenceInfluences]:
+    """Take every context sentence of every sentence of a document away, one at a time, and all of them."""
+    found = excerpts(scorer, document)
+    asked = [[e, alone(e), *(without(e, place) for place in e.context)] for e in found]
+    scores = iter(score_excerpts(scorer, [each for of_sentence in asked for each in of_sentence]))
+    made = []
+    for e in found:
+        full, bare = next(scores), next(scores)
+        of_context = []
+        for place in e.context:
+            number = e.numbers[place]
+            assert number is not None
+            of_context.append(Influence(number, _minus(full, next(scores))))
+        made.append(SentenceInfluences(e, _minus(full, bare), tuple(of_context)))
+    return made
+
+
+def _minus(a: Sequence[float], b: Sequence[float]) -> tuple[float, ...]:
+    return tuple(x - y for x, y in zip(a, b, strict=True))
+
+
+def word_lengths(decode: Callable[[Sequence[int]], str], tokens: Sequence[int]) -> list[int]:
+    """How many tokens each word of a sentence has, where words are set apart by spaces: sums to all tokens.
+
+    A token belongs to the word that the text ends with once it is there. Where nothing is set apart, each
+    token is a word.
+    """
+    ends = [max(1, len(decode(tokens[: i + 1]).split())) for i in range(len(tokens))]
+    if ends and ends[-1] == 1:
+        return [1] * len(tokens)
+    # A text may lose a word again while it grows, as pieces are put together.
+    word = [max(ends[: i + 1]) for i in range(len(ends))]
+    return [word.count(n) for n in sorted(set(word))]

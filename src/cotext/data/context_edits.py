@@ -1,0 +1,115 @@
+"""Documents in which the context of one sentence is taken away or replaced.
+
+An excerpt is what a sentence can be translated in sight of, as a document of its own: nothing moves up into
+the place of what is taken away. Both sides are edited alike, and the sentence itself stays as it is.
+
+    document   a b c d e f        excerpt of d, which sees two sentences before it      b c d
+    without c                                                                           b d
+    alone                                                                               d
+    shuffled                                                                            c b d
+    replaced, by sentences of other documents                                           x y d
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from cotext.data.documents import ParallelDocument
+from cotext.errors import CotextError
+
+Pair = tuple[str, str]  # a source sentence and its target
+
+
+@dataclass(frozen=True, slots=True)
+class Excerpt:
+    """A document, the place of the sentence in question, and the places of its context, in order.
+
+    `numbers` tell where the sentences stood in the document that the excerpt is from; None for a sentence
+    that was not there.
+    """
+
+    document: ParallelDocument
+    place: int
+    context: tuple[int, ...]
+    numbers: tuple[int | None, ...]
+
+    def pairs(self) -> list[Pair]:
+        """Source and target of every sentence."""
+        return list(zip(self.document.source, self.document.target, strict=True))
+
+
+def excerpt(document: ParallelDocument, sees: range, number: int, whole: bool = False) -> Excerpt:
+    """The sentences that sentence `number` of a document sees, which `sees` holds, itself included.
+
+    With `whole`, what it does not see stays too, but is no context. Sentences without a visible character on
+    both sides are never context.
+    """
+    if number not in sees or sees.stop > len(document):
+        raise CotextError(
+            f"document {document.id!r}: sentence {number + 1} is not among {sees.start + 1} to {sees.stop} "
+            f"of its {len(document)}"
+        )
+    kept = range(len(document)) if whole else sees
+    pairs = [(document.source[j], document.target[j]) for j in kept]
+    context = tuple(i for i, j in enumerate(kept) if j in sees and j != number and "".join(pairs[i]).strip())
+    return _made(document.id, pairs, number - kept.start, context, tuple(kept))
+
+
+def without(found: Excerpt, place: int) -> Excerpt:
+    """Take one context sentence away."""
+    if place not in found.context:
+        raise CotextError(
+            f"document {found.document.id!r}: sentence {place + 1} is no context of its excerpt"
+        )
+    return _kept(found, [i for i in range(len(found.document)) if i != place])
+
+
+def alone(found: Excerpt) -> Excerpt:
+    """Take all context away."""
+    return _kept(found, [i for i in range(len(found.document)) if i not in found.context])
+
+
+def shuffled(found: Excerpt, random: Random) -> Excerpt:
+    """Put the context sentences in another order; one alone stays where it is."""
+    order = list(found.context)
+    while len(order) > 1 and order == list(found.context):
+        random.shuffle(order)
+    pairs, numbers = found.pairs(), list(found.numbers)
+    for to, origin in zip(found.context, order, strict=True):
+        pairs[to], numbers[to] = found.pairs()[origin], found.numbers[origin]
+    return _made(found.document.id, pairs, found.place, found.context, tuple(numbers))
+
+
+def replaced(found: Excerpt, others: Sequence[Pair], random: Random) -> Excerpt:
+    """Put sentences drawn from `others`, each with its target, in the place of the context sentences.
+
+    Raises:
+        CotextError: there are no others.
+    """
+    if found.context and not others:
+        raise CotextError(
+            f"document {found.document.id!r}: no sentences of other documents to replace its context by; "
+            "give a file with several documents, or leave the random context out"
+        )
+    pairs, numbers = found.pairs(), list(found.numbers)
+    for place in found.context:
+        pairs[place], numbers[place] = random.choice(others), None
+    return _made(found.document.id, pairs, found.place, found.context, tuple(numbers))
+
+
+def _kept(found: Excerpt, places: Sequence[int]) -> Excerpt:
+    pairs = found.pairs()
+    return _made(
+        found.document.id,
+        [pairs[i] for i in places],
+        places.index(found.place),
+        tuple(n for n, i in enumerate(places) if i in found.context),
+        tuple(found.numbers[i] for i in places),
+    )
+
+
+def _made(
+    id: str, pairs: Sequence[Pair], place: int, context: tuple[int, ...], numbers: tuple[int | None, ...]
+) -> Excerpt:
+    source, target = zip(*pairs, strict=True)
+    return Excerpt(ParallelDocument(id, source, target), place, context, numbers)

@@ -1,0 +1,205 @@
+"""`cotext context`, `cxmi`, `profile` and `contrastive --generate` on the command line."""
+
+import json
+import re
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from command_line import World, cotext, documents_file, listing, make_world, succeed
+from tiny_runs import toy_documents
+
+from cotext.data.documents import ParallelDocument
+from cotext.data.formats import write_parallel
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.getbasetemp() / "world")
+
+
+def parallel(folder: Path) -> tuple[Path, Path, list[ParallelDocument]]:
+    documents = [d for d in toy_documents(40, 9) if len(d.source) in (1, 4)][:6]
+    source, target = folder / "d.en", folder / "d.de"
+    write_parallel(source, target, documents, "docids")
+    return source, target, documents
+
+
+class Page(HTMLParser):
+    """Tags that are open, and everything that a page would fetch or run."""
+
+    VOID = ("meta", "br", "hr", "img", "wbr", "link", "input")
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: set[str] = set()
+        self.links: list[str] = []
+        self.feed(text)
+        assert not self.open
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag not in ("script", "link", "img", "iframe")
+        for name, value in attrs:
+            assert name not in ("src", "onclick", "onload")
+            if name == "id":
+                assert value not in self.ids
+                self.ids.add(str(value))
+            if name == "href":
+                self.links.append(str(value))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+
+def test_context_of_a_given_translation(world: World, tmp_path: Path) -> None:
+    source, target, documents = parallel(tmp_path)
+    chosen = next(d for d in documents if len(d.source) == 4)
+    out = tmp_path / "page.html"
+    before = listing(world.run)
+    done = succeed("context", world.run, source, "--target", target, "--document", chosen.id, "--out", out)
+    assert "page.html, page.json" in done.out
+    assert {p.name for p in tmp_path.iterdir()} >= {"page.html", "page.json"}
+    assert listing(world.run) == before
+    found = json.loads((tmp_path / "page.json").read_text())
+    assert (found["format"], found["document"], found["target"]) == ("cotext-context", chosen.id, "given")
+    assert [s["source"] for s in found["sentences"]] == list(chosen.source)
+    assert [s["target"] for s in found["sentences"]] == list(chosen.target)
+    # Windows of two sentences: each sees the one before it.
+    assert [[i["number"] for i in s["influences"]] for s in found["sentences"]] == [[], [1], [2], [3]]
+    for sentence in found["sentences"]:
+        words = [word["text"] for word in sentence["words"]]
+        assert words == [*sentence["target"].split(), "(end)"]
+        assert sum(word["nats"] for word in sentence["words"]) == pytest.approx(sentence["cxmi"], abs=1e-2)
+        # One context sentence is all context.
+        for influence in sentence["influences"]:
+            assert influence["nats"] == pytest.approx(sentence["cxmi"], abs=1e-3)
+            assert [w["text"] for w in influence["words"]] == words
+        translated = sentence["translated"]
+        assert (translated is None) == (sentence["number"] == 1)
+        if translated:
+            assert translated["without_most"] == translated["alone"]
+            assert translated["in_context"]
+    page = Page(out.read_text())
+    assert {"s1", "s2", "s3", "s4"} <= page.ids
+    assert all(link.removeprefix("#") in page.ids for link in page.links)
+    assert "prefers-color-scheme: dark" in out.read_text()
+    assert "http" not in out.read_text().replace(found["signature"], "")
+
+
+def test_context_of_the_runs_own_translation(world: World, tmp_path: Path) -> None:
+    source = documents_file(tmp_path / "d.en", 3, 4)
+    out = tmp_path / "page.html"
+    succeed("context", world.run, source, "--out", out, "--set", "beam=1")
+    found = json.loads((tmp_path / "page.json").read_text())
+    assert found["target"] == "translation by the run"
+    assert "beam:1" in found["signature"]
+    succeed("translate", world.run, source, "--out", tmp_path / "d.de", "--set", "beam=1")
+    first = (tmp_path / "d.de").read_text().split("\n\n")[0].splitlines()
+    assert [s["target"] for s in found["sentences"]] == first
+    assert "own translation" in out.read_text()
+
+
+def test_text_is_shown_as_it_is(world: World, tmp_path: Path) -> None:
+    path, out = tmp_path / "d.jsonl", tmp_path / "page.html"
+    documents = [ParallelDocument("<b>", ("the <cat>", "", "a & dog"), ("die <katze>", "", "eine & hund"))]
+    write_parallel(path, None, documents, "jsonl")
+    succeed("context", world.run, path, "--target", path, "--out", out)
+    Page(out.read_text())
+    assert "the &lt;cat&gt;" in out.read_text()
+    found = json.loads(out.with_suffix(".json").read_text())
+    assert [len(s["words"]) > 0 for s in found["sentences"]] == [True, False, True]
+
+
+def test_cxmi(world: World, tmp_path: Path) -> None:
+    source, target, documents = parallel(tmp_path)
+    out = tmp_path / "use.json"
+    files = ("--source", source, "--target", target)
+    shown = succeed("cxmi", world.run, *files, "--translate", "--protocol", "chrf", "--out", out).out
+    assert [line.split()[0] for line in shown.splitlines()[:5]] == [
+        "context", "true", "shuffled", "random", "none",
+    ]  # fmt: skip
+    found = json.loads(out.read_text())
+    sentences = sum(len(d.source) for d in documents)
+    having = sum(len(d.source) - 1 for d in documents)
+    assert f"{having} of {sentences} sentences have context" in shown
+    assert len(found["sentences"]) == sentences
+    assert set(found["quality"]) == {"true", "shuffled", "random", "none"}
+    assert all(score["sentences"] == sentences for [score] in found["quality"].values())
+    values = [s["cxmi"]["true"] for s in found["sentences"] if s["context"]]
+    assert found["conditions"]["true"]["per_sentence"] == pytest.approx(sum(values) / having, abs=1e-4)
+    for sentence in found["sentences"]:
+        assert sum(sentence["tokens"]) == pytest.approx(sentence["cxmi"]["true"], abs=1e-3)
+        # One sentence of context has no other order.
+        assert sentence["cxmi"]["shuffled"] == pytest.approx(sentence["cxmi"]["true"], abs=1e-4)
+    again = succeed("cxmi", world.run, *files, "--context", "true", "--context", "random").out
+    assert again.splitlines()[1].split()[:4] == shown.splitlines()[1].split()[:4]
+    assert again.splitlines()[2].split()[:4] == shown.splitlines()[3].split()[:4]
+
+
+def test_profile(tmp_path: Path) -> None:
+    source, target, _ = parallel(tmp_path)
+    out = tmp_path / "profile.json"
+    options = ("--hypothesis", target, "--hypothesis", source, "--reference", target, "--protocol", "chrf")
+    shown = succeed("profile", *options, "--out", out).out
+    assert "d.de chrF" in shown
+    found = json.loads(out.read_text())
+    assert [b["first"] for b in found["by_position"]] == [1, 2, 3]
+    assert [b["first"] for b in found["by_length"]] == [1, 3]
+    assert all(b["scores"][0][0]["value"] == pytest.approx(100) for b in found["by_position"])
+    assert all(b["scores"][1][0]["value"] < 60 for b in found["by_position"])
+
+
+def test_generate(world: World, tmp_path: Path) -> None:
+    suite, out = world.folder / "suite.json", tmp_path / "figures.json"
+    done = succeed("contrastive", world.run, suite, "--generate", "--set", "beam=1", "--out", out)
+    assert "written by itself" in done.out
+    found = json.loads(out.read_text())["toy/order"]
+    generative = found["generative"]
+    assert "beam:1" in generative["signature"]
+    overall = generative["overall"]
+    assert overall["right"] + overall["wrong"] + overall["both"] + overall["neither"] == overall["total"] == 6
+    plain = succeed("contrastive", world.run, suite).out
+    assert "written by itself" not in plain
+    assert plain.split("\n\n")[0] == done.out.split("\n\n")[0]
+
+
+def test_bad_input(world: World, tmp_path: Path) -> None:
+    source, target, documents = parallel(tmp_path)
+    out = tmp_path / "page.html"
+
+    def refusal(*arguments: str | Path) -> str:
+        before = listing(tmp_path)
+        outcome = cotext(*arguments)
+        assert outcome.code == 2, outcome
+        assert "Traceback" not in outcome.err
+        assert listing(tmp_path) == before
+        return outcome.err
+
+    run = world.run
+    assert "call it .html" in refusal("context", run, source, "--out", tmp_path / "page.json")
+    assert "does not exist" in refusal("context", run, source, "--out", tmp_path / "no" / "page.html")
+    assert "would overwrite" in refusal("context", run, source, "--out", source)
+    assert "no document 'none' among its 6" in refusal(
+        "context", run, source, "--document", "none", "--out", out
+    )
+    (tmp_path / "blank.jsonl").write_text('{"id": "b", "sentences": ["", ""]}\n')
+    assert "document b has no words" in refusal("context", run, tmp_path / "blank.jsonl", "--out", out)
+    assert "unknown decode setting" in refusal("context", run, source, "--out", out, "--set", "width=3")
+    files = ("--source", source, "--target", target)
+    assert "unknown context 'false'" in refusal("cxmi", run, *files, "--context", "false")
+    assert "add --translate" in refusal("cxmi", run, *files, "--protocol", "chrf")
+    assert "unknown protocol" in refusal("cxmi", run, *files, "--translate", "--protocol", "x")
+    single = tmp_path / "one.jsonl"
+    write_parallel(single, None, [ParallelDocument("a", ("the cat", "a"), ("die katze", "eine"))], "jsonl")
+    assert "there is one alone" in refusal("cxmi", run, "--source", single)
+    alone = [ParallelDocument(name, ("the cat",), ("die katze",)) for name in "ab"]
+    write_parallel(tmp_path / "alone.jsonl", None, alone, "jsonl")
+    assert "no sentence of" in refusal("cxmi", run, "--source", tmp_path / "alone.jsonl")
+    assert "add --generate" in refusal("contrastive", run, world.folder / "suite.json", "--set", "beam=1")
+    short = tmp_path / "short.jsonl"
+    write_parallel(short, None, documents[:2], "jsonl")
+    err = refusal("profile", "--hypothesis", target, "--reference", short)
+    assert re.search(r"6 hypothesis documents but 2|hypothesis", err)
