@@ -1,6 +1,7 @@
 """Which shipped recipe a run is of: run folders hold configurations, not names."""
 
 from dataclasses import dataclass
+from difflib import SequenceMatcher
 from functools import cache, reduce
 from typing import Any
 
@@ -39,10 +40,11 @@ def recipe_of(config: Config) -> RecipeOf:
     found = []
     for name, paper, theirs in _recipes():
         changes = tuple(f"{key}={_text(ours[key])}" for key in sorted(ours) if ours[key] != theirs[key])
-        found.append((len(changes), paper != config.paper, name, changes))
-    named = [entry for entry in found if not entry[1]]
-    count, _, name, changes = min(named or found)
-    return RecipeOf(name, changes) if named or count <= _LIKE else RecipeOf(None, ())
+        # Where several are as close (they differ in size alone), the row that is named most alike.
+        likeness = SequenceMatcher(a=paper, b=config.paper, autojunk=False).ratio()
+        found.append((paper != config.paper, len(changes), -likeness, name, changes))
+    foreign, count, _, name, changes = min(found)
+    return RecipeOf(None, ()) if foreign and count > _LIKE else RecipeOf(name, changes)
 
 
 @cache
