@@ -71,13 +71,17 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One phenomenon at one distance; a cell for each system, in their order."""
+    """One phenomenon at one distance; a cell for each system, in their order.
+
+    `exact_chance`: whether guessing without the clue gives chance, and nothing else, by construction.
+    """
 
     phenomenon: str
     distance: str
     chance: float
     cells: tuple[Cell, ...]
     verdict: str
+    exact_chance: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +195,8 @@ def choice_rows(systems: Sequence[SystemFigures]) -> list[Row]:
     Raises:
         CotextError: no suite has a distance.
     """
-    first, rows = systems[0], []
+    first = systems[0]
+    rows: list[Row] = []
     controlled = [f"{CONTROLLED}{name}" for name in PHENOMENA]
     for suite in [*(name for name in controlled if name in first.accuracies), *first.accuracies]:
         phenomenon = suite.removeprefix(CONTROLLED)
@@ -204,10 +209,9 @@ def choice_rows(systems: Sequence[SystemFigures]) -> list[Row]:
                 for system, group in zip(systems, groups, strict=True)
             )
             chance = groups[0][distance]["chance_percent"]
-            verdict = (
-                _verdict(chance, distance, cells) if suite != phenomenon else _verdict_without_chance(cells)
-            )
-            rows.append(Row(phenomenon, distance, chance, cells, verdict))
+            exact = suite.startswith(CONTROLLED)
+            verdict = _verdict(chance, distance, cells) if exact else _verdict_without_chance(cells)
+            rows.append(Row(phenomenon, distance, chance, cells, verdict, exact))
     if not rows:
         raise CotextError("no accuracy with a distance: the contrastive results are empty; make them again")
     return rows

@@ -54,6 +54,13 @@ dt { color: var(--soft); font-size: .9rem; } dd { margin: 0; }
 mark { background: var(--marked); color: inherit; font-weight: 600; padding: 0 .15em; border-radius: .2em; }
 code, pre { font: .85rem/1.5 ui-monospace, monospace; } pre { white-space: pre-wrap; margin: .4rem 0; }
 dl.facts { margin-top: .6rem; }
+dl.verdict { display: block; }
+dl.verdict dt { font-weight: 600; color: var(--ink); margin-top: .8rem; font-size: 1rem; }
+dl.verdict dd { max-width: 46rem; margin: .1rem 0 0; }
+.wide { overflow-x: auto; } .wide table { width: auto; min-width: 50%; }
+.pair { display: grid; gap: 1.6rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 24rem), 1fr)); }
+.maps { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 13rem), 1fr)); }
+td.left, th.left { text-align: left; } td.nowrap { white-space: nowrap; }
 table { overflow-wrap: normal; }
 .choices { max-width: 50rem; } .scores { max-width: 36rem; }
 .choices thead th:not(.words) { width: calc(44% / var(--systems)); }
