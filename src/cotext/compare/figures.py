@@ -17,7 +17,7 @@ from cotext.data.suites import ContrastiveExample, ContrastiveSuite
 from cotext.errors import CotextError
 from cotext.evaluation import Evaluation, evaluate_files, name_systems, read_aligned
 from cotext.metrics.bleu import Score
-from cotext.metrics.contrastive import Accuracy, distance_bucket
+from cotext.metrics.contrastive import DISTANCE_BUCKETS, Accuracy, distance_bucket
 from cotext.metrics.decisions import compare_decisions
 from cotext.metrics.profile import Bucket, by_length, by_position
 from cotext.metrics.significance import (
@@ -28,7 +28,7 @@ from cotext.metrics.significance import (
     holm,
     mcnemar,
 )
-from cotext.published import Published, tables_of
+from cotext.published import Published, published_values, tables_of
 
 WITHIN: Final = "0"  # the distance of a clue in the sentence itself
 SIGNIFICANT: Final = 0.05
@@ -45,7 +45,7 @@ class ScoreOf:
 
 @dataclass(frozen=True, slots=True)
 class ChoiceTest:
-    """Right choices of a run and the first one, on the examples of one kind whose clue the run may see.
+    """Right choices of a run and the first one, on the examples of one kind and distance in the run's sight.
 
     `first_sees`: whether the first run may see the clue, too. Accuracies in per cent; `p_corrected` is mid-p
     after Holm, over all choice tests of all runs.
@@ -53,7 +53,7 @@ class ChoiceTest:
 
     run: int
     phenomenon: str
-    distances: tuple[str, ...]
+    distance: str
     first_sees: bool
     chance: float
     exact_chance: bool
@@ -85,7 +85,11 @@ class UseOf:
 
 @dataclass(frozen=True, slots=True)
 class BesidePaper:
-    """A published value of a run's recipe, the first run's in the same place, and ours that comes closest."""
+    """A published value of a run's recipe, and ours that comes closest.
+
+    `first_published` and `first_measured` are those of the first run that has a row in the same table; None
+    of that run itself.
+    """
 
     run: int
     published: Published
@@ -182,6 +186,11 @@ def _notes(runs: Sequence[MeasuredRun]) -> list[str]:
         notes.append("Not every run notes which data it was trained on.")
     if len({run.updates for run in runs}) > 1:
         notes.append("The runs were trained for different numbers of updates.")
+    for run in runs:
+        if run.recipe.name is None:
+            notes.append(f"{run.title} is of no shipped recipe: no published value stands for it.")
+        elif run.recipe.changes and not tables_of(run.recipe.name, " ".join(run.recipe.changes)):
+            notes.append(f"{run.title} is {run.recipe.title}: no published value stands for that.")
     if len(runs) > 1:
         notes.append(
             "Every system is one training run: another seed would give other figures, and no test here knows "
@@ -259,7 +268,8 @@ def _groups(suite: ContrastiveSuite) -> dict[tuple[str, str], list[ContrastiveEx
     groups: dict[tuple[str, str], list[ContrastiveExample]] = defaultdict(list)
     for example in suite.examples:
         groups[example.phenomenon, distance_bucket(example.distance)].append(example)
-    return groups
+    order = {bucket: rank for rank, bucket in enumerate(DISTANCE_BUCKETS)}
+    return dict(sorted(groups.items(), key=lambda item: order[item[0][1]]))
 
 
 def _accuracies(run: MeasuredRun, suites: Mapping[str, ContrastiveSuite]) -> dict[str, dict[str, Any]]:
@@ -297,15 +307,17 @@ def _choice_tests(
     for number in range(1, len(runs)):
         for name, suite in suites.items():
             first, own = (runs[place].decisions[name].right for place in (0, number))
-            for (phenomenon, first_sees), groups in _in_sight(suite, systems[0], systems[number]).items():
-                examples = [example for _, group in groups for example in group]
+            for (phenomenon, distance), examples in _groups(suite).items():
+                kind = label(suite, phenomenon).removeprefix(CONTROLLED)
+                if distance == WITHIN or not sees(systems[number], kind, distance):
+                    continue
                 theirs, ours = ([right[e.id] for e in examples] for right in (first, own))
                 found.append(
                     ChoiceTest(
                         run=number,
-                        phenomenon=label(suite, phenomenon).removeprefix(CONTROLLED),
-                        distances=tuple(distance for distance, _ in groups),
-                        first_sees=first_sees,
+                        phenomenon=kind,
+                        distance=distance,
+                        first_sees=sees(systems[0], kind, distance),
                         chance=_chance(examples),
                         exact_chance=suite.name.startswith(CONTROLLED),
                         first=100.0 * sum(theirs) / len(theirs),
@@ -316,18 +328,6 @@ def _choice_tests(
                 )
     corrected = holm([each.test.p_mid for each in found])
     return [replace(each, p_corrected=p) for each, p in zip(found, corrected, strict=True)]
-
-
-def _in_sight(
-    suite: ContrastiveSuite, first: SystemFigures, own: SystemFigures
-) -> dict[tuple[str, bool], list[tuple[str, list[ContrastiveExample]]]]:
-    """Groups whose clue lies in context that a system may see, by whether the first may see it as well."""
-    found: dict[tuple[str, bool], list[tuple[str, list[ContrastiveExample]]]] = defaultdict(list)
-    for (phenomenon, distance), examples in _groups(suite).items():
-        name = label(suite, phenomenon).removeprefix(CONTROLLED)
-        if distance != WITHIN and sees(own, name, distance):
-            found[phenomenon, sees(first, name, distance)].append((distance, examples))
-    return found
 
 
 def uses_of(use: Use | None, drawing: Resampling) -> tuple[UseOf, ...]:
@@ -364,24 +364,28 @@ def _beside(
     suites: Mapping[str, ContrastiveSuite],
 ) -> list[BesidePaper]:
     """Published values of all runs that are of a recipe, in the order of the papers' tables and columns."""
-    of_run = [tables_of(run.recipe.name) if run.recipe.name else {} for run in runs]
+    of_run = [
+        tables_of(run.recipe.name, " ".join(run.recipe.changes)) if run.recipe.name else {} for run in runs
+    ]
     found = []
     for number, tables in enumerate(of_run):
         for place, values in tables.items():
-            theirs = {value.column: value for value in of_run[0].get(place, ())}
+            first_run = next(run for run, other in enumerate(of_run) if place in other)
+            theirs = {value.column: value for value in of_run[first_run][place]}
             for value in values:
-                first = theirs.get(value.column)
+                first = theirs[value.column] if number != first_run else None
                 found.append(
                     BesidePaper(
                         run=number,
                         published=value,
                         first_published=None if first is None else first.value,
                         measured=_measured(value, runs[number], scores[number], suites),
-                        first_measured=_measured(value, runs[0], scores[0], suites),
+                        first_measured=None
+                        if first is None
+                        else _measured(value, runs[first_run], scores[first_run], suites),
                     )
                 )
-    places = {each.published.place: None for each in found}
-    order = {place: rank for rank, place in enumerate(places)}
+    order = {place: rank for rank, place in enumerate(dict.fromkeys(v.place for v in published_values()))}
     return sorted(found, key=lambda each: (order[each.published.place], each.run))
 
 

@@ -30,8 +30,8 @@ LEAD = """What these runs make of context, measured on the same sentences and ch
 from the first one. Every sentence here is computed from the tables below."""
 CURVES = "Loss of current sentences on the development set of each run, on a logarithmic scale."
 MAPS = """How the attention of a sentence is shared out among the sentences that it sees: the mean of all
-layers and heads of a kind. A full square is everything, grey is out of sight. Where attention goes is not what
-decides: what context changes is told by the choices and by what context adds."""
+layers and heads of a kind. A full square is everything, grey is out of sight. Where attention goes is not
+what decides: what context changes is told by the choices and by what context adds."""
 USE = """What context adds to the log-probability of the reference, beside the sentence alone, in nats a token
 (0.69 doubles a probability); intervals by drawing documents. Random context holds sentences of other
 documents: what it adds, or takes, is not use of this document."""
@@ -191,7 +191,7 @@ def _choice_tests(found: RunComparison) -> str:
             (
                 escape(found.runs[each.run].title),
                 escape(each.phenomenon),
-                escape(", ".join(each.distances)),
+                escape(each.distance),
                 f"{each.first:.1f}",
                 f"{each.own:.1f}",
                 f'{each.test.difference:+.1f} <span class="interval">{low:+.1f} to {high:+.1f}</span>',
@@ -259,12 +259,6 @@ def _maps(found: RunComparison) -> list[str]:
 
 def _beside(found: RunComparison) -> Iterable[str]:
     yield f"<p>{escape(NOTE)}</p>"
-    changed = [run.title for run in found.runs if run.recipe.name and run.recipe.changes]
-    if changed:
-        yield (
-            f'<p class="soft">Published values are of recipes as they are; {escape(", ".join(changed))} '
-            "changes its own (see above).</p>"
-        )
     for place, group in groupby(found.beside, key=lambda each: each.published.place):
         yield _published(found, place, list(group))
 
@@ -289,8 +283,8 @@ def _published(found: RunComparison, place: str, values: Sequence[BesidePaper]) 
         for name in columns
     )
     caption = (
-        f"<b>{escape(place)}</b>. Below a value: its difference from the first system's, where both are "
-        "published; after “here”, the figure measured here that comes closest, and its difference."
+        f"<b>{escape(place)}</b>. Below a value: its difference from the first row, where both are published; "
+        " after “here”, the figure measured here that comes closest, and its difference."
     )
     return (
         f"{table(caption, ('system', 'row', *map(escape, columns)), rows, left=2)}\n"
@@ -301,11 +295,11 @@ def _published(found: RunComparison, place: str, values: Sequence[BesidePaper]) 
 def _published_cell(each: BesidePaper) -> str:
     value = each.published.value
     cell = "–" if value is None else f"{value:g}"
-    if value is not None and each.first_published is not None and each.run:
+    if value is not None and each.first_published is not None:
         cell += f' <span class="interval">{value - each.first_published:+.4g}</span>'
     if each.measured is not None:
         difference = ""
-        if each.first_measured is not None and each.run:
+        if each.first_measured is not None:
             difference = f", {each.measured - each.first_measured:+.3g}"
         cell += f' <span class="interval">here {each.measured:.4g}{difference}</span>'
     return cell

@@ -84,7 +84,7 @@ def _choice_tests(found: RunComparison) -> str:
             (
                 found.runs[each.run].title,
                 each.phenomenon,
-                " ".join(each.distances),
+                each.distance,
                 f"{each.first:.1f}",
                 f"{each.own:.1f}",
                 f"{each.test.difference:+.1f}",
@@ -113,30 +113,29 @@ def _profiles(found: RunComparison) -> str:
 def _beside(found: RunComparison) -> str:
     if not found.beside:
         return ""
-    rows = [("published", "column", "system", "row", "value", "difference", "here", "difference")]
-    for each in found.beside:
-        published = each.published
-        rows.append(
-            (
-                published.place,
-                published.column,
-                found.runs[each.run].title,
-                published.row,
-                _value(published.value),
-                _difference(published.value, each.first_published, each.run),
-                _value(each.measured),
-                _difference(each.measured, each.first_measured, each.run),
-            )
-        )
-    return f"{render_rows(rows, left=4)}\n{NOTE}"
+    blocks = []
+    for place, group in groupby(found.beside, key=lambda each: each.published.place):
+        values = list(group)
+        columns = list(dict.fromkeys(each.published.column for each in values))
+        cells: dict[tuple[int, str], dict[str, str]] = {}
+        for each in values:
+            value = each.published.value
+            difference = _difference(value, each.first_published)
+            key = each.run, each.published.row
+            cells.setdefault(key, {})[each.published.column] = f"{_value(value)} {difference}".strip()
+        rows = [(place, "row", *columns)]
+        for (run, row), of_row in cells.items():
+            rows.append((found.runs[run].title, row, *(of_row.get(column, "") for column in columns)))
+        blocks.append(render_rows(rows, left=2))
+    return "\n\n".join([*blocks, f"{NOTE} Beside a value: its difference from the first row of the table."])
 
 
 def _value(value: float | None) -> str:
     return "" if value is None else f"{value:.4g}" if abs(value) < 1 else f"{value:.2f}"
 
 
-def _difference(value: float | None, first: float | None, run: int) -> str:
-    return "" if value is None or first is None or run == 0 else f"{value - first:+.4g}"
+def _difference(value: float | None, first: float | None) -> str:
+    return "" if value is None or first is None else f"{value - first:+.4g}"
 
 
 def as_csv(found: RunComparison) -> str:
@@ -204,7 +203,7 @@ def _choice_lines(found: RunComparison, number: int, first: str) -> Iterator[dic
     for each in found.choices:
         if each.run == number:
             yield {
-                "kind": "choices in sight", "name": each.phenomenon, "group": " ".join(each.distances),
+                "kind": "choices in sight", "name": each.phenomenon, "group": each.distance,
                 "value": each.own, "baseline": first, "difference": each.test.difference,
                 "difference_low": each.test.interval_95[0], "difference_high": each.test.interval_95[1],
                 "p": each.test.p_mid, "p_corrected": each.p_corrected, "n": each.test.total,
@@ -220,7 +219,7 @@ def _published_line(each: BesidePaper) -> dict[str, object]:
         "signature": f"{published.measure.title}|{published.test.direction}|{published.test.corpus}|"
         f"{published.measure.protocol}",
     }  # fmt: skip
-    if each.first_published is not None and published.value is not None and each.run:
+    if each.first_published is not None and published.value is not None:
         line["difference"] = published.value - each.first_published
     return line
 

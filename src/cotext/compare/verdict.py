@@ -5,8 +5,10 @@ Every sentence is computed from figures that stand in the tables below it.
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
-from cotext.compare.figures import SIGNIFICANT, ChoiceTest, RunComparison, ScoreOf, UseOf
+from cotext.compare.figures import SIGNIFICANT, WITHIN, ChoiceTest, RunComparison, ScoreOf, UseOf
+from cotext.comparison import Row
 from cotext.evaluation import render_p
 
 
@@ -40,7 +42,7 @@ def sight(before: int, after: int) -> str:
 
 def gains(found: RunComparison, run: int) -> list[ChoiceTest]:
     """Groups in which a run chooses right more often than the first, which does not see the clue."""
-    return [t for t in _tests(found, run, first_sees=False) if t.significant and t.own > t.first]
+    return [test for test in _tests(found, run, first_sees=False) if _gained(test)]
 
 
 def uses_context(found: RunComparison, run: int) -> bool | None:
@@ -48,7 +50,7 @@ def uses_context(found: RunComparison, run: int) -> bool | None:
     shown = [bool(gains(found, run)), any(_above_chance(found, run)), _adds(found.uses[run])]
     measured = (
         _tests(found, run, first_sees=False),
-        _chance_groups(found, run),
+        _chance_rows(found, run),
         [use for use in found.uses[run] if use.condition == "true"],
     )
     return any(shown) if any(measured) else None
@@ -85,34 +87,25 @@ def _which(found: RunComparison) -> Iterable[str]:
 
 def _where(found: RunComparison) -> Iterable[str]:
     for number, run in enumerate(found.runs):
-        above = _above_chance(found, number) if number == 0 else []
-        won = [f"{t.phenomenon} ({_distances(t.distances)})" for t in gains(found, number)] or above
-        lost = [
-            f"{t.phenomenon} ({_distances(t.distances)})"
-            for t in _tests(found, number, first_sees=False)
-            if t not in gains(found, number)
-        ]
-        if not won and not lost:
-            continue
-        parts = [f"in {_listed(won)}" if won else "nowhere among the choices tested"]
-        if lost and won:
-            parts.append(f"not in {_listed(lost)}")
-        yield f"{run.title}: {'; '.join(parts)}."
+        tests = _tests(found, number, first_sees=False)
+        won = _places(t for t in tests if _gained(t)) or (_above_chance(found, number) if number == 0 else [])
+        rest = _places(t for t in tests if not _gained(t))
+        if won:
+            yield f"{run.title}: in {_listed(won)}{'; not in ' if rest else ''}{_listed(rest)}."
+        elif rest:
+            yield f"{run.title}: nowhere among {_listed(rest)}."
 
 
 def _how_much(found: RunComparison) -> Iterable[str]:
     first = found.runs[0].title
     for number, run in enumerate(found.runs):
-        if parts := [
-            f"{test.own:.1f} % right in {test.phenomenon}, where {first} has {test.first:.1f} % "
-            f"({_points(test)})"
-            for test in gains(found, number)
-        ]:
+        by_phenomenon = groupby(gains(found, number), key=lambda test: test.phenomenon)
+        if parts := [_amount(phenomenon, list(tests), first) for phenomenon, tests in by_phenomenon]:
             yield f"{run.title}: {_listed(parts)}."
         shared = [t for t in _tests(found, number, first_sees=True) if t.significant]
         if shared:
             parts = [
-                f"{'more' if t.own > t.first else 'less'} in {t.phenomenon}, {_distances(t.distances)}: "
+                f"{'more' if t.own > t.first else 'less'} in {_place(t.phenomenon, [t.distance])}: "
                 f"{t.own:.1f} % against {t.first:.1f} % ({_points(t)})"
                 for t in shared
             ]
@@ -143,12 +136,13 @@ def _real(found: RunComparison) -> Iterable[str]:
             f"luck: p at most {render_p(worst)} (McNemar, corrected for all {len(found.choices)} by Holm)."
         )
     if rest:
-        listed = [
-            f"{titles[t.run]} in {t.phenomenon}, {_distances(t.distances)} ({_points(t)}, "
-            f"p {render_p(t.p_corrected)})"
-            for t in rest
-        ]
-        yield f"No difference found: {_listed(listed)}."
+        for number, title in enumerate(titles):
+            if places := _places(t for t in rest if t.run == number):
+                least = min(t.p_corrected for t in rest if t.run == number)
+                yield (
+                    f"No difference found: {title} in {_listed(places)} (p "
+                    f"{'at least ' if least < 1 else ''}{render_p(least)})."
+                )
 
 
 def _quality(found: RunComparison) -> Iterable[str]:
@@ -177,25 +171,18 @@ def _tests(found: RunComparison, run: int, *, first_sees: bool) -> list[ChoiceTe
     return [t for t in found.choices if t.run == run and t.first_sees is first_sees]
 
 
-def _chance_groups(found: RunComparison, run: int) -> list[str]:
-    """Groups of the controlled corpus whose clue a run may see in its context, as phenomenon and distance."""
+def _chance_rows(found: RunComparison, run: int) -> list[Row]:
+    """Groups of the controlled corpus whose clue a run may see in its context."""
     return [
-        f"{row.phenomenon} ({_distances((row.distance,))})"
-        for row in found.rows
-        if row.exact_chance and row.distance != "0" and row.cells[run].in_reach
+        row for row in found.rows if row.exact_chance and row.distance != WITHIN and row.cells[run].in_reach
     ]
 
 
 def _above_chance(found: RunComparison, run: int) -> list[str]:
     """Those of the chance groups in which a run is right more often than guessing, by its interval."""
-    return [
-        f"{row.phenomenon} ({_distances((row.distance,))})"
-        for row in found.rows
-        if row.exact_chance
-        and row.distance != "0"
-        and row.cells[run].in_reach
-        and row.cells[run].low > row.chance
-    ]
+    above = [row for row in _chance_rows(found, run) if row.cells[run].low > row.chance]
+    by_phenomenon = groupby(above, key=lambda row: row.phenomenon)
+    return [_place(name, [row.distance for row in rows]) for name, rows in by_phenomenon]
 
 
 def _adds(uses: Sequence[UseOf]) -> bool:
@@ -212,11 +199,38 @@ def _points(test: ChoiceTest) -> str:
     return f"{test.test.difference:+.1f} points [{low:+.1f}, {high:+.1f}]"
 
 
-def _distances(distances: Sequence[str]) -> str:
-    names = {"ahead": "the next sentence", "unknown": "distance not told"}
-    told = [names[d] for d in distances if d in names]
-    back = [d for d in distances if d not in names]
-    return ", ".join([*([f"{', '.join(back)} back"] if back else []), *told])
+def _gained(test: ChoiceTest) -> bool:
+    return test.significant and test.own > test.first
+
+
+def _amount(phenomenon: str, tests: Sequence[ChoiceTest], first: str) -> str:
+    """What a run gains in a phenomenon over all distances, each with an interval in the table."""
+    sizes = [test.test.total for test in tests]
+    own, theirs = (
+        sum(value * size for value, size in zip(values, sizes, strict=True)) / sum(sizes)
+        for values in ([test.own for test in tests], [test.first for test in tests])
+    )
+    lows, highs = zip(*(test.test.interval_95 for test in tests), strict=True)
+    interval = f", in every distance between {min(lows):+.1f} and {max(highs):+.1f}"
+    if len(tests) == 1:
+        interval = f" [{lows[0]:+.1f}, {highs[0]:+.1f}]"
+    return (
+        f"{own:.1f} % right in {phenomenon}, where {first} has {theirs:.1f} % ({own - theirs:+.1f} "
+        f"points{interval})"
+    )
+
+
+def _places(tests: Iterable[ChoiceTest]) -> list[str]:
+    by_phenomenon = groupby(tests, key=lambda test: test.phenomenon)
+    return [_place(name, [test.distance for test in group]) for name, group in by_phenomenon]
+
+
+def _place(phenomenon: str, distances: Sequence[str]) -> str:
+    """As in "pronoun (1, 2, 3 back)"."""
+    names = {"ahead": "in the next sentence", "unknown": "distance not told"}
+    back = [distance for distance in distances if distance not in names]
+    told = [f"{', '.join(back)} back"] if back else []
+    return f"{phenomenon} ({', '.join([*told, *(names[d] for d in distances if d in names)])})"
 
 
 def _listed(parts: Sequence[str]) -> str:

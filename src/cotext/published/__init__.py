@@ -194,10 +194,13 @@ def _values(paper: Paper) -> Iterable[Published]:
                 )
 
 
-def tables_of(recipe: str) -> Mapping[str, tuple[Published, ...]]:
-    """The values that are published for a recipe as it is, by their place; none where there are none."""
+def tables_of(recipe: str, setting: str = "") -> Mapping[str, tuple[Published, ...]]:
+    """The values that are published for a recipe, as it is or with a setting, by their place.
+
+    None where there are none.
+    """
     found: dict[str, list[Published]] = {}
     for value in published_values():
-        if recipe in value.recipes and not value.setting:
+        if recipe in value.recipes and value.setting == setting:
             found.setdefault(value.place, []).append(value)
     return {place: tuple(values) for place, values in found.items()}
