@@ -205,7 +205,8 @@ def _choice_tests(found: RunComparison) -> str:
         f"<code>{escape(signature(found))}</code>"
     )
     header = ("system", "choices", "back", first, "own", "difference", "p", "in words")
-    return table(caption, header, rows, left=2)
+    content = table(caption, header, rows, left=2)
+    return f"<details><summary>Every difference in choices, tested</summary>\n{content}</details>"
 
 
 def _uses(found: RunComparison) -> str:
@@ -283,7 +284,7 @@ def _published(found: RunComparison, place: str, values: Sequence[BesidePaper]) 
         for name in columns
     )
     caption = (
-        f"<b>{escape(place)}</b>. Below a value: its difference from the first row, where both are published; "
+        f"<b>{escape(place)}</b>. Below a value: its difference from the first row, where both are published;"
         " after “here”, the figure measured here that comes closest, and its difference."
     )
     return (

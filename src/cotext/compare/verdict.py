@@ -133,7 +133,7 @@ def _real(found: RunComparison) -> Iterable[str]:
         worst = max(t.p_corrected for t in real)
         yield (
             f"{len(real)} of {len(found.choices)} differences in choices from {titles[0]} are more than "
-            f"luck: p at most {render_p(worst)} (McNemar, corrected for all {len(found.choices)} by Holm)."
+            f"luck: {_at_most(worst)} (McNemar, corrected for all {len(found.choices)} by Holm)."
         )
     if rest:
         for number, title in enumerate(titles):
@@ -146,25 +146,35 @@ def _real(found: RunComparison) -> Iterable[str]:
 
 
 def _quality(found: RunComparison) -> Iterable[str]:
+    first = found.runs[0].title
     for number, run in enumerate(found.runs):
-        for each in found.scores[number]:
-            if each.beside_first is not None:
-                yield f"{run.title}: {_score_line(each, found.runs[0].title)}"
+        tested = [each for each in found.scores[number] if each.beside_first is not None]
+        outcomes = dict.fromkeys(_outcome(each) for each in tested)
+        for outcome in outcomes:
+            parts = [_score_words(each) for each in tested if _outcome(each) == outcome]
+            yield f"{run.title}: {outcome} {first}: {', '.join(parts)}."
 
 
-def _score_line(each: ScoreOf, first: str) -> str:
+def _outcome(each: ScoreOf) -> str:
+    assert each.beside_first is not None
+    if each.beside_first.p_corrected >= SIGNIFICANT:
+        return "no difference found from"
+    lower_is_better = each.score.protocol == "ter"
+    better = (each.beside_first.difference > 0) != lower_is_better
+    return f"{'better' if better else 'worse'}, by more than luck, than"
+
+
+def _score_words(each: ScoreOf) -> str:
     assert each.beside_first is not None
     low, high = each.beside_first.interval_95
-    p = each.beside_first.p_corrected
-    told = "no difference found" if p >= SIGNIFICANT else "a real difference"
-    if p < SIGNIFICANT:
-        lower_is_better = each.score.protocol == "ter"
-        told = "better" if (each.beside_first.difference > 0) != lower_is_better else "worse"
-        told = f"{told}, and more than luck on this test set"
     return (
-        f"{each.score.title} {each.score.value:.2f}, {each.beside_first.difference:+.2f} [{low:+.2f}, "
-        f"{high:+.2f}] from {first}, p {render_p(p)}: {told}."
+        f"{each.score.title} {each.score.value:.1f} ({each.beside_first.difference:+.2f} [{low:+.2f}, "
+        f"{high:+.2f}], p {render_p(each.beside_first.p_corrected)})"
     )
+
+
+def _at_most(p: float) -> str:
+    return "p below 0.0001" if p < 0.0001 else f"p at most {render_p(p)}"
 
 
 def _tests(found: RunComparison, run: int, *, first_sees: bool) -> list[ChoiceTest]:
@@ -211,7 +221,7 @@ def _amount(phenomenon: str, tests: Sequence[ChoiceTest], first: str) -> str:
         for values in ([test.own for test in tests], [test.first for test in tests])
     )
     lows, highs = zip(*(test.test.interval_95 for test in tests), strict=True)
-    interval = f", in every distance between {min(lows):+.1f} and {max(highs):+.1f}"
+    interval = f", 95 % intervals by distance from {min(lows):+.1f} to {max(highs):+.1f}"
     if len(tests) == 1:
         interval = f" [{lows[0]:+.1f}, {highs[0]:+.1f}]"
     return (
