@@ -68,7 +68,7 @@ def test_all_five_papers_are_there() -> None:
 
 
 def test_accuracies_add_up_as_the_paper_says() -> None:
-    """Lupo et al. 2022, appendix B.1 and the sample sizes of table 8; two cells of it do not add up."""
+    """Lupo et al. 2022, appendix B.1 and the sample sizes of table 8; three cells of it do not add up."""
     for row in {v.row for v in published_values() if v.paper.startswith("Lupo") and v.table == "8"}:
         cell = of("Lupo et al. 2022", "8", row)
         weights = {"Deixis": 2500, "Lex co.": 1500, "Ell. inf": 500, "Ell. vp": 500}
@@ -76,7 +76,8 @@ def test_accuracies_add_up_as_the_paper_says() -> None:
         if None not in groups.values():
             total = sum(float(v or 0) * weights[n] for n, v in groups.items()) / 5000
             assert total == pytest.approx(cell["Disc. (ru)"], abs=0.03), row
-            if row != "s3to3 + CD":  # 70.27 from its parts, 67.45 printed
+            # Of s3to3, 67.50, 70.27 and 69.18 come from the parts, but 66.45, 67.45 and 68.45 are printed.
+            if not row.startswith("s3to3"):
                 mean = sum(float(v or 0) for v in groups.values()) / 4
                 assert mean == pytest.approx(cell["Disc_avg (ru)"], abs=0.03), row
         weights = {"d=1": 7075, "d=2": 1510, "d=3": 573, "d>3": 442}

@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 
 import cotext
-from cotext.compare.measured import MeasuredRun, TestSet, Use
+from cotext.compare.measured import EvaluationSet, MeasuredRun, Use
 from cotext.comparison import CONTROLLED, Row, SystemFigures, choice_rows, sees
 from cotext.data.suites import ContrastiveExample, ContrastiveSuite
 from cotext.errors import CotextError
@@ -103,7 +103,7 @@ class RunComparison:
     """Runs side by side; every sequence by run is in their order."""
 
     runs: tuple[MeasuredRun, ...]
-    test: TestSet | None
+    test: EvaluationSet | None
     documents: int
     sentences: int
     scores: tuple[tuple[ScoreOf, ...], ...]  # by run
@@ -120,7 +120,7 @@ class RunComparison:
 
 def compare_runs(
     runs: Sequence[MeasuredRun],
-    test: TestSet | None,
+    test: EvaluationSet | None,
     suites: Mapping[str, ContrastiveSuite],
     *,
     protocols: Sequence[str],
@@ -132,6 +132,7 @@ def compare_runs(
     Raises:
         CotextError: translations that do not fit the references, suites decided by different rules.
     """
+    _check_rules(runs)
     drawing = resampling or Resampling()
     scores: tuple[tuple[ScoreOf, ...], ...] = tuple(() for _ in runs)
     tests: Mapping[str, PairedTest] = {}
@@ -152,7 +153,6 @@ def compare_runs(
             notes.append("The test set is one document: differences in quality cannot be tested.")
     systems = tuple(_system(run, suites, scores[place]) for place, run in enumerate(runs))
     rows = choice_rows(systems) if suites else []
-    _check_rules(runs)
     return RunComparison(
         runs=tuple(runs),
         test=test,
@@ -201,7 +201,7 @@ def _notes(runs: Sequence[MeasuredRun]) -> list[str]:
 
 def _evaluate(
     runs: Sequence[MeasuredRun],
-    test: TestSet,
+    test: EvaluationSet,
     documents: int,
     protocols: Sequence[str],
     target_language: str | None,

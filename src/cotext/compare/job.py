@@ -7,7 +7,7 @@ from typing import Any
 
 from cotext.checkpoint import describe_file, model_file
 from cotext.compare.figures import RunComparison, compare_runs
-from cotext.compare.measured import Asked, TestSet, Watch, measure_run
+from cotext.compare.measured import Asked, EvaluationSet, Watch, measure_run
 from cotext.data.suites import ContrastiveSuite, read_suite
 from cotext.errors import CotextError
 from cotext.files import replacing
@@ -104,19 +104,19 @@ def name_runs(runs: Sequence[Path]) -> list[str]:
     return [name if plain.count(name) == 1 else str(run) for name, run in zip(plain, runs, strict=True)]
 
 
-def _test_set(request: Request) -> TestSet | None:
+def _test_set(request: Request) -> EvaluationSet | None:
     if request.source is not None or request.reference is not None:
         if request.source is None or request.reference is None:
             raise CotextError("--source and --reference belong together: give both (or the same file twice)")
         for path in (request.source, request.reference):
             if not path.is_file():
                 raise CotextError(f"{path}: no such file")
-        return TestSet(request.source, request.reference, request.format)
+        return EvaluationSet(request.source, request.reference, request.format)
     if request.data is None:
         return None
     path = request.data / "test.jsonl"
     if path.is_file():
-        return TestSet(path, path, "jsonl")
+        return EvaluationSet(path, path, "jsonl")
     if not (request.data / "train.arrow").is_file():
         raise CotextError(
             f"{request.data}: no prepared data there; make it with `cotext prepare ... --out {request.data}`"

@@ -44,7 +44,7 @@ _DIGITS = 12  # of a digest: 48 bits
 
 
 @dataclass(frozen=True, slots=True)
-class TestSet:
+class EvaluationSet:
     """What all runs translate; both sides may be in one file."""
 
     source: Path
@@ -115,7 +115,7 @@ class MeasuredRun:
 class Asked:
     """What is measured of every run."""
 
-    test: TestSet | None
+    test: EvaluationSet | None
     suites: Mapping[Path, ContrastiveSuite]
     decode: Mapping[str, Any]
     device: str | None
@@ -184,7 +184,7 @@ def _sight(translator: DocumentTranslator) -> tuple[int, int, int]:
     return 0, 0, 0
 
 
-def _translate(run: Path, name: str, test: TestSet, asked: Asked, watch: Watch, title: str) -> Path:
+def _translate(run: Path, name: str, test: EvaluationSet, asked: Asked, watch: Watch, title: str) -> Path:
     out = _folder(run) / name
     if not out.exists():
         task = Task(f"translating, {title}", watch)
@@ -204,7 +204,7 @@ def _translate(run: Path, name: str, test: TestSet, asked: Asked, watch: Watch, 
 def _use(
     run: Path,
     name: str,
-    test: TestSet,
+    test: EvaluationSet,
     documents: Sequence[ParallelDocument],
     asked: Asked,
     watch: Watch,
@@ -251,7 +251,7 @@ def _attention(
     loaded: LoadedModel,
     documents: Sequence[ParallelDocument],
     hypothesis: Path,
-    test: TestSet,
+    test: EvaluationSet,
 ) -> AttentionReport:
     """Of the first document with a good number of sentences, or of the first; in its own translation."""
     place = next((i for i, d in enumerate(documents) if len(d) in MAP_SENTENCES), 0)
