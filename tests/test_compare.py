@@ -239,10 +239,10 @@ def test_csv_and_latex(usual: RunComparison) -> None:
     (line,) = [e for e in lines if (e["kind"], e["system"], e["group"]) == ("choices in sight", "s4to4", "1")]
     assert (line["value"], line["difference"], line["baseline"]) == ("100.0", "50.0", "base")
     latex = as_latex(usual)
-    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 1
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 2
     rows = [row for row in latex.splitlines() if row.endswith(r"\\")]
-    assert {row.count("&") for row in rows} == {5}
-    assert "(50.0)" in rows[1]
+    assert [row.count("&") for row in rows] == [1] * 3 + [4] * 5
+    assert rows[-1] == r"pronoun & \textgreater{}3 & 50.0 & (50.0) & (50.0) \\"
 
 
 def test_names_of_runs(tmp_path: Path) -> None:

@@ -259,7 +259,10 @@ def _maps(found: RunComparison) -> list[str]:
 
 
 def _beside(found: RunComparison) -> Iterable[str]:
-    yield f"<p>{escape(NOTE)}</p>"
+    yield (
+        f"<p>{escape(NOTE)} Below a value stands its difference from the first row of the table, where both "
+        "are published; after “here”, the figure measured here that comes closest, and its difference.</p>"
+    )
     for place, group in groupby(found.beside, key=lambda each: each.published.place):
         yield _published(found, place, list(group))
 
@@ -283,12 +286,8 @@ def _published(found: RunComparison, place: str, values: Sequence[BesidePaper]) 
         f"{described[name].measure.title}, {described[name].measure.protocol}"
         for name in columns
     )
-    caption = (
-        f"<b>{escape(place)}</b>. Below a value: its difference from the first row, where both are published;"
-        " after “here”, the figure measured here that comes closest, and its difference."
-    )
     return (
-        f"{table(caption, ('system', 'row', *map(escape, columns)), rows, left=2)}\n"
+        f"{table(f'<b>{escape(place)}</b>', ('system', 'row', *map(escape, columns)), rows, left=2)}\n"
         f"{folded('What the columns are', told.replace('; ', chr(10)))}"
     )
 

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from cotext.compare.figures import BesidePaper, RunComparison, ScoreOf, signature
 from cotext.compare.verdict import sight, verdict
+from cotext.comparison import Row
 from cotext.evaluation import render_p, render_rows
 
 NOTE = (
@@ -225,22 +226,21 @@ def _published_line(each: BesidePaper) -> dict[str, object]:
 
 
 def as_latex(found: RunComparison) -> str:
-    """Two tables for a paper: what was measured, and what is published of these systems (needs booktabs)."""
+    """Tables for a paper: scores, choices, and what is published of these systems (needs booktabs)."""
     titles = [each.score.title for each in found.scores[0]]
-    choices = [(row.phenomenon, row.distance) for row in found.rows]
-    header = ["system", "parameters", *titles, *(f"{phenomenon} {_back(d)}" for phenomenon, d in choices)]
-    rows = []
-    for number, run in enumerate(found.runs):
-        scores = [_latex_score(each) for each in found.scores[number]]
-        cells = [row.cells[number] for row in found.rows]
-        accuracies = [f"{c.percent:.1f}" if c.in_reach else f"({c.percent:.1f})" for c in cells]
-        rows.append([_escaped(run.title), f"{run.parameters / 1e6:.1f}M", *scores, *accuracies])
+    rows = [
+        [_escaped(run.title), f"{run.parameters / 1e6:.1f}M", *map(_latex_score, scores)]
+        for run, scores in zip(found.runs, found.scores, strict=True)
+    ]
     parts = [
         "% needs \\usepackage{booktabs}",
-        "% *: differs from the first system, p < 0.05 (paired, by document, Holm); "
-        "in brackets: the clue is out of sight",
-        _tabular([_escaped(name) for name in header], rows),
+        "% *: differs from the first system, p < 0.05 (paired, by document, Holm)",
+        _tabular(["system", "parameters", *map(_escaped, titles)], rows),
     ]
+    if found.rows:
+        parts.append("% right choices in per cent; in brackets: the clue is out of sight")
+        header = ["choices", "back", "chance", *(_escaped(run.title) for run in found.runs)]
+        parts.append(_tabular(header, [_latex_choices(row) for row in found.rows]))
     if found.beside:
         parts.append(f"% {NOTE}")
         parts += list(_latex_published(found))
@@ -284,14 +284,9 @@ def _latex_score(each: ScoreOf) -> str:
     return f"{each.score.value:.2f}{'$^{*}$' if marked else ''}"
 
 
-def _back(distance: str) -> str:
-    return (
-        distance
-        if distance in ("ahead", "unknown")
-        else f"d={distance}"
-        if distance[0] != ">"
-        else f"d{distance}"
-    )
+def _latex_choices(row: Row) -> list[str]:
+    cells = [f"{c.percent:.1f}" if c.in_reach else f"({c.percent:.1f})" for c in row.cells]
+    return [_escaped(row.phenomenon), _escaped(row.distance), f"{row.chance:.1f}", *cells]
 
 
 def _escaped(text: str) -> str:
