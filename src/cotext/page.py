@@ -57,7 +57,8 @@ dl.facts { margin-top: .6rem; }
 dl.verdict { display: block; }
 dl.verdict dt { font-weight: 600; color: var(--ink); margin-top: .8rem; font-size: 1rem; }
 dl.verdict dd { max-width: 46rem; margin: .1rem 0 0; }
-.wide { overflow-x: auto; margin-top: 1.2rem; } .wide th { white-space: nowrap; } .wide table { width: auto; min-width: 50%; }
+.wide { overflow-x: auto; margin-top: 1.2rem; } .wide th { white-space: nowrap; }
+.wide table { width: auto; min-width: 50%; }
 .pair { display: grid; gap: 1.6rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 24rem), 1fr)); }
 .maps { display: grid; gap: 1rem; grid-template-columns: repeat(auto-fill, minmax(min(100%, 13rem), 1fr)); }
 td.left, th.left { text-align: left; } td.nowrap { white-space: nowrap; }

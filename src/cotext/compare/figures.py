@@ -371,7 +371,8 @@ def _beside(
     for number, tables in enumerate(of_run):
         for place, values in tables.items():
             first_run = next(run for run, other in enumerate(of_run) if place in other)
-            theirs = {value.column: value for value in of_run[first_run][place]}
+            # Of several rows, as under other training data, the first one stands for the run.
+            theirs = {value.column: value for value in reversed(of_run[first_run][place])}
             for value in values:
                 first = theirs[value.column] if number != first_run else None
                 found.append(
