@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 import cotext
+from cotext.commands.compare import compare
 from cotext.commands.context import context, cxmi, profile
 from cotext.commands.contrastive import contrastive
 from cotext.commands.data import distill, prepare
@@ -184,6 +185,7 @@ app.command()(contrastive)
 
 
 app.command()(evaluate)
+app.command()(compare)
 
 
 @app.command()

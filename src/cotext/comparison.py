@@ -17,6 +17,7 @@ from cotext.metrics.contrastive import DISTANCE_BUCKETS
 
 CHANCE_TOLERANCE_POINTS: Final = 3.0
 SOLVED_PERCENT: Final = 90.0
+CONTROLLED: Final = "controlled/"  # how the names of suites begin in which guessing gives exactly chance
 SAMPLE_SENTENCES: Final = 8  # a longer document doesn't fit on a screen
 
 PHENOMENA: Final[Mapping[str, str]] = {
@@ -33,7 +34,8 @@ PHENOMENA: Final[Mapping[str, str]] = {
 class SystemFigures:
     """What is known of one trained system.
 
-    `before` and `after` are the sentences of context that it sees. `curve` has updates and the loss of
+    `before` and `after` are the sentences of context that it sees, `target_before` those of its own
+    translation, as many as `before` if None. `curve` has updates and the loss of
     current sentences on the development set, in nats a token. `accuracies` maps a suite to its contrastive
     report as `cotext contrastive --out` writes it.
     """
@@ -49,6 +51,7 @@ class SystemFigures:
     scores: tuple[Score, ...]
     translations: tuple[tuple[str, ...], ...]
     signature: str
+    target_before: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +71,17 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One phenomenon at one distance; a cell for each system, in their order."""
+    """One phenomenon at one distance; a cell for each system, in their order.
+
+    `exact_chance`: whether guessing without the clue gives chance, and nothing else, by construction.
+    """
 
     phenomenon: str
     distance: str
     chance: float
     cells: tuple[Cell, ...]
     verdict: str
+    exact_chance: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +142,7 @@ def compare(
 
     `source` and `reference` hold the documents that all systems translated.
     """
-    rows = _rows(systems)
+    rows = choice_rows(systems)
     sources = [document.sentences for document in read_documents(source, "text")]
     references = [document.sentences for document in read_documents(reference, "text", "target")]
     return Comparison(
@@ -160,6 +167,8 @@ def reaches(before: int, after: int, distance: str) -> bool:
     """Whether a clue at this distance bucket lies within a window of so many sentences before and after."""
     if distance == "ahead":
         return after >= 1
+    if distance == "unknown":
+        return before + after >= 1
     return before > 3 if distance == ">3" else before >= int(distance)
 
 
@@ -180,25 +189,40 @@ def bracketed(line: Line) -> str:
     return " ".join(f"[{word.text}]" if word.marked else word.text for word in line)
 
 
-def _rows(systems: Sequence[SystemFigures]) -> list[Row]:
-    reports = [
-        {suite.rpartition("/")[2]: report for suite, report in system.accuracies.items()}
-        for system in systems
-    ]
-    rows = []
-    order = [*PHENOMENA, *(name for name in reports[0] if name not in PHENOMENA)]
-    for phenomenon in [name for name in order if name in reports[0]]:
-        groups = [report[phenomenon]["by_distance"] for report in reports]
+def choice_rows(systems: Sequence[SystemFigures]) -> list[Row]:
+    """Accuracies of all systems side by side, by suite and distance, those of the controlled corpus first.
+
+    Raises:
+        CotextError: no suite has a distance.
+    """
+    first = systems[0]
+    rows: list[Row] = []
+    controlled = [f"{CONTROLLED}{name}" for name in PHENOMENA]
+    for suite in [*(name for name in controlled if name in first.accuracies), *first.accuracies]:
+        phenomenon = suite.removeprefix(CONTROLLED)
+        if any(row.phenomenon == phenomenon for row in rows):
+            continue
+        groups = [system.accuracies[suite]["by_distance"] for system in systems]
         for distance in [bucket for bucket in DISTANCE_BUCKETS if bucket in groups[0]]:
             cells = tuple(
-                _cell(group[distance], reaches(system.before, system.after, distance))
+                _cell(group[distance], sees(system, phenomenon, distance))
                 for system, group in zip(systems, groups, strict=True)
             )
             chance = groups[0][distance]["chance_percent"]
-            rows.append(Row(phenomenon, distance, chance, cells, _verdict(chance, distance, cells)))
+            exact = suite.startswith(CONTROLLED)
+            verdict = _verdict(chance, distance, cells) if exact else _verdict_without_chance(cells)
+            rows.append(Row(phenomenon, distance, chance, cells, verdict, exact))
     if not rows:
         raise CotextError("no accuracy with a distance: the contrastive results are empty; make them again")
     return rows
+
+
+def sees(system: SystemFigures, phenomenon: str, distance: str) -> bool:
+    """Whether the clue lies within what the system sees; that of cohesion is in the translation alone."""
+    before = system.before
+    if phenomenon == "cohesion" and system.target_before is not None:
+        before = min(before, system.target_before)
+    return reaches(before, system.after, distance)
 
 
 def _cell(group: Mapping[str, Any], in_reach: bool) -> Cell:
@@ -222,6 +246,19 @@ def _verdict(chance: float, distance: str, cells: Sequence[Cell]) -> str:
     if better == len(seeing):
         return "context helps"
     return "context helps one" if better == 1 else "context helps some" if better else "not learnt"
+
+
+def _verdict_without_chance(cells: Sequence[Cell]) -> str:
+    """As `_verdict`, of examples that can be guessed better than by chance without their clue."""
+    seeing, blind = ([cell for cell in cells if cell.in_reach is seen] for seen in (True, False))
+    if not seeing:
+        return "out of sight"
+    if not blind:
+        return ""
+    helped = sum(cell.low > max(other.high for other in blind) for cell in seeing)
+    if helped == len(seeing):
+        return "context helps"
+    return "context helps one" if helped == 1 else "context helps some" if helped else "no clear gain"
 
 
 def _expectations(systems: Sequence[SystemFigures], rows: Sequence[Row]) -> list[Expectation]:

@@ -16,6 +16,7 @@ import matplotlib
 import numpy as np
 from matplotlib.colors import LinearSegmentedColormap, to_rgb
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 from matplotlib.ticker import FormatStrFormatter, LogLocator, MaxNLocator, NullLocator
 from numpy.typing import NDArray
 from torch import Tensor
@@ -24,6 +25,7 @@ from cotext.analysis.gates import GateOpenness
 from cotext.analysis.probing import MAX_DISTANCE, NEAR
 from cotext.analysis.probing_summary import Measured, TaskSummary
 from cotext.comparison import Row, SystemFigures
+from cotext.metrics.profile import Bucket
 
 # matplotlib knows no CSS variables: each stands as a colour of its own and is replaced in the finished SVG.
 _VARIABLES: Final = {
@@ -93,7 +95,7 @@ def accuracy_by_distance(rows: Sequence[Row], systems: Sequence[SystemFigures], 
         for number in range(len(systems)):
             marker, _, _ = MARKS[number % len(MARKS)]
             cells = [row.cells[number] for row in rows]
-            offset = 0.2 * (number - (len(systems) - 1) / 2)
+            offset = min(0.2, 0.8 / len(systems)) * (number - (len(systems) - 1) / 2)
             axes.errorbar(
                 [i + offset for i in range(len(rows))],
                 [cell.percent for cell in cells],
@@ -118,6 +120,65 @@ def accuracy_by_distance(rows: Sequence[Row], systems: Sequence[SystemFigures], 
             else "the clue is in the next sentence"
         )
         return _svg(figure, f"distance-{rows[0].phenomenon}", description)
+
+
+def quality_by(
+    what: str, buckets: Sequence[Bucket], systems: Sequence[SystemFigures], description: str
+) -> str:
+    """The first score of every bucket of a test set, one line a system; `what` names the buckets."""
+    with _style():
+        figure = Figure(figsize=(4.4, 2.8), layout="constrained")
+        axes = figure.add_subplot()
+        for number in range(len(systems)):
+            marker, line, _ = MARKS[number % len(MARKS)]
+            axes.plot(
+                range(len(buckets)),
+                [bucket.scores[number][0].value for bucket in buckets],
+                color=_SYSTEMS[number % len(_SYSTEMS)],
+                linestyle=line,
+                marker=marker,
+                markersize=5,
+            )
+        axes.set_xticks(range(len(buckets)), [bucket.name for bucket in buckets])
+        axes.set_xlim(-0.5, len(buckets) - 0.5)
+        axes.set_xlabel(what)
+        axes.set_ylabel(buckets[0].scores[0][0].title)
+        return _svg(figure, f"quality-{what}", description)
+
+
+def attention_shares(
+    name: str, numbers: Sequence[int], share: NDArray[np.float64], system: int, description: str
+) -> str:
+    """Shares of attention between sentences, [N, N], in the colour of a system: the fuller, the more.
+
+    What is out of sight, not a number, is grey. `numbers` name the sentences.
+    """
+    with _style():
+        figure = Figure(figsize=(2.9, 2.9), layout="constrained")
+        axes = figure.add_subplot()
+        colour = _SYSTEMS[system % len(_SYSTEMS)]
+        for row, values in enumerate(share):
+            for column, value in enumerate(values):
+                unseen = bool(np.isnan(value))
+                axes.add_patch(
+                    Rectangle(
+                        (column - 0.5, row - 0.5),
+                        1,
+                        1,
+                        facecolor=_FAINT if unseen else colour,
+                        alpha=0.35 if unseen else float(np.clip(value, 0, 1)),
+                        linewidth=0,
+                    )
+                )
+        axes.grid(False)
+        axes.set_xlim(-0.5, len(numbers) - 0.5)
+        axes.set_ylim(len(numbers) - 0.5, -0.5)
+        axes.set_aspect("equal")
+        axes.set_xticks(range(len(numbers)), map(str, numbers))
+        axes.set_yticks(range(len(numbers)), map(str, numbers))
+        axes.set_xlabel("sentence attended to")
+        axes.set_ylabel("sentence that attends")
+        return _svg(figure, name, description)
 
 
 def legend_mark(number: int) -> str:
@@ -316,6 +377,7 @@ def _style(ink: str = _INK, faint: str = _FAINT) -> Iterator[None]:
 
 def _svg(figure: Figure, name: str, description: str) -> str:
     """The figure as an SVG element that scales with its surroundings, its ids made unique by `name`."""
+    name = re.sub(r"[^A-Za-z0-9-]", "-", name)
     buffer = io.StringIO()
     figure.savefig(buffer, format="svg", metadata={"Date": None})
     text = buffer.getvalue()
