@@ -88,7 +88,7 @@ def _which(found: RunComparison) -> Iterable[str]:
 def _where(found: RunComparison) -> Iterable[str]:
     for number, run in enumerate(found.runs):
         tests = _tests(found, number, first_sees=False)
-        won = _places(t for t in tests if _gained(t)) or (_above_chance(found, number) if number == 0 else [])
+        won = _places(t for t in tests if _gained(t)) or ([] if tests else _above_chance(found, number))
         rest = _places(t for t in tests if not _gained(t))
         if won:
             yield f"{run.title}: in {_listed(won)}{'; not in ' if rest else ''}{_listed(rest)}."
