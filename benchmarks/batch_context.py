@@ -197,10 +197,10 @@ def experiments(
     pictures[what](shown).savefig(folder / f"{what}.png", dpi=150)
 
 
-def claim_tables(figures: dict[str, Figures]) -> None:
-    """A row per phenomenon and distance; under it BLEU, loss and gates."""
+def accuracy_rows(figures: dict[str, Figures]) -> list[tuple[str, ...]]:
+    """A row per phenomenon and distance: chance, then every run's accuracy in per cent."""
     first = next(iter(figures.values()))["accuracy"]
-    rows = [
+    return [
         (
             f"{phenomenon} {distance}",
             f"{each['chance_percent']:.1f}",
@@ -209,6 +209,31 @@ def claim_tables(figures: dict[str, Figures]) -> None:
         for phenomenon, distances in first.items()
         for distance, each in distances.items()
     ]
+
+
+def curved(figures: dict[str, Figures]) -> list[str]:
+    """The phenomena measured at more than one distance; the others have no curve."""
+    accuracy = next(iter(figures.values()))["accuracy"]
+    return [name for name, distances in accuracy.items() if len(distances) > 1]
+
+
+def accuracy_panels(panels: Sequence[Any], figures: dict[str, Figures]) -> None:
+    """Accuracy over distance, a panel per phenomenon with a curve."""
+    accuracy = next(iter(figures.values()))["accuracy"]
+    for panel, phenomenon in zip(panels, curved(figures), strict=True):
+        distances = list(accuracy[phenomenon])
+        for i, (name, f) in enumerate(figures.items()):
+            values = [f["accuracy"][phenomenon][d]["accuracy_percent"] for d in distances]
+            panel.plot(distances, values, marker="os^Dv*PX"[i % 8], color=f"C{i}", label=name, alpha=0.85)
+        chance = accuracy[phenomenon][distances[0]]["chance_percent"]
+        panel.axhline(chance, color="black", linewidth=0.8, linestyle=":")
+        panel.set(title=phenomenon, xlabel="sentences back to the clue", ylim=(0, 103))
+    panels[0].set_ylabel("right, per cent")
+
+
+def claim_tables(figures: dict[str, Figures]) -> None:
+    """A row per phenomenon and distance; under it BLEU, loss and gates."""
+    rows = accuracy_rows(figures)
     rows.append(("d-BLEU", "", *(f"{f['bleu']['d-bleu']:.1f}" for f in figures.values())))
     rows.append(("nll", "", *(f"{f['nll']:.3f}" for f in figures.values())))
     for kind in ("batch-source", "batch-target"):
@@ -219,20 +244,10 @@ def claim_tables(figures: dict[str, Figures]) -> None:
 
 def claim_picture(figures: dict[str, Figures]) -> Figure:
     """Accuracy over distance, a panel per phenomenon, and what the gates let through by distance."""
-    accuracy = next(iter(figures.values()))["accuracy"]
-    # A phenomenon at one distance alone has no curve.
-    phenomena = [name for name, distances in accuracy.items() if len(distances) > 1]
+    phenomena = curved(figures)
     figure = Figure(figsize=(3.4 * len(phenomena), 6.0), layout="constrained")
     panels = figure.subplots(2, len(phenomena), squeeze=False)
-    for panel, phenomenon in zip(panels[0], phenomena, strict=True):
-        distances = list(accuracy[phenomenon])
-        for i, (name, f) in enumerate(figures.items()):
-            values = [f["accuracy"][phenomenon][d]["accuracy_percent"] for d in distances]
-            panel.plot(distances, values, marker="os^Dv*"[i % 6], color=f"C{i}", label=name, alpha=0.85)
-        chance = accuracy[phenomenon][distances[0]]["chance_percent"]
-        panel.axhline(chance, color="black", linewidth=0.8, linestyle=":")
-        panel.set(title=phenomenon, xlabel="sentences back to the clue", ylim=(0, 103))
-    panels[0][0].set_ylabel("right, per cent")
+    accuracy_panels(panels[0], figures)
     for panel, kind in zip(panels[1], ("batch-source", "batch-target"), strict=False):
         for i, (name, f) in enumerate(figures.items()):
             if gate := f["gates"].get(kind):

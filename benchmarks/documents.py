@@ -32,6 +32,7 @@ from cotext.layers.attention import SelfAttention
 from cotext.layers.local import LocalSelfAttention, Sentences
 from cotext.layers.relative import attend_relative
 from cotext.layers.state import SelfReach
+from cotext.metrics.text import render_rows
 from cotext.models.base import TranslationModel
 from cotext.search import Request, SearchOptions, SearchSymbols, search
 from cotext.systems import build_loss, build_model
@@ -74,14 +75,7 @@ class Trainee:
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print columns."""
-    widths = [max(len(row[i]) for row in [head, *rows]) for i in range(len(head))]
-    for row in [head, *rows]:
-        print(
-            "  ".join(
-                cell.rjust(w) if i else cell.ljust(w)
-                for i, (cell, w) in enumerate(zip(row, widths, strict=True))
-            )
-        )
+    print(render_rows([head, *rows], left=1))
 
 
 def spread(values: Sequence[float], form: str = "{:.2f}") -> str:

@@ -31,6 +31,7 @@ from cotext.data.prepare import prepare
 from cotext.data.sampling import ordered_batches
 from cotext.data.tokenizer import TokenizerSettings
 from cotext.metrics.bleu import evaluate
+from cotext.metrics.text import render_rows
 from cotext.runs import open_data, train
 from cotext.systems import build_view, special_symbols
 from cotext.trainer import Reports
@@ -185,9 +186,7 @@ def print_table(figures: dict[str, dict[str, Any]]) -> None:
                 f"{min(f['cross_evenness'].values()):.2f}-{max(f['cross_evenness'].values()):.2f}",
             )
         )
-    widths = [max(len(row[i]) for row in rows) for i in range(len(head))]
-    for row in rows:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print(render_rows(rows, left=len(head)))
 
 
 def plot(figures: dict[str, dict[str, Any]], folder: Path) -> None:

@@ -25,7 +25,14 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from benchmarks.batch_context import bleu, curve, test_documents
+from benchmarks.batch_context import (
+    accuracy_panels,
+    accuracy_rows,
+    bleu,
+    curve,
+    curved,
+    test_documents,
+)
 from benchmarks.documents import table
 from benchmarks.mcn_cost import decoding, memory, own_peak, training
 from cotext.checkpoint import load_run
@@ -204,16 +211,7 @@ def controlled(folder: Path, runs: Sequence[str], updates: int, corpus: str, mea
 
 def controlled_table(figures: dict[str, Figures]) -> None:
     """A row per phenomenon and distance; under it clues told apart, BLEU and loss."""
-    first = next(iter(figures.values()))["accuracy"]
-    rows = [
-        (
-            f"{phenomenon} {distance}",
-            f"{each['chance_percent']:.1f}",
-            *(f"{f['accuracy'][phenomenon][distance]['accuracy_percent']:.1f}" for f in figures.values()),
-        )
-        for phenomenon, distances in first.items()
-        for distance, each in distances.items()
-    ]
+    rows = accuracy_rows(figures)
     clues = [told_apart(f["accuracy"]) for f in figures.values()]
     rows += [(f"clue: {clue}", "", *(f"{mean[clue]:.1f}" for mean in clues)) for clue in CLUES]
     for score in ("s-bleu", "d-bleu"):
@@ -225,20 +223,10 @@ def controlled_table(figures: dict[str, Figures]) -> None:
 def controlled_picture(figures: dict[str, Figures]) -> Figure:
     """Accuracy over distance, a panel per phenomenon; then, system by system, the three kinds of clues."""
     accuracy = next(iter(figures.values()))["accuracy"]
-    # A phenomenon at one distance alone has no curve.
-    phenomena = [name for name, distances in accuracy.items() if len(distances) > 1]
+    phenomena = curved(figures)
     figure = Figure(figsize=(3.2 * len(phenomena), 6.4), layout="constrained")
     above, below = figure.subfigures(2, 1)
-    panels = above.subplots(1, len(phenomena), squeeze=False)[0]
-    for panel, phenomenon in zip(panels, phenomena, strict=True):
-        distances = list(accuracy[phenomenon])
-        for i, (name, f) in enumerate(figures.items()):
-            values = [f["accuracy"][phenomenon][d]["accuracy_percent"] for d in distances]
-            panel.plot(distances, values, marker="os^Dv*PX"[i % 8], color=f"C{i}", label=name, alpha=0.85)
-        chance = accuracy[phenomenon][distances[0]]["chance_percent"]
-        panel.axhline(chance, color="black", linewidth=0.8, linestyle=":")
-        panel.set(title=phenomenon, xlabel="sentences back to the clue", ylim=(0, 103))
-    panels[0].set_ylabel("right, per cent")
+    accuracy_panels(above.subplots(1, len(phenomena), squeeze=False)[0], figures)
     bars = below.subplots(1, 1)
     width = 0.8 / len(figures)
     for i, (name, f) in enumerate(figures.items()):

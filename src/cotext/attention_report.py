@@ -18,11 +18,12 @@ from cotext.analysis.gates import GateOpenness
 from cotext.analysis.sentence_maps import Averaged, SentenceMap, average_by_kind, sentence_maps
 from cotext.data.batch import Batch, Instance, make_batch
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.formats import read_documents, read_parallel
+from cotext.data.formats import read_documents, read_parallel, second_file
 from cotext.data.sampling import pack
 from cotext.errors import CotextError
 from cotext.files import replacing
-from cotext.jobs import open_translator
+from cotext.jobs import open_scorer, open_translator
+from cotext.metrics.text import render_rows
 from cotext.models.base import ParallelModel
 from cotext.probe import make_folder
 from cotext.translate import DocumentTranslator
@@ -97,13 +98,8 @@ class AttentionReport:
     def render(self) -> str:
         """A line for every attention, and one for every gate."""
         rows = [("attention", "nats", "evenness", "own sentence", "share beside"), *map(self._row, self.maps)]
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines = [
-            "  ".join(cell.ljust(w) if i == 0 else cell.rjust(w) for i, (cell, w) in enumerate(pairs))
-            for pairs in (list(zip(row, widths, strict=True)) for row in rows)
-        ]
-        lines += [f"{name}: open by {gate.overall:.2f}" for name, gate in self.gates.items()]
-        return "\n".join(lines)
+        gates = [f"{name}: open by {gate.overall:.2f}" for name, gate in self.gates.items()]
+        return "\n".join([render_rows(rows, left=1), *gates])
 
     def _row(self, name: str) -> tuple[str, ...]:
         each = self.maps[name]
@@ -149,9 +145,8 @@ def report_attention(
     """
     chosen = choose_document(source, target, document, format)
     own = target is None
-    # A given translation needs no first pass.
-    settings = decode or {} if own else {**(decode or {}), "first_pass": ""}
-    translator, loaded = open_translator(run, device, settings, update)
+    opened = open_translator if own else open_scorer
+    translator, loaded = opened(run, device, decode, update)
     loaded.left_to_right("cotext attention")
     if own:
         translator.check([Document(chosen.id, chosen.source)])
@@ -187,8 +182,7 @@ def choose_document(
 
 def _documents(source: Path, target: Path | None, format: str | None) -> chain[ParallelDocument]:
     if target is not None:
-        second = None if target.exists() and source.exists() and target.samefile(source) else target
-        return chain(read_parallel(source, second, format))
+        return chain(read_parallel(source, second_file(source, target), format))
     alone = read_documents(source, format)
     return chain(ParallelDocument(d.id, d.sentences, ("",) * len(d)) for d in alone)
 

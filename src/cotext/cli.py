@@ -284,12 +284,11 @@ def average(
 @app.command()
 def systems() -> None:
     """Every recipe: view, model, loss, decoding, and parameters at base size with 32,000 subwords."""
+    from cotext.metrics.text import render_rows
     from cotext.systems import describe
 
     rows = [("recipe", "view", "model", "loss", "decoding", "parameters"), *describe()]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    for row in rows:
-        typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    typer.echo(render_rows(rows, left=len(rows[0])))
 
 
 def _write_lines(out: Path | None, lines: Iterable[str]) -> None:

@@ -17,10 +17,11 @@ from cotext.analysis.context_use import (
     measure,
 )
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.formats import read_parallel
+from cotext.data.formats import read_parallel, second_file
 from cotext.errors import CotextError
-from cotext.jobs import open_translator
+from cotext.jobs import open_scorer, open_translator
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, Score, evaluate, find_protocol
+from cotext.metrics.text import render_rows
 from cotext.translate import DocumentTranslator
 
 DIGITS = 5
@@ -77,19 +78,12 @@ class CorpusUse:
                 share = f"{100 * mean.share_above:.1f} %"
                 cells = [f"{mean.per_sentence:+.4f}", f"{mean.per_token:+.5f}", share]
             rows.append([condition, *cells, *(f"{s.value:.2f}" for s in self.scores.get(condition, ()))])
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        lines = [
-            "  ".join(
-                c.ljust(w) if i == 0 else c.rjust(w) for i, (c, w) in enumerate(zip(r, widths, strict=True))
-            )
-            for r in rows
-        ]
         mean = self.means[0]
-        lines.append(
+        counts = (
             f"{mean.sentences:,} of {len(self.sentences):,} sentences have context; {mean.tokens:,} tokens"
         )
-        lines += [score.signature for score in next(iter(self.scores.values()), ())]
-        return "\n".join([*lines, self.signature])
+        signatures = [score.signature for score in next(iter(self.scores.values()), ())]
+        return "\n".join([render_rows(rows, left=1), counts, *signatures, self.signature])
 
 
 def measure_corpus(
@@ -118,16 +112,11 @@ def measure_corpus(
     chosen = tuple(protocols) if protocols else DEFAULT_PROTOCOLS
     for name in chosen:
         find_protocol(name)
-    second = (
-        None
-        if target is None or (target.exists() and source.exists() and target.samefile(source))
-        else target
-    )
-    documents = list(read_parallel(source, second, format))
+    documents = list(read_parallel(source, second_file(source, target), format))
     check_conditions(conditions, len(documents))
     wanted = [c for c in CONDITIONS if c in conditions or c == "none"]
-    settings = decode or {} if translate else {**(decode or {}), "first_pass": ""}
-    translator, loaded = open_translator(run, device, settings, update)
+    opened = open_translator if translate else open_scorer
+    translator, loaded = opened(run, device, decode, update)
     if translate:
         translator.check(Document(d.id, d.source) for d in documents)
     if all(len(reach) < 2 for d in documents for reach in translator.reach(Document(d.id, d.source))):

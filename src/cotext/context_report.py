@@ -20,6 +20,7 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.errors import CotextError
 from cotext.files import replacing
 from cotext.jobs import check_output, open_translator
+from cotext.metrics.text import render_rows
 from cotext.translate import DocumentTranslator
 
 DIGITS = 4  # of a log-probability that are worth keeping
@@ -101,10 +102,7 @@ class ContextReport:
                 found = (str(most.number), f"{most.nats:+.2f}", word.text, f"{word.nats:+.2f}")
                 cells = (*cells[:2], *found)
             rows.append(cells)
-        widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-        return "\n".join(
-            "  ".join(cell.rjust(width) for cell, width in zip(row, widths, strict=True)) for row in rows
-        )
+        return render_rows(rows, left=0)
 
 
 def _rounded(value: Any) -> Any:

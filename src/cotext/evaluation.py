@@ -23,6 +23,7 @@ from cotext.metrics.bleu import (
 from cotext.metrics.comet import Comet, Progress, measure_comet
 from cotext.metrics.discourse import measure_discourse, read_marks
 from cotext.metrics.significance import PairedTest, Resampling, compared_pairs, paired_test
+from cotext.metrics.text import render_p, render_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,23 +167,6 @@ def name_systems(paths: Sequence[Path]) -> dict[str, Path]:
         if names.count(name) > 1:
             raise CotextError(f"{name}: is given twice; a system compared with itself tells nothing")
     return dict(zip(names, paths, strict=True))
-
-
-def render_p(p: float) -> str:
-    """A p-value as people read it."""
-    return f"{p:.4f}" if p >= 0.0001 else "<0.0001"
-
-
-def render_rows(rows: Sequence[Sequence[str]], left: int) -> str:
-    """Lay rows out in columns, the first `left` of them flush left."""
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if column < left else cell.rjust(width)
-            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
 
 
 def _paired(

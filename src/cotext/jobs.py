@@ -61,10 +61,10 @@ def open_translator(
 
 
 def open_scorer(
-    run: Path, device: str | None = None, update: int | None = None
+    run: Path, device: str | None = None, decode: dict[str, Any] | None = None, update: int | None = None
 ) -> tuple[DocumentTranslator, LoadedModel]:
     """Load a run to score given translations: as `open_translator`, but no first pass is needed."""
-    return open_translator(run, device, {"first_pass": ""}, update)
+    return open_translator(run, device, {**(decode or {}), "first_pass": ""}, update)
 
 
 def _open_first_pass(run: Path, device: torch.device) -> DocumentTranslator:
@@ -256,7 +256,7 @@ def score_file(
     update: int | None = None,
 ) -> tuple[Iterator[tuple[str, ...]], str]:
     """Score a translation: a header row, then document, sentence number, log-probability and tokens."""
-    translator, loaded = open_scorer(run, device, update)
+    translator, loaded = open_scorer(run, device, update=update)
     seen = [f"{key}:{value}" for key, value in what_is_seen(translator).items()]
 
     def rows() -> Iterator[tuple[str, ...]]:

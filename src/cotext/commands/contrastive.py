@@ -52,7 +52,7 @@ def contrastive(
         translator, loaded = open_translator(run, device, decode, checkpoint)
         translator.check_passes()
     else:
-        translator, loaded = open_scorer(run, device, checkpoint)
+        translator, loaded = open_scorer(run, device, update=checkpoint)
     recipe = suite_recipe(translator, loaded)
     reports: dict[str, Any] = {}
     for path, suite in zip(suites, loaded_suites, strict=True):

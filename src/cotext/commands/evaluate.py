@@ -103,8 +103,9 @@ def evaluate(
 
 
 def _compare_decisions(paths: list[Path], baseline: str | None, report: str) -> None:
-    from cotext.evaluation import name_systems, render_p, render_rows
+    from cotext.evaluation import name_systems
     from cotext.metrics.decisions import compare_decisions, read_decisions
+    from cotext.metrics.text import render_p, render_rows
 
     systems = {name: read_decisions(path) for name, path in name_systems(paths).items()}
     found = compare_decisions(systems, baseline)

@@ -23,7 +23,7 @@ from cotext.comparison import read_metrics
 from cotext.config import ViewConfig
 from cotext.context_corpus import measure_corpus
 from cotext.data.documents import ParallelDocument
-from cotext.data.formats import detect_format, read_documents, read_parallel
+from cotext.data.formats import detect_format, read_documents, read_parallel, second_file
 from cotext.data.formats.docids import find_side_file
 from cotext.data.suites import ContrastiveSuite
 from cotext.errors import CotextError
@@ -66,7 +66,7 @@ class EvaluationSet:
 
     def documents(self) -> list[ParallelDocument]:
         """Source and reference, side by side."""
-        second = None if self.reference.samefile(self.source) else self.reference
+        second = second_file(self.source, self.reference)
         return list(read_parallel(self.source, second, self.format))
 
 

@@ -11,8 +11,8 @@ from cotext.compare.figures import BesidePaper, RunComparison, ScoreOf, signatur
 from cotext.compare.tables import NOTE
 from cotext.compare.verdict import sight, verdict
 from cotext.comparison import CONTROLLED, PHENOMENA
-from cotext.evaluation import render_p
 from cotext.metrics.profile import Bucket
+from cotext.metrics.text import render_p
 from cotext.page import (
     breakable,
     choice_plots,

@@ -9,7 +9,7 @@ from itertools import groupby
 from cotext.compare.figures import BesidePaper, RunComparison, ScoreOf, signature
 from cotext.compare.verdict import sight, verdict
 from cotext.comparison import Row
-from cotext.evaluation import render_p, render_rows
+from cotext.metrics.text import render_p, render_rows
 
 NOTE = (
     "Published values are of other corpora, other vocabularies and, as a rule, other test sets: compare "

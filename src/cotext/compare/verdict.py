@@ -9,7 +9,7 @@ from itertools import groupby
 
 from cotext.compare.figures import SIGNIFICANT, WITHIN, ChoiceTest, RunComparison, ScoreOf, UseOf
 from cotext.comparison import Row
-from cotext.evaluation import render_p
+from cotext.metrics.text import render_p
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from typing import Any, Final
 from cotext.data.documents import Document
 from cotext.errors import CotextError
 from cotext.metrics.bleu import Score, check_correspondence, evaluate
+from cotext.metrics.text import render_rows
 
 # Where buckets begin; the last has no end.
 POSITIONS: Final = (1, 2, 3, 5, 9, 17, 33, 65)
@@ -120,7 +121,5 @@ def render_profile(title: str, buckets: Sequence[Bucket], systems: Sequence[str]
     for bucket in buckets:
         values = [f"{score.value:.2f}" for system in bucket.scores for score in system]
         rows.append([bucket.name, str(bucket.documents), str(bucket.sentences), *values])
-    widths = [max(len(row[i]) for row in rows) for i in range(len(rows[0]))]
-    lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
     signatures = [score.signature for score in buckets[0].scores[0]] if buckets else []
-    return "\n".join([*lines, *signatures])
+    return "\n".join([render_rows(rows, left=1), *signatures])

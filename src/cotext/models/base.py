@@ -135,9 +135,9 @@ class ParallelModel(System):
     def decode(self, draft: Draft, revealed: Tensor | None = None) -> Tensor:
         """Hidden states of all places, [B, T, D]; `revealed` [B, T] holds tokens given away, -1 elsewhere."""
 
+    @abstractmethod
     def length_nll(self, draft: Draft) -> Tensor:
         """Where the path is `length`: -log P of the lengths that the rows of a draft have, [B]."""
-        raise NotImplementedError
 
     def foretell(self, draft: Draft, tokens: Tensor, ratio: float) -> Tensor | None:
         """What the model must foretell beside tokens: its loss per row and label, [B]; None: nothing.

@@ -3,6 +3,7 @@
 from cotext.data.formats.corpus import (
     read_documents,
     read_parallel,
+    second_file,
     write_documents,
     write_parallel,
     write_translations,
@@ -18,6 +19,7 @@ __all__ = [
     "detect_format",
     "read_documents",
     "read_parallel",
+    "second_file",
     "validate_corpus",
     "write_documents",
     "write_parallel",

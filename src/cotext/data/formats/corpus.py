@@ -53,6 +53,12 @@ def read_parallel(source: Path, target: Path | None, format: str | None = None) 
     return _pairs_of_two_files(source, source_format, target, _resolve(target, format))
 
 
+def second_file(source: Path, target: Path | None) -> Path | None:
+    """What `read_parallel` is given beside the source: None where the target is that very file."""
+    same = target is None or (target.exists() and source.exists() and target.samefile(source))
+    return None if same else target
+
+
 def _pairs_of_one_file(path: Path, format: Format) -> Iterator[ParallelDocument]:
     for record in checked_records(path, format):
         problem = both_sides_problem(record)

@@ -1,0 +1,20 @@
+"""Figures as plain text."""
+
+from collections.abc import Sequence
+
+
+def render_p(p: float) -> str:
+    """A p-value as people read it."""
+    return f"{p:.4f}" if p >= 0.0001 else "<0.0001"
+
+
+def render_rows(rows: Sequence[Sequence[str]], left: int) -> str:
+    """Lay rows out in columns, the first `left` of them flush left."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(width) if column < left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )
