@@ -215,6 +215,9 @@ class ModelConfig(Closed):
     """On attention weights; above 0, attention on a CPU is several times slower."""
     pre_norm: bool = False
     """Layer norm before each sublayer, not after it."""
+    initialisation: Literal["xavier", "fairseq", "normal"] = "xavier"
+    """Distribution of initial weights: Xavier's; that of the toolkit which the papers used, layer for layer;
+    or a normal one of standard deviation 0.02."""
     positions: Literal["absolute", "reset", "shifted"] = "absolute"
     """From the start of the row, from the start of the sentence, or segment-shifted."""
     shift: Count | Literal["corpus", "sequence"] = "corpus"
@@ -222,6 +225,10 @@ class ModelConfig(Closed):
     tokens, `sequence`: that of the source window."""
     segments: Literal["none", "learned", "sinusoidal"] = "none"
     """Embeddings of the sentence index, added at the input."""
+    from_first: bool | None = None
+    """Shifted positions and sinusoidal segments begin with the first sentence of a row, as published; if not,
+    with the second. Not given: as published, but with the second in training that starts from a run without
+    them (`train.init`), which knows first sentences as they are."""
     p_transformer: PTransformerConfig = PTransformerConfig()
     g_transformer: GTransformerConfig = GTransformerConfig()
     flat_transformer: FlatTransformerConfig = FlatTransformerConfig()
@@ -293,7 +300,8 @@ class TrainConfig(Closed):
     keep: PositiveInt = 5
     """Most recent checkpoints kept, beside those that averaging needs."""
     average: PositiveInt = 5
-    """Checkpoints averaged into the final model; 1: the best alone."""
+    """Checkpoints averaged into the final model, unless the development set prefers the best of them; 1: the
+    best alone."""
     average_by: Literal["best", "last"] = "best"
     """Those closest to the best, itself included, or the last."""
     log_every: PositiveInt = 100

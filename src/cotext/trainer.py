@@ -341,8 +341,7 @@ class Trainer:
 
     def _validate_and_save(self) -> None:
         figures = self.validate()
-        # By what the current sentences cost: comparable between context discounts.
-        value = -figures["nll_current"] if self.config.train.best_by == "loss" else figures["bleu"]
+        value = self._quality(figures)
         progress, main = self.progress, self.accelerator.is_main_process
         self._require_finite(value, progress.update)
         progress.validated.append(progress.update)
@@ -358,6 +357,11 @@ class Trainer:
             if improved:
                 self._save_model(self.run / "model.safetensors", self.model.state_dict(), [progress.update])
         self._save_checkpoint()
+
+    def _quality(self, figures: dict[str, float]) -> float:
+        """What makes one model better than another: the higher, the better."""
+        # By what the current sentences cost: comparable between context discounts.
+        return -figures["nll_current"] if self.config.train.best_by == "loss" else figures["bleu"]
 
     def _save_model(self, path: Path, weights: dict[str, Tensor], updates: list[int]) -> None:
         ckpt.save_model(path, weights, self.config, self.fingerprint, updates)
@@ -425,25 +429,29 @@ class Trainer:
         self.interval.sums = dict(state.sums)
 
     def _finish(self) -> None:
-        """Average the chosen checkpoints into the model of the run."""
+        """Make the model of the run: the mean of the chosen checkpoints, or the best one if that is better."""
         progress, main = self.progress, self.accelerator.is_main_process
-        path = self.run / "model.safetensors"
-        if main:
-            chosen = ckpt.averaged(self._candidates(), progress.best_update, self.config.train)
-            files = [ckpt.checkpoint_folder(self.run, u) / "model.safetensors" for u in chosen]
-            self._save_model(path, ckpt.average(files), chosen)
-            self.reports.on_message(
-                f"model.safetensors: mean of the checkpoints {', '.join(map(str, chosen))}; "
-                f"best at update {progress.best_update}"
-            )
-        self.accelerator.wait_for_everyone()
-        ckpt.fill(self.model, ckpt.load_weights(path), path)
-        figures = self.validate()
+        chosen = ckpt.averaged(self._candidates(), progress.best_update, self.config.train)
+        figures = self._validated(chosen)
+        told = f"mean of the checkpoints {', '.join(map(str, chosen))}"
+        mean, best = self._quality(figures), -math.inf if progress.best is None else progress.best
+        if mean < best:
+            told = f"the best checkpoint; the {told} is worse ({abs(mean):.4g} against {abs(best):.4g})"
+            chosen = [progress.best_update]
+            figures = self._validated(chosen)
         progress.finished = True
         if main:
+            self._save_model(self.run / "model.safetensors", self.model.state_dict(), chosen)
+            self.reports.on_message(f"model.safetensors: {told}; best at update {progress.best_update}")
             self.journal.write("final", figures)
             self.reports.on_validation({**figures, "final": 1.0})
             # Last: a process killed before this does all of it again.
             training_state.save_progress(
                 ckpt.checkpoint_folder(self.run, ckpt.checkpoints(self.run)[-1]), progress
             )
+
+    def _validated(self, updates: list[int]) -> dict[str, float]:
+        """Fill the model with the mean of some checkpoints: its figures on the development set."""
+        files = [ckpt.checkpoint_folder(self.run, update) / "model.safetensors" for update in updates]
+        ckpt.fill(self.model, ckpt.average(files), files[0])
+        return self.validate()

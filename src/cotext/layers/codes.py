@@ -69,9 +69,6 @@ class CodeGate(nn.Module):
         super().__init__()
         self.hidden = nn.Linear(2 * dimension, dimension)
         self.gate = nn.Linear(dimension, dimension)
-        for layer in (self.hidden, self.gate):
-            nn.init.xavier_uniform_(layer.weight)
-            nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor, z: Tensor) -> Tensor:
         """Two [..., D] -> [..., D]."""

@@ -86,6 +86,13 @@ class System(nn.Module, ABC):
         """
         return {}
 
+    def neutral_start(self) -> Mapping[str, float]:
+        """Parameters that start as a constant where training starts from another system that lacks them.
+
+        At these values what they belong to changes next to nothing yet: name -> value.
+        """
+        return {}
+
 
 class TranslationModel(System):
     """A system that writes from left to right: `AutoregressiveModel` says what its parts do."""
