@@ -429,7 +429,7 @@ class Trainer:
         self.interval.sums = dict(state.sums)
 
     def _finish(self) -> None:
-        """Make the model of the run: the mean of the chosen checkpoints, or the best one if that is better."""
+        """Make the model of the run: the mean of some checkpoints, or the best one if that is better."""
         progress, main = self.progress, self.accelerator.is_main_process
         chosen = ckpt.averaged(self._candidates(), progress.best_update, self.config.train)
         figures = self._validated(chosen)
