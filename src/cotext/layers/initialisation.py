@@ -28,7 +28,7 @@ FEED_FORWARD = ("widen", "narrow")
 
 
 def initialise(model: nn.Module, kind: Initialisation) -> None:
-    """Draw the weights of all linear layers anew from torch's global generator, and the embedding if `normal`."""
+    """Draw all linear layers anew from torch's global generator, and for `normal` the embedding."""
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
             _initialise_linear(module, name.rpartition(".")[2], kind)
