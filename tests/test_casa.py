@@ -122,6 +122,20 @@ def test_soft_copy_by_hand(aligned: bool) -> None:
     assert not found[target < 0].any()
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_soft_copy_in_half_precision_finds_the_same_places(dtype: torch.dtype) -> None:
+    """Far into a long text too, where half precision has no numbers for neighbouring places.
+
+    States that are small whole numbers are exact in every precision: what is left is the rounding of means.
+    """
+    source = torch.zeros(1, 700, dtype=torch.long)
+    places = stretched(source, torch.tensor([1400]))
+    x = torch.arange(700).remainder(16).view(1, -1, 1).float()
+    found = soft_copy(x.to(dtype), source, places)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.float(), soft_copy(x, source, places), rtol=0, atol=0.1)
+
+
 # --- who sees whom
 
 
