@@ -15,7 +15,7 @@ from cotext.config import Config
 from cotext.data.batch import Batch, Instance, Source, make_batch, source_batch
 from cotext.data.views import Window
 from cotext.errors import CotextError
-from cotext.layers.codes import DECAY, Codebook, CodeGate
+from cotext.layers.codes import DECAY, Codebook, CodeGate, perplexity
 from cotext.layers.glance import glanced
 from cotext.layers.soft_copy import soft_copy, stretched
 from cotext.models.base import Draft, ParallelModel
@@ -375,23 +375,86 @@ def test_decoding_reads_the_codes_that_were_foretold() -> None:
         assert not torch.allclose(model.decode(draft), first)
 
 
-def test_right_codes_are_read_after_they_were_learnt() -> None:
-    model = model_of(SYSTEMS["CASA-Latent"])
+def draft_of(model: Casa, token: int) -> tuple[Draft, Tensor, int]:
+    """Written once, with one token in every row that has a best path; its code."""
     draft = model.encode(source_batch(instances(), SYMBOLS))
     with torch.no_grad():
         model.decode(draft)
-    before = draft.memory.codes.clone()
-    assert model.latent is not None
     tokens = torch.full_like(draft.sentence, -1)
-    tokens[:, 3] = 8
-    right = int(model.latent.codebook.nearest(model.embedding.bare(torch.tensor(8))))
-    loss = model.foretell(draft, tokens, 0.0)
-    assert loss is not None
-    assert loss.shape == (3,)
-    assert bool((loss > 0).all())
+    tokens[:, 3] = token
+    assert model.latent is not None
+    return draft, tokens, int(model.latent.codebook.nearest(model.embedding.bare(torch.tensor(token))))
+
+
+def test_right_codes_are_read_after_they_were_learnt() -> None:
+    model = model_of({"latent": True, "codes": 5, "code_mixing": "all"})
+    draft, tokens, right = draft_of(model, 8)
+    before = draft.memory.codes.clone()
+    told = model.foretell(draft, tokens, 0.0)
+    assert told is not None
+    assert told.loss.shape == (3,)
+    assert bool((told.loss > 0).all())
     assert bool((draft.memory.codes[:, 3] == right).all())
     rest = torch.arange(tokens.size(1)) != 3
     assert torch.equal(draft.memory.codes[:, rest], before[:, rest])
+
+
+def test_some_right_codes_are_read_and_elsewhere_the_own_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bao et al. 2022, `--vq-mix-diff`: half of the wrong places, drawn apart from those told the foreteller."""
+    model = model_of({"latent": True, "codes": 5})
+    draft, _, _ = draft_of(model, 8)
+    asked: list[tuple[Tensor, float]] = []
+    third = draft.sentence.new_zeros(draft.sentence.shape, dtype=torch.bool)
+    third[:, 2] = True
+
+    def noted(wrong: Tensor, eligible: Tensor, ratio: float) -> Tensor:
+        asked.append((wrong, ratio))
+        return third if len(asked) == 2 else torch.zeros_like(wrong)
+
+    monkeypatch.setattr("cotext.models.casa.glanced", noted)
+    assert model.latent is not None
+    before, tokens = draft.memory.codes.clone(), torch.full_like(draft.sentence, 8)
+    right = int(model.latent.codebook.nearest(model.embedding.bare(torch.tensor(8))))
+    assert model.foretell(draft, tokens.masked_fill(draft.sentence < 0, -1), 0.3) is not None
+    assert [ratio for _, ratio in asked] == [0.3, 0.5]
+    for wrong, _ in asked:
+        assert torch.equal(wrong, (before != right) & (draft.sentence >= 0))
+    assert torch.equal(draft.memory.codes, torch.where(third, right, -1))
+
+    read: list[tuple[Tensor, Tensor]] = []
+    monkeypatch.setattr(model.latent.gate, "forward", lambda x, z: read.append((x, z)) or x)
+    model.decode(draft, tokens.masked_fill(~third, -1))
+    (x, z), vector = read[0], model.latent.codebook.vector(torch.tensor(right))
+    assert torch.equal(x[:, 2], model.embedding.bare(tokens[:, 2]))
+    assert torch.equal(z[:, 2], vector.to(z.dtype).expand(3, -1))
+    rest = torch.arange(tokens.size(1)) != 2
+    assert torch.equal(z[:, rest], draft.copied[:, rest])
+
+
+@pytest.mark.parametrize("scale", [0.2, 1.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_words_spread_over_the_codes(seed: int, scale: float) -> None:
+    """Independent words, as embeddings are before training, each the rarer the later.
+
+    From vectors as long as words are, 1 to 6 of 64 codes were left in use, at a perplexity of 1.0 to 2.9.
+    """
+    torch.manual_seed(seed)
+    words, often = torch.randn(2000, 128) * scale, 1 / torch.arange(1.0, 2001.0)
+    book = Codebook(64, 128)
+    for _ in range(100):
+        seen = words[torch.multinomial(often, 1000, replacement=True)]
+        book.follow(seen, book.nearest(seen))
+    used = torch.bincount(book.nearest(words), weights=often, minlength=64)
+    assert int((used > 0).sum()) >= 60
+    assert float(perplexity(used)) > 40
+
+
+def test_perplexity_by_hand() -> None:
+    assert float(perplexity(torch.tensor([3.0, 0.0, 3.0, 3.0]))) == pytest.approx(3.0)
+    assert float(perplexity(torch.tensor([4.0, 0.0]))) == pytest.approx(1.0)
+    half_and_two_quarters = perplexity(torch.tensor([2.0, 1.0, 1.0]))
+    assert float(half_and_two_quarters) == pytest.approx(2**1.5)
+    assert float(perplexity(torch.zeros(3))) == 1.0  # of no words
 
 
 # --- what is refused

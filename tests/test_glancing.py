@@ -1,5 +1,6 @@
 """The glancing loss: what is to be written, the units of its paths, what is revealed, what is counted."""
 
+import math
 from typing import Any
 
 import pytest
@@ -115,6 +116,23 @@ def test_glancing_reveals_tokens_of_the_best_path() -> None:
     none, [nothing] = revealed_in(model_of({}), 0.0)
     assert none == 0
     assert bool((nothing == -1).all())
+
+
+@pytest.mark.parametrize("name", ["CASA-Latent", "Latent-GLAT"])
+def test_training_tells_how_many_codes_are_in_use(name: str) -> None:
+    """Of the codes of the best path's tokens: how many there are, and how evenly they are used."""
+    model = model_of(SYSTEMS[name])
+    assert model.latent is not None
+    assert not {"code_perplexity", "codes_used"} & LOSS(model, batch_of()).parts.keys()
+    noted: list[Tensor] = []
+    model.latent.codebook.follow = lambda x, code: noted.append(code)  # type: ignore[method-assign]
+    parts = LOSS(model.train(), batch_of()).parts
+    often = [int((noted[0] == code).sum()) for code in range(model.switches.codes)]
+    share = [count / sum(often) for count in often if count]
+    entropy = -sum(p * math.log(p) for p in share)
+    found = {name: float(total / count) for name, (total, count) in parts.items()}
+    assert found["codes_used"] == len(share)
+    assert found["code_perplexity"] == pytest.approx(math.exp(entropy))
 
 
 @pytest.mark.parametrize(("done", "expected"), [(0.0, 0.5), (0.5, 0.4), (1.0, 0.3)])

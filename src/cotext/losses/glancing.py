@@ -41,7 +41,8 @@ class Glancing:
         self.label_smoothing = label_smoothing
 
     def __call__(self, model: Model, batch: Batch, done: float = 0.0) -> LossParts:
-        """Parts: `nll_current`; with paths, the share of units that have none; in training, that revealed."""
+        """Parts: `nll_current`; with paths, the share of units that have none; in training, that revealed, and
+        what the model tells of what it had to foretell."""
         assert isinstance(model, ParallelModel)
         start, end = self.ratios
         ratio = start + (end - start) * min(done, 1.0)
@@ -76,7 +77,8 @@ class Glancing:
             loss, count = _by_path(model, hidden_ND, asked, labels_G, parts)
             counted_B = labels_B
         if beside is not None:
-            loss = loss + (beside * counted_B).sum()
+            loss = loss + (beside.loss * counted_B).sum()
+            parts |= beside.parts
         return LossParts(loss=loss, count=count, parts=parts)
 
     def _by_place(
