@@ -45,6 +45,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "without local attention": {"local": False, "context_layers": 1},
     "without source context": {"source_context": False, "context_layers": 1},
     "without target context": {"target_context": False, "context_layers": 1},
+    "nodes as queries": {"context_nodes": "queries", "context_layers": 1},
 }
 systems = pytest.mark.parametrize("name", SYSTEMS)
 
@@ -220,6 +221,18 @@ def test_masks_by_hand() -> None:
         "decoder.1.attention": context(k2, k2, ends2),
         "decoder.1.cross": context(k2, k, ends),
     }
+    def queries(queries: list[int], keys: list[int], nodes: set[int]) -> set[tuple[int, int]]:
+        return local(queries, keys) | {(q, s) for q in nodes for s in range(len(keys))}
+
+    _, found = attention_inputs("nodes as queries")  # equation 14 as it is printed
+    assert found == {
+        "encoder.0.attention": local(k, k),
+        "encoder.1.attention": queries(k, k, ends),
+        "decoder.0.attention": local(k2, k2),
+        "decoder.0.cross": local(k2, k),
+        "decoder.1.attention": queries(k2, k2, ends2),
+        "decoder.1.cross": queries(k2, k, ends2),
+    }
     _, found = attention_inputs("without source context")
     assert found["encoder.1.attention"] == local(k, k)
     assert found["decoder.1.cross"] == local(k2, k)
@@ -271,13 +284,14 @@ def test_what_stands_in_the_padding_does_not_matter(name: str) -> None:
 def test_a_row_of_one_sentence_has_no_context() -> None:
     """Its nodes are its own: context attention is local attention there, and both are the whole."""
     source = source_batch(instances()[1:2], SYMBOLS)
-    plain, local, context = (
+    plain, local, context, queries = (
         model_of(WHOLE | {"soft_copy": "sentences"}),
         model_of({"context_layers": 0}),
         model_of({}),
+        model_of({"context_nodes": "queries"}),
     )
     expected, _ = hidden(plain, source)
-    for model in (local, context):
+    for model in (local, context, queries):
         model.load_state_dict(plain.state_dict())
         torch.testing.assert_close(hidden(model, source)[0], expected, rtol=1e-9, atol=1e-9)
 

@@ -170,6 +170,9 @@ class CasaConfig(Closed):
     context_layers: Count = 2
     """Top layers of every stack, all if it has fewer, that see their sentence and the first and last tokens
     of the others."""
+    context_nodes: Literal["keys", "queries"] = "keys"
+    """What first and last tokens are in these layers: `keys`, seen by every token of the row, as the paper's
+    text has it, or `queries`, which see every token, as its equation 14 is printed."""
     soft_copy: Literal["sentences", "row"] = "sentences"
     """Of what the encoder's states are copied to the places: each sentence by itself, or the row."""
     source_context: bool = True

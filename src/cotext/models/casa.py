@@ -32,7 +32,14 @@ from cotext.data.batch import Source
 from cotext.layers.attention import CrossAttention, SelfAttention
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size, Stack
 from cotext.layers.codes import Codebook, CodeGate, perplexity
-from cotext.layers.context import ContextCrossAttention, ContextSelfAttention, Nodes
+from cotext.layers.context import (
+    ContextCrossAttention,
+    ContextSelfAttention,
+    NodeQueryCrossAttention,
+    NodeQuerySelfAttention,
+    Nodes,
+    node_query_mask,
+)
 from cotext.layers.glance import glanced
 from cotext.layers.local import LocalCrossAttention, LocalSelfAttention, Sentences, sentence_spans
 from cotext.layers.masks import visible
@@ -45,15 +52,17 @@ PLACES_PER_TOKEN = 2
 LENGTH_WEIGHT = 0.1  # of the loss of a foretold length
 CODES_READ = 0.5  # in training, of as many places as were foretold wrong: `--vq-schedule-ratio`
 
-Kind = Literal["local", "context", "whole"]
+Kind = Literal["local", "context", "node queries", "whole"]
 SELF: dict[Kind, type[SelfAttention]] = {
     "local": LocalSelfAttention,
     "context": ContextSelfAttention,
+    "node queries": NodeQuerySelfAttention,
     "whole": SelfAttention,
 }
 CROSS: dict[Kind, type[CrossAttention]] = {
     "local": LocalCrossAttention,
     "context": ContextCrossAttention,
+    "node queries": NodeQueryCrossAttention,
     "whole": CrossAttention,
 }
 
@@ -65,6 +74,7 @@ class Switches:
     path: PathKind = "sentences"
     local: bool = True
     context_layers: int = 2
+    context_nodes: Literal["keys", "queries"] = "keys"
     soft_copy: Literal["sentences", "row"] = "sentences"
     source_context: bool = True
     target_context: bool = True
@@ -77,7 +87,8 @@ class Switches:
     def kind(self, layer: int, layers: int, context: bool) -> Kind:
         """The attention of a layer, counted from the bottom; `context`: whether its side may have any."""
         if layer >= layers - self.context_layers:
-            return "context" if context else "local"
+            nodes: Kind = "context" if self.context_nodes == "keys" else "node queries"
+            return nodes if context else "local"
         return "local" if self.local else "whole"
 
 
@@ -99,8 +110,19 @@ class _View:
         assert self.source is not None
         return Nodes(self.sentences.buckets, self.sentence, self.source, None)
 
+    @cached_property
+    def _own_mask(self) -> Tensor:
+        return node_query_mask(self.sentence, self.sentence)
+
+    @cached_property
+    def _source_mask(self) -> Tensor:
+        assert self.source is not None
+        return node_query_mask(self.sentence, self.source)
+
     def own(self, attention: nn.Module) -> tuple[Any, ...]:
         """What self-attention is called with."""
+        if isinstance(attention, NodeQuerySelfAttention):
+            return SelfReach(self._own_mask), self.rows
         if isinstance(attention, ContextSelfAttention):
             return self.sentences, self._own_nodes
         if isinstance(attention, LocalSelfAttention):
@@ -111,6 +133,8 @@ class _View:
         """What cross-attention is called with."""
         if isinstance(attention, ContextCrossAttention):
             return keys_values, self.sentences, self._source_nodes
+        if isinstance(attention, NodeQueryCrossAttention):
+            return keys_values, self._source_mask, self.rows
         if isinstance(attention, LocalCrossAttention):
             return keys_values, None, self.sentences
         assert self.source is not None
