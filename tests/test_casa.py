@@ -221,6 +221,7 @@ def test_masks_by_hand() -> None:
         "decoder.1.attention": context(k2, k2, ends2),
         "decoder.1.cross": context(k2, k, ends),
     }
+
     def queries(queries: list[int], keys: list[int], nodes: set[int]) -> set[tuple[int, int]]:
         return local(queries, keys) | {(q, s) for q in nodes for s in range(len(keys))}
 
@@ -414,7 +415,7 @@ def test_right_codes_are_read_after_they_were_learnt() -> None:
 
 
 def test_some_right_codes_are_read_and_elsewhere_the_own_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bao et al. 2022, `--vq-mix-diff`: half of the wrong places, drawn apart from those told the foreteller."""
+    """Bao et al. 2022, `--vq-mix-diff`: half of the wrong places, drawn apart from the foreteller's."""
     model = model_of({"latent": True, "codes": 5})
     draft, _, _ = draft_of(model, 8)
     asked: list[tuple[Tensor, float]] = []

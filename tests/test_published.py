@@ -156,7 +156,9 @@ def test_what_the_papers_say_otherwise_in_their_text_is_noted() -> None:
 def test_a_row_that_is_quoted_wrongly_is_noted() -> None:
     """Zheng et al. 2020 in table 4 of Lupo et al.: three of the values are those of another row."""
     quoted = list(of("Lupo et al. 2022", "4", "Zheng et al. 2020").values())[:5]
-    final, voita = (list(of("Zheng et al. 2020", "5", row).values()) for row in ("Final", "Voita et al. 2018"))
+    final, voita = (
+        list(of("Zheng et al. 2020", "5", row).values()) for row in ("Final", "Voita et al. 2018")
+    )
     assert quoted[:4] == [final[0], *voita[1:]]
     sizes = (2500, 1500, 500, 500)
     for values, mean in ((quoted, "63.3"), (final, "54.14")):

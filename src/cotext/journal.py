@@ -24,8 +24,8 @@ TIMING = ("tokens_per_second", "waiting_share")  # the figures that differ betwe
 class Interval:
     """What this process has added up since the last report, `since` a time in seconds.
 
-    `sums` are pairs of a sum and its count, float64 [2] on the CPU; `labels` are those of the batches, whatever
-    a loss counts.
+    `sums` are pairs of a sum and its count, float64 [2] on the CPU; `labels` are those of the batches,
+    whatever a loss counts.
     """
 
     since: float

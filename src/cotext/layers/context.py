@@ -1,7 +1,8 @@
 """Context attention: a token sees its own sentence, and first and last tokens of the others in its row.
 
-These nodes stand for their sentences (Yu et al. 2024, section 3.2.2 and equation 15). A row of 20 sentences has 40 nodes, however long the sentences are. They are fetched
-beside each sentence in turn, which is what buckets of `layers/local.py` are for:
+These nodes stand for their sentences (Yu et al. 2024, section 3.2.2 and equation 15). A row of 20 sentences
+has 40 nodes, however long the sentences are. They are fetched beside each sentence in turn, which is what
+buckets of `layers/local.py` are for:
 
     row     B a b E  B c E  B d e E        keys of sentence 1      B c E    B E . .  B E
                                                                    its own  nodes of 0 and 2
@@ -11,8 +12,8 @@ Between source and target, sentence k of the target sees sentence k of the sourc
 In equation 14 as it is printed, a node is a query: it sees every token of its row, and other tokens their own
 sentence alone (`node_query_mask`), by a mask of all tokens against all.
 
-Shapes: B rows, T queries, S tokens of a row, P = B * S, N real tokens of all rows, n most sentences of a row, G
-sentences of a bucket, L tokens of its longest, M nodes beside it, D model.
+Shapes: B rows, T queries, S tokens of a row, P = B * S, N real tokens of all rows, n most sentences of a row,
+G sentences of a bucket, L tokens of its longest, M nodes beside it, D model.
 """
 
 from functools import partial

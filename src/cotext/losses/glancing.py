@@ -41,8 +41,10 @@ class Glancing:
         self.label_smoothing = label_smoothing
 
     def __call__(self, model: Model, batch: Batch, done: float = 0.0) -> LossParts:
-        """Parts: `nll_current`; with paths, the share of units that have none; in training, that revealed, and
-        what the model tells of what it had to foretell."""
+        """Parts: `nll_current`; with paths, the share of units that have none; in training, that revealed.
+
+        And in training, what the model tells of what it had to foretell.
+        """
         assert isinstance(model, ParallelModel)
         start, end = self.ratios
         ratio = start + (end - start) * min(done, 1.0)

@@ -289,8 +289,8 @@ def piece_sizes(
 
     A piece takes sentences as long as they have at most `max_tokens` tokens together, in the reference, by
     the tokenizer that also scores under `protocol` (13a or that of the target language, or the text as it
-    is); a sentence is never cut, so that one which is longer is a piece of its own. Hypotheses are cut at the same sentences whatever their length:
-    all systems are scored on the same pieces.
+    is); a sentence is never cut, so that one which is longer is a piece of its own. Hypotheses are cut at the
+    same sentences whatever their length: all systems are scored on the same pieces.
     """
     metric = build_metric(protocol, target_language)
     assert isinstance(metric, BLEU)
