@@ -414,6 +414,17 @@ def test_right_codes_are_read_after_they_were_learnt() -> None:
     assert torch.equal(draft.memory.codes[:, rest], before[:, rest])
 
 
+def test_the_loss_of_codes_has_its_weight() -> None:
+    found = []
+    for weight in (0.5, 1.0):
+        model = model_of({"latent": True, "codes": 5, "code_weight": weight})
+        draft, tokens, _ = draft_of(model, 8)
+        told = model.foretell(draft, tokens, 0.0)
+        assert told is not None
+        found.append(told.loss)
+    torch.testing.assert_close(2 * found[0], found[1])
+
+
 def test_some_right_codes_are_read_and_elsewhere_the_own_input(monkeypatch: pytest.MonkeyPatch) -> None:
     """Bao et al. 2022, `--vq-mix-diff`: half of the wrong places, drawn apart from the foreteller's."""
     model = model_of({"latent": True, "codes": 5})
