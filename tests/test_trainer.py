@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -249,6 +250,26 @@ class TestReports:
         for report, part in zip(reports, (sums[:3], sums[3:]), strict=True):
             expected = sum(total for total, _ in part) / sum(count for _, count in part)
             assert report["loss"] == pytest.approx(expected, rel=1e-6)
+
+    def test_speed_is_in_labels_whatever_the_loss_counts(self, data: Path, tmp_path: Path) -> None:
+        config = run_config(log_every=100)
+        heard: list[dict[str, float]] = []
+        trainer = make_trainer(config, data, tmp_path)
+        trainer.reports = Reports(heard.append, lambda figures: None, lambda text: None)
+        loss = trainer.objective.loss
+
+        def of_one(*told: Any) -> LossParts:
+            outcome: LossParts = loss(*told)
+            return LossParts(outcome.loss / outcome.count, torch.tensor(1), {})
+
+        trainer.objective.loss = of_one
+        with closing(trainer._updates()) as updates:
+            batches, _ = next(updates)
+        trainer._update(batches, False)
+        trainer.interval.since -= 10_000
+        trainer._report()
+        labels = sum(int(batch.is_label.sum()) for batch in batches)
+        assert heard[0]["tokens_per_second"] == pytest.approx(labels / 10_000, rel=0.01)
 
     def test_everybody_hears(self, data: Path, tmp_path: Path) -> None:
         updates: list[dict[str, float]] = []

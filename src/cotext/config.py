@@ -170,6 +170,9 @@ class CasaConfig(Closed):
     context_layers: Count = 2
     """Top layers of every stack, all if it has fewer, that see their sentence and the first and last tokens
     of the others."""
+    context_nodes: Literal["keys", "queries"] = "keys"
+    """What first and last tokens are in these layers: `keys`, seen by every token of the row, as the paper's
+    text has it, or `queries`, which see every token, as its equation 14 is printed."""
     soft_copy: Literal["sentences", "row"] = "sentences"
     """Of what the encoder's states are copied to the places: each sentence by itself, or the row."""
     source_context: bool = True
@@ -180,6 +183,11 @@ class CasaConfig(Closed):
     """A second decoder foretells a code for every place, which a gate mixes into the decoder's input."""
     codes: PositiveInt = 64
     """Of `latent`: how many there are."""
+    code_mixing: Literal["drawn", "all"] = "drawn"
+    """Of `latent`, in training: where the decoder reads the right codes. `drawn`: at random places, half as
+    many as were foretold wrong, and its own input elsewhere; `all`: at every place of the best path."""
+    code_weight: NonNegativeFloat = 0.5
+    """Of `latent`: weight of the loss of foretold codes; 1.0 in the scripts of Bao et al. 2022."""
     length_offsets: PositiveInt = 128
     """Of the path `length`: how many tokens more or fewer than the source a row may have."""
 

@@ -243,6 +243,7 @@ class Trainer:
                 self.accelerator.backward(outcome.loss)
             shared[0] += outcome.count
             self.interval.add(outcome)
+            self.interval.labels += int(batch.is_label.sum())
         count, stops = self.accelerator.reduce(shared, "sum").tolist()
         gradients = [p.grad for p in self.objective.parameters() if p.grad is not None]
         # Data-parallel wrappers average over processes; the sum is what is divided by the global count.
@@ -278,14 +279,15 @@ class Trainer:
         interval, now = self.interval, time.perf_counter()
         seconds = now - interval.since
         sums = {name: (float(pair[0]), float(pair[1])) for name, pair in interval.sums.items()}
-        totals = self._reduce({**sums, "skipped": (float(self.cursor.skipped), 0.0)})
-        loss, labels = totals.pop("loss")
-        skipped, _ = totals.pop("skipped")
+        seen = {"skipped": (float(self.cursor.skipped), 0.0), "labels": (float(interval.labels), 0.0)}
+        totals = self._reduce({**sums, **seen})
+        loss, count = totals.pop("loss")
+        skipped, labels = (totals.pop(name)[0] for name in seen)
         self._require_finite(loss, self.progress.update)
         figures = {
             "update": float(self.progress.update),
             "epoch": float(self.cursor.epoch),
-            "loss": loss / labels,
+            "loss": loss / count,
             **{name: total / count for name, (total, count) in totals.items() if count},
             "learning_rate": learning_rate(self.config.train, self.progress.update),
             "grad_norm": interval.grad_norm,
@@ -331,8 +333,8 @@ class Trainer:
                 f"{corpus.dev.path}: no sentence of the development set fits into {corpus.max_row_tokens} "
                 "tokens; raise view.max_tokens"
             )
-        loss, labels = reduced.pop("loss")
-        figures = {"update": float(self.progress.update), "loss": loss / labels}
+        loss, count = reduced.pop("loss")
+        figures = {"update": float(self.progress.update), "loss": loss / count}
         figures |= {name: total / count for name, (total, count) in reduced.items() if count}
         if self.score_development is not None:
             own = self.score_development(self.model) if self.accelerator.is_main_process else 0.0
