@@ -132,6 +132,7 @@ class Memory:
     cross: list[tuple[Tensor, Tensor]]  # of every decoder block
     length_logits: Tensor | None  # [B, 2 * length_offsets + 1]
     foreteller_cross: list[tuple[Tensor, Tensor]]
+    vectors: Tensor | None = None  # [K, D], of codes, as they are before what is to be written moves them
     codes: Tensor | None = None  # [B, T], what the decoder reads of them
 
 
@@ -205,6 +206,7 @@ class Casa(ParallelModel):
             cross,
             logits,
             foreteller_cross=[block.cross.project(x, view.rows) for block in further],
+            vectors=None if self.latent is None else self.latent.codebook.vectors,
         )
         return Draft(places, soft_copy(x_BSD, *texts), memory)
 
@@ -216,9 +218,10 @@ class Casa(ParallelModel):
             x_BTD = torch.where(known, self.embedding.bare(revealed.clamp(min=0)).to(x_BTD.dtype), x_BTD)
         memory: Memory = draft.memory
         if self.latent is not None:
+            assert memory.vectors is not None
             if memory.codes is None:
                 memory.codes = self._code_logits(self.latent, draft, draft.copied).argmax(dim=2)
-            x_BTD = self.latent.gate(x_BTD, self.latent.codebook.vector(memory.codes))
+            x_BTD = self.latent.gate(x_BTD, memory.vectors[memory.codes])
         return self._through(self.decoder, self.decoder_norm, draft, x_BTD, memory.cross)
 
     def _through(
