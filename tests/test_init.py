@@ -432,14 +432,15 @@ class TestSymbols:
         assert self.rows(self.INDEXED, self.numbered(3), 3)[0] == [9.0, 7.0, 7.0, 7.0]
 
 
+@pytest.fixture(scope="module")
+def sentence_run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("init") / "sentences"
+    train_here(sentence_config(), data, run)
+    return run
+
+
 class TestFirstLoss:
     """What a model costs on single sentences before its first update, beside the run that it starts from."""
-
-    @pytest.fixture(scope="class")
-    def sentence_run(self, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-        run = tmp_path_factory.mktemp("init") / "sentences"
-        train_here(sentence_config(), data, run)
-        return run
 
     def measured(self, config: Config, data: Path, start: Path) -> tuple[float, float, float]:
         opened = open_data(data)

@@ -115,8 +115,8 @@ class DocFlatConfig(Closed):
     threshold: Fraction = 0.5
     """Of the discrete gate: what opens it."""
     cross_document: bool = False
-    """Rows of different documents see each other, as in the paper; then a translation depends on what else
-    is in the batch."""
+    """In training, rows of different documents see each other, as in the paper; translation, scores and
+    validation keep documents apart."""
 
 
 class BatchEmbeddingConfig(Closed):
@@ -136,7 +136,7 @@ class DatapointsConfig(Closed):
     source: bool = True
     """Source rows."""
     target: bool = False
-    """Target rows: every token sees the mean of its row so far, and of the rows before it."""
+    """Target rows: every current token sees the mean of those of its row so far, and of rows before it."""
     cross_document: bool = False
     """See `docflat.cross_document`."""
 

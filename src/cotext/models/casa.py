@@ -161,6 +161,7 @@ class Memory:
     cross: list[tuple[Tensor, Tensor]]  # of every decoder block
     length_logits: Tensor | None  # [B, 2 * length_offsets + 1]
     foreteller_cross: list[tuple[Tensor, Tensor]]
+    vectors: Tensor | None = None  # [K, D], of codes, as they are before what is to be written moves them
     codes: Tensor | None = None  # [B, T], what the decoder reads of them, -1: its own input
 
 
@@ -234,6 +235,7 @@ class Casa(ParallelModel):
             cross,
             logits,
             foreteller_cross=[block.cross.project(x, view.rows) for block in further],
+            vectors=None if self.latent is None else self.latent.codebook.vectors,
         )
         return Draft(places, soft_copy(x_BSD, *texts), memory)
 
@@ -245,10 +247,11 @@ class Casa(ParallelModel):
             x_BTD = torch.where(known, self.embedding.bare(revealed.clamp(min=0)).to(x_BTD.dtype), x_BTD)
         memory: Memory = draft.memory
         if self.latent is not None:
+            assert memory.vectors is not None
             if memory.codes is None:
                 memory.codes = self._code_logits(self.latent, draft, draft.copied).argmax(dim=2)
             told = (memory.codes >= 0)[:, :, None]
-            vectors = self.latent.codebook.vector(memory.codes.clamp(min=0)).to(x_BTD.dtype)
+            vectors = memory.vectors[memory.codes.clamp(min=0)].to(x_BTD.dtype)
             x_BTD = self.latent.gate(x_BTD, torch.where(told, vectors, draft.copied))
         return self._through(self.decoder, self.decoder_norm, draft, x_BTD, memory.cross)
 

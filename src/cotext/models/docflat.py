@@ -7,8 +7,9 @@ through what is of use. Context sentences pass as they are, and everything above
     source -> embedding -> flat-batch attention, gate -> encoder blocks ---> keys and values
     target -> embedding -> flat-batch attention, gate -> decoder blocks <--'     (causal on the target)
 
-Rows of different documents do not meet, so that a document alone decides its translation; in the paper they
-do (`cross_document`). Rows may also be seen without being answered for (`Companions`): at the level of
+On the target a token sees its own row up to itself, and rows whose current sentences end where its own begin.
+Rows of different documents do not meet; in the paper they do (`cross_document`, in training: a document alone
+decides its translation). Rows may also be seen without being answered for (`Companions`): at the level of
 embeddings nothing of them is needed but their tokens.
 
 Shapes: B entries, R rows, S source tokens, T target tokens, P tokens that lead, M tokens beside the rows,
@@ -69,11 +70,9 @@ class DocFlatState(DecoderState):
         keys = values = like.new_empty(entries, like.size(1), 0, like.size(3))
         if not self.meets:
             # Entry i is all there is of its group.
-            own = self.rows.group[:, None] == self.beside.standing.group
-            own &= self.beside.standing.order < self.rows.order[:, None]
-            entry_M, token_M = own.nonzero(as_tuple=True)
+            entry_M, token_M = self.rows.follows(self.beside.standing).nonzero(as_tuple=True)
             if len(token_M):
-                laid = Sequences(Standing(entry_M, self.beside.standing.order[token_M]), entries)
+                laid = Sequences(entry_M, self.beside.standing.begin[token_M], entries)
                 keys, values = (
                     laid.slots.unpack(x[token_M].flatten(1)).view(entries, -1, *x.shape[1:]).transpose(1, 2)
                     for x in self.keys_values(self.beside.hidden)
@@ -227,7 +226,8 @@ class DocFlat(TranslationModel):
         return torch.where(current[:, :, None], context.combine(h, seen), h).view_as(x_RTD)
 
     def _standing(self, source: Source) -> Standing:
-        return Standing.of(source.document, source.place + source.current[:, 0], self.cross_document)
+        crosses = self.cross_document and self.training
+        return Standing.of(source.document, source.place, source.current, crosses)
 
     def _embed_input(self, tokens: Tensor, sentence: Tensor, current: Tensor, rows: Standing) -> Beside:
         """`_embed` of complete decoder inputs."""
