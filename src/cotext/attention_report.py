@@ -7,7 +7,6 @@ systems whose rows see each other, in the groups of windows that the run transla
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from cotext.data.batch import Batch, Instance, make_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_documents, read_parallel, second_file
 from cotext.data.sampling import pack
-from cotext.errors import CotextError
+from cotext.errors import CotextError, nearest
 from cotext.files import replacing
 from cotext.jobs import open_scorer, open_translator
 from cotext.metrics.text import render_rows
@@ -173,7 +172,7 @@ def choose_document(
         if wanted is None or found.id == wanted:
             return found
         ids.append(found.id)
-    near = get_close_matches(str(wanted), ids, n=3, cutoff=0.4) or ids[:3]
+    near = nearest(str(wanted), ids, 3, cutoff=0.4) or ids[:3]
     raise CotextError(
         f"{source}: no document '{wanted}' among its {len(ids):,}; there are {', '.join(near)}"
         f"{' ...' if len(ids) > len(near) else ''}"

@@ -6,7 +6,8 @@ Everything that takes long to import is imported inside its command, so that `co
 import json
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,7 +21,13 @@ from cotext.commands.contrastive import contrastive
 from cotext.commands.data import distill, prepare
 from cotext.commands.evaluate import evaluate
 from cotext.commands.options import Checkpoint, Decode, Device, Format, counted, decode_settings
-from cotext.errors import CotextError
+from cotext.errors import CotextError, shown
+
+
+MAX_MESSAGE_LINES = 24
+MAX_MESSAGE_WIDTH = 600  # characters of a line: a few of a screen
+# What typer raises for arguments that do not fit, of which it exports one kind.
+UsageError: Any = typer.BadParameter.__base__
 
 
 class InterruptionError(Exception):
@@ -30,12 +37,28 @@ class InterruptionError(Exception):
 class Commands(TyperGroup):
     """The commands; Ctrl-C leaves them as an error of ours, for which typer has no message of its own."""
 
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """Read the arguments before the command."""
+        with _short_refusals():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
         try:
-            return super().invoke(ctx)
+            with _short_refusals():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             raise InterruptionError from None
+
+
+@contextmanager
+def _short_refusals() -> Iterator[None]:
+    """Shorten what typer says of arguments: it repeats them, however long they are."""
+    try:
+        yield
+    except UsageError as error:
+        error.message = _on_a_screen(error.message)
+        raise
 
 
 app = typer.Typer(
@@ -46,6 +69,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+OUT_OF_MEMORY = (
+    "not enough memory for a batch or the model; lower train.max_tokens or decode.max_tokens (--set "
+    "max_tokens=...), or take a smaller model"
+)
 INTERRUPTED = 130  # what shells say of a command that Ctrl-C ended
 
 
@@ -321,18 +348,50 @@ def _root(
 def main() -> None:
     """Run the command line; what a person can put right ends in a message and exit code 2."""
     try:
+        for number, argument in enumerate(sys.argv[1:], 1):
+            _require_text(number, argument)
         app()
     except CotextError as error:
         sys.exit(_fail(str(error), 2))
+    except MemoryError:
+        sys.exit(_fail(OUT_OF_MEMORY, 2))
+    except RuntimeError as error:
+        # The only sign by which torch tells it on a CPU.
+        if "can't allocate memory" not in str(error) and "out of memory" not in str(error):
+            raise
+        sys.exit(_fail(OUT_OF_MEMORY, 2))
     except OSError as error:
         sys.exit(_fail(f"{error.filename or 'file system'}: {error.strerror or error}", 2))
     except (InterruptionError, KeyboardInterrupt):
         sys.exit(_fail("interrupted; train, translate and distill go on with the same command", INTERRUPTED))
 
 
+def _require_text(number: int, argument: str) -> None:
+    """Refuse what could be neither shown nor noted in any file: all of them are texts in UTF-8."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        raise CotextError(
+            f"argument {number}, {shown(argument)}: not UTF-8; give files and folders names in UTF-8"
+        ) from None
+
+
 def _fail(message: str, code: int) -> int:
-    typer.echo(f"cotext: {message}", err=True)
+    typer.echo(f"cotext: {_on_a_screen(message)}", err=True)
     return code
+
+
+def _on_a_screen(message: str) -> str:
+    """The beginning of a long message, and of long lines the beginning and the end."""
+    lines = message.splitlines()
+    half = MAX_MESSAGE_WIDTH // 2
+    told = [
+        line if len(line) <= MAX_MESSAGE_WIDTH else f"{line[:half]} ... {line[-half:]}"
+        for line in lines[:MAX_MESSAGE_LINES]
+    ]
+    if len(lines) > MAX_MESSAGE_LINES:
+        told.append(f"... and {len(lines) - MAX_MESSAGE_LINES:,} more lines")
+    return "\n".join(told)
 
 
 if __name__ == "__main__":

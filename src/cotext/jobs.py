@@ -6,7 +6,6 @@ appears under its name when it is complete; the same command continues an interr
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +18,7 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import detect_format, read_documents, read_parallel, write_translations
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.table import FORMATS, find_format
-from cotext.errors import CotextError
+from cotext.errors import CotextError, nearest, shown
 from cotext.files import checksum
 from cotext.systems import choose_threads
 from cotext.translate import DocumentTranslator, Translation
@@ -92,16 +91,16 @@ def choose_device(name: str | None) -> torch.device:
         torch.zeros(1, device=name).tolist()
         return torch.device(name)
     except (RuntimeError, AssertionError, ImportError) as error:
-        raise CotextError(f"device '{name}' cannot be used: {str(error).splitlines()[0]}") from None
+        raise CotextError(f"device {shown(name)} cannot be used: {str(error).splitlines()[0][:200]}") from None
 
 
 def _with_decode(config: Config, decode: dict[str, Any]) -> Config:
     known = list(DecodeConfig.model_fields)
     for key in decode:
         if key not in known:
-            near = get_close_matches(key, known, n=1, cutoff=0.0)[0]
+            [near] = nearest(key, known)
             raise CotextError(
-                f"unknown decode setting '{key}'; the nearest known one is '{near}', all are "
+                f"unknown decode setting {shown(key)}; the nearest known one is '{near}', all are "
                 f"{', '.join(known)}"
             )
     content = config.model_dump()

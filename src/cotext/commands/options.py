@@ -35,17 +35,14 @@ def decode_settings(pairs: list[str] | None) -> dict[str, Any]:
     Raises:
         CotextError: not key=value.
     """
-    import yaml
+    from cotext.reading import parse_yaml
 
     settings = {}
     for pair in pairs or []:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise CotextError(f"--set {pair}: write key=value, as in beam=1")
-        try:
-            settings[key.removeprefix("decode.")] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise CotextError(f"--set {pair}: the value is not valid YAML") from None
+        settings[key.removeprefix("decode.")] = parse_yaml(value, f"--set {pair}: the value")
     return settings
 
 
