@@ -149,6 +149,8 @@ def report_attention(
     loaded.left_to_right("cotext attention")
     if own:
         translator.check([Document(chosen.id, chosen.source)])
+    else:
+        translator.check_pairs([chosen])
     if not any(translator.tokenizer.encode_batch(chosen.source)):
         raise CotextError(f"{source}: document {chosen.id} has no words; there is nothing to attend to")
     make_folder(out)

@@ -32,10 +32,12 @@ from cotext.errors import CotextError, shown
 from cotext.files import leftovers, replacing
 from cotext.models.base import Model, ParallelModel, TranslationModel
 from cotext.reading import parse_json, parse_yaml
-from cotext.systems import build_model, describe_model
+from cotext.systems import build_model, describe_model, parameters_at_most
 
 # Of a run folder, each replaced as a whole.
 FILES = ("config.yaml", "model.safetensors", "metrics.jsonl", "data.json", "init.json")
+BYTES_PER_NUMBER = 4
+MOST_TIMES = 16  # a file's size, that its model may take in memory before it is known to fit
 MISFITS = 5  # tensors that do not fit, named in a message
 FORMAT = "1"  # raised whenever older model files can no longer be read
 
@@ -75,8 +77,9 @@ def read_metadata(path: Path) -> dict[str, str]:
         raise CotextError(f"{path}: a safetensors file, but not a model of Cotext")
     if metadata["cotext.format"] != FORMAT:
         raise CotextError(
-            f"{path}: written by Cotext {metadata.get('cotext.version', '')[:20]} in model format "
-            f"{metadata['cotext.format'][:20]}; this is Cotext {cotext.__version__}, which reads format {FORMAT}"
+            f"{path}: written by Cotext {metadata.get('cotext.version', 'of no version')[:20]} in model "
+            f"format {metadata['cotext.format'][:20]}; this is Cotext {cotext.__version__}, which reads "
+            f"format {FORMAT}"
         )
     return metadata
 
@@ -172,7 +175,10 @@ def load_run(run: Path, update: int | None = None) -> LoadedModel:
     tokenizer = load_tokenizer(run / "tokenizer")
     if tokenizer.fingerprint != described.fingerprint:
         raise CotextError(f"{path}: was trained with another tokenizer than the one in {run / 'tokenizer'}")
-    _require_shapes(path, described.config, tokenizer.vocabulary_size)
+    # Building takes memory by the configuration, which may ask for any.
+    most = BYTES_PER_NUMBER * parameters_at_most(described.config, tokenizer.vocabulary_size)
+    if most > MOST_TIMES * path.stat().st_size:
+        _require_shapes(path, described.config, tokenizer.vocabulary_size)
     model = build_model(described.config, tokenizer.vocabulary_size)
     fill(model, load_weights(path), path)
     return LoadedModel(model.eval(), described.config, tokenizer, described.updates)
@@ -205,7 +211,7 @@ def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, list[int]]:
 
 
 def _require_shapes(path: Path, config: Config, vocabulary: int) -> None:
-    """Compare a model file with its configuration before either takes memory: a file may ask for any size.
+    """Compare a model file with its configuration without taking memory for either; this takes seconds.
 
     Raises:
         CotextError: its tensors are not those of the configured model.

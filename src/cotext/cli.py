@@ -20,9 +20,17 @@ from cotext.commands.context import context, cxmi, profile
 from cotext.commands.contrastive import contrastive
 from cotext.commands.data import distill, prepare
 from cotext.commands.evaluate import evaluate
-from cotext.commands.options import Checkpoint, Decode, Device, Format, counted, decode_settings
+from cotext.commands.options import (
+    Checkpoint,
+    Decode,
+    Device,
+    Format,
+    Scoring,
+    counted,
+    decode_settings,
+    scoring_settings,
+)
 from cotext.errors import CotextError, shown
-
 
 MAX_MESSAGE_LINES = 24
 MAX_MESSAGE_WIDTH = 600  # characters of a line: a few of a screen
@@ -196,14 +204,18 @@ def score(
     out: Annotated[Path | None, typer.Option(help="Write here, not to standard output.")] = None,
     format: Format = None,
     device: Device = None,
+    set: Scoring = None,
     checkpoint: Checkpoint = None,
 ) -> None:
     """Log-probability of every sentence of a translation, in its context (TSV)."""
+    decode = scoring_settings(set)
     from cotext.jobs import check_output, score_file
 
     if out is not None:
         check_output(out, [path for path in (source, target) if path is not None])
-    rows, signature = score_file(run, source, target, format=format, device=device, update=checkpoint)
+    rows, signature = score_file(
+        run, source, target, format=format, device=device, decode=decode, update=checkpoint
+    )
     _write_lines(out, ("\t".join(row) for row in rows))
     typer.echo(signature, err=True)
 

@@ -336,7 +336,7 @@ class DecodeConfig(Closed):
     context."""
     first_pass: str = ""
     """Run whose translations are the target context, instead of the system's own."""
-    max_ratio: Annotated[float, Field(gt=0, le=100)] = 2.0
+    max_ratio: Annotated[float, Field(gt=0, le=20)] = 2.0
     """A sentence holds at most max_ratio times its source tokens, plus `max_extra`."""
     max_extra: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 20
     """See `max_ratio`."""

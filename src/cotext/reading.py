@@ -43,7 +43,9 @@ def read_bytes(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> bytes:
     except OSError as error:
         raise CotextError(f"{path}: cannot be read: {error.strerror or error}") from None
     if len(content) > max_bytes:
-        raise CotextError(f"{path}: cannot be read: longer than the {max_bytes:,} bytes that such a file may have")
+        raise CotextError(
+            f"{path}: cannot be read: longer than the {max_bytes:,} bytes that such a file may have"
+        )
     return content
 
 
@@ -153,22 +155,26 @@ def parse_yaml(text: str, where: str) -> Any:
         raise CotextError(f"{where} is not valid YAML: {str(error).splitlines()[0]}") from None
 
 
+_RESOLVERS = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _UNRESOLVED]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
 class _Loader(yaml.SafeLoader):
     """YAML in which a text is as large as it looks."""
 
-    yaml_implicit_resolvers = {
-        first: [(tag, pattern) for tag, pattern in resolvers if tag not in _UNRESOLVED]
-        for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
-    }
-
     def __init__(self, text: str) -> None:
         super().__init__(text)
+        self.yaml_implicit_resolvers = _RESOLVERS
         self._depth = 0
 
     def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
-        event = self.peek_event()
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
         if event.anchor is not None:
-            raise _refusal("anchors and aliases (& and *) are not taken; write out what they stand for", event)
+            raise _refusal(
+                "anchors and aliases (& and *) are not taken; write out what they stand for", event
+            )
         if event.tag is not None:
             raise _refusal("tags (!) are not taken", event)
         if self._depth == MAX_YAML_DEPTH:
@@ -189,7 +195,7 @@ class _Loader(yaml.SafeLoader):
                 seen.add(key)
         return mapping
 
-    def construct_scalar(self, node: yaml.ScalarNode) -> Any:
+    def construct_scalar(self, node: Any) -> Any:
         text = super().construct_scalar(node)
         if node.tag != self.DEFAULT_SCALAR_TAG and len(text) > MAX_YAML_NUMBER:
             raise _refusal("a number that long is not taken", node)
@@ -204,5 +210,6 @@ class _Loader(yaml.SafeLoader):
             raise _refusal(str(error), node) from None
 
 
-def _refusal(problem: str, place: yaml.Event | yaml.Node) -> yaml.YAMLError:
+def _refusal(problem: str, place: Any) -> yaml.YAMLError:
+    """An error at an event or a node."""
     return yaml.MarkedYAMLError(problem=problem, problem_mark=place.start_mark)

@@ -24,7 +24,7 @@ from cotext.errors import CotextError
 from cotext.files import replacing
 from cotext.metrics.bleu import evaluate
 from cotext.models.base import Model
-from cotext.reading import parse_yaml, read_json, read_text
+from cotext.reading import parse_yaml, read_text
 from cotext.systems import (
     build_loss,
     build_mixture,
@@ -32,6 +32,7 @@ from cotext.systems import (
     build_view,
     choose_threads,
     parameters_asked,
+    parameters_at_most,
     special_symbols,
 )
 from cotext.trainer import Corpus, Reports, Trainer, make_accelerator
@@ -139,8 +140,8 @@ def data_of(run: Path, folder: Path | None) -> Data:
 def _noted(run: Path) -> Any:
     """What `data.json` holds; None where it is missing or damaged."""
     try:
-        return read_json(run / "data.json")
-    except CotextError:
+        return json.loads((run / "data.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return None
 
 
@@ -263,12 +264,15 @@ def _require_memory(config: Config, vocabulary: int) -> None:
     Raises:
         CotextError: they are.
     """
-    weights = 4 * parameters_asked(config, vocabulary)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if 4 * parameters_at_most(config, vocabulary) <= memory:
+        return
+    weights = 4 * parameters_asked(config, vocabulary)
     if weights > memory:
         raise CotextError(
-            f"the model asked for has {weights // 4:,} parameters, {weights / 2**30:,.0f} GiB, and this machine "
-            f"has {memory / 2**30:,.0f} GiB of memory; ask for fewer layers or a smaller model.dimension"
+            f"the model asked for has {weights // 4:,} parameters, {weights / 2**30:,.0f} GiB, and this "
+            f"machine has {memory / 2**30:,.0f} GiB of memory; ask for fewer layers or a smaller "
+            "model.dimension"
         )
 
 

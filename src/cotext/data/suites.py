@@ -149,7 +149,8 @@ def _read_own(path: Path, document: dict[str, Any]) -> ContrastiveSuite:
         )
     if document.get("version") != FORMAT_VERSION:
         raise CotextError(
-            f"{path}: format version {shown(document.get('version'))}; this program reads version {FORMAT_VERSION}"
+            f"{path}: format version {shown(document.get('version'))}; this program reads version "
+            f"{FORMAT_VERSION}"
         )
     _refuse_unknown_keys(document, _HEADING_KEYS, f"{path}")
     name = _text(document, "name", f"{path}")
@@ -177,7 +178,9 @@ def _own_example(entry: Any, where: str, share: Callable[[str], str]) -> Contras
         raise CotextError(f"{where}: 'distance' must be a whole number or null, found {shown(distance)}")
     correct = entry.get("correct")
     if not isinstance(correct, int) or isinstance(correct, bool):
-        raise CotextError(f"{where}: 'correct' must be the index of the right candidate, found {shown(correct)}")
+        raise CotextError(
+            f"{where}: 'correct' must be the index of the right candidate, found {shown(correct)}"
+        )
     candidates = entry.get("candidates")
     if not isinstance(candidates, list):
         raise CotextError(

@@ -338,7 +338,9 @@ def train_tokenizer(sentences: Iterable[str], settings: TokenizerSettings) -> To
     if settings.requested_vocabulary < 1 or settings.sample_sentences < 1:
         raise CotextError("the vocabulary and the sample of the tokenizer need at least one element")
     if settings.requested_vocabulary > MAX_VOCABULARY:
-        raise CotextError(f"a vocabulary has at most {MAX_VOCABULARY:,} subwords; ask for fewer (--vocabulary)")
+        raise CotextError(
+            f"a vocabulary has at most {MAX_VOCABULARY:,} subwords; ask for fewer (--vocabulary)"
+        )
     cleaned = (clean(sentence) for sentence in sentences)
     sample = reservoir_sample(cleaned, settings.sample_sentences, settings.seed)
     if not sample:
@@ -358,8 +360,8 @@ def load_tokenizer(folder: Path) -> Tokenizer:
         ) from error
     if version != FORMAT_VERSION:
         raise CotextError(
-            f"{description_path}: tokenizer format {shown(version)}, but this version reads {FORMAT_VERSION}; "
-            "prepare the corpus again"
+            f"{description_path}: tokenizer format {shown(version)}, but this version reads "
+            f"{FORMAT_VERSION}; prepare the corpus again"
         )
     if not isinstance(kind, str) or kind not in _KINDS:
         raise CotextError(

@@ -80,7 +80,9 @@ def _parse_mark(path: Path, number: int, text: str) -> Mark:
     # A few published marks end in a comma.
     words = tuple(word.strip() for word in renderings.split(",") if word.strip())
     if not colon or not _POSITION.fullmatch(position) or not words:
-        raise CotextError(f"{path}:{number}: {shown(text)} is no mark; write position:rendering,other rendering")
+        raise CotextError(
+            f"{path}:{number}: {shown(text)} is no mark; write position:rendering,other rendering"
+        )
     return Mark(int(position), words)
 
 

@@ -60,8 +60,8 @@ class Gathered(list[str]):
         self._bytes += len(sentence) + SENTENCE_BYTES
         if self._bytes > MAX_DOCUMENT_BYTES:
             raise CotextError(
-                f"{self._path}: a document of {len(self):,} sentences and more, over the {MAX_DOCUMENT_BYTES:,} "
-                "bytes that one may have; mark where documents end, or split the file"
+                f"{self._path}: a document of more than {len(self):,} sentences and {MAX_DOCUMENT_BYTES:,} "
+                "bytes, more than memory is taken for; mark where documents end, or split the file"
             )
         super().append(sentence)
 

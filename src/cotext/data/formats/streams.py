@@ -113,9 +113,11 @@ def read_whole(path: Path) -> str:
         with path.open("rb") as raw:
             content = raw.read(MAX_WHOLE_BYTES + 1)
         if content.startswith(XZ_BEGINNING):
-            content = lzma.open(io.BytesIO(content)).read(MAX_WHOLE_BYTES + 1)
+            with lzma.open(io.BytesIO(content)) as plain:
+                content = plain.read(MAX_WHOLE_BYTES + 1)
         elif content.startswith(GZ_BEGINNING):
-            content = gzip.open(io.BytesIO(content)).read(MAX_WHOLE_BYTES + 1)
+            with gzip.open(io.BytesIO(content)) as unzipped:
+                content = unzipped.read(MAX_WHOLE_BYTES + 1)
     except READ_ERRORS as error:
         raise _cannot_be_read(path, error) from error
     if len(content) > MAX_WHOLE_BYTES:
