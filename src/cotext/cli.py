@@ -6,8 +6,7 @@ Everything that takes long to import is imported inside its command, so that `co
 import json
 import os
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -20,6 +19,7 @@ from cotext.commands.context import context, cxmi, profile
 from cotext.commands.contrastive import contrastive
 from cotext.commands.data import distill, prepare
 from cotext.commands.evaluate import evaluate
+from cotext.commands.messages import on_a_screen, require_text, short_refusals
 from cotext.commands.options import (
     Checkpoint,
     Decode,
@@ -30,12 +30,7 @@ from cotext.commands.options import (
     decode_settings,
     scoring_settings,
 )
-from cotext.errors import CotextError, shown
-
-MAX_MESSAGE_LINES = 24
-MAX_MESSAGE_WIDTH = 600  # characters of a line: a few of a screen
-# What typer raises for arguments that do not fit, of which it exports one kind.
-UsageError: Any = typer.BadParameter.__base__
+from cotext.errors import CotextError
 
 
 class InterruptionError(Exception):
@@ -47,26 +42,16 @@ class Commands(TyperGroup):
 
     def make_context(self, *args: Any, **extra: Any) -> Any:
         """Read the arguments before the command."""
-        with _short_refusals():
+        with short_refusals():
             return super().make_context(*args, **extra)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
         try:
-            with _short_refusals():
+            with short_refusals():
                 return super().invoke(ctx)
         except KeyboardInterrupt:
             raise InterruptionError from None
-
-
-@contextmanager
-def _short_refusals() -> Iterator[None]:
-    """Shorten what typer says of arguments: it repeats them, however long they are."""
-    try:
-        yield
-    except UsageError as error:
-        error.message = _on_a_screen(error.message)
-        raise
 
 
 app = typer.Typer(
@@ -361,7 +346,7 @@ def main() -> None:
     """Run the command line; what a person can put right ends in a message and exit code 2."""
     try:
         for number, argument in enumerate(sys.argv[1:], 1):
-            _require_text(number, argument)
+            require_text(number, argument)
         app()
     except CotextError as error:
         sys.exit(_fail(str(error), 2))
@@ -378,32 +363,9 @@ def main() -> None:
         sys.exit(_fail("interrupted; train, translate and distill go on with the same command", INTERRUPTED))
 
 
-def _require_text(number: int, argument: str) -> None:
-    """Refuse what could be neither shown nor noted in any file: all of them are texts in UTF-8."""
-    try:
-        argument.encode()
-    except UnicodeEncodeError:
-        raise CotextError(
-            f"argument {number}, {shown(argument)}: not UTF-8; give files and folders names in UTF-8"
-        ) from None
-
-
 def _fail(message: str, code: int) -> int:
-    typer.echo(f"cotext: {_on_a_screen(message)}", err=True)
+    typer.echo(f"cotext: {on_a_screen(message)}", err=True)
     return code
-
-
-def _on_a_screen(message: str) -> str:
-    """The beginning of a long message, and of long lines the beginning and the end."""
-    lines = message.splitlines()
-    half = MAX_MESSAGE_WIDTH // 2
-    told = [
-        line if len(line) <= MAX_MESSAGE_WIDTH else f"{line[:half]} ... {line[-half:]}"
-        for line in lines[:MAX_MESSAGE_LINES]
-    ]
-    if len(lines) > MAX_MESSAGE_LINES:
-        told.append(f"... and {len(lines) - MAX_MESSAGE_LINES:,} more lines")
-    return "\n".join(told)
 
 
 if __name__ == "__main__":

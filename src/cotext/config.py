@@ -341,7 +341,8 @@ class DecodeConfig(Closed):
     max_extra: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 20
     """See `max_ratio`."""
     max_source_tokens: Annotated[int, Field(gt=0, le=1_000_000, strict=True)] = 1024
-    """A longer sentence is refused before any work is done."""
+    """A longer sentence is refused before any work is done; to score, so is a target sentence that is longer
+    than what would be written for one of so many."""
     max_tokens: PositiveInt = 8000
     """Of a batch being decoded, beams included."""
 

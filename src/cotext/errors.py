@@ -23,9 +23,11 @@ def shown(value: object) -> str:
     Half characters (lone surrogates), which a screen may not take, come as escapes.
     """
     try:
-        return _REPR.repr(value)
+        text = _REPR.repr(value)
     except ValueError:  # a whole number of more digits than Python writes out
         return f"a number of more than {SHOWN_CHARACTERS} digits"
+    half = SHOWN_CHARACTERS
+    return text if len(text) <= 2 * half else f"{text[:half]}...{text[-half:]}"
 
 
 def nearest(word: str, known: Iterable[str], count: int = 1, cutoff: float = 0.0) -> list[str]:

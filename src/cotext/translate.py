@@ -189,12 +189,13 @@ class DocumentTranslator:
         """Count sentences; refuse a document that could not be scored before any work is done.
 
         Raises:
-            CotextError: a sentence longer than `decode.max_source_tokens`, on either side.
+            CotextError: a source sentence longer than `decode.max_source_tokens`, or a target sentence longer
+                than this system would write.
         """
         sentences = 0
         for document in documents:
             self._encoded(document.id, document.source)
-            self._encoded(document.id, document.target, "target sentence")
+            self._encoded_target(document.id, document.target)
             sentences += len(document)
         return sentences
 
@@ -314,7 +315,7 @@ class DocumentTranslator:
         places: list[tuple[int, list[int]]] = []
         for index, (document, chosen) in enumerate(documents):
             source = self._encoded(document.id, document.source)
-            target = self._encoded(document.id, document.target, "target sentence")
+            target = self._encoded_target(document.id, document.target)
             kept = [j for j in range(len(source)) if source[j] or target[j]]
             source, target = [source[j] for j in kept], [target[j] for j in kept]
             wanted = {i for i, j in enumerate(kept) if j in chosen}
@@ -369,28 +370,39 @@ class DocumentTranslator:
         beside = self.symbols.per_source_sentence
         return sum(len(opened.source[j]) + beside for n in opened.ready for j in opened.windows[n].source)
 
-    def _encoded(self, document: str, sentences: Sequence[str], what: str = "sentence") -> list[list[int]]:
-        """The tokens of sentences; `document` is the id of theirs.
+    def _encoded(self, document: str, sentences: Sequence[str]) -> list[list[int]]:
+        """The tokens of source sentences; `document` is the id of theirs.
 
         Raises:
             CotextError: one is longer than `decode.max_source_tokens`.
         """
-        limit = self.config.decode.max_source_tokens
+        return self._within(self.config.decode.max_source_tokens, f"document {document}, sentence", sentences)
+
+    def _encoded_target(self, document: str, sentences: Sequence[str]) -> list[list[int]]:
+        """The tokens of target sentences.
+
+        Raises:
+            CotextError: one is longer than any that this system would write.
+        """
+        decode = self.config.decode
+        most = int(decode.max_ratio * decode.max_source_tokens) + decode.max_extra
+        return self._within(most, f"document {document}, target sentence", sentences)
+
+    def _within(self, limit: int, place: str, sentences: Sequence[str]) -> list[list[int]]:
         most = limit * CHARACTERS_PER_TOKEN
-        for number, text in enumerate(sentences):
+        for number, text in enumerate(sentences, 1):
             if len(text) > most and len(clean(text)) > most:
-                raise self._too_long(f"document {document}, {what} {number + 1}", f"{len(text)} characters")
+                raise self._too_long(f"{place} {number}: {len(text)} characters", limit)
         encoded = self.tokenizer.encode_batch(sentences)
-        for number, tokens in enumerate(encoded):
+        for number, tokens in enumerate(encoded, 1):
             if len(tokens) > limit:
-                raise self._too_long(f"document {document}, {what} {number + 1}", f"{len(tokens)} tokens")
+                raise self._too_long(f"{place} {number}: {len(tokens)} tokens", limit)
         return encoded
 
-    def _too_long(self, place: str, length: str) -> CotextError:
+    def _too_long(self, found: str, limit: int) -> CotextError:
         return CotextError(
-            f"{place}: {length}, at most {self.config.decode.max_source_tokens} tokens are taken; split it, "
-            "or raise decode.max_source_tokens (the model was trained on up to "
-            f"{self.config.view.max_tokens})"
+            f"{found}, at most {limit} tokens are taken; split it, or raise decode.max_source_tokens (the "
+            f"model was trained on up to {self.config.view.max_tokens})"
         )
 
     def _advance(self, open_documents: Sequence[OpenDocument], on_sentences: Callable[[int], None]) -> None:
