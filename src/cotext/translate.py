@@ -185,19 +185,16 @@ class DocumentTranslator:
             sentences += len(document.sentences)
         return sentences
 
-    def check_pairs(self, documents: Iterable[ParallelDocument]) -> int:
-        """Count sentences; refuse a document that could not be scored before any work is done.
+    def check_pairs(self, documents: Iterable[ParallelDocument]) -> None:
+        """Refuse a document that could not be scored before any work is done.
 
         Raises:
             CotextError: a source sentence longer than `decode.max_source_tokens`, or a target sentence longer
                 than this system would write.
         """
-        sentences = 0
         for document in documents:
             self._encoded(document.id, document.source)
             self._encoded_target(document.id, document.target)
-            sentences += len(document)
-        return sentences
 
     def translate(
         self, documents: Iterable[Document], on_sentences: Callable[[int], None] = lambda count: None

@@ -133,7 +133,7 @@ def refuse_named_pipe(path: Path) -> None:
 
     Those that a shell makes for `<(...)` have somebody at the other end.
     """
-    if path.is_fifo() and not str(path.absolute()).startswith(("/dev/", "/proc/")):
+    if path.is_fifo() and not str(path.absolute()).startswith(("/dev/fd/", "/dev/stdin", "/proc/")):
         raise CotextError(f"{path}: is a named pipe; give a file, or a command as in <(...)")
 
 

@@ -72,8 +72,8 @@ class _Reader:
         self._fed += len(chunk)
         self._require(self._fed - self._parser.CurrentByteIndex, streams.MAX_LINE_BYTES, "markup")
 
-    def _require(self, bytes_: int, most: int, what: str) -> None:
-        if bytes_ > most:
+    def _require(self, size: int, most: int, what: str) -> None:
+        if size > most:
             line = self._parser.CurrentLineNumber
             raise CotextError(f"{self._path}:{line}: {what} of more than {most:,} bytes; split it")
 
