@@ -13,10 +13,10 @@ ROOT = Path(cotext.__file__).parent
 # room -> prefixes of cotext modules that it may import
 ALLOWED = {
     "layers": ("cotext.layers",),
-    "data": ("cotext.data", "cotext.errors", "cotext.files"),
+    "data": ("cotext.data", "cotext.errors", "cotext.files", "cotext.reading"),
     "models": ("cotext.models.base", "cotext.layers", "cotext.data.batch"),
     "losses": ("cotext.losses", "cotext.models.base", "cotext.layers", "cotext.data.batch", "cotext.errors"),
-    "metrics": ("cotext.metrics", "cotext.data", "cotext.errors"),
+    "metrics": ("cotext.metrics", "cotext.data", "cotext.errors", "cotext.reading"),
     "analysis": (
         "cotext.analysis",
         "cotext.models.base",

@@ -19,7 +19,17 @@ from cotext.commands.context import context, cxmi, profile
 from cotext.commands.contrastive import contrastive
 from cotext.commands.data import distill, prepare
 from cotext.commands.evaluate import evaluate
-from cotext.commands.options import Checkpoint, Decode, Device, Format, counted, decode_settings
+from cotext.commands.messages import on_a_screen, require_text, short_refusals
+from cotext.commands.options import (
+    Checkpoint,
+    Decode,
+    Device,
+    Format,
+    Scoring,
+    counted,
+    decode_settings,
+    scoring_settings,
+)
 from cotext.errors import CotextError
 
 
@@ -30,10 +40,16 @@ class InterruptionError(Exception):
 class Commands(TyperGroup):
     """The commands; Ctrl-C leaves them as an error of ours, for which typer has no message of its own."""
 
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """Read the arguments before the command."""
+        with short_refusals():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
         try:
-            return super().invoke(ctx)
+            with short_refusals():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             raise InterruptionError from None
 
@@ -46,6 +62,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+OUT_OF_MEMORY = (
+    "not enough memory for a batch or the model; lower train.max_tokens or decode.max_tokens (--set "
+    "max_tokens=...), or take a smaller model"
+)
 INTERRUPTED = 130  # what shells say of a command that Ctrl-C ended
 
 
@@ -170,14 +190,18 @@ def score(
     out: Annotated[Path | None, typer.Option(help="Write here, not to standard output.")] = None,
     format: Format = None,
     device: Device = None,
+    set: Scoring = None,
     checkpoint: Checkpoint = None,
 ) -> None:
     """Log-probability of every sentence of a translation, in its context (TSV)."""
+    decode = scoring_settings(set)
     from cotext.jobs import check_output, score_file
 
     if out is not None:
         check_output(out, [path for path in (source, target) if path is not None])
-    rows, signature = score_file(run, source, target, format=format, device=device, update=checkpoint)
+    rows, signature = score_file(
+        run, source, target, format=format, device=device, decode=decode, update=checkpoint
+    )
     _write_lines(out, ("\t".join(row) for row in rows))
     typer.echo(signature, err=True)
 
@@ -322,9 +346,18 @@ def _root(
 def main() -> None:
     """Run the command line; what a person can put right ends in a message and exit code 2."""
     try:
+        for number, argument in enumerate(sys.argv[1:], 1):
+            require_text(number, argument)
         app()
     except CotextError as error:
         sys.exit(_fail(str(error), 2))
+    except MemoryError:
+        sys.exit(_fail(OUT_OF_MEMORY, 2))
+    except RuntimeError as error:
+        # The only sign by which torch tells it on a CPU.
+        if "can't allocate memory" not in str(error) and "out of memory" not in str(error):
+            raise
+        sys.exit(_fail(OUT_OF_MEMORY, 2))
     except OSError as error:
         sys.exit(_fail(f"{error.filename or 'file system'}: {error.strerror or error}", 2))
     except (InterruptionError, KeyboardInterrupt):
@@ -332,7 +365,7 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    typer.echo(f"cotext: {message}", err=True)
+    typer.echo(f"cotext: {on_a_screen(message)}", err=True)
     return code
 
 

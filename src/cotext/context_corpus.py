@@ -107,7 +107,8 @@ def measure_corpus(
     `on_start` is told how many sentences there are, and `on_sentences` of each few that are scored.
 
     Raises:
-        CotextError: unreadable or unequal files, no context at all, an unknown condition or protocol.
+        CotextError: unreadable or unequal files, a sentence over the limit, no context at all, an unknown
+            condition or protocol.
     """
     chosen = tuple(protocols) if protocols else DEFAULT_PROTOCOLS
     for name in chosen:
@@ -119,6 +120,7 @@ def measure_corpus(
     translator, loaded = opened(run, device, decode, update)
     if translate:
         translator.check(Document(d.id, d.source) for d in documents)
+    translator.check_pairs(documents)
     if all(len(reach) < 2 for d in documents for reach in translator.reach(Document(d.id, d.source))):
         raise CotextError(
             f"{run}: no sentence of {source} is translated in sight of another; measure a system that sees "

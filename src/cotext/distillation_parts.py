@@ -10,6 +10,7 @@ Every finished document is appended at once. Translations stay on disk: memory h
 
 import fcntl
 import json
+import re
 import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -20,7 +21,7 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 
-from cotext.errors import CotextError
+from cotext.errors import CotextError, shown
 from cotext.files import replacing
 
 LOCK = "lock"
@@ -43,10 +44,10 @@ class Shard:
         Raises:
             CotextError: no such shard.
         """
-        number, slash, of = text.partition("/")
-        if slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of):
-            return cls(int(number), int(of))
-        raise CotextError(f"--shard {text}: write i/n, as in 1/4 to 4/4 for four shards")
+        found = re.fullmatch("([0-9]{1,6})/([0-9]{1,6})", text)
+        if found and 1 <= int(found[1]) <= int(found[2]):
+            return cls(int(found[1]), int(found[2]))
+        raise CotextError(f"--shard {shown(text)}: write i/n, as in 1/4 to 4/4 for four shards")
 
     def places(self, documents: int) -> range:
         """The documents of this shard."""

@@ -5,8 +5,8 @@ appears under its name when it is complete; the same command continues an interr
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import detect_format, read_documents, read_parallel, write_translations
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.table import FORMATS, find_format
-from cotext.errors import CotextError
+from cotext.errors import CotextError, nearest, shown
 from cotext.files import checksum
 from cotext.systems import choose_threads
 from cotext.translate import DocumentTranslator, Translation
@@ -92,16 +92,18 @@ def choose_device(name: str | None) -> torch.device:
         torch.zeros(1, device=name).tolist()
         return torch.device(name)
     except (RuntimeError, AssertionError, ImportError) as error:
-        raise CotextError(f"device '{name}' cannot be used: {str(error).splitlines()[0]}") from None
+        raise CotextError(
+            f"device {shown(name)} cannot be used: {str(error).splitlines()[0][:200]}"
+        ) from None
 
 
 def _with_decode(config: Config, decode: dict[str, Any]) -> Config:
     known = list(DecodeConfig.model_fields)
     for key in decode:
         if key not in known:
-            near = get_close_matches(key, known, n=1, cutoff=0.0)[0]
+            [near] = nearest(key, known)
             raise CotextError(
-                f"unknown decode setting '{key}'; the nearest known one is '{near}', all are "
+                f"unknown decode setting {shown(key)}; the nearest known one is '{near}', all are "
                 f"{', '.join(known)}"
             )
     content = config.model_dump()
@@ -132,6 +134,7 @@ def translate_file(
             can be known beforehand is checked before any work is done.
     """
     check_output(out, [source])
+    check_output(out.with_name(f"{out.name}.partial"), [source])  # the journal
     documents = read_documents(source, format)
     if not source.is_file():
         raise CotextError(
@@ -141,7 +144,8 @@ def translate_file(
     translator, loaded = open_translator(run, device, decode, update)
     translator.check_passes()
     _require_room_for_missing(source, kind, translator)
-    total = _checked(source, translator, documents)
+    with _naming(source):
+        total = translator.check(documents)
     report = FileReport(
         sentences=total,
         align=translator.options.align,
@@ -192,11 +196,13 @@ def _require_room_for_missing(source: Path, kind: str, translator: DocumentTrans
         )
 
 
-def _checked(source: Path, translator: DocumentTranslator, documents: Iterable[Document]) -> int:
+@contextmanager
+def _naming(*paths: Path) -> Iterator[None]:
+    """Say of what is refused in the block in which file it is: the first, if the message names none."""
     try:
-        return translator.check(documents)
+        yield
     except CotextError as error:
-        place = "" if str(error).startswith(str(source)) else f"{source}: "
+        place = "" if str(error).startswith(tuple(map(str, paths))) else f"{paths[0]}: "
         raise CotextError(f"{place}{error}") from None
 
 
@@ -253,10 +259,20 @@ def score_file(
     *,
     format: str | None = None,
     device: str | None = None,
+    decode: dict[str, Any] | None = None,
     update: int | None = None,
 ) -> tuple[Iterator[tuple[str, ...]], str]:
-    """Score a translation: a header row, then document, sentence number, log-probability and tokens."""
-    translator, loaded = open_scorer(run, device, update=update)
+    """Score a translation: a header row, then document, sentence number, log-probability and tokens.
+
+    Raises:
+        CotextError: no such run or device; unequal files or a sentence over the limit, on either side, before
+            any work is done, or where a pipe, which can be read only once, has come to it.
+    """
+    translator, loaded = open_scorer(run, device, decode, update)
+    paths = [path for path in (source, target) if path is not None]
+    if all(path.is_file() for path in paths):
+        with _naming(*paths):
+            translator.check_pairs(read_parallel(source, target, format))
     seen = [f"{key}:{value}" for key, value in what_is_seen(translator).items()]
 
     def rows() -> Iterator[tuple[str, ...]]:

@@ -5,6 +5,7 @@ here, because trainer and translate do not know each other.
 """
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -12,7 +13,6 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 
 from cotext.checkpoint import checkpoint_folder, checkpoints, describe_file, model_file
 from cotext.config import Config, differences, dump_config, parse_config
@@ -24,8 +24,18 @@ from cotext.errors import CotextError
 from cotext.files import replacing
 from cotext.metrics.bleu import evaluate
 from cotext.models.base import Model
+from cotext.reading import parse_yaml, read_text
 from cotext.start_loss import start_loss
-from cotext.systems import build_loss, build_mixture, build_model, build_view, choose_threads, special_symbols
+from cotext.systems import (
+    build_loss,
+    build_mixture,
+    build_model,
+    build_view,
+    choose_threads,
+    parameters_asked,
+    parameters_at_most,
+    special_symbols,
+)
 from cotext.trainer import Corpus, Reports, Trainer, make_accelerator
 from cotext.training_state import Progress, load_progress
 from cotext.translate import DocumentTranslator
@@ -219,12 +229,7 @@ def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
 
 
 def _written_config(path: Path) -> Config:
-    try:
-        return parse_config(yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
-    except OSError as error:
-        raise CotextError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise CotextError(f"{path}: damaged: {error}") from None
+    return parse_config(parse_yaml(read_text(path), str(path)), str(path))
 
 
 def _keep_tokenizer(run: Path, tokenizer: Tokenizer) -> None:
@@ -274,6 +279,24 @@ def development_bleu(config: Config, data: Data, device: torch.device) -> Callab
     return score
 
 
+def _require_memory(config: Config, vocabulary: int) -> None:
+    """Refuse a model whose weights alone are more than this machine has memory for.
+
+    Raises:
+        CotextError: they are.
+    """
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if 4 * parameters_at_most(config, vocabulary) <= memory:
+        return
+    weights = 4 * parameters_asked(config, vocabulary)
+    if weights > memory:
+        raise CotextError(
+            f"the model asked for has {weights // 4:,} parameters, {weights / 2**30:,.0f} GiB, and this "
+            f"machine has {memory / 2**30:,.0f} GiB of memory; ask for fewer layers or a smaller "
+            "model.dimension"
+        )
+
+
 def train(
     config: Config, data_folder: Path, run: Path, reports: Reports, recipe: str = "this recipe"
 ) -> Progress:
@@ -284,6 +307,7 @@ def train(
     data = open_data(data_folder)
     config = settle_first_sentence(settle_start(resolve(config, data), run, recipe), run)
     # Before there is a run folder: a configuration that cannot be built leaves none behind.
+    _require_memory(config, data.tokenizer.vocabulary_size)
     torch.manual_seed(config.train.seed)
     model = build_model(config, data.tokenizer.vocabulary_size)
     accelerator = make_accelerator(config.train, model.spares_parameters)

@@ -5,7 +5,7 @@ from typing import Any
 
 from cotext.alternatives import Choice, score_candidates
 from cotext.checkpoint import LoadedModel
-from cotext.data.documents import Document
+from cotext.data.documents import Document, ParallelDocument
 from cotext.data.suites import ContrastiveExample, ContrastiveSuite
 from cotext.jobs import signature_entries, what_is_seen
 from cotext.metrics.contrastive import CandidateScores, ContrastiveReport, contrastive_accuracy
@@ -27,7 +27,11 @@ def run_suite(
     """Score every candidate of a suite in its context and count how often the right one wins.
 
     What is scored are the sentences in which the candidates differ, each as current sentence of its window.
+
+    Raises:
+        CotextError: a sentence longer than the system takes, before any work is done.
     """
+    translator.check_pairs(_texts(suite))
     groups = []
     for chunk in _chunks(suite):
         choices = [Choice(e.source, e.candidates, e.differing_sentences) for e in chunk]
@@ -64,6 +68,17 @@ def forms_recipe(translator: DocumentTranslator, loaded: LoadedModel) -> dict[st
     """What the signature of a generative accuracy says of the model, and of how it decodes."""
     model = signature_entries(loaded.signature)
     return {"model": model["model"], "updates": model["updates"], **signature_entries(translator.signature)}
+
+
+def _texts(suite: ContrastiveSuite) -> Iterator[ParallelDocument]:
+    """Every candidate beside its source; of further candidates, only where they differ from the first."""
+    for example in suite.examples:
+        first, *others = example.candidates
+        yield ParallelDocument(example.id, example.source, first)
+        nothing = ("",) * len(first)
+        for other in others:
+            differing = ("" if ours == theirs else ours for ours, theirs in zip(other, first, strict=True))
+            yield ParallelDocument(example.id, nothing, tuple(differing))
 
 
 def _chunks(suite: ContrastiveSuite) -> Iterator[list[ContrastiveExample]]:

@@ -5,7 +5,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cotext.commands.options import Checkpoint, Decode, Device, decode_settings, write_figures
+from cotext.commands.options import (
+    Checkpoint,
+    Decode,
+    Device,
+    decode_settings,
+    scoring_settings,
+    write_figures,
+)
 from cotext.errors import CotextError
 
 if TYPE_CHECKING:
@@ -37,9 +44,7 @@ def contrastive(
     for option, value, known in (("tie", tie, ("wrong", "first")), ("score", score, ("sum", "mean"))):
         if value not in known:
             raise CotextError(f"--{option} {value}: choose one of {', '.join(known)}")
-    decode = decode_settings(set)
-    if decode and not generate:
-        raise CotextError("--set is for translations: add --generate, or leave it out")
+    decode = decode_settings(set) if generate else scoring_settings(set)
     loaded_suites = [read_suite(path) for path in suites]
     from cotext.jobs import check_output, open_scorer, open_translator
     from cotext.metrics.contrastive import render_table
@@ -52,7 +57,7 @@ def contrastive(
         translator, loaded = open_translator(run, device, decode, checkpoint)
         translator.check_passes()
     else:
-        translator, loaded = open_scorer(run, device, update=checkpoint)
+        translator, loaded = open_scorer(run, device, decode, checkpoint)
     recipe = suite_recipe(translator, loaded)
     reports: dict[str, Any] = {}
     for path, suite in zip(suites, loaded_suites, strict=True):

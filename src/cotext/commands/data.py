@@ -1,5 +1,6 @@
 """Commands that make prepared data: `prepare` and `distill`."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -49,7 +50,7 @@ def prepare(
                 "--controlled makes its own corpus and tokenizer; leave --source, --target, --format, "
                 "--tokenizer and the like out"
             )
-        size = int(controlled) if controlled.isdecimal() else controlled
+        size = int(controlled) if re.fullmatch("[0-9]{1,12}", controlled) else controlled
         with stages() as progress:
             report = prepare_controlled(
                 size, out, seed=seed, vocabulary=vocabulary, overwrite=overwrite, progress=progress

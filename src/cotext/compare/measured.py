@@ -268,7 +268,9 @@ def _decide(run: Path, weights: str, asked: Asked, watch: Watch, title: str) -> 
     for path, suite in asked.suites.items():
         kept = _folder(run) / f"{_digest(checksum(path))}-{_digest(weights, cotext.__version__)}.json"
         if not kept.exists():
-            opened = opened or open_scorer(run, asked.device)
+            # Of the settings, what is refused; no other has a part in scores that are kept.
+            limit = {key: value for key, value in asked.decode.items() if key == "max_source_tokens"}
+            opened = opened or open_scorer(run, asked.device, limit)
             advance = watch(f"{suite.name}, {title}", sum(len(e.candidates) for e in suite.examples))
             report = run_suite(opened[0], suite, recipe=suite_recipe(*opened), on_candidates=advance)
             with replacing(kept) as temporary:

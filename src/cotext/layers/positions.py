@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 Kind = Literal["absolute", "reset", "shifted"]
+MAX_ROWS = 1 << 16
 
 
 def sinusoidal(positions: Tensor, dimension: int) -> Tensor:
@@ -81,7 +82,7 @@ def closed_sentence(sentence: Tensor, before: Tensor | None) -> Tensor:
 
 
 class PositionTable(nn.Module):
-    """Sinusoidal encodings looked up instead of computed; grows when a longer row comes."""
+    """Sinusoidal encodings looked up instead of computed; grows when a longer row comes, up to MAX_ROWS."""
 
     table: Tensor
 
@@ -92,7 +93,9 @@ class PositionTable(nn.Module):
     def forward(self, positions: Tensor) -> Tensor:
         """[B, T] -> [B, T, D]."""
         need = int(positions.max()) + 1
+        if need > MAX_ROWS:  # as where a large shift is added for every sentence
+            return sinusoidal(positions, self.table.size(1)).to(self.table.dtype)
         if need > self.table.size(0):
-            grown = torch.arange(max(need, 2 * self.table.size(0)), device=self.table.device)
+            grown = torch.arange(min(max(need, 2 * self.table.size(0)), MAX_ROWS), device=self.table.device)
             self.table = sinusoidal(grown, self.table.size(1)).to(self.table.dtype)
         return self.table[positions]

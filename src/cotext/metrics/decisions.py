@@ -4,16 +4,16 @@ Decisions are read from files as `cotext contrastive --out` writes them; another
 same form (see docs/contrastive-format.md).
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cotext import __version__
-from cotext.data.formats.streams import numbered_lines
-from cotext.errors import CotextError
+from cotext.data.formats.streams import read_whole
+from cotext.errors import CotextError, shown
 from cotext.metrics.significance import McNemar, compared_pairs, holm, mcnemar
+from cotext.reading import parse_json
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,10 +75,7 @@ class SuiteComparison:
 
 def read_decisions(path: Path) -> dict[str, Decisions]:
     """Read the decisions of a system, by suite; CotextError where the file holds none."""
-    try:
-        content = json.loads("\n".join(line for _, line in numbered_lines(path)))
-    except (json.JSONDecodeError, RecursionError) as error:
-        raise CotextError(f"{path}: not valid JSON: {error}") from None
+    content = parse_json(read_whole(path), str(path))
     if not isinstance(content, dict) or not content:
         raise CotextError(f"{path}: holds no suites; give a file written by `cotext contrastive --out`")
     return {suite: _parse(path, suite, entry) for suite, entry in content.items()}
@@ -88,15 +85,17 @@ def _parse(path: Path, suite: str, entry: Any) -> Decisions:
     decisions = entry.get("decisions") if isinstance(entry, dict) else None
     if not isinstance(decisions, dict) or not decisions:
         raise CotextError(
-            f"{path}: suite {suite!r} has no 'decisions'; write the file again with "
+            f"{path}: suite {shown(suite)} has no 'decisions'; write the file again with "
             "`cotext contrastive --out`"
         )
     for example, outcome in decisions.items():
         if outcome not in ("right", "wrong"):
-            raise CotextError(f"{path}: suite {suite!r}, example {example!r}: neither 'right' nor 'wrong'")
+            raise CotextError(
+                f"{path}: suite {shown(suite)}, example {shown(example)}: neither 'right' nor 'wrong'"
+            )
     signature = entry.get("signature", "")
     if not isinstance(signature, str):
-        raise CotextError(f"{path}: suite {suite!r}: its signature is no text")
+        raise CotextError(f"{path}: suite {shown(suite)}: its signature is no text")
     return Decisions(suite, signature, {example: value == "right" for example, value in decisions.items()})
 
 

@@ -16,11 +16,12 @@ from typing import Any, Literal
 import numpy as np
 
 from cotext import __version__
-from cotext.errors import CotextError
+from cotext.errors import CotextError, shown
 from cotext.metrics.statistics import Floats, Statistics, Unit
 
 Test = Literal["randomisation", "bootstrap", "koehn"]
 TESTS: tuple[Test, ...] = ("randomisation", "bootstrap", "koehn")
+MAX_SAMPLES = 10_000_000
 _ROUNDING = 1e-9  # differences this close are equal
 _DRAWS_AT_ONCE = 2_000_000
 _Z_95_PERCENT = 1.959963984540054
@@ -49,8 +50,10 @@ class Resampling:
                 raise CotextError(f"unknown {name} {value!r} for a paired test; choose {' or '.join(known)}")
         if self.samples < 100:
             raise CotextError(f"{self.samples} samples are too few for a paired test; take 1000 or more")
+        if self.samples > MAX_SAMPLES:
+            raise CotextError(f"{shown(self.samples)} samples are too many; take at most {MAX_SAMPLES:,}")
         if self.seed < 0:
-            raise CotextError(f"seed {self.seed}: give a number of 0 or more")
+            raise CotextError(f"seed {shown(self.seed)}: give a number of 0 or more")
 
 
 @dataclass(frozen=True, slots=True)
