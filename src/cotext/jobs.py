@@ -19,6 +19,7 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import detect_format, read_documents, read_parallel, write_translations
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.table import FORMATS, find_format
+from cotext.data.languages import check_sides, name_warning
 from cotext.errors import CotextError
 from cotext.files import checksum
 from cotext.systems import choose_threads
@@ -140,6 +141,8 @@ def translate_file(
     kind = format or detect_format(source)
     translator, loaded = open_translator(run, device, decode, update)
     translator.check_passes()
+    if warning := name_warning(source, loaded.languages.source, f"{run} translates"):
+        on_message(warning)
     _require_room_for_missing(source, kind, translator)
     total = _checked(source, translator, documents)
     report = FileReport(
@@ -255,8 +258,13 @@ def score_file(
     device: str | None = None,
     update: int | None = None,
 ) -> tuple[Iterator[tuple[str, ...]], str]:
-    """Score a translation: a header row, then document, sentence number, log-probability and tokens."""
+    """Score a translation: a header row, then document, sentence number, log-probability and tokens.
+
+    Raises:
+        CotextError: files whose names are the languages of the run the wrong way round.
+    """
     translator, loaded = open_scorer(run, device, update=update)
+    check_sides(loaded.languages, source, target, f"{run} translates")
     seen = [f"{key}:{value}" for key, value in what_is_seen(translator).items()]
 
     def rows() -> Iterator[tuple[str, ...]]:
