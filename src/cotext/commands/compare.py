@@ -26,6 +26,9 @@ def compare(
     target_language: Annotated[str | None, typer.Option(help="Code such as zh, for the tokenizer.")] = None,
     samples: Annotated[int, typer.Option(help="Of paired tests and intervals.")] = 10_000,
     use: Annotated[bool, typer.Option(help="Score the test set with and without context.")] = True,
+    controls: Annotated[
+        bool, typer.Option(help="Decide the suites without context and in foreign context, too.")
+    ] = True,
     attention: Annotated[bool, typer.Option(help="Draw the attention on a document of the test set.")] = True,
     csv: Annotated[Path | None, typer.Option(help="Write all figures here.")] = None,
     latex: Annotated[Path | None, typer.Option(help="Write tables for a paper here.")] = None,
@@ -57,6 +60,7 @@ def compare(
                 samples=samples,
                 use=use,
                 attention=attention,
+                controls=controls,
                 format=format,
                 device=device,
                 decode=decode,

@@ -11,6 +11,7 @@ from cotext.errors import CotextError
 if TYPE_CHECKING:
     from cotext.checkpoint import LoadedModel
     from cotext.data.suites import ContrastiveSuite
+    from cotext.metrics.evidence import Evidence
     from cotext.translate import DocumentTranslator
 
 
@@ -25,6 +26,13 @@ def contrastive(
     score: Annotated[str, typer.Option(help="sum or mean of the log-probabilities of the tokens.")] = "sum",
     generate: Annotated[
         bool, typer.Option("--generate", help="Is the right form in its own translation, too?")
+    ] = False,
+    controls: Annotated[
+        bool,
+        typer.Option(
+            "--controls",
+            help="Decide without context and in foreign context, too: is context used? Twice the time.",
+        ),
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Write all figures and decisions here as JSON.")] = None,
     device: Device = None,
@@ -41,10 +49,11 @@ def contrastive(
     if decode and not generate:
         raise CotextError("--set is for translations: add --generate, or leave it out")
     loaded_suites = [read_suite(path) for path in suites]
+    from cotext.data.languages import check_pair
     from cotext.jobs import check_output, open_scorer, open_translator
     from cotext.metrics.contrastive import render_table
     from cotext.progress import meter
-    from cotext.suite_jobs import run_suite, suite_recipe
+    from cotext.suite_jobs import evidence_of, run_suite, sight_of, suite_recipe
 
     if out is not None:
         check_output(out, suites)
@@ -53,19 +62,49 @@ def contrastive(
         translator.check_passes()
     else:
         translator, loaded = open_scorer(run, device, update=checkpoint)
-    recipe = suite_recipe(translator, loaded)
+    for path, suite in zip(suites, loaded_suites, strict=True):
+        check_pair(loaded.languages, suite.languages, f"{path}", f"{run} translates")
+    recipe, sight = suite_recipe(translator, loaded), sight_of(translator)
+    if controls and not sight.context:
+        typer.echo(f"{run} sees one sentence at a time: no context can be taken away, and none can be used\n")
+    evidence: dict[str, list[Evidence]] = {}
     reports: dict[str, Any] = {}
     for path, suite in zip(suites, loaded_suites, strict=True):
         with meter(suite.name, sum(len(e.candidates) for e in suite.examples)) as progress:
             report = run_suite(
-                translator, suite, tie=tie, score=score, recipe=recipe, on_candidates=progress.advance
+                translator,
+                suite,
+                tie=tie,
+                score=score,
+                recipe=recipe,
+                controls=controls and sight.context,
+                on_candidates=progress.advance,
             )
         figures = report.as_dict()
         typer.echo(f"{suite.name}\n{render_table(report)}\n")
         if generate:
             figures["generative"] = _generated(translator, loaded, suite)
-        reports[f"{suite.name} ({path})" if suite.name in reports else suite.name] = figures
+        key = f"{suite.name} ({path})" if suite.name in reports else suite.name
+        reports[key] = figures
+        if report.readings is not None:
+            evidence[key] = evidence_of(suite, report.readings, sight)
+    if evidence:
+        _conclude(evidence, reports)
     write_figures(out, reports)
+
+
+def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any]) -> None:
+    """What the controls of all suites together show, on the screen and with the figures of each suite."""
+    from cotext.metrics.evidence import corrected
+    from cotext.metrics.evidence_words import conclusion, legend, render_evidence
+
+    evidence = corrected([each for of_suite in found.values() for each in of_suite])
+    if evidence:
+        typer.echo(f"{render_evidence(evidence)}\n{legend(evidence)}")
+    typer.echo(f"{conclusion(evidence)}\n")
+    rest = iter(evidence)
+    for key, of_suite in found.items():
+        reports[key]["use_of_context"] = [next(rest).as_dict() for _ in of_suite]
 
 
 def _generated(
