@@ -13,6 +13,7 @@ import pytest
 from command_line import TINY, World, cotext, make_world, succeed
 from deciding import UNBALANCED, dashes, decided, guesser, reader
 
+from cotext.checkpoint import describe_file, load_weights, save_model
 from cotext.compare.figures import RunComparison, compare_runs, uses_of
 from cotext.compare.job import Request, name_runs
 from cotext.compare.measured import DocumentUse, EvaluationSet, MeasuredRun, Use
@@ -22,7 +23,7 @@ from cotext.compare.tables import CSV_COLUMNS, as_csv, as_latex, as_text
 from cotext.compare.verdict import uses_context, verdict
 from cotext.comparison import Sight
 from cotext.data.languages import Languages
-from cotext.data.suites import ContrastiveExample, ContrastiveSuite
+from cotext.data.suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite
 from cotext.errors import CotextError
 from cotext.metrics.decisions import Decisions
 from cotext.metrics.readings import Reading, Readings
@@ -414,7 +415,7 @@ def runs(world: World, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, 
     return folder / "base", folder / "s2to2"
 
 
-def arguments(world: World, runs: Sequence[Path], out: Path) -> list[str | Path]:
+def arguments_of(world: World, runs: Sequence[Path], out: Path) -> list[str | Path]:
     files = [("--source", "test.en"), ("--reference", "test.de"), ("--suite", "suite.json")]
     given = [part for option, name in files for part in (option, world.folder / name)]
     return ["compare", *runs, *given, "--samples", "200", "--out", out]
@@ -422,7 +423,7 @@ def arguments(world: World, runs: Sequence[Path], out: Path) -> list[str | Path]
 
 def test_the_command(world: World, runs: tuple[Path, Path], tmp_path: Path) -> None:
     page, table, latex = tmp_path / "page.html", tmp_path / "c.csv", tmp_path / "t.tex"
-    given = [*arguments(world, runs, page), "--csv", table, "--latex", latex]
+    given = [*arguments_of(world, runs, page), "--csv", table, "--latex", latex]
     shown = succeed(*given).out
     assert "focused-concatenation/base" in shown
     # What is published of s2to2 is English-Russian.
@@ -455,13 +456,59 @@ def test_the_command(world: World, runs: tuple[Path, Path], tmp_path: Path) -> N
 def test_decisions_that_are_kept_are_those_of_contrastive(
     world: World, runs: tuple[Path, Path], tmp_path: Path
 ) -> None:
-    succeed(*arguments(world, runs[:1], tmp_path / "page.html"), "--no-attention")
+    succeed(*arguments_of(world, runs[:1], tmp_path / "page.html"), "--no-attention")
     succeed("contrastive", runs[0], world.folder / "suite.json", "--out", tmp_path / "d.json")
     kept = [json.loads(p.read_text()) for p in (runs[0] / "compared").glob("*.json")]
     decided = json.loads((tmp_path / "d.json").read_text())
     assert [each["toy/order"]["decisions"] for each in kept if "toy/order" in each] == [
         decided["toy/order"]["decisions"]
     ]
+
+
+def test_controls_are_measured_when_they_are_asked_for(
+    world: World, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    given = ["compare", *runs, "--suite", world.folder / "suite.json", "--out", tmp_path / "page.html"]
+    shutil.rmtree(runs[1] / "compared", ignore_errors=True)
+    assert (
+        "choices without context and in that of other documents were not measured"
+        in succeed(*given, "--no-controls").out
+    )
+    (kept,) = (runs[1] / "compared").glob("*.json")
+    before = json.loads(kept.read_text())["toy/order"]
+    assert "contexts" not in before
+    assert "s2to2: use of context" in succeed(*given).out
+    after = json.loads(kept.read_text())["toy/order"]
+    assert after.pop("contexts")
+    assert after == before
+    # Measured once, they are shown without being asked for.
+    assert "s2to2: use of context" in succeed(*given, "--no-controls").out
+
+
+def test_runs_and_suites_of_other_languages_are_refused(
+    world: World, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    suite = read_suite(world.folder / "suite.json")
+    write_suite(tmp_path / "suite.json", replace(suite, source_language="fr"))
+    outcome = cotext("compare", *runs, "--suite", tmp_path / "suite.json", "--out", tmp_path / "page.html")
+    assert outcome.code == 2
+    assert "suite.json is fr-de, and" in outcome.err
+    swapped = ["--source", world.folder / "test.de", "--reference", world.folder / "test.en"]
+    outcome = cotext("compare", *runs, *swapped, "--out", tmp_path / "page.html")
+    assert outcome.code == 2
+    assert "by their names de-en" in outcome.err
+    arguments = ["--data", world.folder / "data", "--out", tmp_path / "other", "languages=en-ru"]
+    outcome = cotext("train", "focused-concatenation/base", *TINY, *arguments)
+    assert (outcome.code, "languages" in outcome.err) == (2, True)
+    shutil.copytree(runs[0], tmp_path / "other")
+    path = tmp_path / "other" / "model.safetensors"
+    described = describe_file(path)
+    config = described.config.model_copy(update={"languages": "en-ru"})
+    save_model(path, load_weights(path), config, described.fingerprint, described.updates)
+    outcome = cotext(*arguments_of(world, [runs[0], tmp_path / "other"], tmp_path / "page.html"))
+    assert outcome.code == 2
+    assert "other is en-ru, and" in outcome.err
+    assert not (tmp_path / "page.html").exists()
 
 
 @pytest.mark.parametrize(
@@ -500,13 +547,13 @@ def test_runs_that_are_missing_or_given_twice(world: World, runs: tuple[Path, Pa
         (tmp_path / "empty", "has the run been trained?"),
         (runs[0], "given twice"),
     ):
-        outcome = cotext(*arguments(world, [runs[0], bad], tmp_path / "page.html"))
+        outcome = cotext(*arguments_of(world, [runs[0], bad], tmp_path / "page.html"))
         assert outcome.code == 2
         assert message in outcome.err
 
 
 def test_what_is_kept_and_damaged(world: World, runs: tuple[Path, Path], tmp_path: Path) -> None:
-    given = arguments(world, runs, tmp_path / "page.html")
+    given = arguments_of(world, runs, tmp_path / "page.html")
     succeed(*given)
     (kept,) = (runs[1] / "compared").glob("*.use.json")
     kept.write_text("{")

@@ -14,7 +14,7 @@ import torch
 
 import cotext
 from cotext.checkpoint import LoadedModel, load_run, model_file
-from cotext.config import Config, DecodeConfig, dump_config, parse_config
+from cotext.config import Config, DecodeConfig, ViewConfig, dump_config, parse_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import detect_format, read_documents, read_parallel, write_translations
 from cotext.data.formats.docids import find_side_file
@@ -35,6 +35,9 @@ class FileReport:
     sentences: int = 0
     resumed_documents: int = 0
     recovered_documents: int = 0
+    recovered_pieces: int = 0
+    pieces: int = 0
+    piece: str = "windows"  # what they are called
     align: str = "constrained"
     cut: list[str] = field(default_factory=list)  # "document:sentence" closed by the length limit
     long: list[str] = field(default_factory=list)  # longer than what the model was trained on
@@ -148,6 +151,7 @@ def translate_file(
     report = FileReport(
         sentences=total,
         align=translator.options.align,
+        piece=_pieces(translator.config.view),
         signature=f"{loaded.signature}|{translator.signature}",
     )
     on_start(total)
@@ -162,6 +166,11 @@ def translate_file(
         write_translations(out, _paired(read_documents(source, kind), journal.done, report), kind)
         journal.finish()
     return report
+
+
+def _pieces(view: ViewConfig) -> str:
+    """What a system writes at once; those of a document view are the unit of Li et al. 2022, table VII."""
+    return f"sub-documents of up to {view.max_tokens} tokens" if view.kind == "document" else "windows"
 
 
 def check_output(out: Path, inputs: Iterable[Path]) -> None:
@@ -237,6 +246,8 @@ def _paired(
         translation = done[place]
         report.documents += 1
         report.recovered_documents += translation.recovered
+        report.recovered_pieces += sum(translation.pieces)
+        report.pieces += len(translation.pieces)
         report.cut += [f"{document.id}:{j + 1}" for j in translation.cut]
         report.long += [f"{document.id}:{j + 1}" for j in translation.long]
         report.missing += [f"{document.id}:{j + 1}" for j in translation.missing]

@@ -14,6 +14,7 @@ from cotext.compare.verdict import sight, verdict
 from cotext.comparison import PHENOMENA
 from cotext.data.suites import CONTROLLED
 from cotext.metrics.evidence import CONDITIONS, Condition
+from cotext.metrics.evidence_words import away
 from cotext.metrics.profile import Bucket
 from cotext.metrics.text import render_p
 from cotext.page import (
@@ -200,17 +201,16 @@ def _evidence(found: RunComparison) -> str:
             rows.append(
                 (
                     escape(run.title),
-                    escape(each.group.title),
-                    escape(each.group.distance),
-                    f"{each.documents:,}",
+                    f'{escape(each.group.title)} <span class="interval">{away([each.group.distance])}; '
+                    f"documents: {each.documents:,}</span>"
+                    f'<span class="interval">chance {chance.other:.1f}</span>',
                     _evident(f"{chance.own:.1f}", chance),
                     _evident(f"{balanced.own:.1f}", balanced),
-                    f"{chance.other:.1f}",
                     _evident(f"{none.other:.1f}", none),
                     _evident(f"{foreign.other:.1f}", foreign),
                     f"{cxmi.own:+.3f}",
                     _evident(f"{cxmi.other:+.3f}", cxmi),
-                    "too few documents" if each.too_few else "used" if each.used else "not shown",
+                    "too few to tell" if each.too_few else "used" if each.used else "not shown",
                 )
             )
     count = max(each.groups for evidence in found.evidence for each in evidence)
@@ -219,8 +219,7 @@ def _evidence(found: RunComparison) -> str:
         f"{count} rows (Bonferroni). Clues that lie in context that the system may see."
     )
     header = (
-        "system", "choices", "back", "documents", "right", "balanced", "chance", "no context", "foreign",
-        "CXMI", "foreign", "context is",
+        "system", "choices", "right", "balanced", "no context", "foreign", "CXMI", "foreign", "context",
     )  # fmt: skip
     return table(caption, header, rows, left=2, heads=2)
 

@@ -116,7 +116,7 @@ def _where(found: RunComparison) -> Iterable[str]:
         few = places(each for each in evidence if each.used is None)
         parts = [f"in {listed(used)}"] if used else []
         if rest:
-            parts.append(f"{'not shown in' if used else 'nowhere shown among'} {listed(rest)}")
+            parts.append(f"not shown in {listed(rest)}")
         if few:
             parts.append(f"too few documents to tell in {listed(few)}")
         if parts:

@@ -82,7 +82,12 @@ def places(found: Iterable[Evidence]) -> list[str]:
 
 def place(title: str, distances: Sequence[str]) -> str:
     """As in "pronoun (1, 2, 3 back)"."""
+    return f"{title} ({away(distances)})"
+
+
+def away(distances: Sequence[str]) -> str:
+    """How far clues are away, as in "1, 2, 3 back"."""
     names = {"ahead": "in the next sentence", "unknown": "distance not told"}
     back = [distance for distance in distances if distance not in names]
     told = [f"{', '.join(back)} back"] if back else []
-    return f"{title} ({', '.join([*told, *(names[d] for d in distances if d in names)])})"
+    return ", ".join([*told, *(names[d] for d in distances if d in names)])
