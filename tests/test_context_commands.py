@@ -180,7 +180,9 @@ def test_controls(world: World, tmp_path: Path) -> None:
     assert list(group["conditions"]) == ["chance", "balanced", "none", "foreign", "cxmi"]
     # What the controls add changes nothing else.
     plain = succeed("contrastive", world.run, suite, "--out", tmp_path / "plain.json").out
-    assert shown.startswith(plain)
+    common, _, hint = plain.rpartition("Right choices alone")
+    assert "--controls asks what it takes" in hint
+    assert shown.startswith(common)
     kept = {k: v for k, v in found.items() if k not in ("contexts", "use_of_context")}
     assert json.loads((tmp_path / "plain.json").read_text())["toy/order"] == kept
 

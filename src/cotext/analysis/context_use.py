@@ -106,7 +106,7 @@ def excerpts(scorer: Reach, document: ParallelDocument, chosen: Sequence[int] | 
     context), the whole document stands for it.
     """
     sees = scorer.reach(Document(document.id, document.source))
-    alike: dict[range, list[range]] = {}
+    alike = {range(len(sees)): sees}
     found = []
     for number in range(len(sees)) if chosen is None else chosen:
         reach = sees[number]
