@@ -477,12 +477,12 @@ def test_controls_are_measured_when_they_are_asked_for(
     (kept,) = (runs[1] / "compared").glob("*.json")
     before = json.loads(kept.read_text())["toy/order"]
     assert "contexts" not in before
-    assert "s2to2: use of context" in succeed(*given).out
+    assert "s2to2\nuse of context" in succeed(*given).out
     after = json.loads(kept.read_text())["toy/order"]
     assert after.pop("contexts")
     assert after == before
     # Measured once, they are shown without being asked for.
-    assert "s2to2: use of context" in succeed(*given, "--no-controls").out
+    assert "s2to2\nuse of context" in succeed(*given, "--no-controls").out
 
 
 def test_runs_and_suites_of_other_languages_are_refused(

@@ -31,7 +31,7 @@ def contrastive(
         bool,
         typer.Option(
             "--controls",
-            help="Also decide without context and in foreign context: is context used? Up to thrice the time.",
+            help="Decide without context and in foreign context, too: is it used? Up to 3 times the time.",
         ),
     ] = False,
     out: Annotated[Path | None, typer.Option(help="Write all figures and decisions here as JSON.")] = None,

@@ -87,7 +87,7 @@ def _choices(found: RunComparison) -> str:
 def _evidence(found: RunComparison) -> list[str]:
     """What each run does without context and in that of other documents; a table a run."""
     tables = [
-        render_evidence(evidence, f"{run.title}: use of context")
+        f"{run.title}\n{render_evidence(evidence)}"
         for run, evidence in zip(found.runs, found.evidence, strict=True)
         if evidence
     ]

@@ -15,9 +15,22 @@ LEGEND = (
 )
 
 
-def render_evidence(found: Sequence[Evidence], title: str = "use of context") -> str:
+def render_evidence(found: Sequence[Evidence]) -> str:
     """A line for every group, stars for the conditions that hold; without the legend."""
-    rows = [(title, "back", "documents", "right", "balanced", "chance", "none", "foreign", "CXMI", "foreign")]
+    rows = [
+        (
+            "use of context",
+            "back",
+            "documents",
+            "right",
+            "balanced",
+            "chance",
+            "none",
+            "foreign",
+            "CXMI",
+            "foreign",
+        )
+    ]
     for each in found:
         chance, balanced, none, foreign, cxmi = (each.conditions[name] for name in CONDITIONS)
         star = {name: "*" if condition.holds else " " for name, condition in each.conditions.items()}
