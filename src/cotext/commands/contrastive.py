@@ -42,26 +42,20 @@ def contrastive(
     """How often a system prefers the right translation to wrong ones, by phenomenon and distance."""
     from cotext.data.suites import read_suite
 
-    for option, value, known in (("tie", tie, ("wrong", "first")), ("score", score, ("sum", "mean"))):
-        if value not in known:
-            raise CotextError(f"--{option} {value}: choose one of {', '.join(known)}")
+    _check_rules(tie, score)
     decode = decode_settings(set)
     if decode and not generate:
         raise CotextError("--set is for translations: add --generate, or leave it out")
     loaded_suites = [read_suite(path) for path in suites]
     from cotext.data.languages import check_pair
-    from cotext.jobs import check_output, open_scorer, open_translator
+    from cotext.jobs import check_output
     from cotext.metrics.contrastive import render_table
     from cotext.progress import meter
     from cotext.suite_jobs import evidence_of, run_suite, sight_of, suite_recipe
 
     if out is not None:
         check_output(out, suites)
-    if generate:
-        translator, loaded = open_translator(run, device, decode, checkpoint)
-        translator.check_passes()
-    else:
-        translator, loaded = open_scorer(run, device, update=checkpoint)
+    translator, loaded = _opened(run, generate, device, decode, checkpoint)
     for path, suite in zip(suites, loaded_suites, strict=True):
         check_pair(loaded.languages, suite.languages, f"{path}", f"{run} translates")
     recipe, sight = suite_recipe(translator, loaded), sight_of(translator)
@@ -71,15 +65,8 @@ def contrastive(
     reports: dict[str, Any] = {}
     for path, suite in zip(suites, loaded_suites, strict=True):
         with meter(suite.name, sum(len(e.candidates) for e in suite.examples)) as progress:
-            report = run_suite(
-                translator,
-                suite,
-                tie=tie,
-                score=score,
-                recipe=recipe,
-                controls=controls and sight.context,
-                on_candidates=progress.advance,
-            )
+            rules: dict[str, Any] = {"tie": tie, "score": score, "controls": controls and sight.context}
+            report = run_suite(translator, suite, **rules, recipe=recipe, on_candidates=progress.advance)
         figures = report.as_dict()
         typer.echo(f"{suite.name}\n{render_table(report)}\n")
         if generate:
@@ -93,6 +80,24 @@ def contrastive(
     elif sight.context:
         typer.echo("Right choices alone do not show that context is used: --controls asks what it takes.\n")
     write_figures(out, reports)
+
+
+def _check_rules(tie: str, score: str) -> None:
+    for option, value, known in (("tie", tie, ("wrong", "first")), ("score", score, ("sum", "mean"))):
+        if value not in known:
+            raise CotextError(f"--{option} {value}: choose one of {', '.join(known)}")
+
+
+def _opened(
+    run: Path, generate: bool, device: str | None, decode: dict[str, Any], checkpoint: int | None
+) -> "tuple[DocumentTranslator, LoadedModel]":
+    from cotext.jobs import open_scorer, open_translator
+
+    if not generate:
+        return open_scorer(run, device, update=checkpoint)
+    translator, loaded = open_translator(run, device, decode, checkpoint)
+    translator.check_passes()
+    return translator, loaded
 
 
 def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any]) -> None:

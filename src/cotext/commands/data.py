@@ -64,10 +64,8 @@ def prepare(
             raise CotextError("--source and --dev-source are needed (or --controlled small)")
         if test_target is not None and test_source is None:
             raise CotextError("--test-target is given without --test-source")
-        told = Languages(
-            language_code(source_language, "--source-language") if source_language else "",
-            language_code(target_language, "--target-language") if target_language else "",
-        )
+        sides = (("--source-language", source_language), ("--target-language", target_language))
+        told = Languages(*(language_code(code, option) if code else "" for option, code in sides))
         settings = TokenizerSettings(kind=tokenizer, vocabulary=vocabulary, language=language, seed=seed)
         with stages() as progress:
             report = prepare_corpus(
