@@ -19,7 +19,7 @@ from cotext.compare.job import Request, name_runs
 from cotext.compare.measured import DocumentUse, EvaluationSet, MeasuredRun, Use
 from cotext.compare.page import render_comparison
 from cotext.compare.recipe import RecipeOf
-from cotext.compare.tables import CSV_COLUMNS, as_csv, as_latex, as_text
+from cotext.compare.tables import CSV_COLUMNS, as_csv, as_json, as_latex, as_text
 from cotext.compare.verdict import uses_context, verdict
 from cotext.comparison import Sight
 from cotext.data.languages import Languages
@@ -355,6 +355,20 @@ def test_decisions_on_other_examples_are_refused() -> None:
         compared([run("a", SUITE, right), replace(less, decisions={SUITE.name: fewer})], SUITE)
 
 
+def test_json(usual: RunComparison) -> None:
+    found = json.loads(as_json(usual))
+    assert found["verdict"]["Which system uses context?"][0] == "s4to4 uses context."
+    base, seeing = found["systems"]
+    assert (base["uses_context"], base["use_of_context"], base["sees_context"]) == (None, [], False)
+    assert seeing["uses_context"] is True
+    assert [(e["choices"], e["distance"], e["uses_context"]) for e in seeing["use_of_context"]] == [
+        ("pronoun", "1", True),
+        ("pronoun", "2", None),
+    ]
+    assert seeing["use_of_context"][0]["conditions"]["foreign"]["other"] == 50.0
+    assert len(found["figures"]) == as_csv(usual).count("\n") - 1
+
+
 def test_csv_and_latex(usual: RunComparison) -> None:
     lines = list(csv.DictReader(io.StringIO(as_csv(usual))))
     assert list(lines[0]) == list(CSV_COLUMNS)
@@ -422,8 +436,9 @@ def arguments_of(world: World, runs: Sequence[Path], out: Path) -> list[str | Pa
 
 
 def test_the_command(world: World, runs: tuple[Path, Path], tmp_path: Path) -> None:
-    page, table, latex = tmp_path / "page.html", tmp_path / "c.csv", tmp_path / "t.tex"
-    given = [*arguments_of(world, runs, page), "--csv", table, "--latex", latex]
+    page, figures = tmp_path / "page.html", tmp_path / "f.json"
+    files = ["--csv", tmp_path / "c.csv", "--latex", tmp_path / "t.tex", "--json", figures]
+    given = [*arguments_of(world, runs, page), *files]
     shown = succeed(*given).out
     assert "focused-concatenation/base" in shown
     # What is published of s2to2 is English-Russian.
@@ -433,6 +448,7 @@ def test_the_command(world: World, runs: tuple[Path, Path], tmp_path: Path) -> N
     assert "test:randomisation|unit:document|n:5|samples:200" in shown
     kept = {path: path.stat().st_mtime_ns for run in runs for path in (run / "compared").iterdir()}
     assert len(kept) == 5  # translations and decisions of both, use of context of one
+    assert json.loads(figures.read_text())["format"] == "cotext-compare"
     text = page.read_text(encoding="utf-8")
     assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
     names = r'(?:src|href|action|data|poster)="(?!#)[^"]*"|@import|<script|<link|url\((?!#)'

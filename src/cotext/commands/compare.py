@@ -32,6 +32,7 @@ def compare(
     attention: Annotated[bool, typer.Option(help="Draw the attention on a document of the test set.")] = True,
     csv: Annotated[Path | None, typer.Option(help="Write all figures here.")] = None,
     latex: Annotated[Path | None, typer.Option(help="Write tables for a paper here.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write words and all figures here.")] = None,
     format: Format = None,
     device: Device = None,
     set: Decode = None,
@@ -42,6 +43,7 @@ def compare(
     from cotext.compare.tables import as_text
     from cotext.progress import meter
 
+    outputs = Outputs(out, csv, latex, json)
     with ExitStack() as shown:
 
         def watch(what: str, total: int) -> Callable[[int], None]:
@@ -65,7 +67,7 @@ def compare(
                 device=device,
                 decode=decode,
             ),
-            Outputs(out, csv, latex),
+            outputs,
             watch,
         )
-    typer.echo(f"{as_text(found)}\n\n{', '.join(str(p) for p in (out, csv, latex) if p is not None)}")
+    typer.echo(f"{as_text(found)}\n\n{', '.join(map(str, outputs.all))}")

@@ -1,14 +1,15 @@
-"""A comparison of runs as text, CSV and LaTeX."""
+"""A comparison of runs as text, CSV, JSON and LaTeX."""
 
 import csv
 import io
+import json
 import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
 from cotext.compare.beside import BesidePaper
 from cotext.compare.figures import RunComparison, ScoreOf, signature
-from cotext.compare.verdict import sight, verdict
+from cotext.compare.verdict import sight, uses_context, verdict
 from cotext.comparison import Row
 from cotext.metrics.evidence import CONDITIONS
 from cotext.metrics.evidence_words import legend, render_evidence
@@ -166,6 +167,31 @@ def as_csv(found: RunComparison) -> str:
     for line in _lines(found):
         writer.writerow(line)
     return sink.getvalue()
+
+
+def as_json(found: RunComparison) -> str:
+    """The words, the evidence of the use of context run by run, and all figures, as CSV has them."""
+    content = {
+        "format": "cotext-compare",
+        "version": 1,
+        "verdict": {answer.question: answer.lines for answer in verdict(found)},
+        "notes": found.notes,
+        "systems": [
+            {
+                "system": run.title,
+                "recipe": run.recipe.title,
+                "languages": str(run.languages),
+                "sees_context": run.sight.context,
+                "uses_context": uses_context(found, number),
+                "use_of_context": [
+                    {"choices": each.group.title, **each.as_dict()} for each in found.evidence[number]
+                ],
+            }
+            for number, run in enumerate(found.runs)
+        ],
+        "figures": list(_lines(found)),
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
 def _lines(found: RunComparison) -> Iterator[dict[str, object]]:
