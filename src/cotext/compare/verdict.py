@@ -153,8 +153,8 @@ def _amount(title: str, used: list[Evidence]) -> str:
         mean(each.conditions[name].other for each in used) for name in ("chance", "none", "foreign")
     )
     return (
-        f"{own:.1f} % right in {title}, {none:.1f} % without context, {foreign:.1f} % beside sentences of "
-        f"other documents, and {chance:.1f} % by guessing"
+        f"{own:.1f} % right in {title} ({none:.1f} % without context, {foreign:.1f} % in foreign context, "
+        f"{chance:.1f} % by guessing)"
     )
 
 
