@@ -162,7 +162,8 @@ def test_the_words_follow_from_the_figures(usual: RunComparison) -> None:
     )
     assert words["Where?"] == ("s4to4: in pronoun (1 back); too few documents to tell in pronoun (2 back).",)
     assert words["How much?"] == (
-        "s4to4: 95.0 % right in pronoun (50.0 % without context, 50.0 % in foreign context, 50.0 % by guessing).",
+        "s4to4: 95.0 % right in pronoun (50.0 % without context, 50.0 % in foreign context, 50.0 % by "
+        "guessing).",
     )
     assert words["Is the difference real?"] == (
         "1 of 2 differences in choices from base are more than luck: p below 0.0001 (McNemar by documents, "
