@@ -143,6 +143,12 @@ def translate(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     document: Annotated[Path, typer.Argument(help="File of one or more documents, in any format.")],
     out: Annotated[Path, typer.Option(help="File to write, in the same format.")],
+    split: Annotated[
+        bool,
+        typer.Option(
+            "--split", help="Translate lines of several sentences sentence by sentence; a line stays one."
+        ),
+    ] = False,
     format: Format = None,
     device: Device = None,
     set: Decode = None,
@@ -162,6 +168,7 @@ def translate(
             device=device,
             decode=decode,
             update=checkpoint,
+            split=split,
             on_start=progress.restart,
             on_sentences=progress.advance,
             on_message=lambda text: console.print(text, soft_wrap=True),

@@ -20,8 +20,10 @@ from cotext.data.formats import detect_format, read_documents, read_parallel, wr
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.table import FORMATS, find_format
 from cotext.data.languages import check_sides, name_warning
+from cotext.data.splitting import Splitter
 from cotext.errors import CotextError, nearest, shown
 from cotext.files import checksum
+from cotext.prose import Prose, trained_length
 from cotext.systems import choose_threads
 from cotext.translate import DocumentTranslator, Translation
 from cotext.translation_journal import TranslationJournal
@@ -124,18 +126,22 @@ def translate_file(
     device: str | None = None,
     decode: dict[str, Any] | None = None,
     update: int | None = None,
+    split: bool = False,
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
     on_message: Callable[[str], None] = lambda text: None,
 ) -> FileReport:
     """Translate a corpus file into the same format.
 
-    `on_start` is told the number of sentences, `on_sentences` of each few that are done, `on_message` what a
-    person should know at once.
+    With `split`, lines that look like several sentences, or are far longer than those trained on, are cut
+    into their sentences, which are translated in context and joined again: a line stays a line. `on_start`
+    is told the number of sentences, `on_sentences` of each few that are done, `on_message` what a person
+    should know at once.
 
     Raises:
         CotextError: unreadable input, a sentence over the limit, an output that cannot be written; all that
-            can be known beforehand is checked before any work is done.
+            can be known beforehand is checked before any work is done. A language that only a package splits
+            which is not installed.
     """
     check_output(out, [source])
     check_output(out.with_name(f"{out.name}.partial"), [source])  # the journal
@@ -150,23 +156,28 @@ def translate_file(
     if warning := name_warning(source, loaded.languages.source, f"{run} translates"):
         on_message(warning)
     _require_room_for_missing(source, kind, translator)
+    splitter = Splitter(loaded.languages.source) if split else None
+    prose = Prose(trained_length(run), translator.tokenizer, splitter, loaded.languages.target)
     with _naming(source):
-        total = translator.check(documents)
+        total = translator.check(prose.count(documents))
+    if told := prose.message(source, kind):
+        on_message(told)
     report = FileReport(
-        sentences=total,
+        sentences=prose.lines,
         align=translator.options.align,
         piece=_pieces(translator.config.view),
         signature=f"{loaded.signature}|{translator.signature}",
     )
     on_start(total)
     header = _header(source, kind, model_file(run, update), loaded, translator)
+    header["split"] = prose.settings
     with TranslationJournal(out, header, on_message) as journal:
         todo = list(_remaining(read_documents(source, kind), journal.done))
         report.resumed_documents = len(journal.done)
-        on_sentences(total - sum(len(d.sentences) for _, d in todo))
-        places = [place for place, _ in todo]
-        for number, translation in translator.translate((d for _, d in todo), on_sentences):
-            journal.add(places[number], translation)
+        on_sentences(total - sum(len(prose.split(d)) for _, d in todo))
+        for number, translation in translator.translate((prose.split(d) for _, d in todo), on_sentences):
+            place, document = todo[number]
+            journal.add(place, prose.join(document, translation))
         write_translations(out, _paired(read_documents(source, kind), journal.done, report), kind)
         journal.finish()
     return report

@@ -77,6 +77,15 @@ class Data:
             return Languages()
 
     @property
+    def usual_source_tokens(self) -> int:
+        """What 99 in 100 source sentences of the training corpus have at most; 0 without a report."""
+        try:
+            report = json.loads((self.folder / "report.json").read_text(encoding="utf-8"))
+            return int(report["splits"]["train"]["sentence_tokens"]["source"]["percentiles"]["99"])
+        except (OSError, ValueError, KeyError, TypeError):
+            return 0
+
+    @property
     def mean_sentence_tokens(self) -> int:
         """Mean sentence length over both sides of the training corpus, rounded: the shift `corpus`."""
         totals = self.train.totals
@@ -127,7 +136,12 @@ def note_data(run: Path, data: Data) -> None:
     saved = checkpoints(run)
     if saved and load_progress(checkpoint_folder(run, saved[-1])).corpus != totals["train"]:
         return
-    content = {"folder": str(data.folder.resolve()), **totals, "tokenizer": data.tokenizer.fingerprint}
+    content = {
+        "folder": str(data.folder.resolve()),
+        **totals,
+        "tokenizer": data.tokenizer.fingerprint,
+        "usual_source_tokens": data.usual_source_tokens,
+    }
     if _noted(run) != content:
         with replacing(run / "data.json") as temporary:
             temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")

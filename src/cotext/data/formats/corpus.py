@@ -36,6 +36,22 @@ def _documents(path: Path, format: Format, side: Side) -> Iterator[Document]:
         yield Document(record.id, record.sentences or ())
 
 
+def place_of_sentence(
+    path: Path, format: str | None, document: int, sentence: int, side: Side = "source"
+) -> str:
+    """Where a sentence stands, as messages tell it: file and line; both numbers count from 0.
+
+    The file is read again, up to there. Where several sentences share a line, which of them it is.
+    """
+    for number, record in enumerate(_side_records(path, _resolve(path, format), side)):
+        if number == document:
+            beside = (
+                "" if record.lines_per_sentence else f" (document {record.id!r}, sentence {sentence + 1})"
+            )
+            return f"{path}:{record.line_of(sentence)}{beside}"
+    return str(path)
+
+
 def read_parallel(source: Path, target: Path | None, format: str | None = None) -> Iterator[ParallelDocument]:
     """Read two files in step, or one file that holds both languages (`target` None: wmt-xml, tsv, jsonl).
 
