@@ -8,19 +8,16 @@ the sentences that the system was trained on.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Final
 
 from cotext.data.documents import Document
 from cotext.data.formats import place_of_sentence
+from cotext.data.selection import LONG_TIMES
 from cotext.data.sentence_ends import sentence_ends
 from cotext.data.splitting import Splitter, join_sentences
 from cotext.data.tokenizer import Tokenizer
 from cotext.errors import CotextError
 from cotext.reading import read_json
 from cotext.translate import Translation
-
-# A line is far too long if it has more than so many times the tokens of 99 in 100 training sentences.
-LONG_TIMES: Final = 2
 
 
 def trained_length(run: Path) -> int:

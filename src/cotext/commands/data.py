@@ -37,6 +37,23 @@ def prepare(
     ] = "sentencepiece",
     language: Annotated[str, typer.Option(help="Target language, for the Moses rules of moses-bpe.")] = "en",
     max_characters: Annotated[int, typer.Option(help="A longer sentence is refused.")] = 10_000,
+    split: Annotated[
+        bool,
+        typer.Option(
+            "--split", help="Split training lines that hold as many sentences on both sides, several."
+        ),
+    ] = False,
+    clean: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Leave training pairs out by a rule, cutting their documents: empty, length=1000, ratio=3, "
+            "copies, language=0.95, duplicates, or all; may be repeated."
+        ),
+    ] = None,
+    skip_unequal: Annotated[
+        bool,
+        typer.Option("--skip-unequal", help="Leave out documents with unequal numbers of sentences."),
+    ] = False,
     seed: Annotated[int, typer.Option(help="Of the controlled corpus and of the tokenizer's sample.")] = 1,
     format: Format = None,
     overwrite: Annotated[bool, typer.Option(help="Replace an existing folder.")] = False,
@@ -81,6 +98,9 @@ def prepare(
                 settings=settings,
                 format=format,
                 max_characters=max_characters,
+                split=split,
+                clean=clean or (),
+                skip_unequal=skip_unequal,
                 overwrite=overwrite,
                 progress=progress,
             )

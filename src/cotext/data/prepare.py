@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Final
 
 from cotext import __version__
+from cotext.data.cleaning import parse_rules
 from cotext.data.controlled import (
     SIZES,
     VERSION,
@@ -25,13 +26,17 @@ from cotext.data.controlled import (
     test_documents,
     training_documents,
 )
-from cotext.data.corpus_statistics import OUTLIER_RATIO, Distribution, SplitStatistics, StatisticsCollector
+from cotext.data.corpus_statistics import SplitStatistics, StatisticsCollector
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import detect_format, read_parallel, write_documents, write_parallel
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.streams import check_readable, numbered_lines
 from cotext.data.languages import Languages, check_sides, languages_of_names
-from cotext.data.store import StoreWriter
+from cotext.data.overlap import Overlap, OverlapCounter
+from cotext.data.preparation_report import Report
+from cotext.data.selection import Selection, render
+from cotext.data.splitting import Splitter
+from cotext.data.store import StoreWriter, TokenStore
 from cotext.data.suites import write_suite
 from cotext.data.tokenizer import SentencePieceTokenizer, Tokenizer, TokenizerSettings, train_tokenizer
 from cotext.errors import CotextError
@@ -53,66 +58,11 @@ def silent(stage: str, documents: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What was prepared, from what and how; written as report.json."""
-
-    cotext: str
-    command: dict[str, object]
-    inputs: dict[str, str]
-    languages: dict[str, str]
-    tokenizer: dict[str, object]
-    splits: dict[str, SplitStatistics]
-    notes: tuple[str, ...]
-
-    def render(self) -> str:
-        """Lay the main figures out as a table, one column a split."""
-        columns = [
-            [name, *(figure(split) for figure in _ROWS.values())] for name, split in self.splits.items()
-        ]
-        widths = [max(map(len, column)) + 2 for column in columns]
-        lines = [
-            f"{label:32}" + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
-            for label, *cells in zip(["", *_ROWS], *columns, strict=True)
-        ]
-        for name, split in self.splits.items():
-            for example in split.ratio_examples:
-                lines.append(
-                    f"{name}: document {example.document!r}, sentence {example.sentence}: "
-                    f"{example.source_tokens} source and {example.target_tokens} target tokens"
-                )
-        pair = str(Languages(**self.languages)) or "not told (--source-language, --target-language)"
-        lines.append(f"languages: {pair}")
-        lines.append(f"tokenizer: {self.tokenizer['kind']}, {self.tokenizer['pieces']} pieces")
-        return "\n".join([*lines, *self.notes])
-
-
-def _percentiles(distribution: Distribution) -> str:
-    return "/".join(str(value) for value in (*distribution.percentiles.values(), distribution.maximum))
-
-
-_ROWS: Final[dict[str, Callable[[SplitStatistics], str]]] = {
-    "documents": lambda s: f"{s.documents:,}",
-    "sentence pairs": lambda s: f"{s.sentences:,}",
-    "source tokens": lambda s: f"{s.source_tokens:,}",
-    "target tokens": lambda s: f"{s.target_tokens:,}",
-    "tokens a sentence, mean": lambda s: f"{s.mean_sentence_tokens:.1f}",
-    "source, 50/90/99 %, longest": lambda s: _percentiles(s.sentence_tokens.source),
-    "target, 50/90/99 %, longest": lambda s: _percentiles(s.sentence_tokens.target),
-    "sentences a document": lambda s: _percentiles(s.document_sentences),
-    "source tokens a document": lambda s: _percentiles(s.document_tokens.source),
-    "target tokens a document": lambda s: _percentiles(s.document_tokens.target),
-    "empty, source/target": lambda s: "/".join(map(str, s.empty_sentences)),
-    "unknown tokens, source/target": lambda s: "/".join(f"{rate:.2%}" for rate in s.unknown_token_rate),
-    f"lengths differ more than {OUTLIER_RATIO} times": lambda s: f"{s.ratio_outliers:,}",
-    "repeated pairs, approximately": lambda s: f"{s.duplicate_pairs:,}",
-}
-
-
-@dataclass(frozen=True, slots=True)
 class _Corpus:
     split: str
     read: Callable[[], Iterator[ParallelDocument]]
     files: tuple[Path, ...] = ()
+    selection: Selection | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,13 +87,18 @@ def prepare(
     format: str | None = None,
     settings: TokenizerSettings | None = None,
     max_characters: int = 10_000,
+    split: bool = False,
+    clean: Sequence[str] = (),
+    skip_unequal: bool = False,
     overwrite: bool = False,
     progress: Progress = silent,
 ) -> Report:
     """Train a tokenizer, encode training, development and test corpora, and write all to the folder `out`.
 
     A target of None: the source file holds both languages. A language that `languages` leaves open is that
-    which the names of the training files tell. `out` appears whole or not at all; with `overwrite` it
+    which the names of the training files tell. Of the training corpus, `split` splits lines of several
+    sentences and `clean` names rules of `cotext.data.cleaning`; of all, `skip_unequal` leaves out documents
+    whose sides have unequal numbers of sentences. `out` appears whole or not at all; with `overwrite` it
     replaces an earlier prepared folder. Raises CotextError for what the readers refuse, for a sentence of
     more than `max_characters`, for files whose names are the pair the wrong way round, and as
     `train_tokenizer` does.
@@ -154,8 +109,10 @@ def prepare(
         "test": (test_source, test_target),
     }
     pair = _languages(languages or Languages(), source, target)
+    rules = parse_rules(clean)
+    splitters = (Splitter(pair.source), Splitter(pair.target)) if split else None
     corpora = []
-    for split, (source_path, target_path) in given.items():
+    for name, (source_path, target_path) in given.items():
         if source_path is None:
             continue
         check_sides(pair, source_path, target_path, "the corpus is")
@@ -164,11 +121,16 @@ def prepare(
             check_readable(path)
             if not path.is_file():
                 raise CotextError(f"{path}: not a regular file; preparing reads the text twice")
-        corpora.append(_Corpus(split, partial(read_parallel, source_path, target_path, format), files))
+        read = partial(read_parallel, source_path, target_path, format, skip_unequal=skip_unequal)
+        selection = Selection(read, pair, *((rules, splitters) if name == "train" else ()))
+        corpora.append(_Corpus(name, selection.read, files, selection))
     command = {
-        **{f"{split}_files": [str(path) for path in pair if path] for split, pair in given.items()},
+        **{f"{name}_files": [str(path) for path in paths if path] for name, paths in given.items()},
         "format": format,
         "max_characters": max_characters,
+        "split": split,
+        "clean": rules,
+        "skip_unequal": skip_unequal,
     }
     with _new_folder(out, overwrite, [path for corpus in corpora for path in corpus.files]) as folder:
         about = _About(pair, command, _checksums(corpora, format))
@@ -250,6 +212,7 @@ def _build(
     splits = {corpus.split: _encode(folder, corpus, tokenizer, progress) for corpus in corpora}
     for corpus in corpora[1:]:
         write_parallel(folder / f"{corpus.split}.jsonl", None, corpus.read(), "jsonl")
+    overlap = _survey(folder, corpora, splits["train"], progress)
     report = Report(
         cotext=__version__,
         command=dict(about.command),
@@ -261,7 +224,9 @@ def _build(
             "fingerprint": tokenizer.fingerprint,
         },
         splits=splits,
-        notes=_notes(settings, tokenizer),
+        notes=(*_notes(settings, tokenizer), *(line for corpus in corpora for line in _told(corpus))),
+        selected={c.split: c.selection.counts() for c in corpora if c.selection is not None},
+        overlap=overlap,
     )
     text = json.dumps(asdict(report), indent=2, ensure_ascii=False)
     (folder / "report.json").write_text(f"{text}\n", encoding="utf-8")
@@ -275,6 +240,34 @@ def _notes(settings: TokenizerSettings, tokenizer: Tokenizer) -> tuple[str, ...]
             f"{settings.requested_vocabulary}; the largest possible vocabulary was taken",
         )
     return ()
+
+
+def _survey(
+    folder: Path, corpora: Sequence[_Corpus], train: SplitStatistics, progress: Progress
+) -> dict[str, Overlap]:
+    """Count, in stores that are written, what is not one sentence beside another, and what training holds."""
+    overlap = OverlapCounter()
+    usual = train.sentence_tokens.source.percentiles[99]
+    for corpus in corpora[1:]:
+        store = TokenStore(folder / f"{corpus.split}.arrow")
+        for index, document in enumerate(overlap.remember(corpus.split, corpus.read())):
+            if corpus.selection is not None:
+                corpus.selection.note_lengths(document, store.lengths(index)[0], usual)
+    for number, _ in enumerate(overlap.compare(corpora[0].read()), 1):
+        if number % PROGRESS_DOCUMENTS == 0:
+            progress("comparing", number)
+    return overlap.overlaps()
+
+
+def _told(corpus: _Corpus) -> list[str]:
+    """What there is to say of what was selected of a corpus."""
+    if corpus.selection is None:
+        return []
+
+    def place(side: int, sentence: str) -> str:
+        return _place(corpus, side, sentence).removesuffix(": ") or repr(sentence[:40])
+
+    return render(corpus.split, corpus.selection, place)
 
 
 def _sentences(documents: Iterable[ParallelDocument], progress: Progress) -> Iterator[str]:
