@@ -116,19 +116,37 @@ def distill(
         str | None,
         typer.Option(help="i/n: translate this part alone; when all are done, the call without writes OUT."),
     ] = None,
+    monolingual: Annotated[
+        Path | None,
+        typer.Option(
+            help="Documents of one language to translate in place of the corpus's sources, and to add to it."
+        ),
+    ] = None,
+    side: Annotated[
+        str | None,
+        typer.Option(
+            help="Where monolingual documents stand: source (forward) or target (back-translation); as the "
+            "languages tell if not given."
+        ),
+    ] = None,
+    format: Format = None,
     device: Device = None,
     set: Decode = None,
     checkpoint: Checkpoint = None,
 ) -> None:
     """Copy prepared data with a system's translations as training targets; the same command goes on."""
+    if monolingual is None and (side or format):
+        raise CotextError("--side and --format say what --monolingual is; give that too, or leave them out")
     decode = decode_settings(set)
     from cotext.distill import Request, distillation
     from cotext.distillation_parts import Shard
     from cotext.progress import meter
 
     part = None if shard is None else Shard.parse(shard)
-    request = Request(teacher, data, out, decode, checkpoint)
+    request = Request(teacher, data, out, decode, checkpoint, monolingual, format, side or "")
     with distillation(request, part, device) as job:
+        for message in job.texts.messages():
+            typer.echo(message, err=True)
         with meter("translating", job.sentences) as progress:
             job.translate(progress.advance)
         resumed = f" ({job.resumed_documents:,} of them before)" if job.resumed_documents else ""
@@ -139,14 +157,15 @@ def distill(
                 f"when all shards are, the same command without --shard writes {out}"
             )
             return
-        with meter("writing documents", job.documents) as progress:
+        with meter("writing documents", job.texts.rows) as progress:
             outcome = job.write(progress.advance)
     sentences, documents = counted(outcome.sentences, "sentence"), counted(outcome.documents, "document")
     typer.echo(f"{out}: {sentences} in {documents}{resumed}")
     if outcome.kept.count:
         typer.echo(
             f"  {counted(outcome.kept.count, 'document')} with a sentence that the teacher does not take "
-            f"(--set max_source_tokens=...) as before; {_examples(outcome.kept)}"
+            f"(--set max_source_tokens=...) {'left out' if monolingual else 'as before'}; "
+            f"{_examples(outcome.kept)}"
         )
     for noted, what in (
         (outcome.missing, "missing"),
