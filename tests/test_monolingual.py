@@ -129,7 +129,7 @@ def test_prose_and_a_name_of_another_language_are_warned_of(world: World, tmp_pa
     told = " ".join(succeed(*command(world, path, tmp_path / "out", "--side", "source")).err.split())
     assert "by its name in 'de'" in told
     assert (
-        f"1 of 2 lines seem to hold several sentences (by punctuation alone), the first is {path}:2;" in told
+        f"1 of 2 lines seems to hold several sentences (by punctuation alone), the first is {path}:2;" in told
     )
 
 

@@ -335,9 +335,8 @@ def test_prepare_takes_beads_and_says_where_documents_were_cut(tmp_path: Path) -
     assert (refused.code, "train.jsonl:31: document 'odd'" in refused.err) == (2, True)
     shown = succeed(*command, "--skip-unequal").out
     assert (
-        "train: of 90 beads, 60 of several sentences were joined; 60 sentences without a partner left out at "
-        "30 gaps, at which 30 documents were cut in pieces and 0 left out; 1 documents of unequal numbers of "
-        "sentences left out"
+        "train: beads 90, joined of several sentences 60; gaps 30, sentences without a partner left out "
+        "there 60, documents cut in pieces 30, left out 0; documents of unequal numbers of sentences left out: 1"
     ) in shown
 
 

@@ -138,6 +138,14 @@ def test_a_long_line_is_cut_in_parts() -> None:
     assert len(" ".join(words)) > 20 * CHUNK_CHARACTERS
 
 
+def test_an_endless_line_is_left_whole() -> None:
+    pytest.importorskip("pysbd")
+    line = "the cat " * 500_000
+    assert Splitter("en").sentences(line) == [line]
+    prose = "It rains. " * 20_000
+    assert len(Splitter("en").sentences(prose)) == 20_000
+
+
 def test_what_the_package_knows_is_what_is_told_of_it() -> None:
     codes = pytest.importorskip("pysbd.languages").LANGUAGE_CODES
     assert set(codes) == LANGUAGES

@@ -17,7 +17,7 @@ from cotext.data.formats import place_of_sentence, read_documents
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.streams import without_compression
 from cotext.data.languages import Languages, check_pair
-from cotext.data.sentence_ends import sentence_ends
+from cotext.data.sentence_ends import sentence_ends, told_several
 from cotext.data.tokenizer import Tokenizer
 from cotext.distillation_parts import Entry
 from cotext.errors import CotextError
@@ -219,9 +219,8 @@ class MonolingualTexts:
         if self._first is not None:
             place = place_of_sentence(self._path, self._format, *self._first)
             told.append(
-                f"{self._path}: {self.several:,} of {self.lines:,} lines seem to hold several sentences (by "
-                f"punctuation alone), the first is {place}; a system trained on a sentence a line may leave "
-                "some of such a line out"
+                f"{self._path}: {told_several(self.several, self.lines, 'lines')} (by punctuation alone), "
+                f"the first is {place}; a system trained on a sentence a line may leave some of such a line out"
             )
         return told
 

@@ -12,12 +12,12 @@ from pathlib import Path
 from cotext.data.documents import Document
 from cotext.data.formats import place_of_sentence
 from cotext.data.selection import LONG_TIMES
-from cotext.data.sentence_ends import sentence_ends
+from cotext.data.sentence_ends import sentence_ends, told_several
 from cotext.data.splitting import Splitter, join_sentences
 from cotext.data.tokenizer import Tokenizer
 from cotext.errors import CotextError
 from cotext.reading import read_json
-from cotext.translate import Translation
+from cotext.translate import CHARACTERS_PER_TOKEN, Translation
 
 
 def trained_length(run: Path) -> int:
@@ -104,7 +104,7 @@ class Prose:
             return ""
         found = []
         if self.several:
-            found.append(f"{self.several:,} of {self.lines:,} lines seem to hold several sentences")
+            found.append(told_several(self.several, self.lines, "lines"))
         if self.long:
             found.append(
                 f"{self.long:,} {'are' if self.long > 1 else 'is'} more than {LONG_TIMES} times as long as "
@@ -124,7 +124,11 @@ class Prose:
 
     def _is_long(self, line: str) -> bool:
         # A token takes a character or more, but for bytes of characters that the tokenizer does not know.
-        return 0 < self._longest < len(line) and len(self._tokenizer.encode(line)) > self._longest
+        if not 0 < self._longest < len(line):
+            return False
+        # Whatever its tokens are: to find them would take memory by the length of the line.
+        certain = len(line) > CHARACTERS_PER_TOKEN * self._longest
+        return certain or len(self._tokenizer.encode(line)) > self._longest
 
     def _pieces(self, document: Document) -> list[list[str]]:
         """The sentences of every line."""

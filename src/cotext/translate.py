@@ -404,7 +404,7 @@ class DocumentTranslator:
 
     def _too_long(self, found: str, limit: int) -> CotextError:
         return CotextError(
-            f"{found}, at most {limit} tokens are taken; split it, or raise decode.max_source_tokens (the "
+            f"{found}, at most {limit} tokens are taken; split it (translate --split), or raise decode.max_source_tokens (the "
             f"model was trained on up to {self.config.view.max_tokens})"
         )
 

@@ -39,12 +39,12 @@ class Alignment:
         parts = []
         if self.joined or self.unaligned:
             parts.append(
-                f"of {self.beads:,} beads, {self.joined:,} of several sentences were joined; "
-                f"{self.unaligned:,} sentences without a partner left out at {self.gaps:,} gaps, at which "
-                f"{self.cut:,} documents were cut in pieces and {self.left_out:,} left out"
+                f"beads {self.beads:,}, joined of several sentences {self.joined:,}; gaps {self.gaps:,}, "
+                f"sentences without a partner left out there {self.unaligned:,}, documents cut in pieces "
+                f"{self.cut:,}, left out {self.left_out:,}"
             )
         if self.unequal:
-            parts.append(f"{self.unequal:,} documents of unequal numbers of sentences left out")
+            parts.append(f"documents of unequal numbers of sentences left out: {self.unequal:,}")
         return f"{split}: {'; '.join(parts)}" if parts else ""
 
 

@@ -1,13 +1,13 @@
 """What of corpus files is prepared: read, cut at gaps, on request split and cleaned; counted on the way."""
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 
 from cotext.data.beads import Alignment
 from cotext.data.cleaning import Cleaned, Cleaner
 from cotext.data.documents import ParallelDocument
 from cotext.data.languages import Languages
-from cotext.data.sentence_ends import sentence_ends
+from cotext.data.sentence_ends import sentence_ends, told_several
 from cotext.data.splitting import Splitter
 
 # A line is far too long if it has more than so many times the tokens of 99 in 100 training sentences.
@@ -75,7 +75,9 @@ class Selection:
     def counts(self) -> dict[str, object]:
         """What was counted, for the report."""
         cleaned = None if self.cleaned is None else asdict(self.cleaned)
-        return {"alignment": asdict(self.alignment), "prose": asdict(self.prose), "cleaned": cleaned}
+        # Without the text of the first, which may be long; the notes say where it stands.
+        prose = asdict(replace(self.prose, first=None))
+        return {"alignment": asdict(self.alignment), "prose": prose, "cleaned": cleaned}
 
     def _uncleaned(self) -> Iterator[ParallelDocument]:
         self.alignment, self.prose = Alignment(), Prose()
@@ -130,11 +132,11 @@ def render(split: str, selection: Selection, place: Callable[[int, str], str]) -
     if prose.first is not None:
         found = []
         if prose.several:
-            found.append(f"{prose.several:,} of {prose.pairs:,} pairs seem to hold several sentences")
+            found.append(told_several(prose.several, prose.pairs, "pairs"))
         if prose.long:
             found.append(
-                f"{prose.long:,} source sentences have more than {LONG_TIMES} times the tokens of 99 in 100 "
-                "training sentences"
+                f"{prose.long:,} source {'sentence has' if prose.long == 1 else 'sentences have'} more than "
+                f"{LONG_TIMES} times the tokens of 99 in 100 training sentences"
             )
         hint = "--split splits training pairs of as many sentences on both sides"
         if selection.splitters is not None:

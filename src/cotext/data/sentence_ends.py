@@ -1,8 +1,8 @@
 """Ends of sentences inside a line of text, found by punctuation alone: a light heuristic.
 
 It knows no language but a list of abbreviations and would rather miss an end than see one where there is
-none. How often it is wrong was measured on real text: see docs/prose.md. Lines of the languages that a
-splitter knows are split by it: see `cotext.data.splitting`.
+none. How often it is wrong was measured on real text: see docs/data-as-found.md. Lines of the languages that
+a splitter knows are split by it: see `cotext.data.splitting`.
 """
 
 import re
@@ -41,6 +41,11 @@ def sentence_ends(text: str) -> list[int]:
     ends = [match.end() for match in _SPACED.finditer(text) if _ends(text, match)]
     ends += [match.end() for match in _UNSPACED.finditer(text)]
     return sorted(ends)
+
+
+def told_several(count: int, whole: int, things: str) -> str:
+    """How a warning begins: as in "2 of 10 lines seem to hold several sentences"."""
+    return f"{count:,} of {whole:,} {things} {'seems' if count == 1 else 'seem'} to hold several sentences"
 
 
 def shortens(text: str, stop: int) -> bool:

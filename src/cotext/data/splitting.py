@@ -19,8 +19,9 @@ from cotext.errors import CotextError
 # Those of pysbd 0.3, known without importing it.
 _LANGUAGES = "am ar bg da de el en es fa fr hi hy it ja kk mr my nl pl ru sk ur zh"
 LANGUAGES: Final = frozenset(_LANGUAGES.split())
-# It takes time by the square of the length of a text.
+# It takes time by the square of the length of a text; what is far longer without an end is no prose.
 CHUNK_CHARACTERS: Final = 1000
+MOST_CHARACTERS: Final = 10_000
 # Written without a space between sentences. Others that have none between words, as Thai, have one there.
 UNSPACED: Final = frozenset({"zh", "ja"})
 _UNSPACED_CHARACTER = re.compile("[\u2e80-\u303f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
@@ -54,7 +55,8 @@ class Splitter:
         else:
             cuts = []
             for start, end in _chunks(text):
-                cuts += [start, *(start + cut for cut in self._cuts(text[start:end]))]
+                within = self._cuts(text[start:end]) if end - start <= MOST_CHARACTERS else []
+                cuts += [start, *(start + cut for cut in within)]
         return _cut(text, _sound(text, cuts))
 
     def _cuts(self, text: str) -> list[int]:
@@ -93,7 +95,9 @@ def _sound(text: str, cuts: Sequence[int]) -> list[int]:
     """The cuts that stand: behind white space and closing marks, none after an abbreviation."""
     kept: list[int] = []
     for cut in cuts:
-        end = len(text[:cut].rstrip())
+        end = cut
+        while end and text[end - 1].isspace():
+            end -= 1
         # Dots that leave something out are none of an abbreviation.
         if text[end - 2 : end] != ".." and text[end - 1 : end] == "." and shortens(text, end - 1):
             continue
