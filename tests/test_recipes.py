@@ -9,6 +9,7 @@ from tiny_runs import journal, prepare_toy, train_here
 
 from cotext.checkpoint import load_run
 from cotext.config import SIZES, Config, load_config, recipe_names
+from cotext.layers.attention import FeedForward
 from cotext.runs import REQUIRED, open_data, resolve
 from cotext.systems import build_model, build_view
 
@@ -114,3 +115,17 @@ def test_parameters_of_segments_and_pre_norm() -> None:
     assert parameters(learned, 32_000) == parameters(base, 32_000) + 4 * 512
     pre_norm = load_config("focused-concatenation/base", "base", ["model.pre_norm=true"])
     assert parameters(pre_norm, 32_000) == parameters(base, 32_000) + 2 * 2 * 512  # the norms at the top
+
+
+@pytest.mark.parametrize("recipe", recipe_names())
+def test_dropout_inside_feed_forward_layers_is_a_setting_of_its_own(recipe: str) -> None:
+    """Base systems have none there, however much elsewhere: Vaswani et al. 2017, section 5.4."""
+
+    def rates(*overrides: str) -> set[float]:
+        config = load_config(recipe, "tiny", ["model.shift=8", "model.dropout=0.3", *overrides])
+        with torch.device("meta"):
+            modules = build_model(config, 100).modules()
+        return {module.dropout for module in modules if isinstance(module, FeedForward)}
+
+    assert rates() == {0.0}
+    assert rates("model.activation_dropout=0.1") == {0.1}

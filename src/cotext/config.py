@@ -210,7 +210,9 @@ class ModelConfig(Closed):
     decoder_layers: PositiveInt = 6
     """Decoder blocks."""
     dropout: BelowOne = 0.3
-    """On embeddings, sublayer outputs and inside the feed-forward layers."""
+    """On embeddings and sublayer outputs (Vaswani et al. 2017, section 5.4)."""
+    activation_dropout: BelowOne = 0.0
+    """Inside the feed-forward layers, on what comes out of their ReLU; base systems have none there."""
     attention_dropout: BelowOne = 0.0
     """On attention weights; above 0, attention on a CPU is several times slower."""
     pre_norm: bool = False

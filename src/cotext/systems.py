@@ -56,6 +56,7 @@ def _size(config: ModelConfig) -> Size:
         decoder_layers=config.decoder_layers,
         dropout=config.dropout,
         attention_dropout=config.attention_dropout,
+        activation_dropout=config.activation_dropout,
         pre_norm=config.pre_norm,
     )
 

@@ -30,7 +30,7 @@ from cotext.files import replacing
 from cotext.models.base import System
 
 # What may differ between two models whose weights mean the same.
-HARMLESS = ("model.name", "model.dropout", "model.attention_dropout")
+HARMLESS = ("model.name", "model.dropout", "model.attention_dropout", "model.activation_dropout")
 VOCABULARY = "embedding.weight"  # of every system
 DECODER = ("decoder", "target", "latent", "length")  # how the modules begin that the encoder has no part in
 
