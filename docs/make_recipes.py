@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from cotext.config import SIZES, reference
+from cotext.config import reference
+from cotext.sizes import PROPORTIONS, SIZES
 from cotext.systems import describe
 
 PAGE = Path(__file__).with_name("recipes.md")
@@ -30,6 +31,14 @@ def page() -> str:
     for size, sections in SIZES.items():
         changes = [f"{s}.{k}={v}" for s, values in sections.items() for k, v in values.items()]
         lines.append(f"| {size} | {', '.join(changes) or 'none: recipes are written for it'} |")
+    proportions = ", ".join(f"{share} at {size}" for size, share in PROPORTIONS.items())
+    lines += [
+        "",
+        f"Stacks of unequal depth keep their proportion ({proportions}): 10 + 2 layers are 7 + 1 at small and 5 + 1",
+        "at tiny. Top layers of a kind (`global_layers`, `current_layers`, `context_layers`) keep their number as far",
+        "as half of the shorter stack stays below them. The learning rate of training that starts from another run",
+        "is as much lower than the one above as it is below 7e-4 at base size.",
+    ]
     lines += ["", "## Every key", "", "| key | takes | default | what it does |", "| --- | --- | --- | --- |"]
     lines += [
         f"| `{key}` | {kind.replace('|', 'or')} | `{default!r}` | {what} |"

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from tiny import WordTokenizer
 
 from cotext.config import (
-    SIZES,
     Config,
     TrainConfig,
     differences,
@@ -19,6 +18,7 @@ from cotext.config import (
     reference,
 )
 from cotext.errors import CotextError
+from cotext.sizes import SIZES
 from cotext.systems import (
     build_model,
     build_view,

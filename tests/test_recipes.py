@@ -8,9 +8,10 @@ import yaml
 from tiny_runs import journal, prepare_toy, train_here
 
 from cotext.checkpoint import load_run
-from cotext.config import SIZES, Config, load_config, recipe_names
+from cotext.config import Config, load_config, recipe_names
 from cotext.layers.attention import FeedForward
 from cotext.runs import REQUIRED, open_data, resolve
+from cotext.sizes import SIZES
 from cotext.systems import build_model, build_view
 
 VERY_SMALL = [

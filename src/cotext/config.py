@@ -1,7 +1,7 @@
 """The whole configuration as closed, typed models: YAML recipes and dotted overrides.
 
-A recipe is one YAML file. `SIZES` are laid over it, then `key.path=value` overrides; what results travels
-with every checkpoint. An unknown key is an error that names the nearest known one.
+A recipe is one YAML file. A size is laid over it (see `sizes.py`), then `key.path=value` overrides; what
+results travels with every checkpoint. An unknown key is an error that names the nearest known one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,6 +16,7 @@ import yaml
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, ValidationError
 
 from cotext.errors import CotextError
+from cotext.sizes import sized
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
@@ -145,7 +146,8 @@ class MCNConfig(Closed):
     """The switches of Zheng et al. 2020, table 3, and how far the model sees."""
 
     local: bool = True
-    """All encoder layers but the top one stay inside sentences; if not, every layer sees the whole row."""
+    """The encoder's layers stay inside sentences, and one more on top sees the whole row; if not, there is no
+    further layer, and every layer sees the whole row."""
     relative: bool = True
     """Attention over the row knows how many sentences apart two tokens are."""
     gate: bool = True
@@ -157,6 +159,11 @@ class MCNConfig(Closed):
     """Of `xl`: target sentences before the current one that the decoder remembers."""
     context: Count | None = None
     """Source sentences before and after its own that a token sees; not given: all of the row."""
+    feed_forward: bool = True
+    """The layer that sees the row is a whole one, as the parameter count of table 1 has it; if not, it is its
+    attention alone, as the equations have it."""
+    cross_context: bool = False
+    """Cross-attention sees all source sentences of the row; if not, that of its target sentence alone."""
 
 
 class CasaConfig(Closed):
@@ -349,55 +356,6 @@ class Config(Closed):
     decode: DecodeConfig = DecodeConfig()
 
 
-# What a recipe written for base size changes to when it is trained smaller.
-SIZES: dict[str, dict[str, dict[str, Any]]] = {
-    # For the controlled corpus and for trying things out: minutes on one core.
-    "tiny": {
-        "model": {
-            "dimension": 128,
-            "feed_forward": 512,
-            "heads": 4,
-            "encoder_layers": 2,
-            "decoder_layers": 2,
-            "dropout": 0.0,
-            "pre_norm": True,
-            "g_transformer": {"global_layers": 1},
-        },
-        "train": {
-            "learning_rate": 4e-3,
-            "warmup_updates": 200,
-            "max_tokens": 2500,
-            "max_updates": 1000,
-            "validate_every": 250,
-            "log_every": 50,
-        },
-    },
-    "small": {
-        "model": {
-            "dimension": 256,
-            "feed_forward": 1024,
-            "heads": 4,
-            "encoder_layers": 4,
-            "decoder_layers": 4,
-            "dropout": 0.1,
-        },
-        "train": {"learning_rate": 1e-3, "warmup_updates": 1000, "max_tokens": 8000, "max_updates": 20_000},
-    },
-    # Zheng et al. 2020 on TED Zh-En, whose recipes have the schedule for it; four heads are our choice.
-    "ted": {
-        "model": {
-            "dimension": 256,
-            "feed_forward": 512,
-            "heads": 4,
-            "encoder_layers": 4,
-            "decoder_layers": 4,
-        },
-        "train": {"learning_rate": 7e-4},
-    },
-    "base": {},
-}
-
-
 def recipe_names() -> list[str]:
     """Shipped recipes as <paper>/<system>, sorted."""
     root = resources.files("cotext") / "recipes"
@@ -418,26 +376,10 @@ def load_config(recipe: str, size: str | None = None, overrides: Iterable[str] =
     """
     content, where = _read_recipe(recipe)
     if size is not None:
-        if size not in SIZES:
-            raise CotextError(f"unknown size '{size}': choose one of {', '.join(SIZES)}")
-        for section, values in SIZES[size].items():
-            written = content.get(section) or {}
-            if not isinstance(written, dict):
-                raise CotextError(f"{where}: {section} = {written!r}: expected a mapping of keys to values")
-            content[section] = _laid_over(written, values)
+        content = sized(content, parse_config(content, where).model_dump(), size)
     for override in overrides:
         _apply_override(content, override)
     return parse_config(content, where)
-
-
-def _laid_over(written: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    """Values of a size over those of a recipe, one level of subsections deep."""
-    subsections = {
-        key: {**written[key], **value}
-        for key, value in values.items()
-        if isinstance(value, dict) and isinstance(written.get(key), dict)
-    }
-    return {**written, **values, **subsections}
 
 
 def parse_config(content: Any, where: str) -> Config:

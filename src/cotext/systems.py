@@ -132,16 +132,7 @@ def build_datapoints(config: ModelConfig, embedding: SentenceEmbedding) -> Datap
 
 
 def build_mcn(config: ModelConfig, embedding: SentenceEmbedding) -> MCN:
-    """The MCN of `models/mcn.py`.
-
-    Raises:
-        CotextError: no layer is left below the one that sees the whole row.
-    """
-    if config.mcn.local and config.encoder_layers < 2:
-        raise CotextError(
-            "model.encoder_layers = 1: the top layer of mcn sees the whole row and those below stay inside "
-            "sentences; ask for at least 2, or for model.mcn.local = false"
-        )
+    """The MCN of `models/mcn.py`."""
     return MCN(_size(config), embedding, **config.mcn.model_dump())
 
 

@@ -5,7 +5,8 @@ from difflib import SequenceMatcher
 from functools import cache, reduce
 from typing import Any
 
-from cotext.config import SIZES, Config, load_config, recipe_names
+from cotext.config import Config, load_config, recipe_names
+from cotext.sizes import SIZES, TOP_LAYERS
 
 # What makes a system, but for its size; training and decoding are told by signatures.
 _SECTIONS = ("view", "model", "loss")
@@ -60,6 +61,9 @@ def _essence(config: Config) -> dict[str, Any]:
         found |= _flat(content[section], f"{section}.")
     for key in _FURTHER:
         found[key] = reduce(lambda place, part: place[part], key.split("."), content)
+    for model, key in TOP_LAYERS.items():
+        # Sizes change how many there are, not whether there are any.
+        found[f"model.{model}.{key}"] = min(found[f"model.{model}.{key}"], 1)
     return {key: value for key, value in found.items() if key not in _of_a_size() | _OF_THE_DATA}
 
 
