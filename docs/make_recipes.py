@@ -34,10 +34,11 @@ def page() -> str:
     proportions = ", ".join(f"{share} at {size}" for size, share in PROPORTIONS.items())
     lines += [
         "",
-        f"Stacks of unequal depth keep their proportion ({proportions}): 10 + 2 layers are 7 + 1 at small and 5 + 1",
-        "at tiny. Top layers of a kind (`global_layers`, `current_layers`, `context_layers`) keep their number as far",
-        "as half of the shorter stack stays below them. The learning rate of training that starts from another run",
-        "is as much lower than the one above as it is below 7e-4 at base size.",
+        f"Stacks of unequal depth keep their proportion ({proportions}): 10 + 2 layers are",
+        "7 + 1 at small and 5 + 1 at tiny. Top layers of a kind (`global_layers`, `current_layers`,",
+        "`context_layers`) keep their number as far as half of the shorter stack stays below them. The learning",
+        "rate of training that starts from another run is as much lower than the one above as it is below 7e-4",
+        "at base size.",
     ]
     lines += ["", "## Every key", "", "| key | takes | default | what it does |", "| --- | --- | --- | --- |"]
     lines += [

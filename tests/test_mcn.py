@@ -53,9 +53,7 @@ def model(
     torch.manual_seed(3)
     embedding = SentenceEmbedding(VOCABULARY, 16, 0.0, "reset", "learned", max_segments=4)
     size = Size(16, 32, 2, layers, layers, pre_norm=pre_norm)
-    system = MCN(
-        size, embedding, local, relative, gate, xl, memory, context, feed_forward, cross_context
-    )
+    system = MCN(size, embedding, local, relative, gate, xl, memory, context, feed_forward, cross_context)
     with torch.no_grad():
         for parameter in system.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)

@@ -261,6 +261,11 @@ class TrainConfig(Closed):
     """Run whose weights training starts from (`--init RUN`); `required` in a recipe that needs one."""
     init_parts: Literal["all", "encoder"] = "all"
     """What starts from them: all that fits, or all but what is the decoder's alone; embeddings are shared."""
+    init_copies: bool = True
+    """Where one of them has two counterparts, as in G-Transformer's local and global attention, both start
+    from it; if not, the first alone, and the other at random."""
+    fresh_rate: Annotated[float, Field(gt=0)] = 1.0
+    """Learning rate of parameters that have nothing to start from there, as a multiple of `learning_rate`."""
     seed: Seed = 1
     """Of initial weights, dropout and the order of the data."""
     max_updates: PositiveInt = 100_000
@@ -283,14 +288,16 @@ class TrainConfig(Closed):
     """Linear rise; afterwards the rate falls with the inverse square root."""
     adam_betas: tuple[BelowOne, BelowOne] = (0.9, 0.98)
     """Decay rates of Adam's moments."""
+    adam_epsilon: Annotated[float, Field(gt=0)] = 1e-9
+    """Added to the root of Adam's second moment (Vaswani et al. 2017, section 5.3)."""
     weight_decay: NonNegativeFloat = 0.0
     """Decoupled from the gradient."""
     clip_norm: NonNegativeFloat = 1.0
     """Largest gradient norm; 0: no limit."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Of matrix products; weights and sums stay fp32. Less than fp32 pays on a GPU alone."""
-    validate_every: PositiveInt = 1000
-    """Updates between validations; a checkpoint is written at each."""
+    validate_every: PositiveInt | Literal["epoch"] = 1000
+    """Updates between validations, or `epoch`: one after each; a checkpoint is written at each."""
     validate_bleu: bool = True
     """Translate development documents (greedily) at every validation."""
     validate_documents: PositiveInt = 50

@@ -28,7 +28,7 @@ from cotext.systems import build_loss, build_mixture, build_model, build_view, c
 from cotext.trainer import Corpus, Reports, Trainer, make_accelerator
 from cotext.training_state import Progress, load_progress
 from cotext.translate import DocumentTranslator
-from cotext.warm_start import start_from
+from cotext.warm_start import read_fresh, start_from
 
 REQUIRED = "required"  # `train.init` of a recipe that cannot start from fresh weights
 
@@ -270,9 +270,12 @@ def train(
     if not config.train.threads:
         threads = max(1, threads // accelerator.num_processes)  # which share the cores
     torch.set_num_threads(threads)
-    start = None
+    start, fresh = None, []
     if config.train.init and not checkpoints(run):
         start = start_from(Path(config.train.init), model, config, data.tokenizer)
+        fresh = start.inheritance.fresh
+    elif config.train.init and config.train.fresh_rate != 1:
+        fresh = read_fresh(run / "init.json")
     if accelerator.is_main_process:
         open_run(run, config, data.tokenizer)
         note_data(run, data)
@@ -293,5 +296,6 @@ def train(
         reports,
         score_development=bleu,
         accelerator=accelerator,
+        fresh=fresh,
     )
     return trainer.train()

@@ -67,11 +67,15 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
     },
     "base": {},
 }
-# By how much stacks of unequal depth shrink. At tiny, a third as of equal ones would make 10 + 2 and 8 + 4 one.
+# Of stacks of unequal depth. At tiny, a third as of equal ones would make 10 + 2 and 8 + 4 layers the same.
 PROPORTIONS = {"tiny": Fraction(1, 2), "small": Fraction(2, 3), "ted": Fraction(2, 3)}
 # How many layers at the top of every stack are of another kind, by the model that has them.
-TOP_LAYERS = {"g_transformer": "global_layers", "flat_transformer": "current_layers", "casa": "context_layers"}
-BASE_RATE = 7e-4  # of training from scratch at base size, that of Vaswani et al. 2017, equation 3, at its peak
+TOP_LAYERS = {
+    "g_transformer": "global_layers",
+    "flat_transformer": "current_layers",
+    "casa": "context_layers",
+}
+BASE_RATE = 7e-4  # from scratch at base size: the peak of Vaswani et al. 2017, equation 3
 
 
 def sized(written: Mapping[str, Any], recipe: Mapping[str, Any], size: str) -> dict[str, Any]:

@@ -28,12 +28,13 @@ from cotext.files import replacing
 class Progress:
     """How far a run is and what was best.
 
-    `validated` lists the updates with a validation behind them: the checkpoints that averaging may choose
-    from, others being stops on the way. `corpus` holds the totals of the training corpus, `scaler` the state
-    of the loss scale (fp16 alone).
+    `epoch` counts those that the processes have ended, on average. `validated` lists the updates with a
+    validation behind them: the checkpoints that averaging may choose from, others being stops on the way.
+    `corpus` holds the totals of the training corpus, `scaler` the state of the loss scale (fp16 alone).
     """
 
     update: int = 0
+    epoch: int = 0
     best: float | None = None
     best_update: int = 0
     validations_without_best: int = 0

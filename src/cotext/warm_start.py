@@ -139,6 +139,21 @@ class WarmStart:
             temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
+def read_fresh(path: Path) -> list[str]:
+    """The parameters that had nothing to start from, from an account that `WarmStart.write` wrote.
+
+    Raises:
+        CotextError: missing or damaged.
+    """
+    try:
+        return list(json.loads(path.read_text(encoding="utf-8"))["fresh"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise CotextError(
+            f"{path}: missing or damaged; it says which parameters learn at train.fresh_rate, so that the run"
+            " cannot go on: restore it, or choose another --out"
+        ) from None
+
+
 def start_from(run: Path, model: System, config: Config, tokenizer: Tokenizer) -> WarmStart:
     """Fill a model with the final weights of another run, as far as they fit.
 
@@ -160,7 +175,8 @@ def start_from(run: Path, model: System, config: Config, tokenizer: Tokenizer) -
     left_out = tuple(name for name in weights if name.startswith(DECODER))
     if config.train.init_parts == "all":
         left_out = ()
-    inheritance = inherit(model, {name: weights[name] for name in weights if name not in left_out})
+    given = {name: weights[name] for name in weights if name not in left_out}
+    inheritance = inherit(model, given, config.train.init_copies)
     differing = {
         key: (str(here), str(there))
         for key, there, here in differences(described.config, config)
@@ -195,8 +211,10 @@ def translate_symbols(
     return torch.cat((table[:shared], known, opening.expand(copied, -1))), account
 
 
-def inherit(model: System, weights: Mapping[str, Tensor]) -> Inheritance:
+def inherit(model: System, weights: Mapping[str, Tensor], copies: bool = True) -> Inheritance:
     """Copy into a model whatever fits of the weights of another, as the module says.
+
+    Without `copies`, a parameter that another one has started from already is not adopted once more.
 
     Raises:
         ValueError: the model adopts weights for a parameter that it does not have.
@@ -213,7 +231,11 @@ def inherit(model: System, weights: Mapping[str, Tensor]) -> Inheritance:
             if same is not None and same.shape == tensor.shape:
                 tensor.copy_(same)
                 found.taken.append(name)
-            elif other is not None and other.shape == tensor.shape:
+            elif (
+                other is not None
+                and other.shape == tensor.shape
+                and (copies or adopted[name] not in {*found.taken, *found.adopted.values()})
+            ):
                 tensor.copy_(other)
                 found.adopted[name] = adopted[name]
             elif same is not None and _shares_rows(same, tensor, name == VOCABULARY):

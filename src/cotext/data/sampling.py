@@ -202,6 +202,10 @@ class Sampler:
                 )
             cursor = Cursor(cursor.epoch + 1, skipped=cursor.skipped)
 
+    def epochs(self, cursor: Cursor) -> int:
+        """How many epochs this shard has ended where `cursor` is the next batch."""
+        return cursor.epoch + (cursor.document >= len(range(self.shard, len(self.store), self.shards)))
+
     def _anything_fits(self) -> bool:
         instances = (
             instance

@@ -96,13 +96,13 @@ class GlobalContext(nn.Module):
 class MCN(TranslationModel):
     """Encoder and decoder over one shared embedding; each part of the paper's table 3 can be switched off.
 
-    `local`: the encoder's layers stay inside sentences, and a further one on top sees the row (`feed_forward`:
-    see `GlobalContext`); if not, there is no further layer and no fusion (and `gate` has no meaning), but every
-    layer sees the whole row, with vectors of its own if `relative`. `xl`: the decoder has relative positions
-    and remembers `memory_sentences`; if not, its positions begin anew in every sentence, which sees itself
-    alone. `context`: how many source sentences away a token sees, None: all; with 0 the further layer is left
-    out. `cross_context`: cross-attention sees all source sentences of the row; if not, that of the target
-    sentence alone.
+    `local`: the encoder's layers stay inside sentences, and a further one on top sees the row (for
+    `feed_forward` see `GlobalContext`); if not, there is no further layer and no fusion (and `gate` has no
+    meaning), but every layer sees the whole row, with vectors of its own if `relative`. `xl`: the decoder has
+    relative positions and remembers `memory_sentences`; if not, its positions begin anew in every sentence,
+    which sees itself alone. `context`: how many source sentences away a token sees, None: all; with 0 the
+    further layer is left out. `cross_context`: cross-attention sees all source sentences of the row; if not,
+    that of the target sentence alone.
 
     Positions and segments of the embedding are those of the source; the target has no segments.
     """
