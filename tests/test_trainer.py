@@ -1,6 +1,7 @@
 """What one update does, by hand, and what the trainer makes of validations."""
 
 import math
+import re
 from collections.abc import Iterator
 from itertools import islice, pairwise
 from pathlib import Path
@@ -292,6 +293,24 @@ class TestReports:
                     entry["epoch"] * too_long,
                     (entry["epoch"] + 1) * too_long,
                 )
+
+    def test_shed_context_is_counted_and_told(self, data: Path, tmp_path: Path) -> None:
+        """Windows of four sentences that do not fit; where they do, there is nothing to tell."""
+        messages: list[str] = []
+        reports = Reports(lambda figures: None, lambda figures: None, messages.append)
+        for limit in (12, 60):
+            view = {"kind": "window", "before": 3, "max_tokens": limit}
+            config = with_section(run_config(max_updates=24, log_every=1), "view", **view)
+            runs.train(config, data, tmp_path / str(limit), reports)
+        of_an_epoch = [m for m in messages if "first epoch" in m]
+        assert len(of_an_epoch) == 1
+        told = re.match(r"in the first epoch, (\d+) instances left out some of their context", of_an_epoch[0])
+        assert told
+        assert "view.max_tokens = 12" in of_an_epoch[0]
+        counts = [e["shed_instances"] for e in journal(tmp_path / "12") if e["kind"] == "train"]
+        assert int(told[1]) in counts
+        assert sorted(counts) == counts
+        assert {e["shed_instances"] for e in journal(tmp_path / "60") if e["kind"] == "train"} == {0}
 
     def test_sums_are_exact_beyond_what_single_precision_counts(self) -> None:
         interval = Interval(0.0)

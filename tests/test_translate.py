@@ -229,7 +229,7 @@ def test_sentences_without_a_token_are_no_part_of_their_document(config: Config)
             assert whole.document.sentences[j] == (rest.document.sentences[k] if has else "")
             assert whole.log_probabilities[j] == pytest.approx(rest.log_probabilities[k] if has else 0)
         kept = [j for j, has in enumerate(has_text(document)) if has]
-        for name in ("cut", "long", "missing"):
+        for name in ("cut", "long", "shed", "missing"):
             assert getattr(whole, name) == tuple(kept[k] for k in getattr(rest, name))
         assert whole.recovered == rest.recovered
 
@@ -448,6 +448,16 @@ def test_a_sentence_that_is_too_long_is_refused_before_any_work(monkeypatch: pyt
         list(t.translate(documents))
     assert spy.batches == 0
     assert t.check(documents[:1]) == 1
+
+
+def test_context_that_did_not_fit_is_reported() -> None:
+    """Places in the document, an empty sentence among them; the current sentence alone is shown anyhow."""
+    document = Document("x", ("the cat", "", "sat on a mat", "it saw", "again and again and again"))
+    for limit, shed in ((40, ()), (9, (3, 4)), (6, (2, 3, 4))):
+        config = tiny_config(view=window(2, max_tokens=limit))
+        translator = DocumentTranslator(random_model(config, TOKENIZER), config, TOKENIZER, CPU)
+        [(_, found)] = translator.translate([document])
+        assert found.shed == shed
 
 
 def test_what_is_longer_than_in_training_or_cut_short_is_reported() -> None:

@@ -192,6 +192,8 @@ class Trainer:
                 self._update(batches, stop.requested)
                 update, every = self.progress.update, config.validate_every
                 validates = self.progress.epoch > epoch if every == "epoch" else update % every == 0
+                if self.progress.epoch > epoch == 0:
+                    self._tell_of_an_epoch()
                 last = update >= config.max_updates
                 if last or update % config.log_every == 0:
                     self._report()
@@ -275,9 +277,10 @@ class Trainer:
         interval, now = self.interval, time.perf_counter()
         seconds = now - interval.since
         sums = {name: (float(pair[0]), float(pair[1])) for name, pair in interval.sums.items()}
-        totals = self._reduce({**sums, "skipped": (float(self.cursor.skipped), 0.0)})
+        left_out = {"skipped": (float(self.cursor.skipped), 0.0), "shed": (float(self.cursor.shed), 0.0)}
+        totals = self._reduce({**sums, **left_out})
         loss, labels = totals.pop("loss")
-        skipped, _ = totals.pop("skipped")
+        skipped, shed = (totals.pop(name)[0] for name in left_out)
         self._require_finite(loss, self.progress.update)
         figures = {
             "update": float(self.progress.update),
@@ -289,11 +292,22 @@ class Trainer:
             "tokens_per_second": labels / seconds,
             "waiting_share": interval.waited_seconds / seconds,
             "skipped_instances": skipped,
+            "shed_instances": shed,
         }
         self.interval = Interval(now)
         if self.accelerator.is_main_process:
             self.journal.write("train", figures)
             self.reports.on_update(figures)
+
+    def _tell_of_an_epoch(self) -> None:
+        """Say what of the training corpus was not seen as asked for."""
+        shed, skipped = self._reduce({"": (float(self.cursor.shed), float(self.cursor.skipped))})[""]
+        if self.accelerator.is_main_process and shed + skipped:
+            self.reports.on_message(
+                f"in the first epoch, {shed:,.0f} instances left out some of their context and {skipped:,.0f} "
+                f"were left out themselves, to fit into view.max_tokens = {self.corpus.max_row_tokens}; raise "
+                "it to keep them whole"
+            )
 
     def _reduce(self, sums: Sums) -> Sums:
         """Add sums and counts up over processes, in one order everywhere."""

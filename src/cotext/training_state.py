@@ -10,7 +10,7 @@ A checkpoint that training can resume from holds:
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 
 import torch
@@ -83,7 +83,7 @@ def save_process_state(folder: Path, rank: int, state: ProcessState) -> None:
     cursor = state.cursor
     tensors = {
         "random": torch.get_rng_state(),
-        "cursor": torch.tensor([cursor.epoch, cursor.document, cursor.batch, cursor.skipped]),
+        "cursor": torch.tensor(astuple(cursor)),
         **{f"sum|{name}": pair for name, pair in state.sums.items()},
     }
     if torch.cuda.is_available():

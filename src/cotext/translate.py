@@ -43,8 +43,9 @@ class Translation:
 
     `log_probabilities` has one entry per sentence, of the tokens that were written for it, the symbol that
     closes it included. Sentences are counted from 0: `cut` are those that the length limit closed, `long`
-    those that are longer than any the model was trained on, and `missing`, possible in free search alone,
-    those that the model left without text. `recovered`: none is missing, and the model wrote exactly as many
+    those that are longer than any the model was trained on, `shed` those that had less context than the view
+    asks for, as their windows would not have fitted into `view.max_tokens`, and `missing`, possible in free
+    search alone, those that the model left without text. `recovered`: none is missing, and the model wrote exactly as many
     as it was asked for, in order.
     """
 
@@ -52,6 +53,7 @@ class Translation:
     log_probabilities: tuple[float, ...]
     cut: tuple[int, ...] = ()
     long: tuple[int, ...] = ()
+    shed: tuple[int, ...] = ()
     missing: tuple[int, ...] = ()
     recovered: bool = True
 
@@ -474,6 +476,7 @@ class DocumentTranslator:
             long=tuple(
                 j for j, tokens in zip(opened.kept, opened.source, strict=True) if len(tokens) > longest
             ),
+            shed=tuple(opened.kept[j] for window in opened.windows if window.shed for j in window.current),
             missing=missing,
             recovered=opened.exact and not missing,
         )

@@ -46,7 +46,7 @@ class TranslationJournal:
             try:
                 entry = json.loads(line)
                 document = Document(entry["id"], tuple(entry["sentences"]))
-                lists = {k: tuple(entry[k]) for k in ("log_probabilities", "cut", "long", "missing")}
+                lists = {k: tuple(entry[k]) for k in ("log_probabilities", "cut", "long", "shed", "missing")}
                 translation = Translation(document, **lists, recovered=bool(entry["recovered"]))
                 self.done[int(entry["place"])] = translation
             except (ValueError, KeyError, TypeError):
