@@ -34,6 +34,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepare_toy(tmp_path_factory.mktemp("recipes") / "data")
 
 
+# What training reads off its corpus, and how it is written as an override.
+OF_THE_CORPUS = ["model.shift=8", "view.numbers=5"]
+
+
 def parameters(config: Config, vocabulary: int) -> int:
     with torch.device("meta"):
         return sum(p.numel() for p in build_model(config, vocabulary).parameters())
@@ -63,8 +67,7 @@ def test_trains(recipe: str, data: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("recipe", recipe_names())
 @pytest.mark.parametrize("size", SIZES)
 def test_every_size_can_be_built(recipe: str, size: str) -> None:
-    overrides = ["model.shift=8"] if load_config(recipe).model.shift == "corpus" else []
-    config = load_config(recipe, size, overrides)
+    config = load_config(recipe, size, OF_THE_CORPUS)
     build_view(config.view)
     assert parameters(config, 100) > 0
     if size in ("tiny", "small"):
@@ -123,7 +126,7 @@ def test_dropout_inside_feed_forward_layers_is_a_setting_of_its_own(recipe: str)
     """Base systems have none there, however much elsewhere: Vaswani et al. 2017, section 5.4."""
 
     def rates(*overrides: str) -> set[float]:
-        config = load_config(recipe, "tiny", ["model.shift=8", "model.dropout=0.3", *overrides])
+        config = load_config(recipe, "tiny", [*OF_THE_CORPUS, "model.dropout=0.3", *overrides])
         with torch.device("meta"):
             modules = build_model(config, 100).modules()
         return {module.dropout for module in modules if isinstance(module, FeedForward)}

@@ -358,7 +358,7 @@ class TestBatchLevelContext:
 
     def config(self, **settings: Any) -> Config:
         config = run_config(order="documents", max_updates=8, **settings)
-        return with_section(config, "view", separators="numbered", numbers=50)
+        return with_section(config, "view", separators="numbered")
 
     @pytest.mark.parametrize("context", ["own", "foreign"])
     def test_it_resumes_exactly(self, data: Path, tmp_path: Path, context: str) -> None:
@@ -391,8 +391,9 @@ class TestBatchLevelContext:
         assert loaded.config.view.numbers == 6
         assert len(loaded.model.output_weight) == loaded.tokenizer.vocabulary_size + 6
         assert runs.resolve(loaded.config, opened) == loaded.config
-        fewer = with_section(self.config(), "view", numbers=4)
-        assert runs.resolve(fewer, opened).view.numbers == 4
+        for asked, numbers in ((4, 4), (50, 6)):
+            limited = with_section(self.config(), "view", numbers=asked)
+            assert runs.resolve(limited, opened).view.numbers == numbers
 
     def test_pairs_without_a_token_have_no_number(self, tmp_path: Path) -> None:
         folder = prepare_toy(tmp_path / "data")

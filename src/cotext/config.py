@@ -69,9 +69,9 @@ class ViewConfig(CutConfig):
     every sentence, or these with the number of the sentence in its document as the begin."""
     indexed_separators: PositiveInt = 100
     """How many there are; the last one serves all later places too."""
-    numbers: PositiveInt = 100
-    """How many numbers of sentences there are, at most as many as the longest training document has
-    sentences; the last one serves all later sentences too."""
+    numbers: PositiveInt | Literal["corpus"] = "corpus"
+    """How many numbers of sentences there are; `corpus`: as many as the longest training document has
+    sentences, and never more. The last one serves all later sentences too."""
     mixed_with: tuple[SharedCut, ...] = ()
     """Further ways of cutting to train on (`kind`, ..., `weight`); translation and validation use the
     first."""
@@ -340,7 +340,8 @@ class DecodeConfig(Closed):
     at once, beside what they have written so far; the latter needs `first_pass` where the target has
     context."""
     first_pass: str = ""
-    """Run whose translations are the target context, instead of the system's own."""
+    """Run whose translations are the target context, instead of the system's own; `init`: that which training
+    started from."""
     max_ratio: Annotated[float, Field(gt=0)] = 2.0
     """A sentence holds at most max_ratio times its source tokens, plus `max_extra`."""
     max_extra: Count = 20

@@ -107,6 +107,13 @@ def _with_decode(config: Config, decode: dict[str, Any]) -> Config:
             )
     content = config.model_dump()
     content["decode"] |= decode
+    if content["decode"]["first_pass"] == "init":
+        if not config.train.init:
+            raise CotextError(
+                "decode.first_pass = init: this run did not start from another one; name the run that "
+                "translates first"
+            )
+        content["decode"]["first_pass"] = config.train.init
     return parse_config(content, "decode settings")
 
 

@@ -156,7 +156,9 @@ def resolve(config: Config, data: Data) -> Config:
     if model.positions == "shifted" and model.shift == "corpus":
         model = model.model_copy(update={"shift": data.mean_sentence_tokens})
     if view.separators == "numbered":
-        view = view.model_copy(update={"numbers": min(view.numbers, data.most_sentences())})
+        most = data.most_sentences()
+        numbers = most if view.numbers == "corpus" else min(view.numbers, most)
+        view = view.model_copy(update={"numbers": numbers})
     return config.model_copy(update={"view": view, "model": model})
 
 

@@ -245,10 +245,18 @@ def _is_bracketed(view: ViewConfig) -> bool:
 
 
 def further_symbols(view: ViewConfig) -> int:
-    """How many symbols a recipe appends to the vocabulary: the first indexed separator is the plain one."""
+    """How many symbols a recipe appends to the vocabulary: the first indexed separator is the plain one.
+
+    Raises:
+        CotextError: as many as the corpus asks for, and nobody has counted them.
+    """
     if view.separators == "indexed":
         return view.indexed_separators - 1
-    return view.numbers if view.separators == "numbered" else 0
+    if view.separators != "numbered":
+        return 0
+    if view.numbers == "corpus":
+        raise CotextError("view.numbers = corpus must be resolved to a number before a model is built")
+    return view.numbers
 
 
 def special_symbols(tokenizer: Tokenizer, view: ViewConfig) -> SpecialSymbols:
@@ -330,8 +338,11 @@ def describe() -> Iterator[tuple[str, ...]]:
         segments = "" if model.segments == "none" else f", {model.segments} segments"
         if model.shift == "corpus":
             model = model.model_copy(update={"shift": 0})
+        # Numbers of sentences are not counted: how many there are is a matter of the corpus.
+        brackets = {"separators": "bracket"} if view.separators == "numbered" else {}
+        counted = {"model": model, "view": view.model_copy(update=brackets)}
         with torch.device("meta"):
-            built = build_model(config.model_copy(update={"model": model}), 32_000)
+            built = build_model(config.model_copy(update=counted), 32_000)
         seen = [describe_cut(cut, view.max_sentences) for cut in (view, *view.mixed_with)]
         if config.train.order == "documents":
             seen.append("in order")

@@ -45,8 +45,8 @@ class Translation:
     closes it included. Sentences are counted from 0: `cut` are those that the length limit closed, `long`
     those that are longer than any the model was trained on, `shed` those that had less context than the view
     asks for, as their windows would not have fitted into `view.max_tokens`, and `missing`, possible in free
-    search alone, those that the model left without text. `recovered`: none is missing, and the model wrote exactly as many
-    as it was asked for, in order.
+    search alone, those that the model left without text. `recovered`: none is missing, and the model wrote
+    exactly as many as it was asked for, in order.
     """
 
     document: Document

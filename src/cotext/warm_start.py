@@ -28,6 +28,7 @@ from cotext.data.tokenizer import Tokenizer
 from cotext.errors import CotextError
 from cotext.files import replacing
 from cotext.models.base import System
+from cotext.systems import further_symbols
 
 # What may differ between two models whose weights mean the same.
 HARMLESS = ("model.name", "model.dropout", "model.attention_dropout", "model.activation_dropout")
@@ -204,8 +205,9 @@ def translate_symbols(
         table = table[:shared]
     if here.separators != "numbered":
         return table, ""
-    known = table[shared : shared + here.numbers]
-    copied = here.numbers - len(known)
+    numbers = further_symbols(here)
+    known = table[shared : shared + numbers]
+    copied = numbers - len(known)
     opening, name = (known[-1], "the last") if len(known) else (table[tokenizer.bos], "the begin symbol")
     account = f"{len(known)} taken, {copied} copied from {name}" if copied else f"{len(known)} taken"
     return torch.cat((table[:shared], known, opening.expand(copied, -1))), account

@@ -312,12 +312,10 @@ def in_context_of(
     source[own:stop] = instance.source[own:stop]
     target[own:stop] = instance.target[own - offset : stop - offset]
     cut = view.split([len(s) for s in source], [len(t) for t in target])[own]
+    parts = [range(first + r.start, first + r.stop) for r in (cut.source, cut.target, cut.current)]
     return replace(
         instance,
-        window=Window(
-            *(range(first + r.start, first + r.stop) for r in (cut.source, cut.target, cut.current)),
-            shed=window.shed + cut.shed,
-        ),
+        window=Window(parts[0], parts[1], parts[2], window.shed + cut.shed),
         source=source[cut.source.start : cut.source.stop],
         target=target[cut.target.start : cut.target.stop],
     )
