@@ -19,8 +19,8 @@ def page() -> str:
         "over it, and `key.path=value` arguments have the last word. Unknown keys are errors. The resolved",
         "configuration is written to the run folder and into every model file.",
         "",
-        "This page is made by `make docs`; parameters are counted at base size with 32,000 subwords, without the",
-        "symbols that number sentences.",
+        "This page is made by `make docs`; parameters are counted at base size with 32,000 subwords, without",
+        "the symbols that number sentences.",
         "",
         "## Shipped recipes",
         "",
@@ -38,8 +38,8 @@ def page() -> str:
         f"Stacks of unequal depth keep their proportion ({proportions}): 10 + 2 layers are",
         "7 + 1 at small and 5 + 1 at tiny. Top layers of a kind (`global_layers`, `current_layers`,",
         "`context_layers`) keep their number as far as half of the shorter stack stays below them. Where",
-        "training starts from another run, its learning rate is as much lower than the one above as it is below",
-        "7e-4 at base size.",
+        "training starts from another run, its learning rate is as much lower than the one above as it is",
+        "below 7e-4 at base size.",
     ]
     lines += ["", "## Every key", "", "| key | takes | default | what it does |", "| --- | --- | --- | --- |"]
     lines += [

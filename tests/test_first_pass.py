@@ -92,7 +92,9 @@ def test_the_first_pass_may_be_what_training_started_from(world: Path, tmp_path:
     config = with_section(config, "train", init=str(world / "sentence"))
     config = with_section(config, "decode", first_pass="init")
     run = make_run(world / "data", tmp_path / "started", config, 9)
-    one, other = (open_translator(run, "cpu", decode)[0] for decode in ({}, {"first_pass": str(world / "sentence")}))
+    one, other = (
+        open_translator(run, "cpu", decode)[0] for decode in ({}, {"first_pass": str(world / "sentence")})
+    )
     assert one.signature == other.signature
     assert one.config == other.config
     assert open_scorer(run, "cpu")[0].first_pass is None

@@ -325,6 +325,9 @@ class DecodeConfig(Closed):
 
     beam: PositiveInt = 4
     """Hypotheses side by side; 1: greedy."""
+    beam_per: Literal["document", "sentence"] = "document"
+    """Of documents translated whole: hypotheses compete to the end of their piece, or to the end of every
+    sentence, where the best one becomes the context of the next; the latter needs `bracket`."""
     length_penalty: NonNegativeFloat = 0.6
     """Scores are log-probabilities divided by length to this power."""
     align: Literal["constrained", "free"] = "constrained"

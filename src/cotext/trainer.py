@@ -304,9 +304,9 @@ class Trainer:
         shed, skipped = self._reduce({"": (float(self.cursor.shed), float(self.cursor.skipped))})[""]
         if self.accelerator.is_main_process and shed + skipped:
             self.reports.on_message(
-                f"in the first epoch, {shed:,.0f} instances left out some of their context and {skipped:,.0f}"
-                f" were left out themselves, to fit into view.max_tokens = {self.corpus.max_row_tokens}; raise"
-                " it to keep them whole"
+                f"in the first epoch, {shed:,.0f} instances left out some of their context and {skipped:,.0f} "
+                f"were left out themselves, to fit into view.max_tokens = {self.corpus.max_row_tokens}: "
+                "raise it to keep them whole"
             )
 
     def _reduce(self, sums: Sums) -> Sums:

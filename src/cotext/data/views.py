@@ -199,6 +199,29 @@ class DocumentView:
 
 
 @dataclass(frozen=True, slots=True)
+class SentenceBySentence:
+    """The sentences of every window of a view one after the other, in sight of all that the window shows.
+
+    Each with the whole source of the window, and with the target sentences before it.
+    """
+
+    view: View
+
+    @property
+    def sentences(self) -> int:
+        """As in the view."""
+        return self.view.sentences
+
+    def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
+        """One window per sentence."""
+        return [
+            Window(whole.source, range(whole.target.start, j + 1), range(j, j + 1), whole.shed)
+            for whole in self.view.split(source_lengths, target_lengths)
+            for j in whole.current
+        ]
+
+
+@dataclass(frozen=True, slots=True)
 class CumulativeView:
     """Every sentence alone on the target side, with all those before it in its part on the source side.
 
