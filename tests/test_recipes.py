@@ -133,3 +133,20 @@ def test_dropout_inside_feed_forward_layers_is_a_setting_of_its_own(recipe: str)
 
     assert rates() == {0.0}
     assert rates("model.activation_dropout=0.1") == {0.1}
+
+
+def test_parameters_that_mcn_has_beyond_its_sentence_model() -> None:
+    """Zheng et al. 2020, table 1: 4.7 million.
+
+    With dimension D = 512, feed-forward F = 2048 and 4 layers a side:
+
+        the layer above the others   4 * (D * D + D)  +  D * F + F  +  F * D + D  +  2 norms     3,152,384
+        vectors of distances         2 * 41 * 64                                                      5,248
+        gate and norm                2 * D * D + D  +  2 * D                                        525,824
+        distances of the decoder     4 * (D * D + 2 * D)                                          1,052,672
+        segments                     20 * D                                                          10,240
+    """
+    final, sent = (load_config(f"mcn/{name}") for name in ("final", "sent"))
+    assert parameters(final, 32_000) - parameters(sent, 32_000) == 4_746_368
+    attention = load_config("mcn/final", None, ["model.mcn.feed_forward=false"])
+    assert round((parameters(attention, 32_000) - parameters(sent, 32_000)) / 1e6, 1) == 2.6
