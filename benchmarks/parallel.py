@@ -87,7 +87,8 @@ IN_CURVES = 8  # of them
 KEPT = 1000  # checkpoints: all of them
 TINY = (
     *("train.validate_every=200", "train.log_every=20", "train.validate_bleu=false", f"train.keep={KEPT}"),
-    *("train.average=3", "train.threads=1", "train.patience=0", "decode.beam=1", "decode.max_tokens=20000"),
+    *("train.average=3", "train.average_by=best", "train.threads=1", "train.patience=0"),
+    *("decode.beam=1", "decode.max_tokens=20000"),
 )
 LENGTHS = (512, 1024, 2048, 4096, 8192)
 

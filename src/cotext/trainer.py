@@ -303,9 +303,10 @@ class Trainer:
         """Say what of the training corpus was not seen as asked for."""
         shed, skipped = self._reduce({"": (float(self.cursor.shed), float(self.cursor.skipped))})[""]
         if self.accelerator.is_main_process and shed + skipped:
+            most = self.corpus.max_row_tokens
             self.reports.on_message(
-                f"in the first epoch, {shed:,.0f} instances left out some of their context and {skipped:,.0f} "
-                f"were left out themselves, to fit into view.max_tokens = {self.corpus.max_row_tokens}: "
+                f"in the first epoch, {shed:,.0f} instances left out some of their context and "
+                f"{skipped:,.0f} were left out themselves, to fit into view.max_tokens = {most}: "
                 "raise it to keep them whole"
             )
 

@@ -118,7 +118,7 @@ class DocumentTranslator:
         """Refuse documents whose sentences cannot be searched by themselves.
 
         Raises:
-            CotextError: sentences end otherwise in the midst of a row than at its end, or nothing is searched.
+            CotextError: sentences end otherwise within a row than at its end, or nothing is searched.
         """
         if isinstance(self.model, ParallelModel):
             raise CotextError(
