@@ -207,6 +207,7 @@ def test_a_discrete_gate_opens_at_the_threshold() -> None:
     gate = NeuralContextGate(2, discrete=True, threshold=0.5)
     with torch.no_grad():
         gate.linear.weight.copy_(torch.eye(2))
+        gate.linear.bias.zero_()
     seen = torch.tensor([[-1e-3, 0.0], [1e-3, 4.0]])
     assert gate(seen).tolist() == [[0.0, 1.0], [1.0, 1.0]]  # sigmoid(0) = 0.5 is at the threshold: open
 

@@ -244,12 +244,12 @@ def averaged(candidates: Sequence[int], best: int, config: TrainConfig) -> list[
 
 
 def worth_keeping(candidates: Sequence[int], best: int, config: TrainConfig) -> set[int]:
-    """The updates that `averaged` may ask for yet, and the `keep` last.
+    """The updates that the final model may be made of yet, and the `keep` last.
 
     As many of the last as averaging takes: whichever of them turns out the best, those before it are there.
     """
     recent = candidates[-max(config.keep, config.average) :]
-    return {*averaged(candidates, best, config), *recent}
+    return {best, *averaged(candidates, best, config), *recent}
 
 
 def put_in_place(temporary: Path, final: Path) -> None:

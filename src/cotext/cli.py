@@ -86,10 +86,11 @@ def train(
     with meter(recipe.rpartition("/")[2], config.train.max_updates) as progress:
 
         def on_update(figures: dict[str, float]) -> None:
-            progress.reach(
-                int(figures["update"]),
-                f"loss {figures['loss']:.3f}  {figures['tokens_per_second']:,.0f} tokens/s",
-            )
+            note = f"loss {figures['loss']:.3f}  {figures['tokens_per_second']:,.0f} tokens/s"
+            if "code_perplexity" in figures:
+                used = f"{figures['codes_used']:.0f} codes, perplexity {figures['code_perplexity']:.1f}"
+                note = f"{note}  {used}"
+            progress.reach(int(figures["update"]), note)
 
         def on_validation(figures: dict[str, float]) -> None:
             parts = [

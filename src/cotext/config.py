@@ -177,6 +177,9 @@ class CasaConfig(Closed):
     context_layers: Count = 2
     """Top layers of every stack, all if it has fewer, that see their sentence and the first and last tokens
     of the others."""
+    context_nodes: Literal["keys", "queries"] = "keys"
+    """What first and last tokens are in these layers: `keys`, seen by every token of the row, as the paper's
+    text has it, or `queries`, which see every token, as its equation 14 is printed."""
     soft_copy: Literal["sentences", "row"] = "sentences"
     """Of what the encoder's states are copied to the places: each sentence by itself, or the row."""
     source_context: bool = True
@@ -187,6 +190,11 @@ class CasaConfig(Closed):
     """A second decoder foretells a code for every place, which a gate mixes into the decoder's input."""
     codes: PositiveInt = 64
     """Of `latent`: how many there are."""
+    code_mixing: Literal["drawn", "all"] = "drawn"
+    """Of `latent`, in training: where the decoder reads the right codes. `drawn`: at random places, half as
+    many as were foretold wrong, and its own input elsewhere; `all`: at every place of the best path."""
+    code_weight: NonNegativeFloat = 0.5
+    """Of `latent`: weight of the loss of foretold codes; 1.0 in the scripts of Bao et al. 2022."""
     length_offsets: PositiveInt = 128
     """Of the path `length`: how many tokens more or fewer than the source a row may have."""
 
@@ -224,6 +232,9 @@ class ModelConfig(Closed):
     """On attention weights; above 0, attention on a CPU is several times slower."""
     pre_norm: bool = False
     """Layer norm before each sublayer, not after it."""
+    initialisation: Literal["xavier", "fairseq", "normal"] = "xavier"
+    """Distribution of initial weights: Xavier's; that of the toolkit which the papers used, layer for layer;
+    or a normal one of standard deviation 0.02."""
     positions: Literal["absolute", "reset", "shifted"] = "absolute"
     """From the start of the row, from the start of the sentence, or segment-shifted."""
     shift: Count | Literal["corpus", "sequence"] = "corpus"
@@ -231,6 +242,10 @@ class ModelConfig(Closed):
     tokens, `sequence`: that of the source window."""
     segments: Literal["none", "learned", "sinusoidal"] = "none"
     """Embeddings of the sentence index, added at the input."""
+    from_first: bool | None = None
+    """Shifted positions and sinusoidal segments begin with the first sentence of a row, as published; if not,
+    with the second. Not given: as published, but with the second in training that starts from a run without
+    them (`train.init`), which knows first sentences as they are."""
     p_transformer: PTransformerConfig = PTransformerConfig()
     g_transformer: GTransformerConfig = GTransformerConfig()
     flat_transformer: FlatTransformerConfig = FlatTransformerConfig()
@@ -309,7 +324,8 @@ class TrainConfig(Closed):
     keep: PositiveInt = 5
     """Most recent checkpoints kept, beside those that averaging needs."""
     average: PositiveInt = 5
-    """Checkpoints averaged into the final model; 1: the best alone."""
+    """Checkpoints averaged into the final model, unless the development set prefers the best of them; 1: the
+    best alone."""
     average_by: Literal["best", "last"] = "best"
     """Those closest to the best, itself included, or the last."""
     log_every: PositiveInt = 100

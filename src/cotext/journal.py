@@ -24,10 +24,12 @@ TIMING = ("tokens_per_second", "waiting_share")  # the figures that differ betwe
 class Interval:
     """What this process has added up since the last report, `since` a time in seconds.
 
-    `sums` are pairs of a sum and its count, float64 [2] on the CPU.
+    `sums` are pairs of a sum and its count, float64 [2] on the CPU; `labels` are those of the batches,
+    whatever a loss counts.
     """
 
     since: float
+    labels: int = 0
     waited_seconds: float = 0.0
     grad_norm: float = 0.0
     sums: dict[str, Tensor] = field(default_factory=dict)

@@ -14,7 +14,7 @@ import numpy as np
 import torch
 import yaml
 
-from cotext.checkpoint import checkpoint_folder, checkpoints
+from cotext.checkpoint import checkpoint_folder, checkpoints, describe_file, model_file
 from cotext.config import Config, differences, dump_config, parse_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
@@ -24,11 +24,12 @@ from cotext.errors import CotextError
 from cotext.files import replacing
 from cotext.metrics.bleu import evaluate
 from cotext.models.base import Model
+from cotext.start_loss import start_loss
 from cotext.systems import build_loss, build_mixture, build_model, build_view, choose_threads, special_symbols
 from cotext.trainer import Corpus, Reports, Trainer, make_accelerator
 from cotext.training_state import Progress, load_progress
 from cotext.translate import DocumentTranslator
-from cotext.warm_start import read_fresh, start_from
+from cotext.warm_start import read_new, start_from
 
 REQUIRED = "required"  # `train.init` of a recipe that cannot start from fresh weights
 
@@ -178,6 +179,26 @@ def settle_start(config: Config, run: Path, recipe: str) -> Config:
     return config.model_copy(update={"train": config.train.model_copy(update={"init": init})})
 
 
+def settle_first_sentence(config: Config, run: Path) -> Config:
+    """Settle `model.from_first`: weights that know no shift and no segments keep first sentences as they are.
+
+    Raises:
+        CotextError: the run that training starts from cannot be read.
+    """
+    model, init, path = config.model, config.train.init, run / "config.yaml"
+    if not init or model.from_first is not None:
+        return config
+    if path.is_file():
+        from_first = _written_config(path).model.from_first
+    elif model.positions == "shifted" or model.segments == "sinusoidal":
+        there = describe_file(model_file(Path(init))).config.model
+        known = (there.positions, there.segments) == (model.positions, model.segments)
+        from_first = there.from_first if known else False
+    else:
+        return config
+    return config.model_copy(update={"model": model.model_copy(update={"from_first": from_first})})
+
+
 def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
     """Make the run folder, or check that the run in it is the same.
 
@@ -263,7 +284,7 @@ def train(
     `recipe` is what messages call the configuration.
     """
     data = open_data(data_folder)
-    config = settle_start(resolve(config, data), run, recipe)
+    config = settle_first_sentence(settle_start(resolve(config, data), run, recipe), run)
     # Before there is a run folder: a configuration that cannot be built leaves none behind.
     torch.manual_seed(config.train.seed)
     model = build_model(config, data.tokenizer.vocabulary_size)
@@ -272,18 +293,21 @@ def train(
     if not config.train.threads:
         threads = max(1, threads // accelerator.num_processes)  # which share the cores
     torch.set_num_threads(threads)
-    start, fresh = None, []
+    start, new = None, []
     if config.train.init and not checkpoints(run):
         start = start_from(Path(config.train.init), model, config, data.tokenizer)
-        fresh = start.inheritance.fresh
+        new = start.inheritance.new
     elif config.train.init and config.train.fresh_rate != 1:
-        fresh = read_fresh(run / "init.json")
+        new = read_new(run / "init.json")
     if accelerator.is_main_process:
         open_run(run, config, data.tokenizer)
         note_data(run, data)
         if start is not None:
             start.write(run / "init.json")
             reports.on_message(start.render())
+            measured = start_loss(start.run, model, config, data.dev, data.tokenizer, accelerator.device)
+            if measured is not None:
+                reports.on_message(measured.render())
     accelerator.wait_for_everyone()
     # Dropout must differ between processes, the initial weights must not.
     torch.manual_seed(config.train.seed + 1000 * accelerator.process_index)
@@ -298,6 +322,6 @@ def train(
         reports,
         score_development=bleu,
         accelerator=accelerator,
-        fresh=fresh,
+        fresh=new,
     )
     return trainer.train()

@@ -26,6 +26,7 @@ from cotext.data.tokenizer import SPECIAL_SYMBOLS, Tokenizer
 from cotext.data.views import CumulativeView, DocumentView, Limit, Mixture, SentenceView, View, WindowView
 from cotext.errors import CotextError
 from cotext.layers.blocks import SentenceEmbedding, Size
+from cotext.layers.initialisation import initialise
 from cotext.losses.cross_entropy import CrossEntropy, LossParts
 from cotext.losses.glancing import Glancing
 from cotext.models.base import Model
@@ -61,7 +62,7 @@ def _size(config: ModelConfig) -> Size:
     )
 
 
-def _embedding(config: ModelConfig, vocabulary: int, sentences: int) -> SentenceEmbedding:
+def _embedding(config: ModelConfig, vocabulary: int, sentences: int, bracketed: bool) -> SentenceEmbedding:
     return SentenceEmbedding(
         vocabulary,
         config.dimension,
@@ -70,6 +71,8 @@ def _embedding(config: ModelConfig, vocabulary: int, sentences: int) -> Sentence
         segments=config.segments,
         # Segments of Flat-Transformer are the current and the context, not sentences.
         max_segments=2 if config.name == "flat_transformer" else sentences,
+        bracketed=bracketed,
+        from_first=config.from_first is not False,
     )
 
 
@@ -194,8 +197,10 @@ def build_model(config: Config, vocabulary: int) -> Model:
         )
     symbols = vocabulary + further_symbols(config.view)
     sentences = max(view.sentences for view, _ in build_mixture(config.view).parts)
-    embedding = _embedding(model, symbols, sentences)
-    return MODELS[model.name](model, embedding)
+    embedding = _embedding(model, symbols, sentences, _is_bracketed(config.view))
+    built = MODELS[model.name](model, embedding)
+    initialise(built, model.initialisation)
+    return built
 
 
 def _check_training(config: Config) -> None:

@@ -44,7 +44,7 @@ def evaluate(
         str | None, typer.Option(help="File name of the system to compare with; all pairs if not given.")
     ] = None,
     test: Annotated[
-        str | None, typer.Option(help="randomisation (if not given) or bootstrap; needs --paired.")
+        str | None, typer.Option(help="randomisation (if not given), bootstrap or koehn; needs --paired.")
     ] = None,
     unit: Annotated[
         str | None, typer.Option(help="What is drawn: document (if not given) or sentence; needs --paired.")

@@ -322,7 +322,7 @@ def in_context_of(
 
 
 def ordered_batches(
-    store: TokenStore,
+    store: TokenStore | Sequence[TokenDocument],
     view: View,
     symbols: SpecialSymbols,
     max_tokens: int,

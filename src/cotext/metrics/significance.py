@@ -3,7 +3,8 @@
 Sentences of a document are not independent of each other, and a document system's errors least of all, so
 the unit that is drawn or swapped is the document; sentences are there for comparison with other tools. The
 same draws serve all systems and all scores. Every p-value is two-sided and counts the observed
-corpus among the samples (the +1 rule), so that it is never 0 and never too small.
+corpus among the samples (the +1 rule), so that it is never 0 and never too small; Koehn's alone is one-sided
+and a plain share, as published.
 """
 
 import math
@@ -18,8 +19,8 @@ from cotext import __version__
 from cotext.errors import CotextError
 from cotext.metrics.statistics import Floats, Statistics, Unit
 
-Test = Literal["bootstrap", "randomisation"]
-TESTS: tuple[Test, ...] = ("randomisation", "bootstrap")
+Test = Literal["randomisation", "bootstrap", "koehn"]
+TESTS: tuple[Test, ...] = ("randomisation", "bootstrap", "koehn")
 _ROUNDING = 1e-9  # differences this close are equal
 _DRAWS_AT_ONCE = 2_000_000
 _Z_95_PERCENT = 1.959963984540054
@@ -30,9 +31,11 @@ class Resampling:
     """How a paired test is made.
 
     `randomisation` asks how often swapping the two systems' outputs at random, unit by unit, makes their
-    scores differ at least as much (Riezler and Maxwell, 2005). `bootstrap` draws the units of test sets of
-    the same size with replacement (Koehn, 2004) and asks how often the difference strays at least as far from
-    its mean as that is from 0. The intervals come from the bootstrap under both.
+    scores differ at least as much (Riezler and Maxwell, 2005). The others draw the units of test sets of the
+    same size with replacement. `bootstrap` is the centred test, which is sacrebleu's too: how often does the
+    difference stray at least as far from its mean as the observed one is from 0? `koehn` is that of Koehn
+    (2004, section 4): in what share of the sets is the system that is ahead not better? Significant at 0.05
+    is what is better in 95 per cent of them. The intervals come from the bootstrap under all.
     """
 
     test: Test = "randomisation"
@@ -106,6 +109,8 @@ def paired_test(
         differences = drawn[other] - drawn[one]
         if chosen.test == "bootstrap":
             p = shifted_p(differences, observed)
+        elif chosen.test == "koehn":
+            p = reversed_p(differences, observed)
         else:
             p = swapped_p(swapped_differences(systems[one], systems[other], chosen), observed)
         ahead = np.mean(differences > _ROUNDING) + np.mean(abs(differences) <= _ROUNDING) / 2
@@ -115,7 +120,8 @@ def paired_test(
         signature="|".join(
             (
                 f"test:{chosen.test}|unit:{unit}|n:{units}|samples:{chosen.samples}|seed:{chosen.seed}",
-                f"sides:2|correction:holm-{len(pairs)}|interval:bootstrap-percentile|version:cotext-{__version__}",
+                f"sides:{1 if chosen.test == 'koehn' else 2}|correction:holm-{len(pairs)}",
+                f"interval:bootstrap-percentile|version:cotext-{__version__}",
             )
         ),
         unit=unit,
@@ -181,12 +187,20 @@ def swapped_p(differences: Floats, observed: float) -> float:
 
 
 def shifted_p(differences: Floats, observed: float) -> float:
-    """Two-sided p-value of a bootstrap test, the samples shifted to a mean of 0.
+    """Two-sided p-value of the centred bootstrap test, the samples shifted to a mean of 0.
 
     sacrebleu shifts absolute differences and so counts one tail, which is about half of this.
     """
     strayed = abs(differences - differences.mean())
     return _share(int(np.sum(strayed >= abs(observed) - _ROUNDING)), len(differences))
+
+
+def reversed_p(differences: Floats, observed: float) -> float:
+    """Share of bootstrap samples whose difference has not the sign of that observed (Koehn, 2004).
+
+    A tie is no win. As the share is that of the samples alone, it may be 0.
+    """
+    return float(np.mean(differences * np.sign(observed) <= _ROUNDING))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:

@@ -95,7 +95,8 @@ class BatchEmbedding(TranslationModel):
             sentence = _begun(sentence)
             mean_RD = state.mean.repeat_interleave(state.beam, dim=0)
         t, rank = state.places(sentence)
-        x_RTD = self._embedded(tokens, sentence, t, rank, mean_RD)
+        told = self.embedding.input_sentence(sentence, state.sentence)
+        x_RTD = self._embedded(tokens, told, t, rank, mean_RD)
         hidden_RTD = decode_rows(self.decoder, self.decoder_norm, x_RTD, sentence, rank, state)
         return hidden_RTD[:, -tokens.size(1) :]
 

@@ -173,7 +173,9 @@ class DocFlat(TranslationModel):
             beside = None
             if companions is not None:
                 other = companions.source
-                beside = self._embed(other.tokens, other.sentence, other.current, self._standing(other))
+                beside = self._embed(
+                    other.tokens, other.sentence, other.sentence, other.current, self._standing(other)
+                )
             x_BSD = self.source_context(x_BSD, is_current(sentence, source.current), rows, beside)
         cross, mask = encode_rows(self.encoder, self.encoder_norm, x_BSD, sentence, self.decoder)
         if self.target_context is None:
@@ -181,21 +183,22 @@ class DocFlat(TranslationModel):
         beside = Beside(x_BSD.new_empty(0, x_BSD.size(2)), rows.take(rows.group.new_empty(0)))
         if companions is not None:
             target = companions.target_input, companions.input_sentence
-            beside = self._embed(*target, companions.source.current, self._standing(companions.source))
+            beside = self._embed_input(*target, companions.source.current, self._standing(companions.source))
         return DocFlatState(
             cross=cross,
             cross_mask=mask,
             rows=rows,
             current=source.current,
             beside=beside,
-            embed=self._embed,
+            embed=self._embed_input,
             keys_values=self.target_context.attention.keys_values,
         )
 
     def decode(self, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
         """Decoder inputs and their sentences [R, T] -> hidden states [R, T, D]; see `AutoregressiveModel`."""
         t, rank = state.places(sentence)
-        x_RTD = self.embedding(tokens, sentence, t, rank, 0)
+        told = self.embedding.input_sentence(sentence, state.sentence)
+        x_RTD = self.embedding(tokens, told, t, rank, 0)
         if isinstance(state, DocFlatState) and self.target_context is not None:
             if state.caches:
                 x_RTD = self._step(self.target_context, x_RTD, sentence, state)
@@ -226,14 +229,22 @@ class DocFlat(TranslationModel):
     def _standing(self, source: Source) -> Standing:
         return Standing.of(source.document, source.place + source.current[:, 0], self.cross_document)
 
-    def _embed(self, tokens: Tensor, sentence: Tensor, current: Tensor, rows: Standing) -> Beside:
-        """The current tokens alone of complete rows [R, T], and where each stands."""
+    def _embed_input(self, tokens: Tensor, sentence: Tensor, current: Tensor, rows: Standing) -> Beside:
+        """`_embed` of complete decoder inputs."""
+        told = self.embedding.input_sentence(sentence, None)
+        return self._embed(tokens, sentence, told, current, rows)
+
+    def _embed(
+        self, tokens: Tensor, sentence: Tensor, told: Tensor, current: Tensor, rows: Standing
+    ) -> Beside:
+        """The current tokens alone of complete rows [R, T], and where each stands.
+
+        `told` [R, T] is the sentence that the embedding of each is given.
+        """
         t = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
         chosen = is_current(sentence, current)
         row_M, at_M = chosen.nonzero(as_tuple=True)
         hidden = self.embedding.weight.new_empty(0, self.embedding.weight.size(1))
         if len(row_M):
-            hidden = self.embedding(
-                *(x[row_M, at_M][None] for x in (tokens, sentence, t, ranks(sentence))), 0
-            )[0]
+            hidden = self.embedding(*(x[row_M, at_M][None] for x in (tokens, told, t, ranks(sentence))), 0)[0]
         return Beside(hidden, rows.take(row_M))

@@ -47,9 +47,6 @@ class GlobalContext(nn.Module):
         attention = SegmentAttention(*size.attention, relative)
         self.layer = EncoderBlock(size, attention) if feed_forward else attention
         self.gate = nn.Linear(2 * size.dimension, size.dimension) if gate else None
-        if self.gate is not None:
-            nn.init.xavier_uniform_(self.gate.weight)
-            nn.init.zeros_(self.gate.bias)
         self.norm = nn.LayerNorm(size.dimension)
         self.dropout = Dropout(size.dropout)
 
