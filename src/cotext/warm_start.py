@@ -8,8 +8,8 @@ A parameter is filled from the first of these that the other run has:
               recipe has appended special symbols
 
 and keeps its fresh values otherwise, or the constant at which it changes nothing yet
-(`System.neutral_start`). Without `train.init_copies` no parameter is filled from one that fills another. Where `train.init_parts` is `encoder`, the other run has nothing that is the
-decoder's alone. Rows of the vocabulary mean the same only as far as both recipes set sentences apart alike.
+(`System.neutral_start`). Without `train.init_copies` no parameter of the other run fills two. Where
+`train.init_parts` is `encoder`, the other run has nothing that is the decoder's alone. Rows of the vocabulary mean the same only as far as both recipes set sentences apart alike.
 Symbols which the other run has never seen start as copies of those that they resemble (`translate_symbols`):
 fresh rows would have to be unlearned as words first, since symbols that never occur have learned to be
 improbable.
