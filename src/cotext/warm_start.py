@@ -9,10 +9,10 @@ A parameter is filled from the first of these that the other run has:
 
 and keeps its fresh values otherwise, or the constant at which it changes nothing yet
 (`System.neutral_start`). Without `train.init_copies` no parameter of the other run fills two. Where
-`train.init_parts` is `encoder`, the other run has nothing that is the decoder's alone. Rows of the vocabulary mean the same only as far as both recipes set sentences apart alike.
-Symbols which the other run has never seen start as copies of those that they resemble (`translate_symbols`):
-fresh rows would have to be unlearned as words first, since symbols that never occur have learned to be
-improbable.
+`train.init_parts` is `encoder`, the other run has nothing that is the decoder's alone. Rows of the vocabulary
+mean the same only as far as both recipes set sentences apart alike. Symbols which the other run has never
+seen start as copies of those that they resemble (`translate_symbols`): fresh rows would have to be unlearned
+as words first, since symbols that never occur have learned to be improbable.
 """
 
 import json
