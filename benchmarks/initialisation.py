@@ -40,7 +40,7 @@ def main() -> None:
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2])
     parser.add_argument("--updates", type=int, default=3000)
     parser.add_argument("--pre-norm", action="store_true")
-    chosen = parser.parse_args()
+    chosen = parser.parse_intermixed_args()
     every = chosen.updates // 10
     curves: dict[str, list[dict[int, float]]] = {}
     for seed in chosen.seeds:
