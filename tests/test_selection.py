@@ -336,7 +336,8 @@ def test_prepare_takes_beads_and_says_where_documents_were_cut(tmp_path: Path) -
     shown = succeed(*command, "--skip-unequal").out
     assert (
         "train: beads 90, joined of several sentences 60; gaps 30, sentences without a partner left out "
-        "there 60, documents cut in pieces 30, left out 0; documents of unequal numbers of sentences left out: 1"
+        "there 60, documents cut in pieces 30, left out 0; documents of unequal numbers of sentences left "
+        "out: 1"
     ) in shown
 
 

@@ -220,7 +220,8 @@ class MonolingualTexts:
             place = place_of_sentence(self._path, self._format, *self._first)
             told.append(
                 f"{self._path}: {told_several(self.several, self.lines, 'lines')} (by punctuation alone), "
-                f"the first is {place}; a system trained on a sentence a line may leave some of such a line out"
+                f"the first is {place}; a system trained on a sentence a line may leave some of such a line "
+                "out"
             )
         return told
 

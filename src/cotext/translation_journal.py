@@ -46,10 +46,8 @@ class TranslationJournal:
             try:
                 entry = json.loads(line)
                 document = Document(entry["id"], tuple(entry["sentences"]))
-                lists = {
-                    k: tuple(entry[k]) for k in ("log_probabilities", "cut", "long", "missing", "pieces")
-                }
-                translation = Translation(document, **lists)
+                keys = ("log_probabilities", "cut", "long", "shed", "missing", "pieces")
+                translation = Translation(document, **{key: tuple(entry[key]) for key in keys})
                 self.done[int(entry["place"])] = translation
             except (ValueError, KeyError, TypeError):
                 break
