@@ -67,7 +67,8 @@ def prepare(
 
     files = (source, target, dev_source, dev_target, test_source, test_target)
     if controlled is not None:
-        if any((*files, source_language, target_language)) or format or tokenizer != "sentencepiece":
+        of_files = (source_language, target_language, format, split, clean, skip_unequal)
+        if any((*files, *of_files)) or tokenizer != "sentencepiece":
             raise CotextError(
                 "--controlled makes its own corpus and tokenizer; leave --source, --target, --format, "
                 "--tokenizer and the like out"

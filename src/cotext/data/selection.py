@@ -138,15 +138,17 @@ def render(split: str, selection: Selection, place: Callable[[int, str], str]) -
                 f"{prose.long:,} source {'sentence has' if prose.long == 1 else 'sentences have'} more than "
                 f"{LONG_TIMES} times the tokens of 99 in 100 training sentences"
             )
-        hint = "--split splits training pairs of as many sentences on both sides"
+        hint = ""
         if selection.splitters is not None:
             hint = (
-                f"{prose.split:,} were split into {prose.sentences:,}, {prose.uneven:,} left whole, as their "
-                "sides have unequal numbers of sentences"
+                f"; {prose.split:,} were split into {prose.sentences:,}, {prose.uneven:,} left whole, as "
+                "their sides have unequal numbers of sentences"
             )
+        elif split == "train":
+            hint = "; --split splits pairs of as many sentences on both sides"
         lines.append(
             f"{split}: {' and '.join(found)} (by punctuation and length alone), the first at "
-            f"{place(*prose.first)}; {hint}"
+            f"{place(*prose.first)}{hint}"
         )
     if selection.cleaned is not None:
         lines.append(selection.cleaned.render())
