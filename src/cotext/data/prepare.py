@@ -128,7 +128,7 @@ def prepare(
         **{f"{name}_files": [str(path) for path in paths if path] for name, paths in given.items()},
         "format": format,
         "max_characters": max_characters,
-        "split": split,
+        "split": [splitter.name for splitter in splitters or ()],
         "clean": rules,
         "skip_unequal": skip_unequal,
     }

@@ -41,7 +41,7 @@ class Prose:
 class Selection:
     """One split of a corpus, read as often as needed; the counts are those of the last time.
 
-    `read` is given what it counts into. `splitters` cut lines of either side, `rules` clean: see
+    `read_files` is given what it counts into. `splitters` cut lines of either side, `rules` clean: see
     `cotext.data.cleaning`.
     """
 
