@@ -1,6 +1,7 @@
 """Lines of several sentences given to `translate`: warned of, and with --split a line in, a line out."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
 from cotext.data.splitting import Splitter
 from cotext.jobs import open_translator
-from cotext.prose import Prose, trained_length
+from cotext.prose import PLACES, Prose, trained_length
 from cotext.translate import Translation
 
 # The toy language has no capitals: these lines look like several sentences, and are cut as such.
@@ -110,13 +111,14 @@ def test_what_is_known_of_sentences_is_known_of_their_line(world: World) -> None
     document = Document("d", ("a", "Cat. Dog. Bird.", "b. C."))
     assert prose.split(document).sentences == ("a", "Cat.", "Dog.", "Bird.", "b. C.")
     pieces = ("一。", "二。", "", "三。", "")
-    translation = Translation(
-        Document("d", pieces), (1.0, 2.0, 3.0, 4.0, 5.0), (0, 2), (1, 3), (2, 4), (False,)
-    )
+    places = {"cut": (0, 2), "long": (1, 3), "shed": (4,), "missing": (2, 4)}
+    translation = Translation(Document("d", pieces), (1.0, 2.0, 3.0, 4.0, 5.0), **places, pieces=(False,))
+    assert {f.name for f in fields(translation)} == {"document", "log_probabilities", "pieces", *PLACES}
     joined = prose.join(document, translation)
     assert joined.document == Document("d", ("一。", "二。三。", ""))
     assert joined.log_probabilities == (1.0, 9.0, 5.0)
-    assert (joined.cut, joined.long, joined.missing, joined.pieces) == ((0, 1), (1,), (1, 2), (False,))
+    assert (joined.cut, joined.long, joined.shed, joined.missing) == ((0, 1), (1,), (2,), (1, 2))
+    assert joined.pieces == (False,)
 
 
 def test_without_the_package_split_says_what_to_install(

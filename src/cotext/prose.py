@@ -8,6 +8,7 @@ the sentences that the system was trained on.
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 from cotext.data.documents import Document
 from cotext.data.formats import place_of_sentence
@@ -18,6 +19,9 @@ from cotext.data.tokenizer import Tokenizer
 from cotext.errors import CotextError
 from cotext.reading import read_json
 from cotext.translate import CHARACTERS_PER_TOKEN, Translation
+
+# Of a translation, what names sentences by their places.
+PLACES: Final = ("cut", "long", "shed", "missing")
 
 
 def trained_length(run: Path) -> int:
@@ -89,7 +93,7 @@ class Prose:
         joined = tuple(join_sentences(line, self._target_language) for line in lines)
         places = {
             name: tuple(dict.fromkeys(line_of[place] for place in getattr(translation, name)))
-            for name in ("cut", "long", "missing")
+            for name in PLACES
         }
         return replace(
             translation,
