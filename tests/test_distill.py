@@ -97,7 +97,8 @@ def store_of(folder: Path, documents: list[tuple[str, list[str], list[str]]], li
     """Prepared data like those of `like`, with other training documents."""
     shutil.copytree(like, folder)
     folder.chmod(0o755)
-    (folder / "train.arrow").unlink()
+    for name in ("train.arrow", "report.json"):  # which knows the file by its digest
+        (folder / name).unlink()
     tokenizer = load_tokenizer(folder / "tokenizer")
     with StoreWriter(folder / "train.arrow", tokenizer.fingerprint) as writer:
         for name, source, target in documents:
@@ -154,7 +155,7 @@ def test_it_says_where_it_comes_from(world: World, whole: Path) -> None:
         assert report["splits"]["train"][key] == getattr(totals, key)
     assert report["tokenizer"] == before["tokenizer"]
     assert report["inputs"].keys() == {str(data / "train.arrow"), str(world.run / "model.safetensors")}
-    assert set(report["inputs"].values()) == {job["train"], job["teacher"]["model"]}
+    assert set(report["inputs"].values()) == {job["data"]["train.arrow"], job["teacher"]["model"]}
     assert report["prepared"]["inputs"] == before["inputs"]
     assert report["distillation"]["documents"] == DOCUMENTS
     assert report["distillation"]["signature"].startswith("model:transformer|updates:")
@@ -282,9 +283,9 @@ def test_processes_that_would_be_in_each_others_way(
 
     monkeypatch.setattr(Distillation, "translate", meanwhile)
     succeed(*command(world, out, "--shard", "1/2"))
-    assert (found["1/2"].code, "another process is at work on shard 1/2" in found["1/2"].err) == (2, True)
+    assert (found["1/2"].code, "shard 1/2: another process is at work on it" in found["1/2"].err) == (2, True)
     assert found["2/2"].code == 0
-    assert (found[""].code, "another process is at work on" in found[""].err) == (2, True)
+    assert (found[""].code, "part-1-of-2: another process is at work on it" in found[""].err) == (2, True)
     assert finished_documents(out) == DOCUMENTS // 2
 
 
@@ -389,7 +390,7 @@ def test_ctrl_c_is_a_message(world: World, tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(Parts, "add", interrupt)
     stopped = cotext(*command(world, tmp_path / "kd"))
-    assert (stopped.code, "distill go on with the same command" in stopped.err) == (130, True)
+    assert (stopped.code, "distill and prepare go on with the same command" in stopped.err) == (130, True)
 
 
 def test_a_full_disk(world: World, whole: Path, tmp_path: Path) -> None:
@@ -423,7 +424,7 @@ def test_what_another_job_has_translated_is_not_taken_over(
     before = listing(hidden(out))
     for differing, arguments in (
         ("teacher.config.decode.beam: 4 there, 1 now", command(world, out, "--set", "beam=1")),
-        ("train: ", command(world, out, data=other_data)),
+        ("data.train.arrow: ", command(world, out, data=other_data)),
         ("teacher.model: ", ["distill", other_run, *command(world, out)[2:]]),
         ("teacher.model: ", command(world, out, "--checkpoint", "3")),
         ("teacher.config.decode.beam", command(world, out, "--set", "beam=1", "--shard", "2/2")),
@@ -457,7 +458,10 @@ def test_what_is_refused_leaves_nothing_behind(world: World, whole: Path, tmp_pa
         ([world.run, "--data", tmp_path / "none", "--out", kd], "none: no prepared data there"),
         ([world.run, "--data", empty, "--out", kd], "empty: no prepared data there"),
         ([world.run, "--data", cut, "--out", kd], "train.arrow: not a token store, or cut off"),
-        ([world.run, "--data", data, "--out", whole], "is there already; choose another --out"),
+        (
+            [world.run, "--data", data, "--out", whole, "--set", "beam=1"],
+            "is there already; choose another --out:\n  teacher.config.decode.beam: 4 there, 1 now",
+        ),
         ([world.run, "--data", data, "--out", data], "is there already"),
         ([world.run, "--data", data, "--out", note], "is there already"),
         ([world.run, "--data", data, "--out", data / "kd"], "lies inside the data to be distilled"),

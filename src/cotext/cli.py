@@ -19,8 +19,9 @@ from cotext.commands.context import context, cxmi, profile
 from cotext.commands.contrastive import contrastive
 from cotext.commands.data import distill, prepare
 from cotext.commands.evaluate import evaluate
-from cotext.commands.options import Checkpoint, Decode, Device, Format, counted, decode_settings
+from cotext.commands.options import Checkpoint, Decode, Device, Format, counted, decode_settings, output
 from cotext.errors import CotextError
+from cotext.interruption import termination_interrupts
 
 
 class InterruptionError(Exception):
@@ -46,7 +47,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-INTERRUPTED = 130  # what shells say of a command that Ctrl-C ended
+INTERRUPTED = 130  # what shells say of a command that Ctrl-C ended; of one that was asked to end, too
 
 
 @app.command()
@@ -126,6 +127,9 @@ def translate(
     device: Device = None,
     set: Decode = None,
     checkpoint: Checkpoint = None,
+    overwrite: Annotated[
+        bool, typer.Option(help="Discard what an interrupted job with other settings has translated.")
+    ] = False,
 ) -> None:
     """Translate the documents of a file; as many sentences come out as went in."""
     decode = decode_settings(set)
@@ -141,6 +145,7 @@ def translate(
             device=device,
             decode=decode,
             update=checkpoint,
+            overwrite=overwrite,
             on_start=progress.restart,
             on_sentences=progress.advance,
             on_message=lambda text: console.print(text, soft_wrap=True),
@@ -172,12 +177,11 @@ def score(
     checkpoint: Checkpoint = None,
 ) -> None:
     """Log-probability of every sentence of a translation, in its context (TSV)."""
-    from cotext.jobs import check_output, score_file
+    from cotext.jobs import score_file
 
-    if out is not None:
-        check_output(out, [path for path in (source, target) if path is not None])
-    rows, signature = score_file(run, source, target, format=format, device=device, update=checkpoint)
-    _write_lines(out, ("\t".join(row) for row in rows))
+    with output(out, [source, target]):
+        rows, signature = score_file(run, source, target, format=format, device=device, update=checkpoint)
+        _write_lines(out, ("\t".join(row) for row in rows))
     typer.echo(signature, err=True)
 
 
@@ -321,13 +325,15 @@ def _root(
 def main() -> None:
     """Run the command line; what a person can put right ends in a message and exit code 2."""
     try:
-        app()
+        with termination_interrupts():
+            app()
     except CotextError as error:
         sys.exit(_fail(str(error), 2))
     except OSError as error:
         sys.exit(_fail(f"{error.filename or 'file system'}: {error.strerror or error}", 2))
     except (InterruptionError, KeyboardInterrupt):
-        sys.exit(_fail("interrupted; train, translate and distill go on with the same command", INTERRUPTED))
+        going_on = "train, translate, distill and prepare go on with the same command"
+        sys.exit(_fail(f"interrupted; {going_on}", INTERRUPTED))
 
 
 def _fail(message: str, code: int) -> int:

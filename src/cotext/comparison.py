@@ -3,8 +3,8 @@
 Everything here is figures and words; the terminal and the report lay them out.
 """
 
-import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from cotext.data.formats import read_documents
 from cotext.errors import CotextError
+from cotext.integrity import unsealed
 from cotext.metrics.bleu import Score
 from cotext.metrics.contrastive import DISTANCE_BUCKETS
 
@@ -155,12 +156,16 @@ def compare(
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
-    """The lines of a run's metrics.jsonl that are complete; none if the run hasn't reported yet."""
+    """The lines of a run's metrics.jsonl that are whole; none if the run hasn't reported yet."""
     try:
-        lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        lines = (run / "metrics.jsonl").read_text(encoding="utf-8", errors="replace").split("\n")
     except FileNotFoundError:
         return []
-    return [json.loads(line) for line in lines if line.endswith("}")]
+    found: list[dict[str, Any]] = []
+    for line in lines:
+        with suppress(ValueError):
+            found.append(unsealed(line))
+    return found
 
 
 def reaches(before: int, after: int, distance: str) -> bool:

@@ -27,13 +27,24 @@ from cotext.checkpoint import model_file
 from cotext.config import Config
 from cotext.data.corpus_statistics import SplitStatistics, StatisticsCollector
 from cotext.data.documents import Document, ParallelDocument
+from cotext.data.prepared import REPORT, checked_digests, file_digests, read_report
 from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import SentencePieceTokenizer
-from cotext.distillation_parts import LOCK, PARTS, REPORT, Entry, Parts, Shard, storage, working_folder
+from cotext.distillation_parts import (
+    JOB,
+    LOCKS,
+    PARTS,
+    Entry,
+    Parts,
+    Shard,
+    differences,
+    storage,
+    working_folder,
+)
 from cotext.errors import CotextError
 from cotext.files import checksum, replacing
 from cotext.jobs import open_translator
-from cotext.runs import Data, open_data
+from cotext.runs import READ, Data, open_data
 from cotext.translate import DocumentTranslator
 
 CHUNK_DOCUMENTS: Final = 256  # encoded and written at once
@@ -180,7 +191,9 @@ class Distillation:
         return True
 
     def _copy_unchanged(self) -> None:
-        for path in (path for pattern in UNCHANGED for path in sorted(self.data.folder.glob(pattern))):
+        paths = [path for pattern in UNCHANGED for path in sorted(self.data.folder.glob(pattern))]
+        checked_digests(self.data.folder, (str(path.relative_to(self.data.folder)) for path in paths))
+        for path in paths:
             copy = self.folder / path.relative_to(self.data.folder)
             copy.parent.mkdir(exist_ok=True)
             # The content alone: what may not be written to, must be so once more after an interruption.
@@ -220,10 +233,7 @@ class Distillation:
     def _report(self, outcome: Outcome, train: SplitStatistics) -> dict[str, Any]:
         """As that of `prepare`, with what the teacher did, and from what its corpus was prepared."""
         request = self.request
-        try:
-            before = dict(json.loads((self.data.folder / REPORT).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
-            before = {}
+        before = read_report(self.data.folder)
         inputs = self.data.train.path, model_file(request.teacher, request.update)
         command = {"distill": str(request.teacher), "data": str(request.data)}
         own = {"fingerprint": self.data.tokenizer.fingerprint, "pieces": self.data.tokenizer.pieces}
@@ -233,6 +243,7 @@ class Distillation:
             "inputs": {str(path): checksum(path) for path in inputs},
             "tokenizer": before.get("tokenizer", own),
             "splits": {**before.get("splits", {}), "train": asdict(train)},
+            "files": file_digests(self.folder, without=(PARTS, LOCKS)),
             "notes": before.get("notes", []),
             "distillation": asdict(outcome),
             "versions": {"torch": torch.__version__, "numpy": np.__version__},
@@ -240,12 +251,13 @@ class Distillation:
         }
 
     def _publish(self) -> Outcome:
-        """Clear away what the work has needed, and give the folder its name."""
+        """Clear away what the work has needed, and give the folder its name, unless it has it."""
         content = json.loads((self.folder / REPORT).read_text(encoding="utf-8"))["distillation"]
         noted = [Noted(**content[key]) for key in ("kept", "cut", "long", "missing")]
-        for path in (*self.folder.glob(PARTS), *self.folder.glob(".*"), self.folder / LOCK):
-            path.unlink()
-        self.folder.replace(self.request.out)
+        if self.folder != self.request.out:
+            for path in (*self.folder.glob(PARTS), *self.folder.glob(".*")):
+                path.unlink()
+            self.folder.replace(self.request.out)
         return Outcome(content["documents"], content["sentences"], content["signature"], *noted)
 
 
@@ -260,16 +272,24 @@ def distillation(
             interrupted job, a folder `out` that is not empty or lies in the data, another process at work.
     """
     out = request.out.resolve()
-    _require_new(out, request)
+    finished = (out / JOB).is_file()
+    if not finished:
+        _require_new(out, request)
     data = open_data(request.data)
     translator, loaded = open_translator(request.teacher, device, request.decode, request.update)
     translator.check_passes()
     job = _job(request, data, translator)
     signature = f"{loaded.signature}|{translator.signature}"
     request = Request(request.teacher, request.data, out, request.decode, request.update)
-    with working_folder(out, job, alone=shard is None) as folder:
+    chosen = shard or Shard()
+    if finished:
+        # Repeated, or killed before it could say so.
+        if changed := differences(out, job):
+            raise CotextError(f"{request.out}: is there already; choose another --out:\n{changed}")
+        yield Distillation(request, data, translator, signature, out, chosen, Parts(out, chosen, 0))
+        return
+    with working_folder(out, job, shard) as folder:
         _require_new(out, request)  # still: another process may have made it before this one held the folder
-        chosen = shard or Shard()
         with Parts(folder, chosen, len(data.train)) as parts:
             yield Distillation(request, data, translator, signature, folder, chosen, parts)
 
@@ -285,7 +305,7 @@ def _job(request: Request, data: Data, translator: DocumentTranslator) -> dict[s
     """Everything that decides what the distilled corpus holds."""
     job: dict[str, Any] = {
         "cotext": cotext.__version__,
-        "train": checksum(data.train.path),
+        "data": checked_digests(data.folder, READ),
         "tokenizer": data.tokenizer.fingerprint,
         "teacher": _system(model_file(request.teacher, request.update), translator),
     }

@@ -4,8 +4,8 @@ Puts stores, view, model, loss and trainer together; translation of the developm
 here, because trainer and translate do not know each other.
 """
 
-import json
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,10 +18,13 @@ from cotext.checkpoint import checkpoint_folder, checkpoints
 from cotext.config import Config, differences, dump_config, parse_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
+from cotext.data.prepared import checked_digests
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.errors import CotextError
 from cotext.files import replacing
+from cotext.integrity import sealed, unsealed
+from cotext.locks import NAME, working_in
 from cotext.metrics.bleu import evaluate
 from cotext.models.base import Model
 from cotext.systems import build_loss, build_mixture, build_model, build_view, choose_threads, special_symbols
@@ -30,6 +33,7 @@ from cotext.training_state import Progress, load_progress
 from cotext.translate import DocumentTranslator
 from cotext.warm_start import start_from
 
+READ = ("train.arrow", "dev.arrow", "dev.jsonl")  # what training reads of a prepared folder
 REQUIRED = "required"  # `train.init` of a recipe that cannot start from fresh weights
 
 # Keys that may change between an interruption and its continuation: they say how long and how loudly.
@@ -84,7 +88,11 @@ def open_data(folder: Path) -> Data:
 
 
 def corpus_of(config: Config, data: Data) -> Corpus:
-    """What a configuration trains and validates on, of prepared data."""
+    """What a configuration trains and validates on, of prepared data.
+
+    Raises:
+        CotextError: a file is not what the report of the prepared folder says.
+    """
     return Corpus(
         train=data.train,
         dev=data.dev,
@@ -93,22 +101,23 @@ def corpus_of(config: Config, data: Data) -> Corpus:
         symbols=special_symbols(data.tokenizer, config.view),
         unknown=data.tokenizer.unk,
         max_row_tokens=config.view.max_tokens,
+        checksums={**checked_digests(data.folder, READ), "tokenizer": data.tokenizer.fingerprint},
     )
 
 
-def note_data(run: Path, data: Data) -> None:
+def note_data(run: Path, data: Data, checksums: dict[str, str]) -> None:
     """Write into a run folder which data it is trained on: `data.json`.
 
     Data that the run cannot go on with is not noted; the trainer refuses it.
     """
-    totals = {"train": asdict(data.train.totals), "dev": asdict(data.dev.totals)}
     saved = checkpoints(run)
-    if saved and load_progress(checkpoint_folder(run, saved[-1])).corpus != totals["train"]:
+    if saved and load_progress(checkpoint_folder(run, saved[-1])).corpus != checksums:
         return
-    content = {"folder": str(data.folder.resolve()), **totals, "tokenizer": data.tokenizer.fingerprint}
-    if _noted(run) != content:
+    totals = {"train": asdict(data.train.totals), "dev": asdict(data.dev.totals)}
+    content = {"folder": str(data.folder.resolve()), **totals, "checksums": checksums}
+    if noted_data(run) != content:
         with replacing(run / "data.json") as temporary:
-            temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+            temporary.write_text(f"{sealed(content)}\n", encoding="utf-8")
 
 
 def data_of(run: Path, folder: Path | None) -> Data:
@@ -127,18 +136,18 @@ def data_of(run: Path, folder: Path | None) -> Data:
     return data
 
 
-def _noted(run: Path) -> Any:
-    """What `data.json` holds; None where it is missing or damaged."""
+def noted_data(run: Path) -> dict[str, Any]:
+    """What `data.json` of a run says of its data; nothing where it is missing or damaged."""
     try:
-        return json.loads((run / "data.json").read_text(encoding="utf-8"))
+        return unsealed((run / "data.json").read_text(encoding="utf-8"))
     except (OSError, ValueError):
-        return None
+        return {}
 
 
 def _noted_folder(run: Path) -> Path:
     try:
-        folder = Path(_noted(run)["folder"])
-    except (KeyError, TypeError):
+        folder = Path(noted_data(run)["folder"])
+    except KeyError:
         raise CotextError(
             f"{run}: does not say which data it was trained on (data.json is missing or damaged); give "
             "--data FOLDER"
@@ -177,7 +186,7 @@ def settle_start(config: Config, run: Path, recipe: str) -> Config:
 
 
 def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
-    """Make the run folder, or check that the run in it is the same.
+    """Begin a run in a folder, or check that the run in it is the same.
 
     Raises:
         CotextError: the folder holds another run, or something else, or cannot be written.
@@ -186,9 +195,8 @@ def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
     try:
         if path.exists():
             _require_same(_written_config(path), config, run)
-        elif run.is_dir() and any(not entry.name.startswith(".config.yaml") for entry in run.iterdir()):
+        elif any(not entry.name.startswith((".config.yaml", NAME)) for entry in run.iterdir()):
             raise CotextError(f"{run}: the folder is not empty and holds no run; choose another --out")
-        run.mkdir(parents=True, exist_ok=True)
         # The configuration comes first: what it stands beside is a run, however early it was cut short.
         with replacing(path) as temporary:
             temporary.write_text(dump_config(config), encoding="utf-8")
@@ -273,25 +281,30 @@ def train(
     start = None
     if config.train.init and not checkpoints(run):
         start = start_from(Path(config.train.init), model, config, data.tokenizer)
-    if accelerator.is_main_process:
-        open_run(run, config, data.tokenizer)
-        note_data(run, data)
-        if start is not None:
-            start.write(run / "init.json")
-            reports.on_message(start.render())
-    accelerator.wait_for_everyone()
-    # Dropout must differ between processes, the initial weights must not.
-    torch.manual_seed(config.train.seed + 1000 * accelerator.process_index)
-    bleu = development_bleu(config, data, accelerator.device) if config.train.validate_bleu else None
-    trainer = Trainer(
-        config,
-        model,
-        build_loss(config.loss),
-        corpus_of(config, data),
-        run,
-        data.tokenizer.fingerprint,
-        reports,
-        score_development=bleu,
-        accelerator=accelerator,
-    )
-    return trainer.train()
+    corpus = corpus_of(config, data)
+    with ExitStack() as stack:
+        lock = None
+        if accelerator.is_main_process:
+            lock = stack.enter_context(working_in(run))
+            open_run(run, config, data.tokenizer)
+            note_data(run, data, corpus.checksums)
+            if start is not None:
+                start.write(run / "init.json")
+                reports.on_message(start.render())
+        accelerator.wait_for_everyone()
+        # Dropout must differ between processes, the initial weights must not.
+        torch.manual_seed(config.train.seed + 1000 * accelerator.process_index)
+        bleu = development_bleu(config, data, accelerator.device) if config.train.validate_bleu else None
+        trainer = Trainer(
+            config,
+            model,
+            build_loss(config.loss),
+            corpus,
+            run,
+            data.tokenizer.fingerprint,
+            reports,
+            score_development=bleu,
+            accelerator=accelerator,
+            lock=lock,
+        )
+        return trainer.train()

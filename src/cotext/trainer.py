@@ -10,7 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -29,6 +29,7 @@ from cotext.data.views import Mixture, View
 from cotext.errors import CotextError
 from cotext.interruption import stop_on_signals
 from cotext.journal import Interval, Journal
+from cotext.locks import Lock
 from cotext.losses.cross_entropy import LossParts
 from cotext.models.base import Model
 from cotext.systems import Loss
@@ -48,6 +49,7 @@ class Corpus:
     symbols: SpecialSymbols
     unknown: int  # what hidden words become
     max_row_tokens: int
+    checksums: dict[str, str]  # of the files that it was read from
 
 
 @dataclass(slots=True)
@@ -105,7 +107,7 @@ class Trainer:
     """Trains one model in one run folder; `train` goes on where an earlier process stopped.
 
     `score_development` translates the development documents with the model as it stands and returns BLEU;
-    it is called on the main process alone.
+    it is called on the main process alone. `lock`, that of the run, is the main process's.
     """
 
     def __init__(
@@ -119,6 +121,7 @@ class Trainer:
         reports: Reports,
         score_development: Callable[[Model], float] | None = None,
         accelerator: Accelerator | None = None,
+        lock: Lock | None = None,
     ) -> None:
         if config.train.best_by == "bleu" and score_development is None:
             raise CotextError("train.best_by = bleu needs train.validate_bleu = true")
@@ -129,6 +132,7 @@ class Trainer:
         self.reports = reports
         self.score_development = score_development
         self.accelerator = accelerator or make_accelerator(config.train, model.spares_parameters)
+        self.lock = lock
         self.model = model
         self.names = [name for name, _ in model.named_parameters()]
         train = config.train
@@ -153,8 +157,7 @@ class Trainer:
             shards=self.accelerator.num_processes,
             arrangement=Arrangement(train.order, train.context),
         )
-        totals = asdict(corpus.train.totals)
-        self.progress = Progress(processes=self.accelerator.num_processes, corpus=totals)
+        self.progress = Progress(processes=self.accelerator.num_processes, corpus=corpus.checksums)
         self.cursor = Cursor()
         self.interval = Interval(time.perf_counter())
         self.journal = Journal(run / "metrics.jsonl")
@@ -173,7 +176,8 @@ class Trainer:
         self.progress.finished = False
         if self.accelerator.is_main_process:
             ckpt.sweep(self.run)
-            self.journal.forget_after(self.progress.update)
+            if damaged := self.journal.forget_after(self.progress.update):
+                self.reports.on_message(f"{self.journal.path}: damaged lines, left out: {damaged}")
             if self.progress.update:
                 self.reports.on_message(f"going on from update {self.progress.update} of {self.run}")
         self.interval.since = time.perf_counter()
@@ -352,6 +356,7 @@ class Trainer:
         else:
             progress.validations_without_best += 1
         if main:
+            self._require_run()
             self.journal.write("validation", figures)
             self.reports.on_validation({**figures, "best": float(improved)})
             # Before the checkpoint: a process killed in between does both again.
@@ -365,6 +370,7 @@ class Trainer:
     def _save_checkpoint(self) -> None:
         """Write everything that is needed to go on, in a folder that appears under its name when complete."""
         progress, main = self.progress, self.accelerator.is_main_process
+        self._require_run()
         final = ckpt.checkpoint_folder(self.run, progress.update)
         temporary = final.with_name(f".{final.name}")
         try:
@@ -379,9 +385,9 @@ class Trainer:
                 training_state.save_optimizer(temporary / "optimizer.safetensors", self.optimizer, self.names)
                 if self.accelerator.scaler is not None:
                     progress.scaler = self.accelerator.scaler.state_dict()
-                training_state.save_progress(temporary, progress)
             self.accelerator.wait_for_everyone()
             if main:
+                training_state.save_progress(temporary, progress)
                 ckpt.put_in_place(temporary, final)
                 saved = ckpt.checkpoints(self.run)
                 models = ckpt.worth_keeping(self._candidates(), progress.best_update, self.config.train)
@@ -394,6 +400,11 @@ class Trainer:
         finally:
             if main:
                 shutil.rmtree(temporary, ignore_errors=True)
+
+    def _require_run(self) -> None:
+        """Stop where another process has taken the run over."""
+        if self.lock is not None:
+            self.lock.require()
 
     def _candidates(self) -> list[int]:
         """The checkpoints that averaging may choose from."""
@@ -411,10 +422,14 @@ class Trainer:
                 f"{folder}: trained by {before.processes} processes; {now.processes} cannot go on with it"
             )
         if before.corpus != now.corpus:
+            changed = [name for name, digest in now.corpus.items() if before.corpus.get(name) != digest]
             raise CotextError(
-                f"{folder}: trained on another corpus ({before.corpus}, not {now.corpus}); give the same "
-                "data, or choose another --out"
+                f"{folder}: trained on other data, with another {', '.join(changed)}; give the same data, or "
+                "choose another --out"
             )
+        if self.accelerator.is_main_process:
+            training_state.require_whole_checkpoint(folder)
+        self.accelerator.wait_for_everyone()
         path = folder / "model.safetensors"
         ckpt.fill(self.model, ckpt.load_weights(path), path)
         training_state.load_optimizer(folder / "optimizer.safetensors", self.optimizer, self.names)

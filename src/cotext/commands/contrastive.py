@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cotext.commands.options import Checkpoint, Decode, Device, decode_settings, write_figures
+from cotext.commands.options import Checkpoint, Decode, Device, decode_settings, output, write_figures
 from cotext.errors import CotextError
 
 if TYPE_CHECKING:
@@ -41,31 +41,30 @@ def contrastive(
     if decode and not generate:
         raise CotextError("--set is for translations: add --generate, or leave it out")
     loaded_suites = [read_suite(path) for path in suites]
-    from cotext.jobs import check_output, open_scorer, open_translator
+    from cotext.jobs import open_scorer, open_translator
     from cotext.metrics.contrastive import render_table
     from cotext.progress import meter
     from cotext.suite_jobs import run_suite, suite_recipe
 
-    if out is not None:
-        check_output(out, suites)
-    if generate:
-        translator, loaded = open_translator(run, device, decode, checkpoint)
-        translator.check_passes()
-    else:
-        translator, loaded = open_scorer(run, device, update=checkpoint)
-    recipe = suite_recipe(translator, loaded)
-    reports: dict[str, Any] = {}
-    for path, suite in zip(suites, loaded_suites, strict=True):
-        with meter(suite.name, sum(len(e.candidates) for e in suite.examples)) as progress:
-            report = run_suite(
-                translator, suite, tie=tie, score=score, recipe=recipe, on_candidates=progress.advance
-            )
-        figures = report.as_dict()
-        typer.echo(f"{suite.name}\n{render_table(report)}\n")
+    with output(out, suites):
         if generate:
-            figures["generative"] = _generated(translator, loaded, suite)
-        reports[f"{suite.name} ({path})" if suite.name in reports else suite.name] = figures
-    write_figures(out, reports)
+            translator, loaded = open_translator(run, device, decode, checkpoint)
+            translator.check_passes()
+        else:
+            translator, loaded = open_scorer(run, device, update=checkpoint)
+        recipe = suite_recipe(translator, loaded)
+        reports: dict[str, Any] = {}
+        for path, suite in zip(suites, loaded_suites, strict=True):
+            with meter(suite.name, sum(len(e.candidates) for e in suite.examples)) as progress:
+                report = run_suite(
+                    translator, suite, tie=tie, score=score, recipe=recipe, on_candidates=progress.advance
+                )
+            figures = report.as_dict()
+            typer.echo(f"{suite.name}\n{render_table(report)}\n")
+            if generate:
+                figures["generative"] = _generated(translator, loaded, suite)
+            reports[f"{suite.name} ({path})" if suite.name in reports else suite.name] = figures
+        write_figures(out, reports)
 
 
 def _generated(

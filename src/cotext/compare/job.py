@@ -12,6 +12,7 @@ from cotext.data.suites import ContrastiveSuite, read_suite
 from cotext.errors import CotextError
 from cotext.files import replacing
 from cotext.jobs import check_output
+from cotext.locks import writing
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, find_protocol
 from cotext.metrics.significance import Resampling
 
@@ -74,21 +75,22 @@ def compare_folders(request: Request, outputs: Outputs, watch: Watch) -> RunComp
         raise CotextError(f"{outputs.page}: two outputs would be written to one file; name each once")
     for run in request.runs:
         describe_file(model_file(run))
-    decode = request.decode or {}
-    asked = Asked(test, suites, decode, request.device, request.use, request.attention)
-    measured = [
-        measure_run(run, title, asked, watch) for run, title in zip(request.runs, titles, strict=True)
-    ]
-    found = compare_runs(
-        measured,
-        test,
-        {suite.name: suite for suite in suites.values()},
-        protocols=protocols,
-        target_language=request.target_language,
-        resampling=drawing,
-    )
-    _write(found, outputs)
-    return found
+    with writing(*outputs.all):
+        decode = request.decode or {}
+        asked = Asked(test, suites, decode, request.device, request.use, request.attention)
+        measured = [
+            measure_run(run, title, asked, watch) for run, title in zip(request.runs, titles, strict=True)
+        ]
+        found = compare_runs(
+            measured,
+            test,
+            {suite.name: suite for suite in suites.values()},
+            protocols=protocols,
+            target_language=request.target_language,
+            resampling=drawing,
+        )
+        _write(found, outputs)
+        return found
 
 
 def name_runs(runs: Sequence[Path]) -> list[str]:
