@@ -14,7 +14,7 @@ import numpy as np
 import torch
 import yaml
 
-from cotext.checkpoint import checkpoint_folder, checkpoints
+from cotext.checkpoint import checkpoints
 from cotext.config import Config, differences, dump_config, parse_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
@@ -29,7 +29,7 @@ from cotext.metrics.bleu import evaluate
 from cotext.models.base import Model
 from cotext.systems import build_loss, build_mixture, build_model, build_view, choose_threads, special_symbols
 from cotext.trainer import Corpus, Reports, Trainer, make_accelerator
-from cotext.training_state import Progress, load_progress
+from cotext.training_state import Progress, require_resumable
 from cotext.translate import DocumentTranslator
 from cotext.warm_start import start_from
 
@@ -106,13 +106,7 @@ def corpus_of(config: Config, data: Data) -> Corpus:
 
 
 def note_data(run: Path, data: Data, checksums: dict[str, str]) -> None:
-    """Write into a run folder which data it is trained on: `data.json`.
-
-    Data that the run cannot go on with is not noted; the trainer refuses it.
-    """
-    saved = checkpoints(run)
-    if saved and load_progress(checkpoint_folder(run, saved[-1])).corpus != checksums:
-        return
+    """Write into a run folder which data it is trained on: `data.json`."""
     totals = {"train": asdict(data.train.totals), "dev": asdict(data.dev.totals)}
     content = {"folder": str(data.folder.resolve()), **totals, "checksums": checksums}
     if noted_data(run) != content:
@@ -286,6 +280,7 @@ def train(
         lock = None
         if accelerator.is_main_process:
             lock = stack.enter_context(working_in(run))
+            require_resumable(run, corpus.checksums)
             open_run(run, config, data.tokenizer)
             note_data(run, data, corpus.checksums)
             if start is not None:

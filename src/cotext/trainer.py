@@ -411,7 +411,7 @@ class Trainer:
         return [update for update in ckpt.checkpoints(self.run) if update in self.progress.validated]
 
     def _resume(self) -> None:
-        """Take up the last checkpoint, if there is one."""
+        """Take up the last checkpoint, if there is one; `require_resumable` has seen it to be whole."""
         saved = ckpt.checkpoints(self.run)
         if not saved:
             return
@@ -421,15 +421,6 @@ class Trainer:
             raise CotextError(
                 f"{folder}: trained by {before.processes} processes; {now.processes} cannot go on with it"
             )
-        if before.corpus != now.corpus:
-            changed = [name for name, digest in now.corpus.items() if before.corpus.get(name) != digest]
-            raise CotextError(
-                f"{folder}: trained on other data, with another {', '.join(changed)}; give the same data, or "
-                "choose another --out"
-            )
-        if self.accelerator.is_main_process:
-            training_state.require_whole_checkpoint(folder)
-        self.accelerator.wait_for_everyone()
         path = folder / "model.safetensors"
         ckpt.fill(self.model, ckpt.load_weights(path), path)
         training_state.load_optimizer(folder / "optimizer.safetensors", self.optimizer, self.names)

@@ -19,7 +19,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.optim import Optimizer
 
-from cotext.checkpoint import read_tensors
+from cotext.checkpoint import checkpoint_folder, checkpoints, read_tensors
 from cotext.data.sampling import Cursor
 from cotext.errors import CotextError
 from cotext.files import replacing
@@ -156,13 +156,23 @@ def load_progress(folder: Path) -> Progress:
     return _load(folder).progress
 
 
-def require_whole_checkpoint(folder: Path) -> None:
-    """Check every file of a checkpoint that training is to go on from.
+def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
+    """Check the checkpoint that training is to go on from, if there is one, and that it has the same data.
 
     Raises:
-        CotextError: one is missing, damaged, or of another checkpoint.
+        CotextError: a file that is missing, damaged, or of another checkpoint; data with other digests.
     """
-    require_whole(folder, _load(folder).files, _remedy(folder))
+    saved = checkpoints(run)
+    if not saved:
+        return
+    folder = checkpoint_folder(run, saved[-1])
+    found = _load(folder)
+    if changed := [name for name, digest in corpus.items() if found.progress.corpus.get(name) != digest]:
+        raise CotextError(
+            f"{folder}: trained on other data, with another {', '.join(changed)}; give the same data, or "
+            "choose another --out"
+        )
+    require_whole(folder, found.files, _remedy(folder))
 
 
 def _load(folder: Path) -> _Saved:

@@ -377,8 +377,8 @@ def load_tokenizer(folder: Path) -> Tokenizer:
     tokenizer = _KINDS[kind](model)
     if description != _description(tokenizer, kind, model_path.name):
         raise CotextError(
-            f"{description_path}: damaged: says something else than what is true of the model beside it; copy "
-            "the whole folder again"
+            f"{description_path}: damaged: says something else than what is true of the model beside it; "
+            "copy the whole folder again"
         )
     return tokenizer
 
