@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
@@ -397,6 +397,39 @@ class TestRefusedModels:
         shutil.rmtree(run / "tokenizer")
         with pytest.raises(CotextError, match="tokenizer"):
             ckpt.load_run(run)
+
+    @settings(max_examples=60, deadline=None)
+    @given(data=st.data())
+    def test_any_byte_may_be_another(self, trained: Path, data: st.DataObject) -> None:
+        """Of the head, where the configuration stands, or of the weights: refused, or it makes no difference."""
+        path = trained / "model.safetensors"
+        content = path.read_bytes()
+        head = 8 + int.from_bytes(content[:8], "little")
+        place = data.draw(st.integers(0, head - 1) | st.integers(head, len(content) - 1))
+        damaged = bytearray(content)
+        damaged[place] ^= data.draw(st.integers(1, 255))
+        expected = ckpt.load_run(trained)
+        path.write_bytes(damaged)
+        try:
+            loaded = ckpt.load_run(trained)
+        except CotextError as error:
+            assert str(error).startswith(f"{path}: ")
+        else:
+            assert (loaded.config, loaded.updates) == (expected.config, expected.updates)
+            weights = expected.model.state_dict()
+            assert all(
+                torch.equal(tensor, weights[name]) for name, tensor in loaded.model.state_dict().items()
+            )
+        finally:
+            path.write_bytes(content)
+
+    def test_the_checksum_is_that_of_the_content_alone(self, trained: Path, tmp_path: Path) -> None:
+        """The order of the weights is no part of it, and it can be computed anew from the file."""
+        path = trained / "model.safetensors"
+        metadata, weights = ckpt.read_metadata(path), load_file(path)
+        assert metadata[ckpt.CHECKSUM] == ckpt.model_checksum(dict(reversed(weights.items())), metadata)
+        weights["embedding.weight"][0, 0] += 1
+        assert metadata[ckpt.CHECKSUM] != ckpt.model_checksum(weights, metadata)
 
     @pytest.mark.parametrize("kind", ["missing", "extra", "shape"])
     def test_weights_that_do_not_fit(self, run: Path, kind: str) -> None:

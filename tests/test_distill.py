@@ -1,11 +1,10 @@
 """Distillation: prepared data go in, the same data with a teacher's translations as targets come out."""
 
 import json
-import os
 import random
 import shutil
 import signal
-from collections.abc import Callable
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -25,8 +24,8 @@ from command_line import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from killing import Moment, run_killed
 from test_jobs import files_of_at_most
-from tiny_runs import PROCESSES
 
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
@@ -320,43 +319,76 @@ def test_the_size_of_batches_may_change_on_the_way(world: World, whole: Path, tm
     assert (out / "train.arrow").read_bytes() == (whole / "train.arrow").read_bytes()
 
 
-def killed_at(owner: type, name: str, call: int, arguments: list[str | Path]) -> None:
-    """Run a command that is killed right before the given call of a method."""
-    method: Callable[..., object] = getattr(owner, name)
-    count = 0
-
-    def counted(*args: object, **kwargs: object) -> object:
-        nonlocal count
-        count += 1
-        if count == call:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return method(*args, **kwargs)
-
-    setattr(owner, name, counted)
-    cotext(*arguments)
-
-
 @pytest.mark.parametrize(
-    ("owner", "name", "call"),
+    "moment",
     [
-        (StoreWriter, "add", DOCUMENTS // 2),
-        (Distillation, "_report", 1),
-        (Path, "unlink", 5),  # the last but one: the parts are gone, the report says that all is written
-        (Path, "replace", 1),
+        Moment(path=".distilling"),  # before the work has a folder
+        Moment(path="distillation.json"),
+        Moment(path="train.arrow", operations=("replace",)),
+        Moment(path="report.json", operations=("replace",)),
+        Moment(path="part-1-of-1.jsonl", operations=("unlink",)),  # the report says that all is written
+        Moment(path="/data-kd", operations=("replace",)),
+        Moment(path="/.data-kd.lock", operations=("unlink",)),  # all is done
     ],
+    ids=lambda moment: moment.path,
 )
-def test_killed_while_the_folder_is_made(
-    world: World, whole: Path, tmp_path: Path, owner: type, name: str, call: int
-) -> None:
+def test_killed_while_the_folder_is_made(world: World, whole: Path, tmp_path: Path, moment: Moment) -> None:
     out = tmp_path / "data-kd"
-    process = PROCESSES.Process(target=killed_at, args=(owner, name, call, command(world, out)))
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    assert [p.name for p in tmp_path.iterdir()] == [hidden(out).name]
+    assert run_killed(command(world, out), moment)
+    assert (tmp_path / ".data-kd.lock").exists()
     succeed(*command(world, out))
     assert listing(out) == listing(whole)
     assert [p.name for p in tmp_path.iterdir()] == ["data-kd"]
+
+
+@pytest.mark.slow
+def test_killed_before_any_operation(world: World, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "data-kd"
+    for number in count(1):
+        killed = run_killed(command(world, out), Moment(number))
+        succeed(*command(world, out))
+        assert listing(out) == listing(whole), number
+        assert [p.name for p in tmp_path.iterdir()] == ["data-kd"], number
+        shutil.rmtree(out)
+        if not killed:
+            break
+
+
+def test_the_same_command_after_the_end(world: World, whole: Path) -> None:
+    """It finds all done: killed right before it could say so, it would have to."""
+    before = listing(whole)
+    shown = succeed(*command(world, whole)).out
+    assert f"{whole}: {train_store(whole).totals.sentences} sentences in {DOCUMENTS} documents" in shown
+    assert listing(whole) == before
+    assert [p.name for p in whole.parent.iterdir()] == [whole.name]
+
+
+def test_a_damaged_line_and_what_follows_it_are_translated_again(
+    world: World, whole: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "data-kd"
+    succeed(*command(world, out, "--shard", "1/2"))
+    part = hidden(out) / "part-1-of-2.jsonl"
+    lines = part.read_text().splitlines(keepends=True)
+    lines[6] = lines[6].replace('"sentences": ["', '"sentences": ["X', 1)
+    part.write_text("".join(lines))
+    shown = succeed(*command(world, out))
+    assert "damaged parts, translated again from the first such line on: 1" in shown.err
+    assert "(6 of them before)" in shown.out
+    assert listing(out) == listing(whole)
+
+
+def test_data_that_are_not_what_their_report_says(world: World, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(world.folder / "data", data)
+    path = data / "dev.arrow"
+    path.chmod(0o644)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    refused = cotext(*command(world, tmp_path / "kd", data=data))
+    assert (refused.code, "dev.arrow: damaged" in refused.err) == (2, True)
+    assert [p.name for p in tmp_path.iterdir()] == ["data"]
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

@@ -183,12 +183,13 @@ def load_run(run: Path, update: int | None = None) -> LoadedModel:
         CotextError: no run there, a damaged or foreign file, weights that do not fit their configuration.
     """
     path = model_file(run, update)
+    weights = load_weights(path)  # first: what a damaged file says of itself is not to be believed
     described = describe_file(path)
     tokenizer = load_tokenizer(run / "tokenizer")
     if tokenizer.fingerprint != described.fingerprint:
         raise CotextError(f"{path}: was trained with another tokenizer than the one in {run / 'tokenizer'}")
     model = build_model(described.config, tokenizer.vocabulary_size)
-    fill(model, load_weights(path), path)
+    fill(model, weights, path)
     return LoadedModel(model.eval(), described.config, tokenizer, described.updates)
 
 

@@ -181,8 +181,6 @@ def working_folder(out: Path, job: dict[str, Any], shard: Shard | None) -> Itera
     folder = out.with_name(f".{out.name}.distilling")
     with ExitStack() as stack:
         with storage(folder):
-            sweep(folder)
-            folder.mkdir(parents=True, exist_ok=True)
             _hold(stack, out, folder, shard)
             names = [p.name for p in folder.iterdir() if not p.match(LOCKS) and JOB not in p.name]
             if names and not (folder / JOB).exists():
@@ -201,15 +199,22 @@ def working_folder(out: Path, job: dict[str, Any], shard: Shard | None) -> Itera
 
 
 def _hold(stack: ExitStack, out: Path, folder: Path, shard: Shard | None) -> None:
-    """Hold a shard, or all of them with the output: first what is held, then a look at what others hold."""
+    """Make the folder and hold a shard, or all of them with the output.
+
+    First what is held, then a look at what others hold: of two processes, at least one sees the other.
+    """
     if shard is not None:
+        folder.mkdir(parents=True, exist_ok=True)
         lock = (folder / shard.part).with_suffix(".lock")
         stack.enter_context(holding(lock, f"{out}: shard {shard}"))
         require_free(beside(out), str(out))
         return
+    out.parent.mkdir(parents=True, exist_ok=True)
     stack.enter_context(writing(out))
     for lock in folder.glob(LOCKS):
         require_free(lock, f"{out}: {lock.stem}")
+    sweep(folder)
+    folder.mkdir(exist_ok=True)
 
 
 def _nothing_done(folder: Path) -> bool:
