@@ -401,7 +401,7 @@ class TestRefusedModels:
     @settings(max_examples=60, deadline=None)
     @given(data=st.data())
     def test_any_byte_may_be_another(self, trained: Path, data: st.DataObject) -> None:
-        """Of the head, where the configuration stands, or of the weights: refused, or it makes no difference."""
+        """Of the head, where the configuration stands, or of the weights: refused, or of no consequence."""
         path = trained / "model.safetensors"
         content = path.read_bytes()
         head = 8 + int.from_bytes(content[:8], "little")
@@ -412,16 +412,13 @@ class TestRefusedModels:
         path.write_bytes(damaged)
         try:
             loaded = ckpt.load_run(trained)
-        except CotextError as error:
-            assert str(error).startswith(f"{path}: ")
-        else:
-            assert (loaded.config, loaded.updates) == (expected.config, expected.updates)
-            weights = expected.model.state_dict()
-            assert all(
-                torch.equal(tensor, weights[name]) for name, tensor in loaded.model.state_dict().items()
-            )
+        except CotextError:
+            return
         finally:
             path.write_bytes(content)
+        assert (loaded.config, loaded.updates) == (expected.config, expected.updates)
+        weights = expected.model.state_dict()
+        assert all(torch.equal(t, weights[name]) for name, t in loaded.model.state_dict().items())
 
     def test_the_checksum_is_that_of_the_content_alone(self, trained: Path, tmp_path: Path) -> None:
         """The order of the weights is no part of it, and it can be computed anew from the file."""
@@ -503,7 +500,7 @@ class TestRunFolders:
 
     def test_data_of_another_tokenizer(self, run: Path, tmp_path: Path) -> None:
         other = prepare_toy(tmp_path / "other", seed=9)
-        with pytest.raises(CotextError, match="another tokenizer than that of the data"):
+        with pytest.raises(CotextError, match=r"trained on other data, with another .*tokenizer"):
             train_here(run_config(validate_every=2, keep=10, average=3), other, run)
 
     def test_no_data(self, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ import json
 import random
 import shutil
 import signal
-from itertools import count
 from pathlib import Path
 
 import pytest
@@ -339,19 +338,6 @@ def test_killed_while_the_folder_is_made(world: World, whole: Path, tmp_path: Pa
     succeed(*command(world, out))
     assert listing(out) == listing(whole)
     assert [p.name for p in tmp_path.iterdir()] == ["data-kd"]
-
-
-@pytest.mark.slow
-def test_killed_before_any_operation(world: World, whole: Path, tmp_path: Path) -> None:
-    out = tmp_path / "data-kd"
-    for number in count(1):
-        killed = run_killed(command(world, out), Moment(number))
-        succeed(*command(world, out))
-        assert listing(out) == listing(whole), number
-        assert [p.name for p in tmp_path.iterdir()] == ["data-kd"], number
-        shutil.rmtree(out)
-        if not killed:
-            break
 
 
 def test_the_same_command_after_the_end(world: World, whole: Path) -> None:

@@ -4,7 +4,6 @@ import os
 import random
 import shutil
 import signal
-from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -352,23 +351,6 @@ def test_between_the_renames_another_command_finds_the_old_folder(corpus: Path, 
     assert contents(out) == contents(corpus / "expected")
     succeed(*arguments, "--overwrite")
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("overwrite", [False, True])
-def test_killed_before_any_operation(corpus: Path, tmp_path: Path, overwrite: bool) -> None:
-    out = tmp_path / "out"
-    for number in count(1):
-        if overwrite:
-            shutil.copytree(corpus / "expected", out)
-        arguments = [*prepare_arguments(corpus, out), *(["--overwrite"] if overwrite else [])]
-        killed = run_killed(arguments, Moment(number))
-        succeed(*arguments)
-        assert contents(out) == contents(corpus / "expected"), number
-        assert [path.name for path in tmp_path.iterdir()] == ["out"], number
-        shutil.rmtree(out)
-        if not killed:
-            break
 
 
 def test_a_request_to_end_is_a_message(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -280,11 +280,10 @@ def test_any_byte_of_a_description_may_be_another(without_bytes: Tokenizer, tmp_
         path.write_bytes(damaged)
         try:
             load_tokenizer(tmp_path)
-        except CotextError as error:
-            assert str(error).startswith(str(tmp_path))
-        else:
-            assert json.loads(damaged) == json.loads(content)
-            whole += 1
+        except CotextError:
+            continue
+        assert json.loads(damaged) == json.loads(content)
+        whole += 1
     assert whole < len(content) // 20
 
 

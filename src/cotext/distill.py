@@ -44,6 +44,7 @@ from cotext.distillation_parts import (
 from cotext.errors import CotextError
 from cotext.files import checksum, replacing
 from cotext.jobs import open_translator
+from cotext.locks import writing
 from cotext.runs import READ, Data, open_data
 from cotext.translate import DocumentTranslator
 
@@ -286,7 +287,8 @@ def distillation(
         # Repeated, or killed before it could say so.
         if changed := differences(out, job):
             raise CotextError(f"{request.out}: is there already; choose another --out:\n{changed}")
-        yield Distillation(request, data, translator, signature, out, chosen, Parts(out, chosen, 0))
+        with writing(out):
+            yield Distillation(request, data, translator, signature, out, chosen, Parts(out, chosen, 0))
         return
     with working_folder(out, job, shard) as folder:
         _require_new(out, request)  # still: another process may have made it before this one held the folder
