@@ -5,6 +5,7 @@ import os
 import random
 import re
 import resource
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -344,6 +345,15 @@ def test_two_processes_in_one_folder(world: World, source: Path, tmp_path: Path)
                 name
             )
     assert list(out.iterdir()) == []
+
+
+def test_two_comparisons_of_one_run(world: World, tmp_path: Path) -> None:
+    """Both would keep there what they measure."""
+    run = shutil.copytree(world.run, tmp_path / "run")
+    with working_in(run / "compared"):
+        refused = cotext("compare", run, "--suite", world.folder / "suite.json", "--out", tmp_path / "page")
+    assert (refused.code, "compared: another process is at work on it" in refused.err) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_a_request_to_end_is_a_message_and_the_same_command_goes_on(

@@ -3,6 +3,7 @@ from pathlib import Path
 
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
+from cotext.integrity import sealed
 from cotext.journal import Journal
 
 
@@ -47,7 +48,7 @@ def test_damaged_lines_are_left_out_and_counted(tmp_path: Path) -> None:
         journal.write("train", {"update": update, "loss": update})
     lines = path.read_text().splitlines()
     lines[1] = lines[1].replace("2.0", "2.5")
-    lines[2] = "[" * 10**5
+    lines[2] = sealed({"kind": "train", "loss": 3.0})  # whole, and of something else
     path.write_text("".join(f"{line}\n" for line in lines))
     assert Journal(path).forget_after(4) == 2
     assert path.read_text().splitlines() == [lines[0], lines[3]]

@@ -118,7 +118,10 @@ def load_weights(path: Path) -> dict[str, Tensor]:
     metadata = read_metadata(path)
     weights = read_tensors(path)
     if CHECKSUM in metadata and metadata[CHECKSUM] != model_checksum(weights, metadata):
-        raise CotextError(f"{path}: damaged: its checksum does not fit its content")
+        raise CotextError(
+            f"{path}: damaged: its checksum does not fit its content; copy it anew, or if it is a checkpoint, "
+            "delete its folder"
+        )
     return weights
 
 

@@ -165,7 +165,7 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
     for line in lines:
         with suppress(ValueError):
             found.append(unsealed(line))
-    return found
+    return [entry for entry in found if entry.keys() >= {"kind", "update"}]
 
 
 def reaches(before: int, after: int, distance: str) -> bool:

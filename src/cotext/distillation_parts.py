@@ -185,10 +185,12 @@ def working_folder(out: Path, job: dict[str, Any], shard: Shard | None) -> Itera
             names = [p.name for p in folder.iterdir() if not p.match(LOCKS) and JOB not in p.name]
             if names and not (folder / JOB).exists():
                 raise CotextError(f"{folder}: is in the way, and not from a distillation; move it away")
-            if not (folder / JOB).exists() or (shard is None and _nothing_done(folder)):
+            begun = (folder / JOB).exists()
+            if begun and not (shard is None and _nothing_done(folder)):
+                _require_same(folder, job)
+            if shard is None or not begun:
                 with replacing(folder / JOB) as temporary:
                     temporary.write_text(json.dumps(job, indent=1, ensure_ascii=False), encoding="utf-8")
-            _require_same(folder, job)
         try:
             yield folder
         except CotextError:

@@ -82,10 +82,11 @@ class Journal:
             for line in lines:
                 try:
                     entry = unsealed(line)
-                except ValueError:
+                    stands = entry["update"] <= update and entry["kind"] != "final"
+                except (ValueError, KeyError, TypeError):
                     damaged += 1
                     continue
-                if entry["update"] <= update and entry["kind"] != "final":
+                if stands:
                     kept.append(f"{line}\n")
             temporary.write_text("".join(kept), encoding="utf-8")
         return damaged

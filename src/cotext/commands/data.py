@@ -34,7 +34,9 @@ def prepare(
     max_characters: Annotated[int, typer.Option(help="A longer sentence is refused.")] = 10_000,
     seed: Annotated[int, typer.Option(help="Of the controlled corpus and of the tokenizer's sample.")] = 1,
     format: Format = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace an existing folder.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option(help="Replace an existing folder, and what an interrupted job left.")
+    ] = False,
 ) -> None:
     """Tokenise a corpus into a folder that `train` reads, and report what is in it."""
     from cotext.data.prepare import prepare as prepare_corpus
