@@ -119,8 +119,8 @@ def load_weights(path: Path) -> dict[str, Tensor]:
     weights = read_tensors(path)
     if CHECKSUM in metadata and metadata[CHECKSUM] != model_checksum(weights, metadata):
         raise CotextError(
-            f"{path}: damaged: its checksum does not fit its content; copy it anew, or if it is a checkpoint, "
-            "delete its folder"
+            f"{path}: damaged: its checksum does not fit its content; copy it anew, or delete the folder of "
+            "the checkpoint that it is"
         )
     return weights
 

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from pydantic import TypeAdapter, ValidationError
 
 import cotext
 from cotext.checkpoint import model_file
@@ -43,6 +44,7 @@ from cotext.distillation_parts import (
 )
 from cotext.errors import CotextError
 from cotext.files import checksum, replacing
+from cotext.integrity import require_whole
 from cotext.jobs import open_translator
 from cotext.locks import writing
 from cotext.runs import READ, Data, open_data
@@ -128,7 +130,7 @@ class Distillation:
         self.folder = folder
         self.parts = parts
         # Written, but interrupted before it had its name: nothing is left to be translated.
-        self.written = (folder / REPORT).is_file()
+        self.written = _is_written(folder)
         self._places = shard.places(0 if self.written else len(data.train))
         self.documents = len(self._places)
         self.sentences = self.resumed_documents = self.resumed_sentences = 0
@@ -253,13 +255,34 @@ class Distillation:
 
     def _publish(self) -> Outcome:
         """Clear away what the work has needed, and give the folder its name, unless it has it."""
-        content = json.loads((self.folder / REPORT).read_text(encoding="utf-8"))["distillation"]
-        noted = [Noted(**content[key]) for key in ("kept", "cut", "long", "missing")]
+        outcome = outcome_of(self.folder)
         if self.folder != self.request.out:
             for path in (*self.folder.glob(PARTS), *self.folder.glob(".*")):
                 path.unlink()
             self.folder.replace(self.request.out)
-        return Outcome(content["documents"], content["sentences"], content["signature"], *noted)
+        return outcome
+
+
+def outcome_of(folder: Path) -> Outcome:
+    """What a distilled folder says that it holds.
+
+    Raises:
+        CotextError: it is not finished, or damaged.
+    """
+    report = read_report(folder)
+    require_whole(folder, report.get("files", {}), "delete the folder to start anew")
+    try:
+        return TypeAdapter(Outcome).validate_python(report["distillation"])
+    except (KeyError, ValidationError):
+        raise CotextError(f"{folder / REPORT}: missing or damaged; delete the folder to start anew") from None
+
+
+def _is_written(folder: Path) -> bool:
+    try:
+        outcome_of(folder)
+    except CotextError:
+        return False
+    return True
 
 
 @contextmanager
@@ -287,6 +310,7 @@ def distillation(
         # Repeated, or killed before it could say so.
         if changed := differences(out, job):
             raise CotextError(f"{request.out}: is there already; choose another --out:\n{changed}")
+        outcome_of(out)
         with writing(out):
             yield Distillation(request, data, translator, signature, out, chosen, Parts(out, chosen, 0))
         return

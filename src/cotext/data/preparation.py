@@ -1,8 +1,10 @@
 """The hidden folder in which a folder is prepared; what an interrupted preparation has done stays there.
 
-.OUT.preparing/                 what becomes OUT, by a single rename
-.OUT.preparing/preparing.json   what is prepared, and of each stage that is done the digests of its files
-.OUT.replaced/                  the folder whose place OUT takes, until it has
+    .OUT.preparing/                 what becomes OUT, by a single rename
+    .OUT.preparing/preparing.json   what is prepared, and of each stage that is done the digests of its files
+    .OUT.replaced/                  the folder whose place OUT takes, until it has
+
+Whoever works there holds the lock of OUT.
 """
 
 import os
@@ -185,11 +187,11 @@ def _occupied(folder: Path) -> bool:
 
 
 def _describes(report: dict[str, Any], job: dict[str, Any]) -> bool:
-    """Whether a report is that of a job: what it says includes all that the job says."""
+    """Whether a report, with digests, is that of a job: what it says includes all that the job says."""
 
     def within(part: Any, whole: Any) -> bool:
         if isinstance(part, dict) and isinstance(whole, dict):
             return all(key in whole and within(value, whole[key]) for key, value in part.items())
         return bool(part == whole)
 
-    return within(job, report)
+    return "files" in report and within(job, report)

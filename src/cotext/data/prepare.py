@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from cotext import __version__
 from cotext.data.controlled import (
@@ -172,7 +172,7 @@ def prepare(
             _build_tokenizer(work, corpora, corpora[0], settings, max_characters, progress)
             report = _build(work, corpora, job, settings, progress)
         work.publish()
-        return TypeAdapter(Report).validate_python(report)
+        return _read(work.out, report)
 
 
 def prepare_controlled(
@@ -226,7 +226,14 @@ def prepare_controlled(
             _write_sides(work.folder, corpora[1:])
             report = _build(work, corpora, job, settings, progress)
         work.publish()
+        return _read(work.out, report)
+
+
+def _read(out: Path, report: dict[str, Any]) -> Report:
+    try:
         return TypeAdapter(Report).validate_python(report)
+    except ValidationError:
+        raise CotextError(f"{out / REPORT}: damaged; prepare it again, with --overwrite") from None
 
 
 def _write_suites(folder: Path, seed: int, examples: int) -> None:
