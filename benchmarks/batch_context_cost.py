@@ -161,7 +161,8 @@ def attention_peak(tokens: int, causal: bool) -> None:
     context = FlatContext(attention, 512, "continuous", 0.5)
     x = torch.randn(ROWS, tokens // ROWS, 512, requires_grad=True)
     current = torch.ones(x.shape[:2], dtype=torch.bool)
-    rows = Standing.of(torch.zeros(ROWS, dtype=torch.long), torch.arange(ROWS), False)
+    zeros = torch.zeros(ROWS, dtype=torch.long)
+    rows = Standing.of(zeros, torch.arange(ROWS), torch.tensor([[0, 1]] * ROWS), False)
     before = PeakMemory().stop() or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     memory = PeakMemory()
     time.sleep(0.05)

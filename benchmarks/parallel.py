@@ -5,7 +5,7 @@
     python -m benchmarks.parallel length [--size base] [--tokens 512 1024 ...]     of the document
 
 `controlled` trains tiny systems on long documents, each from scratch and once; an interrupted run goes on.
-Long documents are seven of the controlled corpus each, about 450 tokens a side. A run is called
+Long documents are seven of the controlled corpus each (`--joined`), about 450 tokens a side. A run is called
 system-tokens[-kd][-seed], as casa-512 or glat-64-kd: pieces of at most so many tokens a side, brackets
 counted; with kd, the training targets are those of a teacher (`--teacher`), which is trained and asked when
 they are first wanted. `--runs` chooses some, `--kd` has all of them distilled, `--set` gives every run other
@@ -81,7 +81,7 @@ TEACHER = f"g-transformer-{LONG}"
 TEACHER_BEAM = 4
 EXAMPLES = 300  # of a suite, at least
 DOCUMENTS = 20_000  # of the controlled corpus
-JOINED = 7  # of them make a long one
+JOINED = 7  # of them make a long one, unless another number is asked for
 TRANSLATED = 24  # test documents
 IN_CURVES = 8  # of them
 KEPT = 1000  # checkpoints: all of them
@@ -122,12 +122,12 @@ class Name:
         return f"{self.system}-{self.tokens}{'-kd' if self.distilled else ''}{seed}"
 
 
-def joined(documents: Iterable[ParallelDocument]) -> Iterator[ParallelDocument]:
-    """Long documents; what does not fill one is left out."""
+def joined(documents: Iterable[ParallelDocument], of: int) -> Iterator[ParallelDocument]:
+    """Long documents of so many each; what does not fill one is left out."""
     stream = iter(documents)
     for number in count():
-        group = list(islice(stream, JOINED))
-        if len(group) < JOINED:
+        group = list(islice(stream, of))
+        if len(group) < of:
             return
         source = tuple(sentence for document in group for sentence in document.source)
         target = tuple(sentence for document in group for sentence in document.target)
@@ -142,6 +142,7 @@ class Experiment:
     updates: int
     settings: tuple[str, ...]
     teacher: Name
+    joined: int  # documents to a long one
 
     def run(self, name: Name) -> Path:
         return self.folder / "runs" / str(name)
@@ -161,7 +162,7 @@ class Experiment:
             }
             files = {name: self.folder / f"{name}.tsv" for name in splits}
             for name, stream in splits.items():
-                write_parallel(files[name], None, joined(stream), "tsv")
+                write_parallel(files[name], None, joined(stream, self.joined), "tsv")
             settings = TokenizerSettings(kind="sentencepiece-bpe", vocabulary=1500, byte_fallback=False)
             train, dev, test = files.values()
             prepare(train, None, dev, None, data, test_source=test, settings=settings)
@@ -307,6 +308,7 @@ def main() -> None:
     command.add_argument("--runs", nargs="*", default=[], help="system-tokens[-kd][-seed]")
     command.add_argument("--updates", type=int, default=3000)
     command.add_argument("--documents", type=int, default=DOCUMENTS, help="of the controlled corpus")
+    command.add_argument("--joined", type=int, default=JOINED, help="of them make a long document")
     command.add_argument("--kd", action="store_true", help="on what a teacher has translated")
     command.add_argument("--teacher", default=TEACHER, help="a run of this folder")
     command.add_argument("--set", nargs="*", default=[], dest="settings", metavar="KEY=VALUE")
@@ -333,7 +335,8 @@ def main() -> None:
         runs = [Name.parse(text) for text in arguments.runs or DEFAULT_RUNS]
         if arguments.kd:
             runs = [n if n == teacher else Name(n.system, n.tokens, True, n.seed) for n in runs]
-        experiment = Experiment(arguments.folder, arguments.updates, tuple(arguments.settings), teacher)
+        settings = tuple(arguments.settings)
+        experiment = Experiment(arguments.folder, arguments.updates, settings, teacher, arguments.joined)
         controlled(experiment, runs, arguments.documents, not arguments.train_only)
     elif arguments.what == "speed":
         for setting in arguments.settings:

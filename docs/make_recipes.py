@@ -2,7 +2,8 @@
 
 from pathlib import Path
 
-from cotext.config import SIZES, reference
+from cotext.config import LARGEST, SIZES, reference
+from cotext.reading import MAX_YAML_CHARACTERS
 from cotext.systems import describe
 
 PAGE = Path(__file__).with_name("recipes.md")
@@ -18,6 +19,10 @@ def page() -> str:
         "over it, and `key.path=value` arguments have the last word. Unknown keys are errors. The resolved",
         "configuration is written to the run folder and into every model file.",
         "",
+        "The YAML of a recipe is plain: mappings, lists, texts and numbers, at most",
+        f"{MAX_YAML_CHARACTERS:,} characters, without anchors, aliases and tags. No key comes twice, and a",
+        "date is a text.",
+        "",
         "This page is made by `make docs`; parameters are counted at base size with 32,000 subwords.",
         "",
         "## Shipped recipes",
@@ -30,7 +35,8 @@ def page() -> str:
     for size, sections in SIZES.items():
         changes = [f"{s}.{k}={v}" for s, values in sections.items() for k, v in values.items()]
         lines.append(f"| {size} | {', '.join(changes) or 'none: recipes are written for it'} |")
-    lines += ["", "## Every key", "", "| key | takes | default | what it does |", "| --- | --- | --- | --- |"]
+    lines += ["", "## Every key", "", f"Whole numbers are at most {LARGEST:,} where no other limit is told."]
+    lines += ["", "| key | takes | default | what it does |", "| --- | --- | --- | --- |"]
     lines += [
         f"| `{key}` | {kind.replace('|', 'or')} | `{default!r}` | {what} |"
         for key, kind, default, what in reference()

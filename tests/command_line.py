@@ -5,9 +5,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
-from contextlib import redirect_stderr, redirect_stdout
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -103,6 +104,24 @@ def start(*arguments: str | Path, cwd: Path | None = None) -> subprocess.Popen[s
         # Where the tests themselves run in the background, Ctrl-C is ignored, and children inherit that.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )
+
+
+@contextmanager
+def piped(content: bytes) -> Iterator[Path]:
+    """The name that a shell gives `<(...)`."""
+    reading, writing = os.pipe()
+
+    def write() -> None:
+        with os.fdopen(writing, "wb") as stream:
+            stream.write(content)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    try:
+        yield Path(f"/dev/fd/{reading}")
+    finally:
+        os.close(reading)
+        writer.join()
 
 
 def signal_when(process: subprocess.Popen[str], ready: Callable[[], bool], number: signal.Signals) -> Outcome:

@@ -13,10 +13,17 @@ ROOT = Path(cotext.__file__).parent
 # room -> prefixes of cotext modules that it may import
 ALLOWED = {
     "layers": ("cotext.layers",),
-    "data": ("cotext.data", "cotext.errors", "cotext.files", "cotext.integrity", "cotext.locks"),
+    "data": (
+        "cotext.data",
+        "cotext.errors",
+        "cotext.files",
+        "cotext.integrity",
+        "cotext.locks",
+        "cotext.reading",
+    ),
     "models": ("cotext.models.base", "cotext.layers", "cotext.data.batch"),
     "losses": ("cotext.losses", "cotext.models.base", "cotext.layers", "cotext.data.batch", "cotext.errors"),
-    "metrics": ("cotext.metrics", "cotext.data", "cotext.errors"),
+    "metrics": ("cotext.metrics", "cotext.data", "cotext.errors", "cotext.reading"),
     "analysis": (
         "cotext.analysis",
         "cotext.models.base",

@@ -303,18 +303,18 @@ CASES = {
         (f"{SUITE} --score max", ["--score max", "sum, mean"]),
         (f"{SUITE} --out {{out}}/no/o", ["does not exist"]),
         (f"{SUITE} --out {{world}}/suite.json", ["would overwrite"]),
-        (f"{SUITE} {{bad}}/empty", ["empty", "cannot be read"]),
+        (f"{SUITE} {{bad}}/empty", ["empty", "is a directory"]),
         *(
             (f"contrastive {{world}}/run {{bad}}/{file} --out {{out}}/o", words)
             for file, words in (
-                ("MISSING", ["MISSING", "cannot be read"]),
+                ("MISSING", ["MISSING", "no such file"]),
                 ("good.en", ["good.en", "not valid JSON"]),
                 ("latin1.en", ["latin1.en", "UTF-8"]),
                 ("list.json", ["list.json", "'true_ind'"]),
                 ("number.json", ["number.json", "not a contrastive suite"]),
                 ("other.json", ["other.json", "'something'"]),
                 ("cut.json", ["cut.json", "not valid JSON"]),
-                ("deep.json", ["deep.json", "not a contrastive suite"]),
+                ("deep.json", ["deep.json", "nested too deep"]),
                 ("damaged.json.gz", ["damaged.json.gz", "cannot be read"]),
                 ("correct.json", ["correct.json", "'d1'"]),
                 ("uneven.json", ["uneven.json", "'d1'"]),

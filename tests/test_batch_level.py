@@ -17,6 +17,7 @@ from test_docflat import (
     config_of,
     full,
     joined,
+    meeting,
 )
 from tiny import random_model
 from torch import Tensor
@@ -24,6 +25,7 @@ from torch import Tensor
 from cotext.config import Config
 from cotext.data.batch import Batch
 from cotext.layers.attend import Places, watch_weights
+from cotext.layers.flat import is_current
 from cotext.layers.positions import ranks
 from cotext.layers.stacks import decode_rows, encode_rows
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, DecoderState
@@ -50,6 +52,10 @@ def named(system: str, view: dict[str, Any] | None = None) -> Config:
     return config_of(view, name, **settings)
 
 
+def built(system: str) -> Any:
+    return meeting(named(system))
+
+
 def crosses(system: str) -> bool:
     return bool(SYSTEMS[system][1].get("cross_document"))
 
@@ -70,7 +76,7 @@ def test_with_both_sides_left_out_it_is_the_baseline(name: str) -> None:
 @systems
 def test_a_row_of_a_batch_is_that_row_with_its_companions(system: str) -> None:
     config = named(system)
-    model, batch = random_model(config, TOKENIZER), batch_of(config)
+    model, batch = built(system), batch_of(config)
     hidden = full(model, batch)
     moved = 0.0
     for i in range(len(hidden)):
@@ -87,7 +93,7 @@ def test_a_row_of_a_batch_is_that_row_with_its_companions(system: str) -> None:
 @systems
 def test_the_order_of_rows_in_the_batch_does_not_matter(system: str) -> None:
     config = named(system)
-    model = random_model(config, TOKENIZER)
+    model = built(system)
     hidden = full(model, batch_of(config))
     shuffled = [4, 6, 2, 5, 0, 3, 1]
     close(full(model, batch_of(config, shuffled)), hidden[shuffled])
@@ -96,22 +102,28 @@ def test_the_order_of_rows_in_the_batch_does_not_matter(system: str) -> None:
 @systems
 def test_other_documents_change_nothing_unless_they_may(system: str) -> None:
     config = named(system)
-    model = random_model(config, TOKENIZER)
-    # The document in the middle: others stand before and after it.
-    together, middle = full(model, batch_of(config)), batch_of(config, [4, 5])
-    apart = (full(model, middle) - together[4:6, : middle.target_input.size(1)]).abs()[middle.is_label]
-    assert (float(apart.max()) > 1e-3) == crosses(system)
-    if not crosses(system):
-        assert float(apart.max()) < 1e-9
+    for training in (False, True):
+        model = built(system).train(training)
+        # The document in the middle: others stand before and after it.
+        together, middle = full(model, batch_of(config)), batch_of(config, [4, 5])
+        apart = (full(model, middle) - together[4:6, : middle.target_input.size(1)]).abs()[middle.is_label]
+        may = training and crosses(system)
+        assert (float(apart.max()) > 1e-3) == may
+        if not may:
+            assert float(apart.max()) < 1e-9
 
 
 @systems
-def test_a_target_token_moves_what_follows_it_and_later_rows(system: str) -> None:
+def test_a_current_token_moves_what_follows_it_and_current_ones_of_later_rows(system: str) -> None:
     config = named(system)
-    model, batch = random_model(config, TOKENIZER), batch_of(config)
+    model, batch = built(system), batch_of(config)
     order = batch.source.document * 1000 + batch.source.place + batch.source.current[:, 0]
     meets = SYSTEMS[system][0] == "datapoints" and SYSTEMS[system][1].get("target", False)
+    current = is_current(batch.input_sentence, batch.source.current)
+    # Of rows that see others, all from the first current token on, which is the first that does.
+    begins = current.byte().argmax(dim=1)
     hidden = full(model, batch)
+    at = torch.arange(hidden.size(1))
     for row, t in batch.is_label.nonzero().tolist():
         kept = int(batch.target_input[row, t])
         batch.target_input[row, t] = (kept + 1) % 4
@@ -120,8 +132,8 @@ def test_a_target_token_moves_what_follows_it_and_later_rows(system: str) -> Non
         later = order > order[row]
         if not crosses(system):
             later &= batch.source.document == batch.source.document[row]
-        expected = (later & bool(meets))[:, None].expand_as(moved).clone()
-        expected[row] = torch.arange(hidden.size(1)) >= t
+        expected = (later & bool(meets and current[row, t]))[:, None] & (at >= begins[:, None])
+        expected[row] = at >= t
         assert torch.equal(moved[batch.is_label], expected[batch.is_label]), (row, t)
 
 
@@ -243,22 +255,26 @@ def test_equation_11_by_hand() -> None:
 
 
 class WrittenMeans(Written):
-    """Rows show the mean of all their tokens, and see those of others from that of their own past."""
+    """Rows show the mean of their current tokens; these see it, from that of their own past."""
 
     def shown(self, tokens: list[int], sentence: list[int], current: Tensor) -> Tensor:
-        return self.embedded(tokens, sentence).mean(dim=0, keepdim=True)
+        own = super().shown(tokens, sentence, current)
+        return own.mean(dim=0, keepdim=True) if len(own) else own
 
     def seeing(self, h: Tensor, current: Tensor, others: list[Tensor]) -> Tensor:
-        mean = h.mean(dim=0, keepdim=True)
+        if not current[-1]:
+            return h[-1]
+        mean = h[current].mean(dim=0, keepdim=True)
         rows = self.model.target_rows
         x: Tensor = rows.norm(h[-1] + attended(rows, mean[0], torch.cat([mean, *others])))
         return x
 
 
 @torch.no_grad()
-def test_the_target_sees_the_mean_so_far_and_complete_rows_before_it() -> None:
-    config = config_of(None, "datapoints", source=False, target=True)
-    model, batch = random_model(config, TOKENIZER), batch_of(config, [1, 0])
+def test_current_tokens_of_the_target_see_the_mean_so_far_and_that_of_the_sentence_before() -> None:
+    """Two rows of one document, the later one first; of three sentences, the first is context of both."""
+    config = config_of(VIEWS["longer"], "datapoints", source=False, target=True)
+    model, batch = random_model(config, TOKENIZER), batch_of(config, [2, 1])
     assert isinstance(model, Datapoints)
     rows = model.target_rows
     assert rows is not None
@@ -268,12 +284,14 @@ def test_the_target_sees_the_mean_so_far_and_complete_rows_before_it() -> None:
         model._embedded(batch.target_input[i : i + 1, :n], batch.input_sentence[i : i + 1, :n])[0]
         for i, n in enumerate(lengths)
     ]
-    earlier = embedded[1].mean(dim=0, keepdim=True)  # row 0 is the later one
+    # Target sentences have 1, 5 and 1 words, and each its number.
+    context, earlier = (8, 2), embedded[1][2:].mean(dim=0, keepdim=True)
+    assert lengths == [10, 8]
     hidden = full(model, batch)
-    for i, (h, before) in enumerate(zip(embedded, ([earlier], []), strict=True)):
-        x = []
-        for t in range(len(h)):
-            mean = h[: t + 1].mean(dim=0)
+    for i, (h, first, before) in enumerate(zip(embedded, context, ([earlier], []), strict=True)):
+        x = list(h[:first])
+        for t in range(first, len(h)):
+            mean = h[first : t + 1].mean(dim=0)
             x.append(rows.norm(h[t] + attended(rows, mean, torch.cat([mean[None], *before]))))
         k = batch.input_sentence[i : i + 1, : len(h)]
         assert state.cross_mask is not None
@@ -290,12 +308,15 @@ ROWS = {"at once": [3, 4, 0, 2, 5, 6, 1], "beside companions": [2, 5, 6], "both"
 @pytest.mark.parametrize("beam", [1, 3])
 @pytest.mark.parametrize("chosen", ROWS)
 @pytest.mark.parametrize("system", ["rows", "rows of all"])
+@pytest.mark.parametrize("whole_windows", [False, True])
 @torch.no_grad()
-def test_every_step_sees_means_of_its_moment(system: str, chosen: str, beam: int) -> None:
+def test_every_step_sees_means_of_its_moment(
+    system: str, chosen: str, beam: int, whole_windows: bool
+) -> None:
     config = named(system)
-    model, generator = random_model(config, TOKENIZER), torch.Generator().manual_seed(beam)
+    model, generator = built(system), torch.Generator().manual_seed(beam)
     batch: Batch = joined(batch_of(config), ROWS[chosen])
-    written = WrittenMeans(model, batch, begun_of(batch, False), places=80)
+    written = WrittenMeans(model, batch, begun_of(batch, whole_windows), places=80)
     written.widen(beam)
     for step in range(2 * STEPS_BETWEEN_COLLECTIONS + 4):
         written.next(generator, 1 if step % 5 else 2)

@@ -101,6 +101,7 @@ def test_every_protocol_equals_sacrebleu_called_directly() -> None:
         "s-bleu-tok": sacrebleu.corpus_bleu(flat_hypothesis, [flat_reference], **plain).score,
         "s-bleu-lc": sacrebleu.corpus_bleu(flat_hypothesis, [flat_reference], lowercase=True, **plain).score,
         "d-bleu-512": sacrebleu.corpus_bleu(cut_hypothesis, [cut_reference]).score,
+        "d-bleu-512-tok": sacrebleu.corpus_bleu(cut_hypothesis, [cut_reference], **plain).score,
         "d-bleu": sacrebleu.corpus_bleu(long_hypothesis, [long_reference]).score,
         "d-bleu-ci": sacrebleu.corpus_bleu(long_hypothesis, [long_reference], lowercase=True).score,
         "d-bleu-lc": sacrebleu.corpus_bleu(
@@ -143,6 +144,9 @@ def test_pieces_by_hand() -> None:
     assert piece_sizes(reference, 4) == [[1, 1, 1, 1, 1]]
     assert piece_sizes(reference, 16) == [[5]]
     assert piece_sizes([*reference, Document("e", ()), *single("p")], 9) == [[3, 2], [], [1]]
+    # Of tokenised text "f." is one token.
+    assert piece_sizes(reference, 13, None, PROTOCOLS["d-bleu-512-tok"]) == [[4, 1]]
+    assert piece_sizes(reference, 13) == [[3, 2]]
     # Chinese is counted as it is scored, by characters.
     assert piece_sizes(single("灯很新。", "它很亮。", "好"), 8, "zh") == [[2, 1]]
     assert piece_sizes(single("灯很新。", "它很亮。", "好"), 8) == [[3]]

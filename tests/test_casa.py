@@ -15,7 +15,7 @@ from cotext.config import Config
 from cotext.data.batch import Batch, Instance, Source, make_batch, source_batch
 from cotext.data.views import Window
 from cotext.errors import CotextError
-from cotext.layers.codes import DECAY, Codebook, CodeGate
+from cotext.layers.codes import DECAY, Codebook, CodeGate, perplexity
 from cotext.layers.glance import glanced
 from cotext.layers.soft_copy import soft_copy, stretched
 from cotext.models.base import Draft, ParallelModel
@@ -45,6 +45,7 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "without local attention": {"local": False, "context_layers": 1},
     "without source context": {"source_context": False, "context_layers": 1},
     "without target context": {"target_context": False, "context_layers": 1},
+    "nodes as queries": {"context_nodes": "queries", "context_layers": 1},
 }
 systems = pytest.mark.parametrize("name", SYSTEMS)
 
@@ -120,6 +121,20 @@ def test_soft_copy_by_hand(aligned: bool) -> None:
                 expected = (weight / weight.sum()) @ own
                 torch.testing.assert_close(found[b, place], expected, rtol=1e-7, atol=1e-7)
     assert not found[target < 0].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_soft_copy_in_half_precision_finds_the_same_places(dtype: torch.dtype) -> None:
+    """Far into a long text too, where half precision has no numbers for neighbouring places.
+
+    States that are small whole numbers are exact in every precision: what is left is the rounding of means.
+    """
+    source = torch.zeros(1, 700, dtype=torch.long)
+    places = stretched(source, torch.tensor([1400]))
+    x = torch.arange(700).remainder(16).view(1, -1, 1).float()
+    found = soft_copy(x.to(dtype), source, places)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.float(), soft_copy(x, source, places), rtol=0, atol=0.1)
 
 
 # --- who sees whom
@@ -206,6 +221,19 @@ def test_masks_by_hand() -> None:
         "decoder.1.attention": context(k2, k2, ends2),
         "decoder.1.cross": context(k2, k, ends),
     }
+
+    def queries(queries: list[int], keys: list[int], nodes: set[int]) -> set[tuple[int, int]]:
+        return local(queries, keys) | {(q, s) for q in nodes for s in range(len(keys))}
+
+    _, found = attention_inputs("nodes as queries")  # equation 14 as it is printed
+    assert found == {
+        "encoder.0.attention": local(k, k),
+        "encoder.1.attention": queries(k, k, ends),
+        "decoder.0.attention": local(k2, k2),
+        "decoder.0.cross": local(k2, k),
+        "decoder.1.attention": queries(k2, k2, ends2),
+        "decoder.1.cross": queries(k2, k, ends2),
+    }
     _, found = attention_inputs("without source context")
     assert found["encoder.1.attention"] == local(k, k)
     assert found["decoder.1.cross"] == local(k2, k)
@@ -257,13 +285,14 @@ def test_what_stands_in_the_padding_does_not_matter(name: str) -> None:
 def test_a_row_of_one_sentence_has_no_context() -> None:
     """Its nodes are its own: context attention is local attention there, and both are the whole."""
     source = source_batch(instances()[1:2], SYMBOLS)
-    plain, local, context = (
+    plain, local, context, queries = (
         model_of(WHOLE | {"soft_copy": "sentences"}),
         model_of({"context_layers": 0}),
         model_of({}),
+        model_of({"context_nodes": "queries"}),
     )
     expected, _ = hidden(plain, source)
-    for model in (local, context):
+    for model in (local, context, queries):
         model.load_state_dict(plain.state_dict())
         torch.testing.assert_close(hidden(model, source)[0], expected, rtol=1e-9, atol=1e-9)
 
@@ -361,23 +390,97 @@ def test_decoding_reads_the_codes_that_were_foretold() -> None:
         assert not torch.allclose(model.decode(draft), first)
 
 
-def test_right_codes_are_read_after_they_were_learnt() -> None:
-    model = model_of(SYSTEMS["CASA-Latent"])
+def draft_of(model: Casa, token: int) -> tuple[Draft, Tensor, int]:
+    """Written once, with one token in every row that has a best path; its code."""
     draft = model.encode(source_batch(instances(), SYMBOLS))
     with torch.no_grad():
         model.decode(draft)
-    before = draft.memory.codes.clone()
-    assert model.latent is not None
     tokens = torch.full_like(draft.sentence, -1)
-    tokens[:, 3] = 8
-    right = int(model.latent.codebook.nearest(model.embedding.bare(torch.tensor(8))))
-    loss = model.foretell(draft, tokens, 0.0)
-    assert loss is not None
-    assert loss.shape == (3,)
-    assert bool((loss > 0).all())
+    tokens[:, 3] = token
+    assert model.latent is not None
+    return draft, tokens, int(model.latent.codebook.nearest(model.embedding.bare(torch.tensor(token))))
+
+
+def test_right_codes_are_read_after_they_were_learnt() -> None:
+    model = model_of({"latent": True, "codes": 5, "code_mixing": "all"})
+    draft, tokens, right = draft_of(model, 8)
+    before = draft.memory.codes.clone()
+    told = model.foretell(draft, tokens, 0.0)
+    assert told is not None
+    assert told.loss.shape == (3,)
+    assert bool((told.loss > 0).all())
     assert bool((draft.memory.codes[:, 3] == right).all())
     rest = torch.arange(tokens.size(1)) != 3
     assert torch.equal(draft.memory.codes[:, rest], before[:, rest])
+
+
+def test_the_loss_of_codes_has_its_weight() -> None:
+    found = []
+    for weight in (0.5, 1.0):
+        model = model_of({"latent": True, "codes": 5, "code_weight": weight})
+        draft, tokens, _ = draft_of(model, 8)
+        told = model.foretell(draft, tokens, 0.0)
+        assert told is not None
+        found.append(told.loss)
+    torch.testing.assert_close(2 * found[0], found[1])
+
+
+def test_some_right_codes_are_read_and_elsewhere_the_own_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bao et al. 2022, `--vq-mix-diff`: half of the wrong places, drawn apart from the foreteller's."""
+    model = model_of({"latent": True, "codes": 5})
+    draft, _, _ = draft_of(model, 8)
+    asked: list[tuple[Tensor, float]] = []
+    third = draft.sentence.new_zeros(draft.sentence.shape, dtype=torch.bool)
+    third[:, 2] = True
+
+    def noted(wrong: Tensor, eligible: Tensor, ratio: float) -> Tensor:
+        asked.append((wrong, ratio))
+        return third if len(asked) == 2 else torch.zeros_like(wrong)
+
+    monkeypatch.setattr("cotext.models.casa.glanced", noted)
+    assert model.latent is not None
+    before, tokens = draft.memory.codes.clone(), torch.full_like(draft.sentence, 8)
+    right = int(model.latent.codebook.nearest(model.embedding.bare(torch.tensor(8))))
+    assert model.foretell(draft, tokens.masked_fill(draft.sentence < 0, -1), 0.3) is not None
+    assert [ratio for _, ratio in asked] == [0.3, 0.5]
+    for wrong, _ in asked:
+        assert torch.equal(wrong, (before != right) & (draft.sentence >= 0))
+    assert torch.equal(draft.memory.codes, torch.where(third, right, -1))
+
+    read: list[tuple[Tensor, Tensor]] = []
+    monkeypatch.setattr(model.latent.gate, "forward", lambda x, z: read.append((x, z)) or x)
+    model.decode(draft, tokens.masked_fill(~third, -1))
+    (x, z), vector = read[0], model.latent.codebook.vector(torch.tensor(right))
+    assert torch.equal(x[:, 2], model.embedding.bare(tokens[:, 2]))
+    assert torch.equal(z[:, 2], vector.to(z.dtype).expand(3, -1))
+    rest = torch.arange(tokens.size(1)) != 2
+    assert torch.equal(z[:, rest], draft.copied[:, rest])
+
+
+@pytest.mark.parametrize("scale", [0.2, 1.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_words_spread_over_the_codes(seed: int, scale: float) -> None:
+    """Independent words, as embeddings are before training, each the rarer the later.
+
+    From vectors as long as words are, 1 to 6 of 64 codes were left in use, at a perplexity of 1.0 to 2.9.
+    """
+    torch.manual_seed(seed)
+    words, often = torch.randn(2000, 128) * scale, 1 / torch.arange(1.0, 2001.0)
+    book = Codebook(64, 128)
+    for _ in range(100):
+        seen = words[torch.multinomial(often, 1000, replacement=True)]
+        book.follow(seen, book.nearest(seen))
+    used = torch.bincount(book.nearest(words), weights=often, minlength=64)
+    assert int((used > 0).sum()) >= 60
+    assert float(perplexity(used)) > 40
+
+
+def test_perplexity_by_hand() -> None:
+    assert float(perplexity(torch.tensor([3.0, 0.0, 3.0, 3.0]))) == pytest.approx(3.0)
+    assert float(perplexity(torch.tensor([4.0, 0.0]))) == pytest.approx(1.0)
+    half_and_two_quarters = perplexity(torch.tensor([2.0, 1.0, 1.0]))
+    assert float(half_and_two_quarters) == pytest.approx(2**1.5)
+    assert float(perplexity(torch.zeros(3))) == 1.0  # of no words
 
 
 # --- what is refused

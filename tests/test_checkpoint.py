@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from tiny_runs import assert_same_run, prepare_toy, run_config, train_here, with_section
+from tiny_runs import assert_same_run, prepare_toy, run_config, train_here, train_to_a_mean, with_section
 
 from cotext import checkpoint as ckpt
 from cotext import training_state
@@ -35,7 +35,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Checkpoints of updates 2, 4, ... 12, all kept; the final model is the mean of three."""
     run = tmp_path_factory.mktemp("checkpoint") / "trained"
-    train_here(run_config(validate_every=2, keep=10, average=3), data, run)
+    train_to_a_mean(run_config(validate_every=2, keep=10, average=3), data, run)
     return run
 
 
@@ -495,7 +495,9 @@ class TestRunFolders:
     @pytest.mark.parametrize("content", [b"view: [", b"\xff\xfe\x00", b"- a list"])
     def test_damaged_configuration(self, data: Path, run: Path, content: bytes) -> None:
         (run / "config.yaml").write_bytes(content)
-        with pytest.raises(CotextError, match=r"config.yaml: (damaged|expected a mapping)"):
+        with pytest.raises(
+            CotextError, match=r"config.yaml(:| is) (not valid|cannot be read|expected a mapping)"
+        ):
             train_here(run_config(), data, run)
 
     def test_data_of_another_tokenizer(self, run: Path, tmp_path: Path) -> None:

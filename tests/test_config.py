@@ -221,7 +221,7 @@ def test_differences_name_key_and_values() -> None:
 def test_the_reference_covers_every_key() -> None:
     entries = {key: (kind, default) for key, kind, default, *_ in reference()}
     assert entries["train.adam_betas"] == ("float, float", (0.9, 0.98))
-    assert entries["model.shift"] == ("int | corpus | sequence", "corpus")
+    assert entries["model.shift"] == ("int | corpus | sequence, at most 10,000", "corpus")
     assert {key.split(".")[1] for key in entries if key.startswith("train.")} == set(TrainConfig.model_fields)
     for key, (_, default) in entries.items():
         value: object = Config().model_dump()

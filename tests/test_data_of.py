@@ -152,5 +152,7 @@ def test_data_that_are_not_what_their_report_says(data: Path, tmp_path: Path, na
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"files": [1]}', b"\xff", b"[" * 10**5])
 def test_a_damaged_report(data: Path, tmp_path: Path, content: bytes) -> None:
     (data / "report.json").write_bytes(content)
-    with pytest.raises(CotextError, match=r"report\.json: damaged"):
+    with pytest.raises(
+        CotextError, match=r"report\.json: (damaged|not valid JSON|cannot be read: not a text)"
+    ):
         train_here(run_config(max_updates=1), data, tmp_path / "run")

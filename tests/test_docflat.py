@@ -57,8 +57,14 @@ def batch_of(config: Config, chosen: list[int] | None = None) -> Batch:
     return make_batch([rows[i] for i in chosen], special_symbols(TOKENIZER, config.view))
 
 
-def docflat(config: Config, seed: int = 0) -> DocFlat:
-    model = random_model(config, TOKENIZER, seed)
+def meeting(config: Config) -> Any:
+    """A model without dropout, in training where that lets rows of different documents meet."""
+    model: Any = random_model(config, TOKENIZER)
+    return model.train(model.cross_document)
+
+
+def docflat(config: Config) -> DocFlat:
+    model = meeting(config)
     assert isinstance(model, DocFlat)
     return model
 
@@ -82,7 +88,7 @@ def close(a: Tensor, b: Tensor) -> None:
 #   row 2   b . .   document 0, first sentence             6 7 8
 SENTENCE = torch.tensor([[0, 1, 1], [0, 0, -1], [0, -1, -1]])
 CURRENT = torch.tensor([[1, 2], [0, 1], [0, 1]])
-DOCUMENT, ORDER = torch.tensor([0, 1, 0]), torch.tensor([1, 0, 0])
+DOCUMENT, PLACE = torch.tensor([0, 1, 0]), torch.tensor([0, 0, 0])
 SEES = {
     ("source", False): {0: "0", 1: "126", 2: "126", 3: "34", 4: "34", 5: "5", 6: "126", 7: "7", 8: "8"},
     ("target", False): {0: "0", 1: "61", 2: "612", 3: "3", 4: "34", 5: "5", 6: "6", 7: "7", 8: "8"},
@@ -117,7 +123,7 @@ def seen(context: FlatContext, x: Tensor, side: str, rows: Standing) -> dict[int
 @pytest.mark.parametrize(("side", "cross_document"), SEES)
 def test_who_sees_whom(side: str, cross_document: bool) -> None:
     x = torch.randn(3, 3, 8, dtype=torch.float64)
-    rows = Standing.of(DOCUMENT, ORDER, cross_document)
+    rows = Standing.of(DOCUMENT, PLACE, CURRENT, cross_document)
     expected = {place: "".join(sorted(keys)) for place, keys in SEES[side, cross_document].items()}
     assert seen(flat_context(), x, side, rows) == expected
 
@@ -126,7 +132,7 @@ def test_who_sees_whom(side: str, cross_document: bool) -> None:
 def test_what_is_seen_is_attention_over_exactly_that(side: str, cross_document: bool) -> None:
     """Place by place: softmax over the keys listed above, the gate, the norm; else nothing changes."""
     context, x = flat_context(), torch.randn(3, 3, 8, dtype=torch.float64)
-    rows = Standing.of(DOCUMENT, ORDER, cross_document)
+    rows = Standing.of(DOCUMENT, PLACE, CURRENT, cross_document)
     out = context(x, is_current(SENTENCE, CURRENT), rows, causal=side == "target").flatten(0, 1)
     flat = x.flatten(0, 1)
     for place, keys in SEES[side, cross_document].items():
@@ -160,12 +166,38 @@ def by_hand(context: FlatContext, query: Tensor, keys: Tensor) -> Tensor:
     return out
 
 
+def test_rows_that_hold_the_same_sentence_show_each_other_nothing_of_it() -> None:
+    """As mixed views have them, and windows that are drawn twice.
+
+    row 0   a b b   both sentences are current      places 0 1 2
+    row 1   x b b   the second                             3 4 5
+    row 2   x b b   the second, once more                  6 7 8
+    row 3   x x c   the third                              9 10 11
+    """
+    sentence = torch.tensor([[0, 1, 1], [0, 1, 1], [0, 1, 1], [0, 1, 2]])
+    current = torch.tensor([[0, 2], [1, 2], [1, 2], [2, 3]])
+    zeros = torch.zeros(4, dtype=torch.long)
+    rows, chosen = Standing.of(zeros, zeros, current, False), is_current(sentence, current)
+    assert not rows.apart
+    assert rows.take(torch.tensor([3, 1])).apart
+    context, x = flat_context(), torch.randn(4, 3, 8, dtype=torch.float64)
+    out = context(x, chosen, rows, causal=True)
+    sees = {0: [0], 1: [0, 1], 2: [0, 1, 2], 4: [4], 5: [4, 5], 7: [7], 8: [7, 8]}
+    for place, keys in (sees | {11: [0, 1, 2, 4, 5, 7, 8, 11]}).items():
+        close(out.flatten(0, 1)[place], by_hand(context, x.flatten(0, 1)[place], x.flatten(0, 1)[keys]))
+    for i in range(4):
+        others = chosen & (torch.arange(4) != i)[:, None]
+        beside = Beside(x[others], rows.take(others.nonzero()[:, 0]))
+        own = torch.tensor([i])
+        close(context(x[own], chosen[own], rows.take(own), beside, causal=True)[0], out[i])
+
+
 @pytest.mark.parametrize("causal", [False, True])
 @pytest.mark.parametrize("cross_document", [False, True])
 def test_tokens_beside_the_rows_are_seen_like_those_of_rows(causal: bool, cross_document: bool) -> None:
     """Each row alone, with the current tokens of the others beside it."""
     context, x = flat_context(), torch.randn(3, 3, 8, dtype=torch.float64)
-    rows = Standing.of(DOCUMENT, ORDER, cross_document)
+    rows = Standing.of(DOCUMENT, PLACE, CURRENT, cross_document)
     current = is_current(SENTENCE, CURRENT)
     together = context(x, current, rows, causal=causal)
     for i in range(3):
@@ -178,13 +210,14 @@ def test_tokens_beside_the_rows_are_seen_like_those_of_rows(causal: bool, cross_
 
 def test_whoever_watches_is_told_who_is_who() -> None:
     context, x = flat_context(), torch.randn(3, 3, 8, dtype=torch.float64)
+    rows, first = Standing.of(DOCUMENT, PLACE, CURRENT, False), torch.tensor([0])
     shown = []
 
     def watcher(weights: Tensor, real: Tensor, places: Places | None) -> None:
         shown.append((weights, real, places))
 
     with watch_weights(watcher):
-        context(x, is_current(SENTENCE, CURRENT), Standing(DOCUMENT, ORDER), causal=True)
+        context(x, is_current(SENTENCE, CURRENT), rows, causal=True)
     [(weights, real, places)] = shown
     assert places is not None
     assert places.query.tolist() == places.key.tolist() == [[6, 1, 2], [3, 4, -1]]
@@ -192,8 +225,8 @@ def test_whoever_watches_is_told_who_is_who() -> None:
     assert weights.shape == (2, 2, 3, 3)
     assert weights[0, 0].triu(1).abs().max() == 0
     with watch_weights(watcher):
-        beside = Beside(torch.randn(2, 8).double(), Standing(torch.tensor([0, 1]), torch.tensor([0, 0])))
-        context(x[:1], is_current(SENTENCE[:1], CURRENT[:1]), Standing(DOCUMENT[:1], ORDER[:1]), beside)
+        beside = Beside(torch.randn(2, 8).double(), rows.take(torch.tensor([2, 1])))
+        context(x[:1], is_current(SENTENCE[:1], CURRENT[:1]), rows.take(first), beside)
     places = shown[-1][2]
     assert places is not None
     assert places.query.tolist() == [[1, 2], [-1, -1]]
@@ -207,6 +240,7 @@ def test_a_discrete_gate_opens_at_the_threshold() -> None:
     gate = NeuralContextGate(2, discrete=True, threshold=0.5)
     with torch.no_grad():
         gate.linear.weight.copy_(torch.eye(2))
+        gate.linear.bias.zero_()
     seen = torch.tensor([[-1e-3, 0.0], [1e-3, 4.0]])
     assert gate(seen).tolist() == [[0.0, 1.0], [1.0, 1.0]]  # sigmoid(0) = 0.5 is at the threshold: open
 
@@ -353,6 +387,16 @@ def test_other_documents_change_nothing_unless_they_may(cross_document: bool) ->
         assert float(apart.max()) < 1e-9
 
 
+def test_rows_of_different_documents_meet_in_training_alone() -> None:
+    config = config_of(cross_document=True)
+    model = docflat(config).eval()
+    together, first = full(model, batch_of(config)), batch_of(config, [0, 1, 2, 3])
+    length = first.target_input.size(1)
+    close(full(model, first)[first.is_label], together[:4, :length][first.is_label])
+    config = config_of(cross_document=False)
+    close(full(docflat(config), first)[first.is_label], together[:4, :length][first.is_label])
+
+
 def test_every_current_token_of_a_document_reaches_every_row_of_it() -> None:
     """Source tokens reach all rows; target tokens what follows them in the document; context its own row."""
     config = config_of(window(1))
@@ -405,14 +449,13 @@ class Written:
 
     def __init__(self, model: Any, batch: Batch, begun: list[int], places: int) -> None:
         self.model, self.source = model, batch.source
-        self.rows = Standing.of(
-            batch.source.document, batch.source.place + batch.source.current[:, 0], model.cross_document
-        )
+        source = batch.source
+        self.rows = Standing.of(source.document, source.place, source.current, model.cross_document)
         self.entries, self.beam = list(range(len(begun))), 1
         self.tokens: list[list[int]] = [[] for _ in begun]
         self.sentence: list[list[int]] = [[] for _ in begun]
         self.x: list[list[Tensor]] = [[] for _ in begun]
-        self.done: list[tuple[Tensor, int, int]] = []  # what complete rows show, their group and order
+        self.done: list[tuple[Tensor, int, int]] = []  # what complete rows show, their group and end
         self._companions()
         self.state = model.encode(batch.source)
         whole = model.encode(batch.source)
@@ -428,14 +471,14 @@ class Written:
         if beside is None:
             return
         other = beside.source
-        rows = Standing.of(other.document, other.place + other.current[:, 0], self.model.cross_document)
+        rows = Standing.of(other.document, other.place, other.current, self.model.cross_document)
         for i, (tokens, sentence) in enumerate(
             zip(beside.target_input.tolist(), beside.input_sentence.tolist(), strict=True)
         ):
             length = sum(k >= 0 for k in sentence)
             if length:
                 shown = self.shown(tokens[:length], sentence[:length], other.current[i])
-                self.done.append((shown, int(rows.group[i]), int(rows.order[i])))
+                self.done.append((shown, int(rows.group[i]), int(rows.end[i])))
 
     def embedded(self, tokens: list[int], sentence: list[int]) -> Tensor:
         k = torch.tensor([sentence])
@@ -473,11 +516,11 @@ class Written:
 
     def _see(self, row: int, live: list[Tensor]) -> None:
         entry = self.entries[row // self.beam]
-        group, order = int(self.rows.group[entry]), int(self.rows.order[entry])
-        others = [x for x, g, o in self.done if g == group and o < order] + [
+        group, begin = int(self.rows.group[entry]), int(self.rows.begin[entry])
+        others = [x for x, g, end in self.done if g == group and end <= begin] + [
             x
             for x, e in zip(live, self.entries, strict=True)
-            if self.rows.group[e] == group and self.rows.order[e] < order
+            if self.rows.group[e] == group and self.rows.end[e] <= begin
         ]
         h = self.embedded(self.tokens[row], self.sentence[row])
         current = is_current(torch.tensor([self.sentence[row]]), self.source.current[entry][None])[0]
@@ -529,7 +572,7 @@ class Written:
         for i, row in zip(ended, best, strict=True):
             e = self.entries[i]
             shown = self.shown(self.tokens[row], self.sentence[row], self.source.current[e])
-            self.done.append((shown, int(self.rows.group[e]), int(self.rows.order[e])))
+            self.done.append((shown, int(self.rows.group[e]), int(self.rows.end[e])))
         self.state.select(torch.tensor(stay), self.beam)
         self.entries = [self.entries[i] for i in stay]
         rows = [i * self.beam + w for i in stay for w in range(self.beam)]

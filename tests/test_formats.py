@@ -466,7 +466,7 @@ BAD_FILES: dict[str, tuple[dict[str, bytes], str | None, str]] = {
     "malformed JSON": (
         {"a.en": b'{"id": "x", "sentences": ["A."]}\n{"id": \n'},
         None,
-        r"a\.en:2: no valid JSON at col",
+        r"a\.en:2: not valid JSON, col",
     ),
     "JSON too deep": (
         {"a.en": b'{"id": "x"}\n' + b"[" * 99999},
@@ -499,7 +499,7 @@ BAD_FILES: dict[str, tuple[dict[str, bytes], str | None, str]] = {
     "JSON surrogate": (
         {"a.en": b'{"id": "x", "source": ["\\ud800"]}'},
         None,
-        r"sentence 1 of 'source' holds half a ch",
+        r"a\.en:1: holds half a ch",
     ),
 }
 

@@ -183,12 +183,13 @@ def test_a_model_started_from_the_baseline_is_the_baseline_on_one_sentence(gates
     """With the gate at local; and with any gate, as global attention starts as a copy of the local one."""
     plain, system = baseline(), model(1)
     found = inherit(system, plain.state_dict())
-    assert {name.rsplit(".", 1)[0] for name in found.fresh} == {
+    assert {name.rsplit(".", 1)[0] for name in found.neutral} == {
         "encoder.1.attention.gate",
         "decoder.1.attention.gate",
         "decoder.1.cross.gate",
     }
     assert not found.unused
+    assert not found.fresh
     if gates is not None:
         with_gates(system, gates)
     given, tokens, sentence = example(([4], [7]), ([6], [3]))

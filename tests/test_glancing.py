@@ -1,5 +1,6 @@
 """The glancing loss: what is to be written, the units of its paths, what is revealed, what is counted."""
 
+import math
 from typing import Any
 
 import pytest
@@ -117,6 +118,23 @@ def test_glancing_reveals_tokens_of_the_best_path() -> None:
     assert bool((nothing == -1).all())
 
 
+@pytest.mark.parametrize("name", ["CASA-Latent", "Latent-GLAT"])
+def test_training_tells_how_many_codes_are_in_use(name: str) -> None:
+    """Of the codes of the best path's tokens: how many there are, and how evenly they are used."""
+    model = model_of(SYSTEMS[name])
+    assert model.latent is not None
+    assert not {"code_perplexity", "codes_used"} & LOSS(model, batch_of()).parts.keys()
+    noted: list[Tensor] = []
+    model.latent.codebook.follow = lambda x, code: noted.append(code)  # type: ignore[method-assign]
+    parts = LOSS(model.train(), batch_of()).parts
+    often = [int((noted[0] == code).sum()) for code in range(model.switches.codes)]
+    share = [count / sum(often) for count in often if count]
+    entropy = -sum(p * math.log(p) for p in share)
+    found = {name: float(total / count) for name, (total, count) in parts.items()}
+    assert found["codes_used"] == len(share)
+    assert found["code_perplexity"] == pytest.approx(math.exp(entropy))
+
+
 @pytest.mark.parametrize(("done", "expected"), [(0.0, 0.5), (0.5, 0.4), (1.0, 0.3)])
 def test_the_ratio_falls_with_training(done: float, expected: float, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[float] = []
@@ -160,8 +178,34 @@ def test_glat_by_hand() -> None:
         found = LOSS(model, batch)
         assert float(found.loss) == pytest.approx(float(expected))
         trained = Glancing((0.0, 0.0), 0.0)(model.train(), batch)
-        weighed = float(0.1 * model.length_nll(draft)[0]) * int(batch.is_label.sum())
+        weighed = float(0.1 * model.length_nll(draft)[0]) * tokens.numel()
         assert float(trained.loss) == pytest.approx(float(expected) + weighed)
+        assert int(found.count) == int(trained.count) == tokens.numel()
+
+
+def test_glat_averages_over_the_places_that_were_not_revealed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Qian et al. 2021: of a row of 16 places and one of 4, 3 and 1 are revealed; 16 are left.
+
+    The length is told once a row, weighed by what is left of it.
+    """
+    model = model_of(SYSTEMS["GLAT"])
+    batch = batch_of(*instances()[:2])
+    tokens, sentence = written(batch)
+    shown = torch.zeros_like(sentence, dtype=torch.bool)
+    shown[0, [0, 4, 7]] = shown[1, 2] = True
+    monkeypatch.setattr("cotext.losses.glancing.glanced", lambda wrong, eligible, ratio: shown)
+    with torch.no_grad():
+        draft = model.encode(batch.source, (sentence >= 0).sum(dim=1))
+        logits = model.decode(draft, tokens.masked_fill(~shown, -1)) @ model.output_weight.T
+        nll = -logits.log_softmax(dim=2).gather(2, tokens[:, :, None])[:, :, 0]
+        places = [[nll[0, t] for t in range(16) if t not in (0, 4, 7)], [nll[1, t] for t in (0, 1, 3)]]
+        mean = sum(float(value) for row in places for value in row) / 16
+        first, second = model.length_nll(draft).tolist()
+        found = LOSS(model.train(), batch)
+    assert int(found.count) == 16
+    assert float(found.parts["nll_current"][0] / found.parts["nll_current"][1]) == pytest.approx(mean)
+    expected = mean + 0.1 * (13 * first + 3 * second) / 16
+    assert float(found.loss / found.count) == pytest.approx(expected)
 
 
 @systems

@@ -1,29 +1,40 @@
 """Training that starts from another run: what is taken over, what is told of it, and when it is refused."""
 
 import json
+import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from command_line import TINY, cotext
 from safetensors.torch import load_file
-from tiny import WordTokenizer
-from tiny_runs import assert_same_run, prepare_toy, run_config, silent, train_here, with_section
+from tiny import WordTokenizer, window
+from tiny_runs import (
+    assert_same_run,
+    prepare_toy,
+    run_config,
+    silent,
+    train_here,
+    train_to_a_mean,
+    with_section,
+)
 from torch import Tensor, nn
 
 from cotext import checkpoint as ckpt
 from cotext.config import Config, ViewConfig, load_config
 from cotext.data.batch import Instance, SpecialSymbols, make_batch
-from cotext.data.views import Window
+from cotext.data.sampling import instances_of
+from cotext.data.views import SentenceView, Window
 from cotext.errors import CotextError
 from cotext.models.base import TranslationModel
-from cotext.runs import open_data, train
-from cotext.systems import build_model
+from cotext.runs import open_data, resolve, settle_first_sentence, train
+from cotext.start_loss import start_loss
+from cotext.systems import build_model, special_symbols
 from cotext.trainer import Reports
-from cotext.warm_start import DECODER, grouped, inherit, translate_symbols
+from cotext.warm_start import DECODER, grouped, inherit, start_from, translate_symbols
 
 
 @pytest.fixture(scope="module")
@@ -35,7 +46,7 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def source(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A finished run to start from; its final model is no checkpoint's, but the mean of two."""
     run = tmp_path_factory.mktemp("init") / "source"
-    train_here(run_config(max_updates=4, validate_every=2), data, run)
+    train_to_a_mean(run_config(max_updates=4, validate_every=2), data, run)
     return run
 
 
@@ -252,13 +263,14 @@ class TestTraining:
         assert written == {
             "run": str(source.resolve()),
             "updates": [2, 4],
-            "numbers": {"taken": numbers, "adopted": 0, "fresh": 0},
+            "numbers": {"taken": numbers, "adopted": 0, "neutral": 0, "fresh": 0},
             "adopted": {},
             "partly": {},
+            "neutral": [],
             "fresh": [],
             "unused": [],
             "left_out": [],
-            "sentence_numbers": "",
+            "symbols": "",
             "differing": {},
         }
         assert ckpt.load_run(tmp_path / "run").config.train.init == str(source)
@@ -269,8 +281,8 @@ class TestTraining:
         config = with_section(config, "model", heads=4, encoder_layers=2)
         train_here(config, data, tmp_path / "run")
         written = json.loads((tmp_path / "run" / "init.json").read_text())
-        rows = len(load_file(source / "model.safetensors")["embedding.weight"])
-        assert written["partly"] == {"embedding.weight": {"rows": rows, "of": rows + 3}}
+        assert written["partly"] == {}
+        assert written["symbols"] == "further separators: 0 taken, 3 copied from the separator"
         assert written["fresh"]
         assert all(name.startswith("encoder.1.") for name in written["fresh"])
         assert written["differing"] == {
@@ -287,8 +299,9 @@ class TestTraining:
         config = with_section(started(tmp_path / "first"), "view", separators="numbered")
         train(config, data, tmp_path / "run", Reports(lambda f: None, lambda f: None, messages.append))
         written = json.loads((tmp_path / "run" / "init.json").read_text())
-        assert written["sentence_numbers"] == "0 taken, 6 copied from the begin symbol"
-        assert "  numbers of sentences: 0 taken, 6 copied from the begin symbol" in messages[0].splitlines()
+        told = "numbers of sentences: 0 taken, 6 copied from the begin symbol"
+        assert written["symbols"] == told
+        assert f"  symbols: {told}" in messages[0].splitlines()
         assert "embedding.weight" in written["taken"]
         assert written["differing"] == {"view.separators": {"here": "numbered", "there": separators}}
 
@@ -351,39 +364,176 @@ def test_what_is_the_decoders_alone(recipe: str) -> None:
 
 
 class TestSymbols:
-    """Ten rows that all recipes share, of which 7 is the begin symbol; row i holds i, others 100 + i."""
+    """Ten rows that all recipes share, of which 7 is the begin, 8 the end symbol and 9 the separator.
+
+    Row i holds i, further ones 100 + i.
+    """
 
     TOKENIZER = WordTokenizer(["a", "b"])
 
     def rows(self, there: dict[str, Any], here: dict[str, Any], further: int) -> tuple[list[float], str]:
+        """The separator, then all further rows."""
         table = torch.arange(10.0 + further)
         table[10:] += 90
         views = ViewConfig.model_validate(there), ViewConfig.model_validate(here)
         found, account = translate_symbols(table[:, None].expand(-1, 3), *views, self.TOKENIZER)
-        assert found[:10, 0].tolist() == list(range(10))
-        return found[10:, 0].tolist(), account
+        assert found[:9, 0].tolist() == list(range(9))
+        return found[9:, 0].tolist(), account
 
     def numbered(self, count: int) -> dict[str, Any]:
         return {"separators": "numbered", "numbers": count}
 
     @pytest.mark.parametrize("there", ["plain", "bracket"])
     def test_numbers_open_sentences_as_the_begin_symbol_did(self, there: str) -> None:
-        expected = [7.0, 7.0, 7.0], "0 taken, 3 copied from the begin symbol"
+        expected = [9.0, 7.0, 7.0, 7.0], "numbers of sentences: 0 taken, 3 copied from the begin symbol"
         assert self.rows({"separators": there}, self.numbered(3), 0) == expected
-
-    def test_indexed_separators_are_no_numbers(self) -> None:
-        indexed = {"separators": "indexed", "indexed_separators": 4}
-        assert self.rows(indexed, self.numbered(3), 3)[0] == [7.0, 7.0, 7.0]
-        assert self.rows(self.numbered(3), indexed, 3) == ([], "")
-        assert self.rows(indexed, indexed, 3) == ([100.0, 101.0, 102.0], "")
 
     def test_further_numbers_are_what_the_last_one_served(self) -> None:
         assert self.rows(self.numbered(2), self.numbered(4), 2) == (
-            [100.0, 101.0, 101.0, 101.0],
-            "2 taken, 2 copied from the last",
+            [9.0, 100.0, 101.0, 101.0, 101.0],
+            "numbers of sentences: 2 taken, 2 copied from the last",
         )
-        assert self.rows(self.numbered(3), self.numbered(3), 3) == ([100.0, 101.0, 102.0], "3 taken")
-        assert self.rows(self.numbered(3), self.numbered(2), 3) == ([100.0, 101.0], "2 taken")
+        taken = "numbers of sentences: 3 taken"
+        assert self.rows(self.numbered(3), self.numbered(3), 3) == ([9.0, 100.0, 101.0, 102.0], taken)
+        taken = "numbers of sentences: 2 taken"
+        assert self.rows(self.numbered(3), self.numbered(2), 3) == ([9.0, 100.0, 101.0], taken)
+
+    WINDOW: ClassVar = {"kind": "window", "before": 1}
+    INDEXED: ClassVar = {"kind": "document", "separators": "indexed", "indexed_separators": 4}
+    COPIED = "the separator is copied from the end symbol"
+
+    def test_a_separator_that_was_never_seen_closes_sentences_as_the_end_symbol_did(self) -> None:
+        assert self.rows({}, self.WINDOW, 0) == ([8.0], self.COPIED)
+        assert self.rows({"kind": "document", "separators": "bracket"}, self.WINDOW, 0) == (
+            [8.0],
+            self.COPIED,
+        )
+        assert self.rows(self.WINDOW, self.WINDOW, 0) == ([9.0], "")
+        assert self.rows({"mixed_with": [self.WINDOW]}, self.WINDOW, 0) == ([9.0], "")
+        # Nobody needs it here.
+        assert self.rows({}, {}, 0) == ([9.0], "")
+        assert self.rows({}, {"kind": "document", "separators": "bracket"}, 0) == ([9.0], "")
+
+    def test_further_separators(self) -> None:
+        assert self.rows({}, self.INDEXED, 0) == (
+            [8.0, 8.0, 8.0, 8.0],
+            f"{self.COPIED}; further separators: 0 taken, 3 copied from the separator",
+        )
+        assert self.rows(self.WINDOW, self.INDEXED, 0) == (
+            [9.0, 9.0, 9.0, 9.0],
+            "further separators: 0 taken, 3 copied from the separator",
+        )
+        assert self.rows(self.INDEXED, {**self.INDEXED, "indexed_separators": 5}, 3) == (
+            [9.0, 100.0, 101.0, 102.0, 102.0],
+            "further separators: 3 taken, 1 copied from the last",
+        )
+        # Numbers are no separators, and the other way round.
+        assert self.rows(self.numbered(3), self.INDEXED, 3)[0] == [8.0, 8.0, 8.0, 8.0]
+        assert self.rows(self.INDEXED, self.numbered(3), 3)[0] == [9.0, 7.0, 7.0, 7.0]
+
+
+@pytest.fixture(scope="module")
+def sentence_run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("init") / "sentences"
+    train_here(sentence_config(), data, run)
+    return run
+
+
+class TestFirstLoss:
+    """What a model costs on single sentences before its first update, beside the run that it starts from."""
+
+    def measured(self, config: Config, data: Path, start: Path) -> tuple[float, float, float]:
+        opened = open_data(data)
+        config = resolve(with_section(config, "train", init=str(start)), opened)
+        config = settle_first_sentence(config, start / "no run yet")
+        torch.manual_seed(5)
+        model = build_model(config, opened.tokenizer.vocabulary_size)
+        start_from(start, model, config, opened.tokenizer)
+        found = start_loss(start, model, config, opened.dev, opened.tokenizer, torch.device("cpu"))
+        assert found is not None
+        return found.sentences_there, found.sentences_here, found.instances_here
+
+    @pytest.mark.parametrize(
+        "model",
+        [
+            {},
+            {"positions": "shifted", "shift": 7},
+            {"positions": "shifted", "shift": "sequence"},
+            {"segments": "learned"},
+            {"segments": "sinusoidal"},
+        ],
+    )
+    def test_windows(self, data: Path, sentence_run: Path, model: dict[str, Any]) -> None:
+        """A separator that is as probable as the end symbol costs a little; nothing else does."""
+        config = with_section(with_section(sentence_config(), "view", **window(2)), "model", **model)
+        there, here, instances = self.measured(config, data, sentence_run)
+        assert here == pytest.approx(there + cost_of_the_separator(data, sentence_run), abs=1e-5)
+        assert instances > here
+
+    def test_the_published_shift_moves_first_sentences_too(self, data: Path, sentence_run: Path) -> None:
+        config = with_section(sentence_config(), "view", **window(2))
+        config = with_section(config, "model", positions="shifted", shift=7, from_first=True)
+        there, here, _ = self.measured(config, data, sentence_run)
+        expected = there + cost_of_the_separator(data, sentence_run)
+        assert abs(here - expected) > 1e-3
+
+    def test_global_attention_that_adds_nothing_yet(self, data: Path, tmp_path: Path) -> None:
+        bracketed = with_section(sentence_config(), "view", separators="bracket")
+        train_here(bracketed, data, tmp_path / "start")
+        view = {"kind": "document", "before": 0, "separators": "bracket", "max_tokens": 60}
+        model = {"name": "g_transformer", "g_transformer": {"global_layers": 1}}
+        config = with_section(with_section(bracketed, "view", **view), "model", **model)
+        there, here, instances = self.measured(config, data, tmp_path / "start")
+        assert here == pytest.approx(there, abs=1e-6)
+        local = with_section(config, "model", g_transformer={"global_layers": 0})
+        _, _, alone = self.measured(local, data, tmp_path / "start")
+        assert instances == pytest.approx(alone, abs=0.02)
+
+    def test_it_is_reported(self, data: Path, sentence_run: Path, tmp_path: Path) -> None:
+        messages: list[str] = []
+        config = with_section(sentence_config(init=str(sentence_run)), "view", **window(2))
+        train(config, data, tmp_path / "run", Reports(lambda f: None, lambda f: None, messages.append))
+        [told] = [m for m in messages if "development loss at the start" in m]
+        assert re.fullmatch(
+            r"  development loss at the start, nats per token: single sentences \d\.\d{3} "
+            r"\(\d\.\d{3} there\), instances of this recipe \d\.\d{3}",
+            told,
+        )
+        assert ckpt.load_run(tmp_path / "run").config.model.from_first is None
+
+    def test_what_is_shifted_is_settled_once(self, data: Path, sentence_run: Path, tmp_path: Path) -> None:
+        config = with_section(sentence_config(init=str(sentence_run)), "view", **window(2))
+        config = with_section(config, "model", positions="shifted", shift=7)
+        train_here(config, data, tmp_path / "run")
+        assert ckpt.load_run(tmp_path / "run").config.model.from_first is False
+        train_here(config, data, tmp_path / "run")  # the same command goes on
+        further = with_section(config, "train", init=str(tmp_path / "run"))
+        train_here(further, data, tmp_path / "further")
+        assert ckpt.load_run(tmp_path / "further").config.model.from_first is False
+
+
+def sentence_config(**train_settings: Any) -> Config:
+    config = with_section(
+        run_config(**{"max_updates": 40, "validate_every": 40, **train_settings}),
+        "view",
+        kind="sentence",
+        before=0,
+    )
+    return with_section(config, "train", learning_rate=1e-2, log_every=20)
+
+
+@torch.no_grad()
+def cost_of_the_separator(data: Path, run: Path) -> float:
+    """Mean over all labels of log(1 + P(end) - P(separator)) under the run: the one becomes the other."""
+    loaded = ckpt.load_run(run)
+    symbols = special_symbols(loaded.tokenizer, loaded.config.view)
+    dev = open_data(data).dev
+    batch = make_batch([i for d in dev for i in instances_of(d, SentenceView())], symbols)
+    model = loaded.left_to_right("this test")
+    hidden = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
+    probability = (hidden[batch.is_label] @ model.output_weight.T).softmax(dim=1)
+    [separator] = symbols.separators
+    return float((1 + probability[:, symbols.eos] - probability[:, separator]).log().mean())
 
 
 class TestGoingOn:

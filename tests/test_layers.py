@@ -4,6 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny import tiny_config
 from torch import Tensor
 from torch.nn.functional import layer_norm, linear, scaled_dot_product_attention
 
@@ -14,6 +15,8 @@ from cotext.layers.dropout import Dropout, keep_mask, relu_dropout
 from cotext.layers.masks import causal, visible
 from cotext.layers.ragged import Ragged
 from cotext.layers.state import DecoderState, SelfReach
+from cotext.models.base import Model
+from cotext.systems import build_model
 
 
 def doubles(*shape: int, seed: int = 0) -> Tensor:
@@ -148,12 +151,13 @@ def test_fused_projections_are_the_three_of_the_paper() -> None:
     x = doubles(2, 5, 6)
     heads = []
     for head in range(2):
+        rows = slice(3 * head, 3 * head + 3)
         q, k, v = (
-            linear(x, weight[3 * head : 3 * head + 3])
-            for weight in attention.qkv.weight.chunk(3)  # biases start at zero
+            linear(x, weight[rows], bias[rows])
+            for weight, bias in zip(attention.qkv.weight.chunk(3), attention.qkv.bias.chunk(3), strict=True)
         )
         heads.append((q @ k.transpose(1, 2) / 3**0.5).softmax(dim=-1) @ v)
-    expected = linear(torch.cat(heads, dim=-1), attention.out.weight)
+    expected = linear(torch.cat(heads, dim=-1), attention.out.weight, attention.out.bias)
     torch.testing.assert_close(attention(x, SelfReach(None)), expected)
 
 
@@ -207,7 +211,8 @@ def test_blocks_without_padding_equal_blocks_with_it(pre_norm: bool) -> None:
 def test_feed_forward_by_its_formula() -> None:
     layer = FeedForward(4, 6, 0.0).double()
     x = doubles(3, 4)
-    torch.testing.assert_close(layer(x), linear(linear(x, layer.widen.weight).relu(), layer.narrow.weight))
+    inner = linear(x, layer.widen.weight, layer.widen.bias).relu()
+    torch.testing.assert_close(layer(x), linear(inner, layer.narrow.weight, layer.narrow.bias))
 
 
 def test_feed_forward_leaves_its_input_alone() -> None:
@@ -216,3 +221,59 @@ def test_feed_forward_leaves_its_input_alone() -> None:
     before = x.clone()
     layer(x)
     assert torch.equal(x, before)
+
+
+DEFAULT_BIAS = ("qkv", "query", "key_value", "widen", "narrow")
+
+
+class TestInitialisation:
+    """Spreads of what is drawn, by hand: D = 64, F = 256, V = 500."""
+
+    def model(self, kind: str) -> Model:
+        torch.manual_seed(0)
+        size = {"dimension": 64, "feed_forward": 256, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+        model = {
+            "name": "g_transformer",
+            "initialisation": kind,
+            "g_transformer": {"global_layers": 1},
+            **size,
+        }
+        return build_model(tiny_config(model=model, view={"separators": "bracket"}), 500)
+
+    @pytest.mark.parametrize(
+        ("kind", "expected"),
+        [
+            # A uniform distribution within a has the standard deviation a / sqrt(3); Xavier's a is
+            # sqrt(6 / (64 + 64)) for square parts, sqrt(6 / (64 + 256)) for feed-forward layers.
+            ("xavier", (1 / 8, 1 / 8, 160**-0.5, 160**-0.5, 96**-0.5, 1 / 8)),
+            # Of the inputs of attention 1 / sqrt(2) of it; torch's default a is 1 / sqrt(inputs).
+            ("fairseq", (128**-0.5, 1 / 8, 192**-0.5, 768**-0.5, 96**-0.5, 1 / 8)),
+            ("normal", (0.02,) * 6),
+        ],
+    )
+    def test_weights(self, kind: str, expected: tuple[float, ...]) -> None:
+        parameters = dict(self.model(kind).named_parameters())
+        names = (
+            "decoder.0.cross.wide.key_value.weight",
+            "encoder.0.attention.local.out.weight",
+            "encoder.0.feed_forward.widen.weight",
+            "decoder.0.feed_forward.narrow.weight",
+            "encoder.0.attention.gate.weight",
+            "embedding.weight",
+        )
+        for name, spread in zip(names, expected, strict=True):
+            assert float(parameters[name].detach().std()) == pytest.approx(spread, rel=0.05), name
+
+    @pytest.mark.parametrize("kind", ["xavier", "fairseq", "normal"])
+    def test_biases(self, kind: str) -> None:
+        """Zero, but for torch's default where the toolkit leaves it."""
+        for name, parameter in self.model(kind).named_parameters():
+            if name.endswith("bias"):
+                default = kind == "fairseq" and any(part in name for part in DEFAULT_BIAS)
+                assert bool(parameter.any()) == default, name
+                assert float(parameter.detach().abs().max()) <= 1 / 8
+
+    def test_a_fused_projection_is_drawn_part_by_part(self) -> None:
+        """As squares of 64 x 64, not as one matrix of 192 x 64, whose bound is smaller."""
+        qkv = dict(self.model("xavier").named_parameters())["encoder.0.attention.local.qkv.weight"]
+        assert float(qkv.detach().abs().max()) > (6 / (64 + 192)) ** 0.5 * 1.2

@@ -1,6 +1,7 @@
 """Who may look at whom, found out by changing one token; and where tokens stand, by hand."""
 
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,14 @@ from cotext.data.views import Window
 from cotext.layers.attention import CrossAttention, SelfAttention
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size
 from cotext.layers.masks import causal, visible
-from cotext.layers.positions import PositionTable, mean_sentence_length, place, ranks, sinusoidal
+from cotext.layers.positions import (
+    PositionTable,
+    closed_sentence,
+    mean_sentence_length,
+    place,
+    ranks,
+    sinusoidal,
+)
 from cotext.layers.state import DecoderState, SelfReach
 from cotext.models.transformer import Transformer
 
@@ -122,6 +130,71 @@ def test_places_by_hand() -> None:
     assert row("shifted", 0, 0) == row("absolute", 0)
 
 
+def test_a_separator_has_the_position_of_the_sentence_that_it_closes_on_both_sides() -> None:
+    """Lupo et al. 2022, section 3.2: what comes after `<S>` is shifted, not `<S>` itself."""
+    symbols = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
+    sentences = [[1, 2], [3], [4, 5]]
+    batch = make_batch([Instance(0, Window(range(3), range(3), range(3)), sentences, sentences)], symbols)
+
+    def positions(sentence: Tensor) -> list[int]:
+        t = torch.arange(sentence.size(1))[None]
+        return place("shifted", t, ranks(sentence), sentence, 7)[0].tolist()
+
+    # 1 2 <S> | 3 <S> | 4 5 eos              t + 7 | t + 14 | t + 21
+    assert positions(batch.source.sentence) == [7, 8, 9, 17, 18, 26, 27, 28]
+    # bos 1 2 | <S> 3 | <S> 4 5: every <S> is still where it is on the source side
+    closed = closed_sentence(batch.input_sentence, None)
+    assert batch.input_sentence.tolist() == [[0, 0, 0, 1, 1, 2, 2, 2]]
+    assert closed.tolist() == [[0, 0, 0, 0, 1, 1, 2, 2]]
+    assert positions(closed) == [7, 8, 9, 10, 18, 19, 27, 28]
+    # Going on after the fourth input.
+    rest = closed_sentence(batch.input_sentence[:, 4:], batch.input_sentence[:, 3])
+    assert rest.tolist() == closed[:, 4:].tolist()
+
+
+@pytest.mark.parametrize("settings", [{"positions": "shifted"}, {"segments": "learned", "max_segments": 3}])
+def test_which_input_the_shift_and_segments_reach(settings: dict[str, Any]) -> None:
+    """Changing what sentence 1 adds moves its words and its own separator, not the one that opens it."""
+    size = Size(8, 16, 2, 1, 1)
+    embedding = SentenceEmbedding(24, 8, 0.0, **settings)
+    model = Transformer(size, embedding, shift=0).double().eval()
+    if embedding.segment is not None:
+        torch.nn.init.normal_(embedding.segment.data)
+    _, tokens, sentence = source_and_target()
+    state = DecoderState(cross=[], cross_mask=None)
+    t, rank = state.places(sentence)
+
+    def embedded() -> Tensor:
+        told = embedding.input_sentence(sentence, None)
+        return embedding(tokens, told, t, rank, model.shift)
+
+    before = embedded()
+    if embedding.segment is None:
+        model.shift = 3
+        embedding.from_first = False
+        reached = closed_sentence(sentence, None) > 0
+    else:
+        embedding.segment.data[1] += 1.0
+        reached = closed_sentence(sentence, None) == 1
+    moved = (embedded() != before).any(dim=-1)
+    assert torch.equal(moved & (sentence >= 0), reached & (sentence >= 0))
+    opens = torch.zeros_like(reached)
+    opens[:, 1:] = sentence[:, 1:] > sentence[:, :-1]
+    assert bool((opens & (sentence == 1)).any())
+    assert not bool(moved[opens & (sentence == 1)].any())
+
+
+def test_shift_and_segments_that_leave_the_first_sentence_alone() -> None:
+    first = SENTENCE == 0
+    for settings, shift in (({"positions": "shifted"}, 5), ({"segments": "sinusoidal"}, 0)):
+        embedding = SentenceEmbedding(24, 8, 0.0, from_first=False, **settings)
+        plain = SentenceEmbedding(24, 8, 0.0)
+        plain.load_state_dict(embedding.state_dict())
+        tokens = torch.ones_like(SENTENCE)
+        same = (embed(embedding, tokens, shift) == embed(plain, tokens)).all(dim=-1)
+        assert torch.equal(same & (SENTENCE >= 0), first)
+
+
 def test_mean_sentence_length_by_hand() -> None:
     # Without their closing symbols: 2, 1 and 0 tokens; 1 and 0 tokens.
     assert mean_sentence_length(SENTENCE).tolist() == [1, 0]
@@ -205,7 +278,7 @@ def test_neutral_settings_are_the_plain_transformer_exactly(neutral: str, pre_no
     assert torch.equal(hidden(other), hidden(plain))
     # And the setting does something once it is not neutral.
     if embedding.segment is not None:
-        torch.nn.init.ones_(embedding.segment[0].data)
+        torch.nn.init.normal_(embedding.segment[0].data)
     other.shift = 5
     assert not torch.allclose(hidden(other), hidden(plain))
 

@@ -170,12 +170,13 @@ def translator(
     model: str = "meeting",
     target: bool = True,
     first_pass: DocumentTranslator | None = None,
+    cross_document: bool = False,
     **decode: Any,
 ) -> DocumentTranslator:
     """`model`: `meeting`, a system by name, or `transformer`, which knows nothing of other rows."""
     sections = config.model_dump() | {"decode": {**config.decode.model_dump(), **decode}}
     if model in BATCH_LEVEL:
-        sections["model"] |= {"name": model, model: {"target": target}}
+        sections["model"] |= {"name": model, model: {"target": target, "cross_document": cross_document}}
     config = parse_config(sections, "test")
     chosen = random_model(config, TOKENIZER)
     if model == "meeting":
@@ -274,6 +275,14 @@ def test_a_document_is_translated_alone_as_amid_others(
         assert same(a, b)
     [alone] = translated(t, CORPUS[:1])
     assert same(alone, together[0])
+
+
+@pytest.mark.parametrize("model", BATCH_LEVEL)
+def test_documents_that_meet_in_training_do_not_in_translation(model: str) -> None:
+    apart, crossing = (
+        translator(SYSTEMS["window, numbered"], model, cross_document=crosses) for crosses in (False, True)
+    )
+    assert all(same(*pair) for pair in zip(*(translated(t, CORPUS) for t in (apart, crossing)), strict=True))
 
 
 @models

@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
@@ -296,9 +297,12 @@ def lines(path: Path) -> list[str]:
 @pytest.mark.parametrize("recipe", ["casa", "latent", "glat", "glat-ctc", "latent-glat"])
 def test_train_translate_score_and_contrast(recipe: str, folder: Path) -> None:
     run, out = folder / recipe, folder / f"{recipe}.de"
-    succeed("train", f"casa/{recipe}", *TINY, "--data", folder / "data", "--out", run)
+    told = succeed("train", f"casa/{recipe}", *TINY, "--data", folder / "data", "--out", run).err
     figures = [json.loads(line) for line in lines(run / "metrics.jsonl")]
     assert {"nll_current", "revealed"} <= figures[0].keys()
+    latent = "latent" in recipe
+    assert ({"codes_used", "code_perplexity"} <= figures[0].keys()) == latent
+    assert (re.search(r"\d codes, perplexity \d", told) is not None) == latent
     assert ("without_path" in figures[0]) == ("glat" not in recipe or recipe == "glat-ctc")
     assert figures[-1]["kind"] == "final"
     succeed("translate", run, folder / "test.en", "--out", out)

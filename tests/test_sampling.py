@@ -389,11 +389,8 @@ class TestForeignContext:
             context = [names[s] for s in (*source[:own], *source[own + 1 :])]
             assert len({d for d, _ in context}) == (1 if context else 0)
             assert all(d != document for d, _ in context)
-            # Consecutive, as the context was, with a gap where the current sentence stands.
-            numbered = [(k, j) for k, (_, j) in zip([*range(own), *range(own + 1, 9)], context, strict=False)]
-            for (k, j), (m, i) in pairwise(numbered):
-                count = len(store[context[0][0]].source)
-                assert (i - j) % count == (m - k) % count
+            # Consecutive, as the context was, and none twice, however short the other document is.
+            assert all(i == j + 1 for (_, j), (_, i) in pairwise(context))
             sizes[len(context)] += 1
         assert set(sizes) == {0, 1, 2, 3}
         # No row is lost to long strangers: every sentence that fits alone is there.
@@ -432,10 +429,25 @@ class TestForeignContext:
             (0, (0,)),
             (0, (10, 10, 1)),
             (0, (11, 11, 1)),
+            (0, (1,)),  # beside a stranger of 6 + 1 tokens it stays alone
             (1, (10, 10)),
             (1, (0, 11, 11)),
-            (1, (12,) * 6),  # 6 + 1 tokens of its own, and 2 of the stranger: it stays alone
+            (1, (1, 11, 11)),
+            (1, (12,) * 6),  # 6 + 1 tokens of its own, and 2 of the stranger: the same
         }
+
+    def test_no_sentence_stands_twice_in_a_row(self, tmp_path: Path) -> None:
+        """Documents of 1, 2 and 5 sentences of a token each; windows of 5."""
+        short = write_lengths(tmp_path / "short.arrow", [[1], [1] * 2, [1] * 5])
+        view = WindowView(before=2, after=2)
+        most: Counter[int] = Counter()
+        for epoch in range(20):
+            for batch, _ in epoch_of(make_sampler(short, view, 60, 20, arrangement=FOREIGN), epoch):
+                for document, tokens, _ in rows(batch):
+                    words = [t for t in tokens if t < 1000]
+                    assert len(words) == len(set(words))
+                    most[document] = max(most[document], len(words))
+        assert most == {0: 1, 1: 2, 2: 3}  # a window of 5 finds two strangers at most
 
 
 class ReadingStore(TokenStore):

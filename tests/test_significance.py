@@ -3,6 +3,7 @@
 import math
 import os
 import random
+from dataclasses import replace
 from itertools import product
 from unittest.mock import patch
 
@@ -15,15 +16,18 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 from sacrebleu.significance import PairedTest as SacrebleuTest
+from sacrebleu.significance import _bootstrap_resample as sacrebleu_resample
 
 from cotext.errors import CotextError
 from cotext.metrics.significance import (
+    TESTS,
     Resampling,
     bootstrap_scores,
     compared_pairs,
     holm,
     mcnemar,
     paired_test,
+    reversed_p,
     shifted_p,
     swapped_differences,
     swapped_p,
@@ -148,10 +152,36 @@ def test_the_samples_are_sacrebleus(name: str, chunk: int, monkeypatch: pytest.M
     assert drawn[name][1].ci == pytest.approx((ordered[300 - 7 - 1] - ordered[7]) / 2, rel=1e-5)
 
 
+@pytest.mark.parametrize("name", ["BLEU", "chrF2", "TER"])
+def test_koehns_test_on_sacrebleus_samples(name: str) -> None:
+    """Koehn (2004), section 4: the share of samples in which the one that is ahead is not.
+
+    sacrebleu scores the samples; its own test is the centred one.
+    """
+    reference, (one, other) = corpora(40, 6, 0.30, 0.31)
+    metric = METRICS[name]
+    systems = {"one": counted(metric, one, reference), "other": counted(metric, other, reference)}
+    with patch.dict(os.environ, {"SACREBLEU_SEED": "7"}):
+        theirs = [
+            [result.score for result in sacrebleu_resample(each.counts.tolist(), metric, 300)[1]]
+            for each in systems.values()
+        ]
+    better = np.sign(systems["other"].score - systems["one"].score)
+    wins = sum(better * (second - first) > 1e-6 for first, second in zip(*theirs, strict=True))
+    assert 30 < wins < 290
+    drawing = Resampling(test="koehn", unit="sentence", samples=300, seed=7)
+    for baseline in systems:
+        (found,) = paired_test(systems, baseline, drawing).comparisons
+        assert found.p == pytest.approx(1 - wins / 300)
+    signature = paired_test(systems, None, drawing).signature
+    assert signature.startswith("test:koehn|unit:sentence|n:40|samples:300|seed:7|sides:1|")
+    assert "|sides:2|" in paired_test(systems, None, replace(drawing, test="bootstrap")).signature
+
+
 def test_a_system_against_itself_is_not_significant() -> None:
     reference, (one,) = corpora(30, 3, 0.3)
     same = counted(METRICS["BLEU"], one, reference)
-    for test in ("bootstrap", "randomisation"):
+    for test in TESTS:
         found = paired_test({"a": same, "b": same}, None, Resampling(test=test, unit="sentence", samples=200))
         (only,) = found.comparisons
         assert (only.p, only.p_corrected, only.difference, only.ahead) == (1.0, 1.0, 0.0, 0.5)
@@ -195,6 +225,18 @@ def test_bootstrap_of_a_mean_has_its_known_spread() -> None:
     z = found.difference / error
     assert found.p == pytest.approx(math.erfc(abs(z) / math.sqrt(2)), abs=0.012)
     assert found.ahead == pytest.approx(0.5 * math.erfc(-z / math.sqrt(2)), abs=0.012)
+    (koehn,) = paired_test({"a": one, "b": other}, None, replace(resampling, test="koehn")).comparisons
+    assert koehn.p == pytest.approx(0.5 * math.erfc(abs(z) / math.sqrt(2)), abs=0.012)
+    assert (koehn.difference, koehn.interval_95) == (found.difference, found.interval_95)
+
+
+def test_koehn_by_hand() -> None:
+    """Of eight samples five have the sign of what was observed, one has none and two the other."""
+    samples = np.array([1.0, 2, 3, 1, 1, 0, -1, -2])
+    assert reversed_p(samples, 0.5) == reversed_p(-samples, -0.5) == pytest.approx(3 / 8)
+    assert reversed_p(samples, -0.5) == pytest.approx(6 / 8)
+    assert reversed_p(samples, 0.0) == 1.0
+    assert reversed_p(np.ones(9), 2.0) == 0.0
 
 
 def test_p_is_never_zero() -> None:
@@ -208,7 +250,7 @@ def test_p_is_never_zero() -> None:
 @given(st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9)), min_size=3, max_size=12))
 def test_swapping_the_systems_changes_signs_alone(values: list[tuple[int, int]]) -> None:
     one, other = plain([float(a) for a, _ in values]), plain([float(b) for _, b in values])
-    for test in ("bootstrap", "randomisation"):
+    for test in TESTS:
         chosen = Resampling(test=test, unit="sentence", samples=200)
         (there,) = paired_test({"a": one, "b": other}, "a", chosen).comparisons
         (back,) = paired_test({"a": one, "b": other}, "b", chosen).comparisons

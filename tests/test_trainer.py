@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +221,7 @@ class TestUpdates:
 
 def test_it_learns(data: Path, tmp_path: Path) -> None:
     """From near log(52) nats a label to below the 2.3 that word frequencies alone would give."""
-    config = without_dropout(run_config(max_updates=150, validate_every=150, learning_rate=1e-2, average=1))
+    config = without_dropout(run_config(max_updates=200, validate_every=200, learning_rate=1e-2, average=1))
     train_here(config, data, tmp_path / "run")
     losses = [e["nll_current"] for e in journal(tmp_path / "run") if e["kind"] == "train"]
     assert losses[0] > 3.0
@@ -250,6 +251,26 @@ class TestReports:
             expected = sum(total for total, _ in part) / sum(count for _, count in part)
             assert report["loss"] == pytest.approx(expected, rel=1e-6)
 
+    def test_speed_is_in_labels_whatever_the_loss_counts(self, data: Path, tmp_path: Path) -> None:
+        config = run_config(log_every=100)
+        heard: list[dict[str, float]] = []
+        trainer = make_trainer(config, data, tmp_path)
+        trainer.reports = Reports(heard.append, lambda figures: None, lambda text: None)
+        loss = trainer.objective.loss
+
+        def of_one(*told: Any) -> LossParts:
+            outcome: LossParts = loss(*told)
+            return LossParts(outcome.loss / outcome.count, torch.tensor(1), {})
+
+        trainer.objective.loss = of_one
+        with closing(trainer._updates()) as updates:
+            batches, _ = next(updates)
+        trainer._update(batches, False)
+        trainer.interval.since -= 10_000
+        trainer._report()
+        labels = sum(int(batch.is_label.sum()) for batch in batches)
+        assert heard[0]["tokens_per_second"] == pytest.approx(labels / 10_000, rel=0.01)
+
     def test_everybody_hears(self, data: Path, tmp_path: Path) -> None:
         updates: list[dict[str, float]] = []
         validations: list[dict[str, float]] = []
@@ -260,7 +281,10 @@ class TestReports:
         assert all(0 <= f["waiting_share"] <= 1 and f["tokens_per_second"] > 0 for f in updates)
         assert [f["update"] for f in validations] == [4, 8, 12, 12]
         assert validations[-1]["final"] == 1
-        assert messages == ["model.safetensors: mean of the checkpoints 8, 12; best at update 12"]
+        [message] = messages
+        assert message.startswith(
+            "model.safetensors: the best checkpoint; the mean of the checkpoints 8, 12 is "
+        )
 
     def test_skipped_instances_are_counted(self, data: Path, tmp_path: Path) -> None:
         config = with_section(run_config(pool_tokens=10**6), "view", kind="sentence", before=0, max_tokens=6)
@@ -453,11 +477,31 @@ class TestBest:
         assert (progress.update, progress.finished) == (stops_at, True)
 
     def test_average_of_those_closest_to_the_best(self, data: Path, tmp_path: Path) -> None:
-        script = [5.0, 4.0, 1.0, 2.0, 3.0, 4.0, 5.0]
-        train_scripted(data, tmp_path / "best", script, average=3)
+        script = [5.0, 4.0, 1.0, 2.0, 3.0, 4.0, 5.0, 0.9]
+        train_scripted(data, tmp_path / "best", script, average=3, max_updates=7)
         assert ckpt.load_run(tmp_path / "best").updates == [2, 3, 4]
-        train_scripted(data, tmp_path / "last", script, average=3, average_by="last")
+        train_scripted(data, tmp_path / "last", script, average=3, average_by="last", max_updates=7)
         assert ckpt.load_run(tmp_path / "last").updates == [5, 6, 7]
+
+    def test_a_mean_that_is_worse_than_the_best_checkpoint(self, data: Path, tmp_path: Path) -> None:
+        """Of the two, the model of the run is the one that the development set prefers, and says so."""
+        script = [5.0, 4.0, 1.0, 2.0, 3.0, 4.0, 5.0, 1.1]
+        messages: list[str] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                "tiny_runs.silent", lambda: Reports(lambda f: None, lambda f: None, messages.append)
+            )
+            train_scripted(
+                data, tmp_path / "run", script, average=3, average_by="last", keep=1, max_updates=7
+            )
+        assert ckpt.load_run(tmp_path / "run").updates == [3]
+        best = load_file(ckpt.checkpoint_folder(tmp_path / "run", 3) / "model.safetensors")
+        for name, tensor in load_file(tmp_path / "run" / "model.safetensors").items():
+            assert torch.equal(tensor, best[name])
+        assert messages == [
+            "model.safetensors: the best checkpoint; the mean of the checkpoints 5, 6, 7 is worse "
+            "(1.1 against 1); best at update 3"
+        ]
 
     def test_until_the_end_the_model_is_the_best_so_far(self, data: Path, tmp_path: Path) -> None:
         with pytest.MonkeyPatch.context() as patch:

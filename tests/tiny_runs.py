@@ -6,6 +6,7 @@ import random
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 from safetensors.torch import load_file
 
@@ -19,7 +20,7 @@ from cotext.data.tokenizer import TokenizerSettings, train_tokenizer
 from cotext.integrity import unsealed
 from cotext.journal import TIMING
 from cotext.runs import train
-from cotext.trainer import Reports
+from cotext.trainer import Reports, Trainer
 from cotext.training_state import Progress
 
 WORDS = {
@@ -115,6 +116,13 @@ def silent() -> Reports:
 def train_here(config: Config, data: Path, run: Path) -> Progress:
     """Train in this process."""
     return train(config, data, run, silent())
+
+
+def train_to_a_mean(config: Config, data: Path, run: Path) -> None:
+    """Train so that each checkpoint counts as better than those before it, and their mean as no worse."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(Trainer, "_quality", lambda trainer, figures: float(trainer.progress.update))
+        train_here(config, data, run)
 
 
 def journal(run: Path) -> list[dict[str, Any]]:

@@ -48,7 +48,8 @@ class Translator:
         """Log-probability (natural logarithm) of every target sentence of one document, in its context.
 
         Raises:
-            CotextError: one string instead of several, or unequal numbers of sentences.
+            CotextError: one string instead of several, unequal numbers of sentences, a source sentence longer
+                than `decode.max_source_tokens`, or a target sentence longer than any that would be written.
         """
         document = ParallelDocument("1", _several(source, "score"), _several(target, "score"))
         return [s.log_probability for s in self.documents.score([document])[0]] if document.source else []

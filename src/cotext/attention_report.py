@@ -7,7 +7,6 @@ systems whose rows see each other, in the groups of windows that the run transla
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,7 @@ from cotext.data.batch import Batch, Instance, make_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_documents, read_parallel, second_file
 from cotext.data.sampling import pack
-from cotext.errors import CotextError
+from cotext.errors import CotextError, nearest
 from cotext.files import replacing
 from cotext.jobs import open_scorer, open_translator
 from cotext.locks import working_in
@@ -150,6 +149,8 @@ def report_attention(
     loaded.left_to_right("cotext attention")
     if own:
         translator.check([Document(chosen.id, chosen.source)])
+    else:
+        translator.check_pairs([chosen])
     if not any(translator.tokenizer.encode_batch(chosen.source)):
         raise CotextError(f"{source}: document {chosen.id} has no words; there is nothing to attend to")
     with working_in(out):
@@ -173,7 +174,7 @@ def choose_document(
         if wanted is None or found.id == wanted:
             return found
         ids.append(found.id)
-    near = get_close_matches(str(wanted), ids, n=3, cutoff=0.4) or ids[:3]
+    near = nearest(str(wanted), ids, 3, cutoff=0.4) or ids[:3]
     raise CotextError(
         f"{source}: no document '{wanted}' among its {len(ids):,}; there are {', '.join(near)}"
         f"{' ...' if len(ids) > len(near) else ''}"

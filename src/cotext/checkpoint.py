@@ -24,20 +24,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import yaml
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import cotext
 from cotext.config import Config, TrainConfig, dump_config, parse_config
+from cotext.data.languages import Languages
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
-from cotext.errors import CotextError
+from cotext.errors import CotextError, shown
 from cotext.files import replacing
 from cotext.locks import writing
 from cotext.models.base import Model, ParallelModel, TranslationModel
-from cotext.systems import build_model, describe_model
+from cotext.reading import parse_json, parse_yaml
+from cotext.systems import build_model, describe_model, parameters_at_most
 
+BYTES_PER_NUMBER = 4
+MOST_TIMES = 16  # a file's size, that its model may take in memory before it is known to fit
+MISFITS = 5  # tensors that do not fit, named in a message
 FORMAT = "1"  # raised whenever older model files can no longer be read
 CHECKSUM = "cotext.crc32"
 
@@ -78,8 +82,9 @@ def read_metadata(path: Path) -> dict[str, str]:
         raise CotextError(f"{path}: a safetensors file, but not a model of Cotext")
     if metadata["cotext.format"] != FORMAT:
         raise CotextError(
-            f"{path}: written by Cotext {metadata.get('cotext.version')} in model format "
-            f"{metadata['cotext.format']}; this is Cotext {cotext.__version__}, which reads format {FORMAT}"
+            f"{path}: written by Cotext {metadata.get('cotext.version', 'of no version')[:20]} in model "
+            f"format {metadata['cotext.format'][:20]}; this is Cotext {cotext.__version__}, which reads "
+            f"format {FORMAT}"
         )
     return metadata
 
@@ -101,11 +106,15 @@ def describe_file(path: Path) -> Description:
     """
     metadata = read_metadata(path)
     try:
-        content = yaml.safe_load(metadata["cotext.config"])
-        updates = [int(update) for update in json.loads(metadata["cotext.updates"])]
+        content = parse_yaml(metadata["cotext.config"], "its configuration")
+        updates = parse_json(metadata["cotext.updates"], "its updates")
         fingerprint = metadata["cotext.tokenizer"]
-    except (KeyError, TypeError, ValueError, yaml.YAMLError):
-        raise CotextError(f"{path}: its description of itself is damaged") from None
+    except KeyError as error:
+        raise CotextError(f"{path}: its description of itself is damaged: no {error}") from None
+    except CotextError as error:
+        raise CotextError(f"{path}: its description of itself is damaged: {error}") from None
+    if not isinstance(updates, list) or not all(type(update) is int for update in updates):
+        raise CotextError(f"{path}: its description of itself is damaged: its updates are no whole numbers")
     return Description(parse_config(content, str(path)), fingerprint, updates)
 
 
@@ -143,6 +152,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         CotextError: missing, damaged or truncated.
     """
     try:
+        if path.exists() and not path.is_file():
+            raise CotextError(f"{path}: cannot be read: no regular file")
         return load_file(path)
     except (SafetensorError, OSError) as error:
         raise CotextError(f"{path}: missing, damaged or truncated: {error}") from None
@@ -156,6 +167,11 @@ class LoadedModel:
     config: Config
     tokenizer: Tokenizer
     updates: list[int]
+
+    @property
+    def languages(self) -> Languages:
+        """What it translates from and into; unknown where its data did not tell."""
+        return Languages.parse(self.config.languages)
 
     @property
     def signature(self) -> str:
@@ -191,6 +207,10 @@ def load_run(run: Path, update: int | None = None) -> LoadedModel:
     tokenizer = load_tokenizer(run / "tokenizer")
     if tokenizer.fingerprint != described.fingerprint:
         raise CotextError(f"{path}: was trained with another tokenizer than the one in {run / 'tokenizer'}")
+    # Building takes memory by the configuration, which may ask for any.
+    most = BYTES_PER_NUMBER * parameters_at_most(described.config, tokenizer.vocabulary_size)
+    if most > MOST_TIMES * path.stat().st_size:
+        _require_shapes(path, described.config, tokenizer.vocabulary_size)
     model = build_model(described.config, tokenizer.vocabulary_size)
     fill(model, weights, path)
     return LoadedModel(model.eval(), described.config, tokenizer, described.updates)
@@ -214,17 +234,58 @@ def model_file(run: Path, update: int | None = None) -> Path:
 
 def fill(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
     """Copy weights into a model; names and shapes must agree."""
-    try:
-        model.load_state_dict(weights)
-    except RuntimeError as error:
-        raise CotextError(f"{path}: its weights do not fit its configuration: {error}") from None
+    _require_fit(_shapes(model.state_dict()), _shapes(weights), path)
+    model.load_state_dict(weights)
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, list[int]]:
+    return {name: list(tensor.shape) for name, tensor in tensors.items()}
+
+
+def _require_shapes(path: Path, config: Config, vocabulary: int) -> None:
+    """Compare a model file with its configuration without taking memory for either; this takes seconds.
+
+    Raises:
+        CotextError: its tensors are not those of the configured model.
+    """
+    with torch.device("meta"):
+        asked = _shapes(build_model(config, vocabulary).state_dict())
+    with safe_open(path, framework="pt") as file:
+        there = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+    _require_fit(asked, there, path)
+
+
+def _require_fit(asked: Mapping[str, list[int]], there: Mapping[str, list[int]], path: Path) -> None:
+    """Compare names and shapes of tensors.
+
+    Raises:
+        CotextError: they differ.
+    """
+    problems = [f"{shown(name)} is not asked for" for name in there if name not in asked]
+    problems += [f"{name} is missing" for name in asked if name not in there]
+    problems += [
+        f"{name} is {there[name]}, {shape} is asked for"
+        for name, shape in asked.items()
+        if there.get(name, shape) != shape
+    ]
+    if problems:
+        more = f" and {len(problems) - MISFITS:,} more" if len(problems) > MISFITS else ""
+        told = "; ".join(problems[:MISFITS])
+        raise CotextError(f"{path}: its weights do not fit its configuration: {told}{more}")
 
 
 def average(paths: Sequence[Path]) -> dict[str, Tensor]:
-    """Mean of the weights of several model files, added up in float64."""
+    """Mean of the weights of several model files, added up in float64.
+
+    Raises:
+        CotextError: as `load_weights`, or files of different models.
+    """
     total: dict[str, Tensor] = {}
     for path in paths:
-        for name, tensor in load_weights(path).items():
+        weights = load_weights(path)
+        if total:
+            _require_fit(_shapes(total), _shapes(weights), path)
+        for name, tensor in weights.items():
             total[name] = total[name] + tensor.double() if name in total else tensor.double()
     return {name: (tensor / len(paths)).float() for name, tensor in total.items()}
 
@@ -273,12 +334,12 @@ def averaged(candidates: Sequence[int], best: int, config: TrainConfig) -> list[
 
 
 def worth_keeping(candidates: Sequence[int], best: int, config: TrainConfig) -> set[int]:
-    """The updates that `averaged` may ask for yet, and the `keep` last.
+    """The updates that the final model may be made of yet, and the `keep` last.
 
     As many of the last as averaging takes: whichever of them turns out the best, those before it are there.
     """
     recent = candidates[-max(config.keep, config.average) :]
-    return {*averaged(candidates, best, config), *recent}
+    return {best, *averaged(candidates, best, config), *recent}
 
 
 def put_in_place(temporary: Path, final: Path) -> None:

@@ -19,7 +19,18 @@ from cotext.commands.context import context, cxmi, profile
 from cotext.commands.contrastive import contrastive
 from cotext.commands.data import distill, prepare
 from cotext.commands.evaluate import evaluate
-from cotext.commands.options import Checkpoint, Decode, Device, Format, counted, decode_settings, output
+from cotext.commands.messages import on_a_screen, require_text, short_refusals
+from cotext.commands.options import (
+    Checkpoint,
+    Decode,
+    Device,
+    Format,
+    Scoring,
+    counted,
+    decode_settings,
+    output,
+    scoring_settings,
+)
 from cotext.errors import CotextError
 from cotext.interruption import termination_interrupts
 
@@ -31,10 +42,16 @@ class InterruptionError(Exception):
 class Commands(TyperGroup):
     """The commands; Ctrl-C leaves them as an error of ours, for which typer has no message of its own."""
 
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """Read the arguments before the command."""
+        with short_refusals():
+            return super().make_context(*args, **extra)
+
     def invoke(self, ctx: Any) -> Any:
         """Run the command that was asked for."""
         try:
-            return super().invoke(ctx)
+            with short_refusals():
+                return super().invoke(ctx)
         except KeyboardInterrupt:
             raise InterruptionError from None
 
@@ -47,6 +64,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+OUT_OF_MEMORY = (
+    "not enough memory for a batch or the model; lower train.max_tokens or decode.max_tokens (--set "
+    "max_tokens=...), or take a smaller model"
+)
 INTERRUPTED = 130  # what shells say of a command that Ctrl-C ended; of one that was asked to end, too
 
 
@@ -87,10 +108,11 @@ def train(
     with meter(recipe.rpartition("/")[2], config.train.max_updates) as progress:
 
         def on_update(figures: dict[str, float]) -> None:
-            progress.reach(
-                int(figures["update"]),
-                f"loss {figures['loss']:.3f}  {figures['tokens_per_second']:,.0f} tokens/s",
-            )
+            note = f"loss {figures['loss']:.3f}  {figures['tokens_per_second']:,.0f} tokens/s"
+            if "code_perplexity" in figures:
+                used = f"{figures['codes_used']:.0f} codes, perplexity {figures['code_perplexity']:.1f}"
+                note = f"{note}  {used}"
+            progress.reach(int(figures["update"]), note)
 
         def on_validation(figures: dict[str, float]) -> None:
             parts = [
@@ -154,7 +176,10 @@ def translate(
     sentences, documents = counted(report.sentences, "sentence"), counted(report.documents, "document")
     typer.echo(f"{out}: {sentences} in {documents}{resumed}")
     if report.align == "free":
-        typer.echo(f"  {report.recovered_documents:,} of {documents} fully recovered")
+        typer.echo(
+            f"  {report.recovered_pieces:,} of {report.pieces:,} {report.piece} fully recovered; "
+            f"{report.recovered_documents:,} of {documents} in all of their pieces"
+        )
     for places, what in (
         (report.missing, "missing"),
         (report.cut, "cut off at the length limit (--set max_ratio=... or max_extra=...)"),
@@ -174,13 +199,17 @@ def score(
     out: Annotated[Path | None, typer.Option(help="Write here, not to standard output.")] = None,
     format: Format = None,
     device: Device = None,
+    set: Scoring = None,
     checkpoint: Checkpoint = None,
 ) -> None:
     """Log-probability of every sentence of a translation, in its context (TSV)."""
+    decode = scoring_settings(set)
     from cotext.jobs import score_file
 
     with output(out, [source, target]):
-        rows, signature = score_file(run, source, target, format=format, device=device, update=checkpoint)
+        rows, signature = score_file(
+            run, source, target, format=format, device=device, decode=decode, update=checkpoint
+        )
         _write_lines(out, ("\t".join(row) for row in rows))
     typer.echo(signature, err=True)
 
@@ -325,10 +354,19 @@ def _root(
 def main() -> None:
     """Run the command line; what a person can put right ends in a message and exit code 2."""
     try:
+        for number, argument in enumerate(sys.argv[1:], 1):
+            require_text(number, argument)
         with termination_interrupts():
             app()
     except CotextError as error:
         sys.exit(_fail(str(error), 2))
+    except MemoryError:
+        sys.exit(_fail(OUT_OF_MEMORY, 2))
+    except RuntimeError as error:
+        # The only sign by which torch tells it on a CPU.
+        if "can't allocate memory" not in str(error) and "out of memory" not in str(error):
+            raise
+        sys.exit(_fail(OUT_OF_MEMORY, 2))
     except OSError as error:
         sys.exit(_fail(f"{error.filename or 'file system'}: {error.strerror or error}", 2))
     except (InterruptionError, KeyboardInterrupt):
@@ -337,7 +375,7 @@ def main() -> None:
 
 
 def _fail(message: str, code: int) -> int:
-    typer.echo(f"cotext: {message}", err=True)
+    typer.echo(f"cotext: {on_a_screen(message)}", err=True)
     return code
 
 

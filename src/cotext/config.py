@@ -5,7 +5,6 @@ with every checkpoint. An unknown key is an error that names the nearest known o
 """
 
 from collections.abc import Iterable, Iterator
-from difflib import get_close_matches
 from functools import reduce
 from importlib import resources
 from pathlib import Path
@@ -15,13 +14,24 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, ValidationError
 
-from cotext.errors import CotextError
+from cotext.errors import CotextError, nearest, shown
+from cotext.reading import parse_yaml, read_text
+
+# Every number has a largest value, far beyond what is of use: a file from elsewhere must not be able to ask
+# for memory without end. Those that decide how much is allocated have one of their own.
+LARGEST = 10**9
+MAX_SECTIONS = 8  # of an override, that its key lies in
+MAX_PROBLEMS = 10  # told at once
 
 Fraction = Annotated[float, Field(ge=0, le=1)]
 BelowOne = Annotated[float, Field(ge=0, lt=1)]
 # Strict, or `true` would count as 1. Floats are not: YAML reads 1e-3 as a string.
-Count = Annotated[int, Field(ge=0, strict=True)]
-PositiveInt = Annotated[int, Field(gt=0, strict=True)]
+Count = Annotated[int, Field(ge=0, le=LARGEST, strict=True)]
+PositiveInt = Annotated[int, Field(gt=0, le=LARGEST, strict=True)]
+Sentences = Annotated[int, Field(ge=0, le=10_000, strict=True)]
+Symbols = Annotated[int, Field(gt=0, le=100_000, strict=True)]
+Width = Annotated[int, Field(gt=0, le=65_536, strict=True)]
+Layers = Annotated[int, Field(gt=0, le=256, strict=True)]
 Seed = Annotated[int, Field(ge=0, lt=2**32, strict=True)]
 
 
@@ -38,11 +48,11 @@ class CutConfig(Closed):
     """`sentence`: each alone. `window`: each with sentences around it. `document`: pieces of at most
     `max_tokens`, translated whole. `cumulative`: each with all those before it in its piece, on the source
     side alone."""
-    before: Count = 0
+    before: Sentences = 0
     """Of a window: sentences of context before the current one; sKtoK has K - 1."""
-    after: Count = 0
+    after: Sentences = 0
     """Of a window: sentences of context after the current one, source alone."""
-    target_before: Count | None = None
+    target_before: Sentences | None = None
     """Of a window: sentences of context on the target side; not given: as many as `before`."""
     parts: PositiveInt = 1
     """Of `document` and `cumulative`: equal parts that every piece is cut into."""
@@ -51,14 +61,14 @@ class CutConfig(Closed):
 class SharedCut(CutConfig):
     """Further instances to train on."""
 
-    weight: Annotated[float, Field(gt=0)] = 1.0
+    weight: Annotated[float, Field(gt=0, le=1000)] = 1.0
     """How often an epoch shows each of them, on average."""
 
 
 class ViewConfig(CutConfig):
     """How documents are cut into instances, and what stands between sentences."""
 
-    max_tokens: PositiveInt = 512
+    max_tokens: Annotated[int, Field(gt=0, le=1_000_000, strict=True)] = 512
     """Per side of an instance: a longer window sheds context, a longer document is cut, a longer sentence is
     left out of training."""
     max_sentences: Count = 0
@@ -66,12 +76,12 @@ class ViewConfig(CutConfig):
     separators: Literal["plain", "indexed", "bracket", "numbered"] = "plain"
     """Between sentences: one symbol for all, one for every place in the row, a begin and an end around
     every sentence, or these with the number of the sentence in its document as the begin."""
-    indexed_separators: PositiveInt = 100
+    indexed_separators: Symbols = 100
     """How many there are; the last one serves all later places too."""
-    numbers: PositiveInt = 100
+    numbers: Symbols = 100
     """How many numbers of sentences there are, at most as many as the longest training document has
     sentences; the last one serves all later sentences too."""
-    mixed_with: tuple[SharedCut, ...] = ()
+    mixed_with: Annotated[tuple[SharedCut, ...], Field(max_length=100)] = ()
     """Further ways of cutting to train on (`kind`, ..., `weight`); translation and validation use the
     first."""
 
@@ -115,8 +125,8 @@ class DocFlatConfig(Closed):
     threshold: Fraction = 0.5
     """Of the discrete gate: what opens it."""
     cross_document: bool = False
-    """Rows of different documents see each other, as in the paper; then a translation depends on what else
-    is in the batch."""
+    """In training, rows of different documents see each other, as in the paper; translation, scores and
+    validation keep documents apart."""
 
 
 class BatchEmbeddingConfig(Closed):
@@ -136,7 +146,7 @@ class DatapointsConfig(Closed):
     source: bool = True
     """Source rows."""
     target: bool = False
-    """Target rows: every token sees the mean of its row so far, and of the rows before it."""
+    """Target rows: every current token sees the mean of those of its row so far, and of rows before it."""
     cross_document: bool = False
     """See `docflat.cross_document`."""
 
@@ -153,9 +163,9 @@ class MCNConfig(Closed):
     xl: bool = True
     """The decoder has relative positions and a memory; if not, ordinary positions, and its sentences are
     apart."""
-    memory_sentences: Count = 1
+    memory_sentences: Sentences = 1
     """Of `xl`: target sentences before the current one that the decoder remembers."""
-    context: Count | None = None
+    context: Sentences | None = None
     """Source sentences before and after its own that a token sees; not given: all of the row."""
 
 
@@ -170,6 +180,9 @@ class CasaConfig(Closed):
     context_layers: Count = 2
     """Top layers of every stack, all if it has fewer, that see their sentence and the first and last tokens
     of the others."""
+    context_nodes: Literal["keys", "queries"] = "keys"
+    """What first and last tokens are in these layers: `keys`, seen by every token of the row, as the paper's
+    text has it, or `queries`, which see every token, as its equation 14 is printed."""
     soft_copy: Literal["sentences", "row"] = "sentences"
     """Of what the encoder's states are copied to the places: each sentence by itself, or the row."""
     source_context: bool = True
@@ -178,9 +191,14 @@ class CasaConfig(Closed):
     """Context layers of the decoder looking at itself; if not, they stay inside sentences."""
     latent: bool = False
     """A second decoder foretells a code for every place, which a gate mixes into the decoder's input."""
-    codes: PositiveInt = 64
+    codes: Symbols = 64
     """Of `latent`: how many there are."""
-    length_offsets: PositiveInt = 128
+    code_mixing: Literal["drawn", "all"] = "drawn"
+    """Of `latent`, in training: where the decoder reads the right codes. `drawn`: at random places, half as
+    many as were foretold wrong, and its own input elsewhere; `all`: at every place of the best path."""
+    code_weight: NonNegativeFloat = 0.5
+    """Of `latent`: weight of the loss of foretold codes; 1.0 in the scripts of Bao et al. 2022."""
+    length_offsets: Symbols = 128
     """Of the path `length`: how many tokens more or fewer than the source a row may have."""
 
 
@@ -199,15 +217,15 @@ class ModelConfig(Closed):
         "casa",
     ] = "transformer"
     """File in `cotext/models`."""
-    dimension: PositiveInt = 512
+    dimension: Width = 512
     """Width of the stream; a multiple of `heads`."""
-    feed_forward: PositiveInt = 2048
+    feed_forward: Width = 2048
     """Inner width of the feed-forward layers."""
-    heads: PositiveInt = 8
+    heads: Width = 8
     """Attention heads."""
-    encoder_layers: PositiveInt = 6
+    encoder_layers: Layers = 6
     """Encoder blocks."""
-    decoder_layers: PositiveInt = 6
+    decoder_layers: Layers = 6
     """Decoder blocks."""
     dropout: BelowOne = 0.3
     """On embeddings, sublayer outputs and inside the feed-forward layers."""
@@ -215,13 +233,20 @@ class ModelConfig(Closed):
     """On attention weights; above 0, attention on a CPU is several times slower."""
     pre_norm: bool = False
     """Layer norm before each sublayer, not after it."""
+    initialisation: Literal["xavier", "fairseq", "normal"] = "xavier"
+    """Distribution of initial weights: Xavier's; that of the toolkit which the papers used, layer for layer;
+    or a normal one of standard deviation 0.02."""
     positions: Literal["absolute", "reset", "shifted"] = "absolute"
     """From the start of the row, from the start of the sentence, or segment-shifted."""
-    shift: Count | Literal["corpus", "sequence"] = "corpus"
+    shift: Sentences | Literal["corpus", "sequence"] = "corpus"
     """Positions added per sentence if shifted; `corpus`: the mean sentence length of the training corpus in
     tokens, `sequence`: that of the source window."""
     segments: Literal["none", "learned", "sinusoidal"] = "none"
     """Embeddings of the sentence index, added at the input."""
+    from_first: bool | None = None
+    """Shifted positions and sinusoidal segments begin with the first sentence of a row, as published; if not,
+    with the second. Not given: as published, but with the second in training that starts from a run without
+    them (`train.init`), which knows first sentences as they are."""
     p_transformer: PTransformerConfig = PTransformerConfig()
     g_transformer: GTransformerConfig = GTransformerConfig()
     flat_transformer: FlatTransformerConfig = FlatTransformerConfig()
@@ -266,7 +291,7 @@ class TrainConfig(Closed):
     """Share of the words of source and target input that training hides, as unknown words; labels stay."""
     word_dropout_epochs: Count = 0
     """For how many epochs; afterwards all words are seen. 0: always."""
-    accumulate: PositiveInt = 1
+    accumulate: Annotated[int, Field(gt=0, le=10_000, strict=True)] = 1
     """Batches per update."""
     learning_rate: Annotated[float, Field(gt=0)] = 7e-4
     """At the end of the warm-up, its peak."""
@@ -293,23 +318,25 @@ class TrainConfig(Closed):
     keep: PositiveInt = 5
     """Most recent checkpoints kept, beside those that averaging needs."""
     average: PositiveInt = 5
-    """Checkpoints averaged into the final model; 1: the best alone."""
+    """Checkpoints averaged into the final model, unless the development set prefers the best of them; 1: the
+    best alone."""
     average_by: Literal["best", "last"] = "best"
     """Those closest to the best, itself included, or the last."""
     log_every: PositiveInt = 100
     """Updates between reports."""
     pool_tokens: PositiveInt = 2_000_000
     """Tokens of documents read ahead, to shuffle and to bucket by length."""
-    threads: Count = 0
-    """Per process on the CPU; 0: one for models narrower than 256, else all cores."""
+    threads: Annotated[int, Field(ge=0, le=1024, strict=True)] = 0
+    """Per process on the CPU, never more than there are cores; 0: one for models narrower than 256, else all
+    cores."""
 
 
 class DecodeConfig(Closed):
     """Beam search, and how documents are translated sentence after sentence."""
 
-    beam: PositiveInt = 4
+    beam: Annotated[int, Field(gt=0, le=1000, strict=True)] = 4
     """Hypotheses side by side; 1: greedy."""
-    length_penalty: NonNegativeFloat = 0.6
+    length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6
     """Scores are log-probabilities divided by length to this power."""
     align: Literal["constrained", "free"] = "constrained"
     """`constrained`: as many sentences as the source has, each with a word, whatever the model would write;
@@ -317,7 +344,7 @@ class DecodeConfig(Closed):
     target_context: Literal["prefix", "regenerate"] = "prefix"
     """`prefix` forces the translations already made and writes the current sentence alone; `regenerate`
     writes the whole window and keeps its last sentence, as the paper does."""
-    neighbours: PositiveInt = 16
+    neighbours: Annotated[int, Field(gt=0, le=10_000, strict=True)] = 16
     """Of models that see other rows: how many consecutive windows of a document see each other."""
     schedule: Literal["sequential", "parallel"] = "sequential"
     """Of these windows: one after the other, each beside the finished translations of those before it, or all
@@ -325,12 +352,13 @@ class DecodeConfig(Closed):
     context."""
     first_pass: str = ""
     """Run whose translations are the target context, instead of the system's own."""
-    max_ratio: Annotated[float, Field(gt=0)] = 2.0
+    max_ratio: Annotated[float, Field(gt=0, le=20)] = 2.0
     """A sentence holds at most max_ratio times its source tokens, plus `max_extra`."""
-    max_extra: Count = 20
+    max_extra: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 20
     """See `max_ratio`."""
-    max_source_tokens: PositiveInt = 1024
-    """A longer sentence is refused before any work is done."""
+    max_source_tokens: Annotated[int, Field(gt=0, le=1_000_000, strict=True)] = 1024
+    """A longer sentence is refused before any work is done; to score, so is a target sentence that is longer
+    than what would be written for one of so many."""
     max_tokens: PositiveInt = 8000
     """Of a batch being decoded, beams included."""
 
@@ -340,6 +368,8 @@ class Config(Closed):
 
     paper: str = ""
     """Which row of which table the recipe stands for."""
+    languages: Annotated[str, Field(pattern="^([a-z]{2,3}-[a-z]{2,3})?$")] = ""
+    """Source and target language, as in en-de; filled in from the data. Empty: not known."""
     view: ViewConfig = ViewConfig()
     model: ModelConfig = ModelConfig()
     loss: LossConfig = LossConfig()
@@ -417,11 +447,13 @@ def load_config(recipe: str, size: str | None = None, overrides: Iterable[str] =
     content, where = _read_recipe(recipe)
     if size is not None:
         if size not in SIZES:
-            raise CotextError(f"unknown size '{size}': choose one of {', '.join(SIZES)}")
+            raise CotextError(f"unknown size {shown(size)}: choose one of {', '.join(SIZES)}")
         for section, values in SIZES[size].items():
             written = content.get(section) or {}
             if not isinstance(written, dict):
-                raise CotextError(f"{where}: {section} = {written!r}: expected a mapping of keys to values")
+                raise CotextError(
+                    f"{where}: {section} = {shown(written)}: expected a mapping of keys to values"
+                )
             content[section] = _laid_over(written, values)
     for override in overrides:
         _apply_override(content, override)
@@ -464,26 +496,17 @@ def differences(before: Config, now: Config) -> Iterator[tuple[str, Any, Any]]:
 
 def _read_recipe(recipe: str) -> tuple[dict[str, Any], str]:
     if recipe.endswith((".yaml", ".yml")):
-        path = Path(recipe)
         where = recipe
-        try:
-            text = path.read_text(encoding="utf-8")
-        except OSError as error:
-            raise CotextError(f"{recipe}: cannot be read: {error.strerror or error}") from None
-        except UnicodeDecodeError:
-            raise CotextError(f"{recipe}: cannot be read: not a text in UTF-8") from None
+        text = read_text(Path(recipe))
     else:
         names = recipe_names()
         if recipe not in names:
-            near = [n for n in names if recipe in n][:3] or get_close_matches(recipe, names, n=3, cutoff=0.4)
+            near = [n for n in names if recipe in n][:3] or nearest(recipe, names, 3, cutoff=0.4)
             hint = f"did you mean {' or '.join(near)}?" if near else "`cotext systems` lists them all"
-            raise CotextError(f"no recipe '{recipe}': {hint} (a recipe of your own ends in .yaml)")
+            raise CotextError(f"no recipe {shown(recipe)}: {hint} (a recipe of your own ends in .yaml)")
         where = f"recipe {recipe}"
         text = (resources.files("cotext") / "recipes" / f"{recipe}.yaml").read_text(encoding="utf-8")
-    try:
-        content = yaml.safe_load(text) or {}
-    except yaml.YAMLError as error:
-        raise CotextError(f"{where}: not valid YAML: {error}") from None
+    content = parse_yaml(text, where) or {}
     if not isinstance(content, dict):
         raise CotextError(f"{where}: expected a mapping of keys to values")
     return content, where
@@ -491,33 +514,38 @@ def _read_recipe(recipe: str) -> tuple[dict[str, Any], str]:
 
 def _apply_override(content: dict[str, Any], override: str) -> None:
     key, equals, value = override.partition("=")
+    written = shown(override)
     if not equals or not key:
-        raise CotextError(f"'{override}' is not an override: write key.path=value, as in train.max_updates=3")
+        raise CotextError(f"{written} is not an override: write key.path=value, as in train.max_updates=3")
     *sections, last = key.split(".")
+    if len(sections) > MAX_SECTIONS:
+        raise CotextError(f"{written}: no key lies in so many sections")
     place = content
     for section in sections:
         inner = place.get(section)
         if inner is None:
             inner = place[section] = {}
         if not isinstance(inner, dict):
-            raise CotextError(f"'{override}': {section} is a value, not a section")
+            raise CotextError(f"{written}: {section} is a value, not a section")
         place = inner
-    try:
-        place[last] = yaml.safe_load(value)
-    except yaml.YAMLError:
-        raise CotextError(f"'{override}': the value is not valid YAML") from None
+    place[last] = parse_yaml(value, f"{written}: the value")
 
 
 def _explain(error: ValidationError, where: str) -> Iterator[str]:
     known = [*Config.model_fields, *(key for key, _ in _keys(Config))]
-    for problem in error.errors():
-        key = ".".join(str(part) for part in problem["loc"] if isinstance(part, int) or part in _parts(known))
+    parts = _parts(known)
+    problems = error.errors(include_url=False)
+    for problem in problems[:MAX_PROBLEMS]:
+        key = ".".join(str(part) for part in problem["loc"] if isinstance(part, int) or part in parts)
         written = ".".join(str(part) for part in problem["loc"])
         if problem["type"] == "extra_forbidden":
-            near = get_close_matches(written, known, n=1, cutoff=0.0)
-            yield f"{where}: unknown key '{written}'; the nearest known one is '{near[0]}'"
+            [near] = nearest(written, known)
+            yield f"{where}: unknown key {shown(written)}; the nearest known one is '{near}'"
         else:
-            yield f"{where}: {key or written} = {problem['input']!r}: {problem['msg'].lower()}"
+            found = f"{key or shown(written)} = {shown(problem['input'])}"
+            yield f"{where}: {found}: {problem['msg'].lower()}"
+    if len(problems) > MAX_PROBLEMS:
+        yield f"{where}: and {len(problems) - MAX_PROBLEMS:,} more like these"
 
 
 def _parts(keys: Iterable[str]) -> set[str]:
@@ -542,7 +570,11 @@ def reference() -> Iterator[tuple[str, str, Any, str]]:
         for section in sections:
             model = model.model_fields[section].annotation
         field = model.model_fields[last]
-        yield key, _type_name(field.annotation), default, " ".join((field.description or "").split())
+        schema = model.model_json_schema()["properties"][last]
+        limits = [part["maximum"] for part in (schema, *schema.get("anyOf", ())) if "maximum" in part]
+        most = min(limits, default=LARGEST)
+        limit = f", at most {most:,}" if most < LARGEST else ""
+        yield key, _type_name(field.annotation) + limit, default, " ".join((field.description or "").split())
 
 
 def _type_name(kind: Any) -> str:

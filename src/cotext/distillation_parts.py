@@ -10,6 +10,8 @@ disk: memory holds where each of them lies, 12 bytes per document of the corpus.
 """
 
 import json
+import os
+import re
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -20,10 +22,11 @@ from typing import Any, BinaryIO, Self
 import numpy as np
 
 from cotext.data.prepared import REPORT
-from cotext.errors import CotextError
+from cotext.errors import CotextError, shown
 from cotext.files import discard, replacing, sweep
 from cotext.integrity import sealed, unsealed
 from cotext.locks import beside, holding, require_free, writing
+from cotext.reading import read_json
 
 JOB = "distillation.json"
 PARTS = "part-*.jsonl"
@@ -44,10 +47,10 @@ class Shard:
         Raises:
             CotextError: no such shard.
         """
-        number, slash, of = text.partition("/")
-        if slash and number.isdecimal() and of.isdecimal() and 1 <= int(number) <= int(of):
-            return cls(int(number), int(of))
-        raise CotextError(f"--shard {text}: write i/n, as in 1/4 to 4/4 for four shards")
+        found = re.fullmatch("([0-9]{1,6})/([0-9]{1,6})", text)
+        if found and 1 <= int(found[1]) <= int(found[2]):
+            return cls(int(found[1]), int(found[2]))
+        raise CotextError(f"--shard {shown(text)}: write i/n, as in 1/4 to 4/4 for four shards")
 
     def places(self, documents: int) -> range:
         """The documents of this shard."""
@@ -91,10 +94,13 @@ class Parts:
     def __enter__(self) -> Self:
         """Take over what is there, up to a line that is damaged or cut off."""
         with ExitStack() as stack, storage(self.path):
+            others = [path for path in sorted(self.path.parent.glob(PARTS)) if path != self.path]
+            for path in (self.path, *others):
+                if os.path.lexists(path) and not path.is_file():
+                    raise CotextError(f"{path}: is in the way, and no regular file; move it away")
             self._own = stack.enter_context(self.path.open("a+b"))
-            for path in sorted(self.path.parent.glob(PARTS)):
-                if path != self.path:
-                    self._take_over(stack.enter_context(path.open("rb")))
+            for path in others:
+                self._take_over(stack.enter_context(path.open("rb")))
             self._end = self._take_over(self._own)
             self._own.truncate(self._end)
             self._stack = stack.pop_all()
@@ -167,7 +173,7 @@ def _parse(line: bytes) -> Entry | None:
             None if sentences is None else tuple(map(str, sentences)),
             **{key: tuple(map(int, content[key])) for key in ("cut", "long", "missing")},
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None
 
 
@@ -256,9 +262,9 @@ def differences(folder: Path, job: dict[str, Any]) -> str:
         CotextError: the folder does not say whose it is.
     """
     try:
-        there = dict(json.loads((folder / JOB).read_text(encoding="utf-8")))
-    except (ValueError, TypeError):
-        raise CotextError(f"{folder / JOB}: damaged; delete the folder to start anew") from None
+        there = read_json(folder / JOB)
+    except CotextError as error:
+        raise CotextError(f"{error}; delete the folder to start anew") from None
     # As it is read back: JSON knows no tuples.
     before, now = _flat(there), _flat(json.loads(json.dumps(job)))
     changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]

@@ -1,4 +1,13 @@
-"""The one exception that is meant for the person at the keyboard."""
+"""The one exception that is meant for the person at the keyboard, and what keeps its messages short."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+from reprlib import Repr
+
+SHOWN_CHARACTERS = 100
+
+_REPR = Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = SHOWN_CHARACTERS
 
 
 class CotextError(Exception):
@@ -6,3 +15,22 @@ class CotextError(Exception):
 
     The command line prints the message alone, without a traceback, and exits with code 2.
     """
+
+
+def shown(value: object) -> str:
+    """A value as messages show it: as Python writes it, but no more than the beginning and end of a long one.
+
+    Half characters (lone surrogates), which a screen may not take, come as escapes.
+    """
+    try:
+        text = _REPR.repr(value)
+    except ValueError:  # a whole number of more digits than Python writes out
+        return f"a number of more than {SHOWN_CHARACTERS} digits"
+    half = SHOWN_CHARACTERS
+    return text if len(text) <= 2 * half else f"{text[:half]}...{text[-half:]}"
+
+
+def nearest(word: str, known: Iterable[str], count: int = 1, cutoff: float = 0.0) -> list[str]:
+    """The known words that are most like `word`, the best first; `cutoff`: least likeness, from 0 to 1."""
+    # Comparing takes time by length: a word that long is like none.
+    return get_close_matches(word[:SHOWN_CHARACTERS], known, count, cutoff)

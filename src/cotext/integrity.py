@@ -1,14 +1,18 @@
 """What tells whole content from damaged: a checksum at the end of a line of JSON, digests of files."""
 
 import json
+import os
 import re
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from cotext.errors import CotextError
 from cotext.files import checksum
+from cotext.reading import read_bytes
+
+MAX_SEALED_BYTES: Final = 1 << 32  # of a file of sealed lines
 
 _SEAL = re.compile(r',\s*"crc32": "([0-9a-f]{8})"\s*\}\s*\Z')
 
@@ -27,9 +31,23 @@ def unsealed(line: str) -> dict[str, Any]:
     try:
         content: dict[str, Any] = json.loads(line)
     except RecursionError:
-        raise ValueError("nested too deeply") from None
+        raise ValueError("nested too deep") from None
     del content["crc32"]
     return content
+
+
+def sealed_lines(path: Path) -> list[str]:
+    """The lines of a file to which sealed lines are appended, and what follows the last of them.
+
+    That is nothing, unless writing a line was cut short; an absent file is as an empty one. Bytes that are no
+    UTF-8 damage their line.
+
+    Raises:
+        CotextError: as `read_bytes`.
+    """
+    if not os.path.lexists(path):
+        return [""]
+    return read_bytes(path, MAX_SEALED_BYTES).decode(errors="replace").split("\n")
 
 
 def _crc32(text: str) -> str:

@@ -5,8 +5,8 @@ appears under its name when it is complete; the same command continues an interr
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +14,13 @@ import torch
 
 import cotext
 from cotext.checkpoint import LoadedModel, load_run, model_file
-from cotext.config import Config, DecodeConfig, dump_config, parse_config
+from cotext.config import Config, DecodeConfig, ViewConfig, dump_config, parse_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import detect_format, read_documents, read_parallel, write_translations
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.table import FORMATS, find_format
-from cotext.errors import CotextError
+from cotext.data.languages import check_sides, name_warning
+from cotext.errors import CotextError, nearest, shown
 from cotext.files import checksum
 from cotext.locks import writing
 from cotext.systems import choose_threads
@@ -35,6 +36,9 @@ class FileReport:
     sentences: int = 0
     resumed_documents: int = 0
     recovered_documents: int = 0
+    recovered_pieces: int = 0
+    pieces: int = 0
+    piece: str = "windows"  # what they are called
     align: str = "constrained"
     cut: list[str] = field(default_factory=list)  # "document:sentence" closed by the length limit
     long: list[str] = field(default_factory=list)  # longer than what the model was trained on
@@ -93,16 +97,18 @@ def choose_device(name: str | None) -> torch.device:
         torch.zeros(1, device=name).tolist()
         return torch.device(name)
     except (RuntimeError, AssertionError, ImportError) as error:
-        raise CotextError(f"device '{name}' cannot be used: {str(error).splitlines()[0]}") from None
+        raise CotextError(
+            f"device {shown(name)} cannot be used: {str(error).splitlines()[0][:200]}"
+        ) from None
 
 
 def _with_decode(config: Config, decode: dict[str, Any]) -> Config:
     known = list(DecodeConfig.model_fields)
     for key in decode:
         if key not in known:
-            near = get_close_matches(key, known, n=1, cutoff=0.0)[0]
+            [near] = nearest(key, known)
             raise CotextError(
-                f"unknown decode setting '{key}'; the nearest known one is '{near}', all are "
+                f"unknown decode setting {shown(key)}; the nearest known one is '{near}', all are "
                 f"{', '.join(known)}"
             )
     content = config.model_dump()
@@ -136,6 +142,7 @@ def translate_file(
             before any work is done.
     """
     check_output(out, [source])
+    check_output(out.with_name(f"{out.name}.partial"), [source])  # the journal
     documents = read_documents(source, format)
     if not source.is_file():
         raise CotextError(
@@ -144,11 +151,15 @@ def translate_file(
     kind = format or detect_format(source)
     translator, loaded = open_translator(run, device, decode, update)
     translator.check_passes()
+    if warning := name_warning(source, loaded.languages.source, f"{run} translates"):
+        on_message(warning)
     _require_room_for_missing(source, kind, translator)
-    total = _checked(source, translator, documents)
+    with _naming(source):
+        total = translator.check(documents)
     report = FileReport(
         sentences=total,
         align=translator.options.align,
+        piece=_pieces(translator.config.view),
         signature=f"{loaded.signature}|{translator.signature}",
     )
     on_start(total)
@@ -164,6 +175,11 @@ def translate_file(
         write_translations(out, _paired(read_documents(source, kind), journal.done, report), kind)
         journal.finish()
     return report
+
+
+def _pieces(view: ViewConfig) -> str:
+    """What a system writes at once; those of a document view are the unit of Li et al. 2022, table VII."""
+    return f"sub-documents of up to {view.max_tokens} tokens" if view.kind == "document" else "windows"
 
 
 def check_output(out: Path, inputs: Iterable[Path]) -> None:
@@ -197,11 +213,13 @@ def _require_room_for_missing(source: Path, kind: str, translator: DocumentTrans
         )
 
 
-def _checked(source: Path, translator: DocumentTranslator, documents: Iterable[Document]) -> int:
+@contextmanager
+def _naming(*paths: Path) -> Iterator[None]:
+    """Say of what is refused in the block in which file it is: the first, if the message names none."""
     try:
-        return translator.check(documents)
+        yield
     except CotextError as error:
-        place = "" if str(error).startswith(str(source)) else f"{source}: "
+        place = "" if str(error).startswith(tuple(map(str, paths))) else f"{paths[0]}: "
         raise CotextError(f"{place}{error}") from None
 
 
@@ -244,6 +262,8 @@ def _paired(
         translation = done[place]
         report.documents += 1
         report.recovered_documents += translation.recovered
+        report.recovered_pieces += sum(translation.pieces)
+        report.pieces += len(translation.pieces)
         report.cut += [f"{document.id}:{j + 1}" for j in translation.cut]
         report.long += [f"{document.id}:{j + 1}" for j in translation.long]
         report.missing += [f"{document.id}:{j + 1}" for j in translation.missing]
@@ -263,10 +283,22 @@ def score_file(
     *,
     format: str | None = None,
     device: str | None = None,
+    decode: dict[str, Any] | None = None,
     update: int | None = None,
 ) -> tuple[Iterator[tuple[str, ...]], str]:
-    """Score a translation: a header row, then document, sentence number, log-probability and tokens."""
-    translator, loaded = open_scorer(run, device, update=update)
+    """Score a translation: a header row, then document, sentence number, log-probability and tokens.
+
+    Raises:
+        CotextError: no such run or device; files named for the languages of the run the wrong way round;
+            unequal files or a sentence over the limit, on either side, before any work is done, or where a
+            pipe, which can be read only once, has come to it.
+    """
+    translator, loaded = open_scorer(run, device, decode, update)
+    check_sides(loaded.languages, source, target, f"{run} translates")
+    paths = [path for path in (source, target) if path is not None]
+    if all(path.is_file() for path in paths):
+        with _naming(*paths):
+            translator.check_pairs(read_parallel(source, target, format))
     seen = [f"{key}:{value}" for key, value in what_is_seen(translator).items()]
 
     def rows() -> Iterator[tuple[str, ...]]:

@@ -15,7 +15,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from cotext.errors import CotextError
 from cotext.files import replacing
-from cotext.integrity import sealed, unsealed
+from cotext.integrity import sealed, sealed_lines, unsealed
 from cotext.losses.cross_entropy import LossParts
 
 TIMING = ("tokens_per_second", "waiting_share")  # the figures that differ between two runs of one seed
@@ -25,10 +25,12 @@ TIMING = ("tokens_per_second", "waiting_share")  # the figures that differ betwe
 class Interval:
     """What this process has added up since the last report, `since` a time in seconds.
 
-    `sums` are pairs of a sum and its count, float64 [2] on the CPU.
+    `sums` are pairs of a sum and its count, float64 [2] on the CPU; `labels` are those of the batches,
+    whatever a loss counts.
     """
 
     since: float
+    labels: int = 0
     waited_seconds: float = 0.0
     grad_norm: float = 0.0
     sums: dict[str, Tensor] = field(default_factory=dict)
@@ -70,23 +72,23 @@ class Journal:
         interruption may cut short, is not counted.
 
         Raises:
-            CotextError: the file cannot be rewritten.
+            CotextError: the file cannot be read or rewritten.
         """
         self._forgotten_from = update + 1
-        if not self.path.exists():
+        *lines, cut_short = sealed_lines(self.path)
+        if not lines and not cut_short:
             return 0
         kept: list[str] = []
         damaged = 0
+        for line in lines:
+            try:
+                entry = unsealed(line)
+                stands = entry["update"] <= update and entry["kind"] != "final"
+            except (ValueError, KeyError, TypeError):
+                damaged += 1
+                continue
+            if stands:
+                kept.append(f"{line}\n")
         with replacing(self.path) as temporary:
-            *lines, _ = self.path.read_text(encoding="utf-8", errors="replace").split("\n")
-            for line in lines:
-                try:
-                    entry = unsealed(line)
-                    stands = entry["update"] <= update and entry["kind"] != "final"
-                except (ValueError, KeyError, TypeError):
-                    damaged += 1
-                    continue
-                if stands:
-                    kept.append(f"{line}\n")
             temporary.write_text("".join(kept), encoding="utf-8")
         return damaged

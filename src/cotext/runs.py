@@ -4,6 +4,7 @@ Puts stores, view, model, loss and trainer together; translation of the developm
 here, because trainer and translate do not know each other.
 """
 
+import os
 from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
@@ -12,13 +13,13 @@ from typing import Any
 
 import numpy as np
 import torch
-import yaml
 
-from cotext.checkpoint import checkpoints
+from cotext.checkpoint import checkpoints, describe_file, model_file
 from cotext.config import Config, differences, dump_config, parse_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
-from cotext.data.prepared import checked_digests
+from cotext.data.languages import Languages, check_pair
+from cotext.data.prepared import checked_digests, read_report
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.errors import CotextError
@@ -27,7 +28,18 @@ from cotext.integrity import sealed, unsealed
 from cotext.locks import NAME, working_in
 from cotext.metrics.bleu import evaluate
 from cotext.models.base import Model
-from cotext.systems import build_loss, build_mixture, build_model, build_view, choose_threads, special_symbols
+from cotext.reading import parse_yaml, read_text
+from cotext.start_loss import start_loss
+from cotext.systems import (
+    build_loss,
+    build_mixture,
+    build_model,
+    build_view,
+    choose_threads,
+    parameters_asked,
+    parameters_at_most,
+    special_symbols,
+)
 from cotext.trainer import Corpus, Reports, Trainer, make_accelerator
 from cotext.training_state import Progress, require_resumable
 from cotext.translate import DocumentTranslator
@@ -39,6 +51,7 @@ REQUIRED = "required"  # `train.init` of a recipe that cannot start from fresh w
 # Keys that may change between an interruption and its continuation: they say how long and how loudly.
 MAY_CHANGE = (
     "paper",
+    "languages",
     "train.max_updates",
     "train.patience",
     "train.log_every",
@@ -57,6 +70,15 @@ class Data:
     tokenizer: Tokenizer
     train: TokenStore
     dev: TokenStore
+
+    @property
+    def languages(self) -> Languages:
+        """What its report says of them; unknown in data prepared without."""
+        try:
+            languages = read_report(self.folder)["languages"]
+            return Languages(str(languages["source"]), str(languages["target"]))
+        except (KeyError, TypeError):
+            return Languages()
 
     @property
     def mean_sentence_tokens(self) -> int:
@@ -133,8 +155,8 @@ def data_of(run: Path, folder: Path | None) -> Data:
 def noted_data(run: Path) -> dict[str, Any]:
     """What `data.json` of a run says of its data; nothing where it is missing or damaged."""
     try:
-        return unsealed((run / "data.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        return unsealed(read_text(run / "data.json"))
+    except (CotextError, ValueError):
         return {}
 
 
@@ -154,13 +176,20 @@ def _noted_folder(run: Path) -> Path:
 
 
 def resolve(config: Config, data: Data) -> Config:
-    """Replace what depends on the corpus: shift `corpus`, and numbers of sentences that no document has."""
+    """Replace what depends on the corpus: languages, shift `corpus`, and numbers that no sentence has.
+
+    Raises:
+        CotextError: the configuration tells other languages than the data.
+    """
     view, model = config.view, config.model
+    told = Languages.parse(config.languages)
+    check_pair(data.languages, told, "the configuration (languages)", f"{data.folder} is")
     if model.positions == "shifted" and model.shift == "corpus":
         model = model.model_copy(update={"shift": data.mean_sentence_tokens})
     if view.separators == "numbered":
         view = view.model_copy(update={"numbers": min(view.numbers, data.most_sentences())})
-    return config.model_copy(update={"view": view, "model": model})
+    languages = config.languages or str(data.languages)
+    return config.model_copy(update={"view": view, "model": model, "languages": languages})
 
 
 def settle_start(config: Config, run: Path, recipe: str) -> Config:
@@ -177,6 +206,26 @@ def settle_start(config: Config, run: Path, recipe: str) -> Config:
     if init == REQUIRED:
         raise CotextError(f"{recipe} starts from a trained model: give --init RUN")
     return config.model_copy(update={"train": config.train.model_copy(update={"init": init})})
+
+
+def settle_first_sentence(config: Config, run: Path) -> Config:
+    """Settle `model.from_first`: weights that know no shift and no segments keep first sentences as they are.
+
+    Raises:
+        CotextError: the run that training starts from cannot be read.
+    """
+    model, init, path = config.model, config.train.init, run / "config.yaml"
+    if not init or model.from_first is not None:
+        return config
+    if path.is_file():
+        from_first = _written_config(path).model.from_first
+    elif model.positions == "shifted" or model.segments == "sinusoidal":
+        there = describe_file(model_file(Path(init))).config.model
+        known = (there.positions, there.segments) == (model.positions, model.segments)
+        from_first = there.from_first if known else False
+    else:
+        return config
+    return config.model_copy(update={"model": model.model_copy(update={"from_first": from_first})})
 
 
 def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
@@ -200,12 +249,7 @@ def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
 
 
 def _written_config(path: Path) -> Config:
-    try:
-        return parse_config(yaml.safe_load(path.read_text(encoding="utf-8")), str(path))
-    except OSError as error:
-        raise CotextError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise CotextError(f"{path}: damaged: {error}") from None
+    return parse_config(parse_yaml(read_text(path), str(path)), str(path))
 
 
 def _keep_tokenizer(run: Path, tokenizer: Tokenizer) -> None:
@@ -255,6 +299,24 @@ def development_bleu(config: Config, data: Data, device: torch.device) -> Callab
     return score
 
 
+def _require_memory(config: Config, vocabulary: int) -> None:
+    """Refuse a model whose weights alone are more than this machine has memory for.
+
+    Raises:
+        CotextError: they are.
+    """
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if 4 * parameters_at_most(config, vocabulary) <= memory:
+        return
+    weights = 4 * parameters_asked(config, vocabulary)
+    if weights > memory:
+        raise CotextError(
+            f"the model asked for has {weights // 4:,} parameters, {weights / 2**30:,.0f} GiB, and this "
+            f"machine has {memory / 2**30:,.0f} GiB of memory; ask for fewer layers or a smaller "
+            "model.dimension"
+        )
+
+
 def train(
     config: Config, data_folder: Path, run: Path, reports: Reports, recipe: str = "this recipe"
 ) -> Progress:
@@ -263,8 +325,9 @@ def train(
     `recipe` is what messages call the configuration.
     """
     data = open_data(data_folder)
-    config = settle_start(resolve(config, data), run, recipe)
+    config = settle_first_sentence(settle_start(resolve(config, data), run, recipe), run)
     # Before there is a run folder: a configuration that cannot be built leaves none behind.
+    _require_memory(config, data.tokenizer.vocabulary_size)
     torch.manual_seed(config.train.seed)
     model = build_model(config, data.tokenizer.vocabulary_size)
     accelerator = make_accelerator(config.train, model.spares_parameters)
@@ -286,6 +349,9 @@ def train(
             if start is not None:
                 start.write(run / "init.json")
                 reports.on_message(start.render())
+                measured = start_loss(start.run, model, config, data.dev, data.tokenizer, accelerator.device)
+                if measured is not None:
+                    reports.on_message(measured.render())
         accelerator.wait_for_everyone()
         # Dropout must differ between processes, the initial weights must not.
         torch.manual_seed(config.train.seed + 1000 * accelerator.process_index)

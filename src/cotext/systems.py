@@ -26,6 +26,7 @@ from cotext.data.tokenizer import SPECIAL_SYMBOLS, Tokenizer
 from cotext.data.views import CumulativeView, DocumentView, Limit, Mixture, SentenceView, View, WindowView
 from cotext.errors import CotextError
 from cotext.layers.blocks import SentenceEmbedding, Size
+from cotext.layers.initialisation import initialise
 from cotext.losses.cross_entropy import CrossEntropy, LossParts
 from cotext.losses.glancing import Glancing
 from cotext.models.base import Model
@@ -60,7 +61,7 @@ def _size(config: ModelConfig) -> Size:
     )
 
 
-def _embedding(config: ModelConfig, vocabulary: int, sentences: int) -> SentenceEmbedding:
+def _embedding(config: ModelConfig, vocabulary: int, sentences: int, bracketed: bool) -> SentenceEmbedding:
     return SentenceEmbedding(
         vocabulary,
         config.dimension,
@@ -69,6 +70,8 @@ def _embedding(config: ModelConfig, vocabulary: int, sentences: int) -> Sentence
         segments=config.segments,
         # Segments of Flat-Transformer are the current and the context, not sentences.
         max_segments=2 if config.name == "flat_transformer" else sentences,
+        bracketed=bracketed,
+        from_first=config.from_first is not False,
     )
 
 
@@ -202,8 +205,10 @@ def build_model(config: Config, vocabulary: int) -> Model:
         )
     symbols = vocabulary + further_symbols(config.view)
     sentences = max(view.sentences for view, _ in build_mixture(config.view).parts)
-    embedding = _embedding(model, symbols, sentences)
-    return MODELS[model.name](model, embedding)
+    embedding = _embedding(model, symbols, sentences, _is_bracketed(config.view))
+    built = MODELS[model.name](model, embedding)
+    initialise(built, model.initialisation)
+    return built
 
 
 def _check_training(config: Config) -> None:
@@ -320,13 +325,47 @@ def build_loss(config: LossConfig) -> Loss:
 
 
 def choose_threads(config: ModelConfig, requested: int) -> int:
-    """Threads for this process: more than one only pays where the matrix products are large enough."""
-    return requested or (1 if config.dimension < 256 else os.cpu_count() or 1)
+    """Threads for this process: more than one only pays where the matrix products are large enough.
+
+    Never more than there are cores: a model may come from a machine that has more of them.
+    """
+    cores = os.cpu_count() or 1
+    return min(requested, cores) if requested else (1 if config.dimension < 256 else cores)
 
 
 def count_parameters(model: nn.Module) -> int:
     """Number of trained numbers."""
     return sum(p.numel() for p in model.parameters())
+
+
+def parameters_at_most(config: Config, vocabulary: int) -> int:
+    """An upper bound of the numbers in a model of any system, by its sizes alone; few models reach a fourth.
+
+    Small sizes count a little more than they are: for biases, norms and vectors of positions.
+    """
+    model, view = config.model, config.view
+    width, inner = model.dimension + 8, model.feed_forward + 8
+    blocks = (
+        model.encoder_layers + 2 * model.decoder_layers + 1
+    )  # of a latent system too, whose decoders are two
+    rows = vocabulary + further_symbols(view)
+    if model.segments == "learned":
+        rows += max(view.sentences for view, _ in build_mixture(config.view).parts)
+    if model.name == "casa":
+        rows += 3 * model.casa.codes + 2 * model.casa.length_offsets + 1
+    return blocks * (16 * width * width + 3 * width * inner) + rows * width
+
+
+def parameters_asked(config: Config, vocabulary: int) -> int:
+    """Number of trained numbers of the model of a configuration, counted without taking memory for them.
+
+    Takes seconds, while a part of torch is imported that nothing else needs.
+
+    Raises:
+        CotextError: as `build_model`.
+    """
+    with torch.device("meta"):
+        return count_parameters(build_model(config, vocabulary))
 
 
 def describe() -> Iterator[tuple[str, ...]]:
@@ -338,8 +377,7 @@ def describe() -> Iterator[tuple[str, ...]]:
         segments = "" if model.segments == "none" else f", {model.segments} segments"
         if model.shift == "corpus":
             model = model.model_copy(update={"shift": 0})
-        with torch.device("meta"):
-            built = build_model(config.model_copy(update={"model": model}), 32_000)
+        parameters = parameters_asked(config.model_copy(update={"model": model}), 32_000)
         seen = [describe_cut(cut, view.max_sentences) for cut in (view, *view.mixed_with)]
         if config.train.order == "documents":
             seen.append("in order")
@@ -349,7 +387,7 @@ def describe() -> Iterator[tuple[str, ...]]:
             f"{describe_model(model)} ({standing}{segments})",
             describe_loss(loss),
             f"beam {decode.beam} lp {decode.length_penalty:g} {describe_output(config)}".rstrip(),
-            f"{count_parameters(built):,}",
+            f"{parameters:,}",
         )
 
 

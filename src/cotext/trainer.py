@@ -247,6 +247,7 @@ class Trainer:
                 self.accelerator.backward(outcome.loss)
             shared[0] += outcome.count
             self.interval.add(outcome)
+            self.interval.labels += int(batch.is_label.sum())
         count, stops = self.accelerator.reduce(shared, "sum").tolist()
         gradients = [p.grad for p in self.objective.parameters() if p.grad is not None]
         # Data-parallel wrappers average over processes; the sum is what is divided by the global count.
@@ -282,14 +283,15 @@ class Trainer:
         interval, now = self.interval, time.perf_counter()
         seconds = now - interval.since
         sums = {name: (float(pair[0]), float(pair[1])) for name, pair in interval.sums.items()}
-        totals = self._reduce({**sums, "skipped": (float(self.cursor.skipped), 0.0)})
-        loss, labels = totals.pop("loss")
-        skipped, _ = totals.pop("skipped")
+        seen = {"skipped": (float(self.cursor.skipped), 0.0), "labels": (float(interval.labels), 0.0)}
+        totals = self._reduce({**sums, **seen})
+        loss, count = totals.pop("loss")
+        skipped, labels = (totals.pop(name)[0] for name in seen)
         self._require_finite(loss, self.progress.update)
         figures = {
             "update": float(self.progress.update),
             "epoch": float(self.cursor.epoch),
-            "loss": loss / labels,
+            "loss": loss / count,
             **{name: total / count for name, (total, count) in totals.items() if count},
             "learning_rate": learning_rate(self.config.train, self.progress.update),
             "grad_norm": interval.grad_norm,
@@ -335,8 +337,8 @@ class Trainer:
                 f"{corpus.dev.path}: no sentence of the development set fits into {corpus.max_row_tokens} "
                 "tokens; raise view.max_tokens"
             )
-        loss, labels = reduced.pop("loss")
-        figures = {"update": float(self.progress.update), "loss": loss / labels}
+        loss, count = reduced.pop("loss")
+        figures = {"update": float(self.progress.update), "loss": loss / count}
         figures |= {name: total / count for name, (total, count) in reduced.items() if count}
         if self.score_development is not None:
             own = self.score_development(self.model) if self.accelerator.is_main_process else 0.0
@@ -345,8 +347,7 @@ class Trainer:
 
     def _validate_and_save(self) -> None:
         figures = self.validate()
-        # By what the current sentences cost: comparable between context discounts.
-        value = -figures["nll_current"] if self.config.train.best_by == "loss" else figures["bleu"]
+        value = self._quality(figures)
         progress, main = self.progress, self.accelerator.is_main_process
         self._require_finite(value, progress.update)
         progress.validated.append(progress.update)
@@ -363,6 +364,11 @@ class Trainer:
             if improved:
                 self._save_model(self.run / "model.safetensors", self.model.state_dict(), [progress.update])
         self._save_checkpoint()
+
+    def _quality(self, figures: dict[str, float]) -> float:
+        """What makes one model better than another: the higher, the better."""
+        # By what the current sentences cost: comparable between context discounts.
+        return -figures["nll_current"] if self.config.train.best_by == "loss" else figures["bleu"]
 
     def _save_model(self, path: Path, weights: dict[str, Tensor], updates: list[int]) -> None:
         ckpt.save_model(path, weights, self.config, self.fingerprint, updates)
@@ -431,25 +437,29 @@ class Trainer:
         self.interval.sums = dict(state.sums)
 
     def _finish(self) -> None:
-        """Average the chosen checkpoints into the model of the run."""
+        """Make the model of the run: the mean of some checkpoints, or the best one if that is better."""
         progress, main = self.progress, self.accelerator.is_main_process
-        path = self.run / "model.safetensors"
-        if main:
-            chosen = ckpt.averaged(self._candidates(), progress.best_update, self.config.train)
-            files = [ckpt.checkpoint_folder(self.run, u) / "model.safetensors" for u in chosen]
-            self._save_model(path, ckpt.average(files), chosen)
-            self.reports.on_message(
-                f"model.safetensors: mean of the checkpoints {', '.join(map(str, chosen))}; "
-                f"best at update {progress.best_update}"
-            )
-        self.accelerator.wait_for_everyone()
-        ckpt.fill(self.model, ckpt.load_weights(path), path)
-        figures = self.validate()
+        chosen = ckpt.averaged(self._candidates(), progress.best_update, self.config.train)
+        figures = self._validated(chosen)
+        told = f"mean of the checkpoints {', '.join(map(str, chosen))}"
+        mean, best = self._quality(figures), -math.inf if progress.best is None else progress.best
+        if mean < best:
+            told = f"the best checkpoint; the {told} is worse ({abs(mean):.4g} against {abs(best):.4g})"
+            chosen = [progress.best_update]
+            figures = self._validated(chosen)
         progress.finished = True
         if main:
+            self._save_model(self.run / "model.safetensors", self.model.state_dict(), chosen)
+            self.reports.on_message(f"model.safetensors: {told}; best at update {progress.best_update}")
             self.journal.write("final", figures)
             self.reports.on_validation({**figures, "final": 1.0})
             # Last: a process killed before this does all of it again.
             training_state.save_progress(
                 ckpt.checkpoint_folder(self.run, ckpt.checkpoints(self.run)[-1]), progress
             )
+
+    def _validated(self, updates: list[int]) -> dict[str, float]:
+        """Fill the model with the mean of some checkpoints: its figures on the development set."""
+        files = [ckpt.checkpoint_folder(self.run, update) / "model.safetensors" for update in updates]
+        ckpt.fill(self.model, ckpt.average(files), files[0])
+        return self.validate()

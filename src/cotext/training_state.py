@@ -24,6 +24,7 @@ from cotext.data.sampling import Cursor
 from cotext.errors import CotextError
 from cotext.files import replacing
 from cotext.integrity import digests, require_whole, sealed, unsealed
+from cotext.reading import read_text
 
 MOMENTS = frozenset({"step", "exp_avg", "exp_avg_sq"})  # of AdamW, by the names that torch gives them
 
@@ -178,10 +179,13 @@ def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
 def _load(folder: Path) -> _Saved:
     path = folder / "trainer.json"
     try:
-        saved = TypeAdapter(_Saved).validate_python(unsealed(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError) as error:
-        reason = "" if isinstance(error, OSError) else ", or written by an earlier version of Cotext"
-        raise CotextError(f"{path}: missing or damaged{reason}; {_remedy(folder)}") from None
+        saved = TypeAdapter(_Saved).validate_python(unsealed(read_text(path)))
+    except CotextError as error:
+        raise CotextError(f"{error}; {_remedy(folder)}") from None
+    except ValueError:
+        raise CotextError(
+            f"{path}: damaged, or written by an earlier version of Cotext; {_remedy(folder)}"
+        ) from None
     if saved.progress.update != int(folder.name):
         raise CotextError(
             f"{path}: of update {saved.progress.update}, not {int(folder.name)}: the folder was renamed; "

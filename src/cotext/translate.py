@@ -23,7 +23,7 @@ from cotext.config import Config
 from cotext.constraints import Request, SearchSymbols, check_align
 from cotext.data.batch import Instance, source_batch
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.tokenizer import Tokenizer
+from cotext.data.tokenizer import Tokenizer, clean
 from cotext.errors import CotextError
 from cotext.models.base import Model, ParallelModel
 from cotext.neighbours import group_of, pack_groups, source_of
@@ -35,6 +35,9 @@ from cotext.search import Hypothesis, SearchOptions, search
 from cotext.systems import build_view, describe_cut, special_symbols
 
 BATCHES_AHEAD = 4
+# At most, on average over a sentence: what has more is too long whatever its tokens are. To find them would
+# take memory by the length of the text.
+CHARACTERS_PER_TOKEN = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,8 +47,9 @@ class Translation:
     `log_probabilities` has one entry per sentence, of the tokens that were written for it, the symbol that
     closes it included. Sentences are counted from 0: `cut` are those that the length limit closed, `long`
     those that are longer than any the model was trained on, and `missing`, possible in free search alone,
-    those that the model left without text. `recovered`: none is missing, and the model wrote exactly as many
-    as it was asked for, in order.
+    those that the model left without text. `pieces` has, of every window that was written (of the document
+    view, a sub-document), whether it was recovered: no current sentence is missing, and the model wrote
+    exactly as many as it was asked for, in order.
     """
 
     document: Document
@@ -53,7 +57,12 @@ class Translation:
     cut: tuple[int, ...] = ()
     long: tuple[int, ...] = ()
     missing: tuple[int, ...] = ()
-    recovered: bool = True
+    pieces: tuple[bool, ...] = (True,)
+
+    @property
+    def recovered(self) -> bool:
+        """Whether every piece was."""
+        return all(self.pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,10 +187,20 @@ class DocumentTranslator:
         for document in documents:
             if self.first_pass is not None:
                 self._check_first_pass(self.first_pass, document)
-            for number, tokens in enumerate(self.tokenizer.encode_batch(document.sentences)):
-                self._check_length(document, number, len(tokens))
+            self._encoded(document.id, document.sentences)
             sentences += len(document.sentences)
         return sentences
+
+    def check_pairs(self, documents: Iterable[ParallelDocument]) -> None:
+        """Refuse a document that could not be scored before any work is done.
+
+        Raises:
+            CotextError: a source sentence longer than `decode.max_source_tokens`, or a target sentence longer
+                than this system would write.
+        """
+        for document in documents:
+            self._encoded(document.id, document.source)
+            self._encoded_target(document.id, document.target)
 
     def translate(
         self, documents: Iterable[Document], on_sentences: Callable[[int], None] = lambda count: None
@@ -213,13 +232,20 @@ class DocumentTranslator:
         """Score every sentence of every document in its context.
 
         A sentence that is empty on both sides is no part of its document, as in translation: 0, of 0 tokens.
+
+        Raises:
+            CotextError: as `check_pairs`.
         """
         return self._score([(document, range(len(document.source))) for document in documents])
 
     def score_sentences(
         self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
     ) -> list[SentenceScore]:
-        """Score the chosen sentences of every document in their context, and add them up per document."""
+        """Score the chosen sentences of every document in their context, and add them up per document.
+
+        Raises:
+            CotextError: as `check_pairs`.
+        """
         return [
             SentenceScore(sum(s.log_probability for s in members), sum(s.tokens for s in members))
             for members in self._score(documents)
@@ -233,7 +259,8 @@ class DocumentTranslator:
         None for a sentence that is empty on both sides.
 
         Raises:
-            CotextError: the system writes all tokens at once, so that only sentences have a probability.
+            CotextError: the system writes all tokens at once, so that only sentences have a probability; else
+                as `check_pairs`.
         """
         if isinstance(self.model, ParallelModel):
             raise CotextError(
@@ -290,8 +317,8 @@ class DocumentTranslator:
         groups: list[range] = []
         places: list[tuple[int, list[int]]] = []
         for index, (document, chosen) in enumerate(documents):
-            source = self.tokenizer.encode_batch(document.source)
-            target = self.tokenizer.encode_batch(document.target)
+            source = self._encoded(document.id, document.source)
+            target = self._encoded_target(document.id, document.target)
             kept = [j for j in range(len(source)) if source[j] or target[j]]
             source, target = [source[j] for j in kept], [target[j] for j in kept]
             wanted = {i for i, j in enumerate(kept) if j in chosen}
@@ -337,9 +364,7 @@ class DocumentTranslator:
             yield index, read.pop(index), translation.document.sentences
 
     def _opened(self, index: int, document: Document, first_pass: Sequence[str] | None) -> OpenDocument:
-        source = self.tokenizer.encode_batch(document.sentences)
-        for number, tokens in enumerate(source):
-            self._check_length(document, number, len(tokens))
+        source = self._encoded(document.id, document.sentences)
         prefix = self.config.decode.target_context == "prefix"
         before = None if first_pass is None else self.tokenizer.encode_batch(first_pass)
         return OpenDocument.start(index, document, source, self.view, prefix, before, self.in_turn)
@@ -348,14 +373,40 @@ class DocumentTranslator:
         beside = self.symbols.per_source_sentence
         return sum(len(opened.source[j]) + beside for n in opened.ready for j in opened.windows[n].source)
 
-    def _check_length(self, document: Document, number: int, tokens: int) -> None:
-        limit = self.config.decode.max_source_tokens
-        if tokens > limit:
-            raise CotextError(
-                f"document {document.id}, sentence {number + 1}: {tokens} tokens, at most {limit} are taken; "
-                f"split it, or raise decode.max_source_tokens (the model was trained on up to "
-                f"{self.config.view.max_tokens} tokens)"
-            )
+    def _encoded(self, document: str, sentences: Sequence[str]) -> list[list[int]]:
+        """The tokens of source sentences; `document` is the id of theirs.
+
+        Raises:
+            CotextError: one is longer than `decode.max_source_tokens`.
+        """
+        return self._within(self.config.decode.max_source_tokens, f"document {document}, sentence", sentences)
+
+    def _encoded_target(self, document: str, sentences: Sequence[str]) -> list[list[int]]:
+        """The tokens of target sentences.
+
+        Raises:
+            CotextError: one is longer than any that this system would write.
+        """
+        decode = self.config.decode
+        most = int(decode.max_ratio * decode.max_source_tokens) + decode.max_extra
+        return self._within(most, f"document {document}, target sentence", sentences)
+
+    def _within(self, limit: int, place: str, sentences: Sequence[str]) -> list[list[int]]:
+        most = limit * CHARACTERS_PER_TOKEN
+        for number, text in enumerate(sentences, 1):
+            if len(text) > most and len(clean(text)) > most:
+                raise self._too_long(f"{place} {number}: {len(text)} characters", limit)
+        encoded = self.tokenizer.encode_batch(sentences)
+        for number, tokens in enumerate(encoded, 1):
+            if len(tokens) > limit:
+                raise self._too_long(f"{place} {number}: {len(tokens)} tokens", limit)
+        return encoded
+
+    def _too_long(self, found: str, limit: int) -> CotextError:
+        return CotextError(
+            f"{found}, at most {limit} tokens are taken; split it, or raise decode.max_source_tokens (the "
+            f"model was trained on up to {self.config.view.max_tokens})"
+        )
 
     def _advance(self, open_documents: Sequence[OpenDocument], on_sentences: Callable[[int], None]) -> None:
         """Translate all ready windows of the open documents, longest first."""
@@ -396,7 +447,8 @@ class DocumentTranslator:
 
     def _write(self, row: _Row, hypothesis: Hypothesis) -> None:
         written, exact = self._recovered(row, hypothesis)
-        row.document.exact &= exact
+        if not exact:
+            row.document.inexact.add(row.number)
         row.document.write(row.number, written)
 
     def _row(self, opened: OpenDocument, number: int) -> _Row:
@@ -475,5 +527,8 @@ class DocumentTranslator:
                 j for j, tokens in zip(opened.kept, opened.source, strict=True) if len(tokens) > longest
             ),
             missing=missing,
-            recovered=opened.exact and not missing,
+            pieces=tuple(
+                number not in opened.inexact and all(sentences[opened.kept[j]] for j in window.current)
+                for number, window in enumerate(opened.windows)
+            ),
         )

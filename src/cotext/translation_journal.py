@@ -9,7 +9,7 @@ from typing import Any, TextIO
 from cotext.data.documents import Document
 from cotext.errors import CotextError
 from cotext.files import replacing
-from cotext.integrity import sealed, unsealed
+from cotext.integrity import sealed, sealed_lines, unsealed
 from cotext.translate import Translation
 
 
@@ -34,9 +34,8 @@ class TranslationJournal:
         self.file: TextIO | None = None
 
     def __enter__(self) -> "TranslationJournal":
+        kept = self._take_over(sealed_lines(self.path))
         with replacing(self.path) as temporary:
-            text = self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else ""
-            kept = self._take_over(text.split("\n"))
             temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
         self.file = self.path.open("a", encoding="utf-8")
         return self
@@ -59,10 +58,12 @@ class TranslationJournal:
             try:
                 entry = unsealed(line)
                 document = Document(entry["id"], tuple(entry["sentences"]))
-                lists = {k: tuple(entry[k]) for k in ("log_probabilities", "cut", "long", "missing")}
-                translation = Translation(document, **lists, recovered=bool(entry["recovered"]))
+                lists = {
+                    k: tuple(entry[k]) for k in ("log_probabilities", "cut", "long", "missing", "pieces")
+                }
+                translation = Translation(document, **lists)
                 self.done[int(entry["place"])] = translation
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, OverflowError):
                 damaged += number < len(lines)  # the last is cut off by the interruption, or nothing
                 continue
             kept.append(line)

@@ -7,10 +7,12 @@ A parameter is filled from the first of these that the other run has:
     partly    the parameter of its name with fewer rows: the leading ones, as of an embedding to which the
               recipe has appended special symbols
 
-and keeps its fresh values otherwise. Where `train.init_parts` is `encoder`, the other run has nothing that is
-the decoder's alone. Rows of the vocabulary mean the same only as far as both recipes set
-sentences apart alike; numbers of sentences which the other run does not have start as copies of the symbol
-that opens such sentences there.
+and keeps its fresh values otherwise, or the constant at which it changes nothing yet
+(`System.neutral_start`). Where `train.init_parts` is `encoder`, the other run has nothing that is the
+decoder's alone. Rows of the vocabulary mean the same only as far as both recipes set sentences apart alike.
+Symbols which the other run has never seen start as copies of those that they resemble (`translate_symbols`):
+fresh rows would have to be unlearned as words first, since symbols that never occur have learned to be
+improbable.
 """
 
 import json
@@ -28,6 +30,7 @@ from cotext.data.tokenizer import Tokenizer
 from cotext.errors import CotextError
 from cotext.files import replacing
 from cotext.models.base import System
+from cotext.systems import further_symbols
 
 # What may differ between two models whose weights mean the same.
 HARMLESS = ("model.name", "model.dropout", "model.attention_dropout")
@@ -47,6 +50,7 @@ class Inheritance:
     taken: list[str] = field(default_factory=list)
     adopted: dict[str, str] = field(default_factory=dict)
     partly: dict[str, tuple[int, int]] = field(default_factory=dict)
+    neutral: list[str] = field(default_factory=list)
     fresh: list[str] = field(default_factory=list)
 
     @property
@@ -64,6 +68,8 @@ class Inheritance:
             yield f"  copied from another: {self._count(self.adopted)}: {', '.join(told)}"
         for name, (rows, all_rows) in self.partly.items():
             yield f"  partly: {name}, the first {rows:,} of {all_rows:,} rows; the others are fresh"
+        if self.neutral:
+            yield f"  so that they change nothing yet: {self._told(self.neutral)}"
         yield f"  fresh: {self._told(self.fresh)}"
         if self.unused:
             yield f"  not used: {', '.join(grouped(self.unused, self.source))}"
@@ -81,15 +87,15 @@ class WarmStart:
     """From which run training started, and with what.
 
     `left_out` are parameters of the other run that were not asked for (`train.init_parts`). `differing` are
-    settings under which the same weights may mean something else: here and there.
-    `sentence_numbers` tells where the symbols that number sentences come from, if there are any.
+    settings under which the same weights may mean something else: here and there. `symbols` tells where the
+    symbols come from that the other run has never seen, if there are any.
     """
 
     run: Path
     updates: list[int]
     inheritance: Inheritance
     differing: dict[str, tuple[str, str]]
-    sentence_numbers: str = ""
+    symbols: str = ""
     left_out: tuple[str, ...] = ()
 
     def render(self) -> str:
@@ -102,8 +108,8 @@ class WarmStart:
                 f"  left out, as train.init_parts = encoder: {left_out}; the embedding, which is also the "
                 "decoder's, is not"
             )
-        if self.sentence_numbers:
-            lines.append(f"  numbers of sentences: {self.sentence_numbers}")
+        if self.symbols:
+            lines.append(f"  symbols: {self.symbols}")
         if self.differing:
             told = (f"{key} = {here}, there {there}" for key, (here, there) in self.differing.items())
             lines.append(f"  settings that differ: {', '.join(told)}")
@@ -118,7 +124,12 @@ class WarmStart:
         found = self.inheritance
         numbers = {
             what: sum(found.sizes[name] for name in names)
-            for what, names in (("taken", found.taken), ("adopted", found.adopted), ("fresh", found.fresh))
+            for what, names in (
+                ("taken", found.taken),
+                ("adopted", found.adopted),
+                ("neutral", found.neutral),
+                ("fresh", found.fresh),
+            )
         }
         content = {
             "run": str(self.run.resolve()),
@@ -127,10 +138,11 @@ class WarmStart:
             "taken": found.taken,
             "adopted": found.adopted,
             "partly": {name: {"rows": n, "of": of} for name, (n, of) in found.partly.items()},
+            "neutral": found.neutral,
             "fresh": found.fresh,
             "unused": found.unused,
             "left_out": self.left_out,
-            "sentence_numbers": self.sentence_numbers,
+            "symbols": self.symbols,
             "differing": {
                 key: {"here": here, "there": there} for key, (here, there) in self.differing.items()
             },
@@ -153,10 +165,10 @@ def start_from(run: Path, model: System, config: Config, tokenizer: Tokenizer) -
             "of other subwords; give the data that it was trained on, or start from a run on this data"
         )
     weights = load_weights(path)
-    numbers = ""
+    symbols = ""
     if VOCABULARY in weights:
         views = described.config.view, config.view
-        weights[VOCABULARY], numbers = translate_symbols(weights[VOCABULARY], *views, tokenizer)
+        weights[VOCABULARY], symbols = translate_symbols(weights[VOCABULARY], *views, tokenizer)
     left_out = tuple(name for name in weights if name.startswith(DECODER))
     if config.train.init_parts == "all":
         left_out = ()
@@ -171,28 +183,40 @@ def start_from(run: Path, model: System, config: Config, tokenizer: Tokenizer) -
     if matrices.isdisjoint({*inheritance.taken, *inheritance.adopted}):
         told = "".join(f"\n  {key}: {there} there, {here} here" for key, (here, there) in differing.items())
         raise CotextError(f"{run}: none of its weights fits this model; start from another run{told}")
-    return WarmStart(run, described.updates, inheritance, differing, numbers, left_out)
+    return WarmStart(run, described.updates, inheritance, differing, symbols, left_out)
 
 
 def translate_symbols(
     table: Tensor, there: ViewConfig, here: ViewConfig, tokenizer: Tokenizer
 ) -> tuple[Tensor, str]:
-    """The embeddings of one recipe with the rows of another, and an account of the numbers of sentences.
+    """The embeddings of one recipe with the rows of another, and an account of those that are new to them.
 
-    A model of brackets starts as what it was: every number begins as the begin symbol, and numbers beyond
-    those of the other run as its last, which opens all later sentences there. Fresh rows would also have
-    to be unlearnt as words: symbols that are never written have learnt to be improbable.
+    The separator starts as the end symbol where the other run has seen none, and further indexed separators
+    as the last one that it knows, which serves all later sentences there. Numbers of sentences start as the
+    begin symbol, those beyond the other run's as its last.
     """
-    shared = tokenizer.vocabulary_size
-    if there.separators != here.separators:
-        table = table[:shared]
-    if here.separators != "numbered":
-        return table, ""
-    known = table[shared : shared + here.numbers]
-    copied = here.numbers - len(known)
-    opening, name = (known[-1], "the last") if len(known) else (table[tokenizer.bos], "the begin symbol")
-    account = f"{len(known)} taken, {copied} copied from {name}" if copied else f"{len(known)} taken"
-    return torch.cat((table[:shared], known, opening.expand(copied, -1))), account
+    shared, wanted = tokenizer.vocabulary_size, further_symbols(here)
+    known = table[shared:][:wanted] if there.separators == here.separators else table[:0]
+    table, told = table[:shared].clone(), []
+    if _has_separators(here) and not _has_separators(there):
+        table[tokenizer.sep] = table[tokenizer.eos]
+        told.append("the separator is copied from the end symbol")
+    if wanted:
+        numbered = here.separators == "numbered"
+        first, name = (tokenizer.bos, "the begin symbol") if numbered else (tokenizer.sep, "the separator")
+        like, name = (known[-1], "the last") if len(known) else (table[first], name)
+        copied = wanted - len(known)
+        kind = "numbers of sentences" if numbered else "further separators"
+        copies = f", {copied} copied from {name}" if copied else ""
+        told.append(f"{kind}: {len(known)} taken{copies}")
+        table = torch.cat((table, known, like.expand(copied, -1)))
+    return table, "; ".join(told)
+
+
+def _has_separators(view: ViewConfig) -> bool:
+    """Whether any instance holds a separator."""
+    several = any(cut.kind != "sentence" for cut in (view, *view.mixed_with))
+    return several and view.separators in ("plain", "indexed")
 
 
 def inherit(model: System, weights: Mapping[str, Tensor]) -> Inheritance:
@@ -201,7 +225,7 @@ def inherit(model: System, weights: Mapping[str, Tensor]) -> Inheritance:
     Raises:
         ValueError: the model adopts weights for a parameter that it does not have.
     """
-    own, adopted = model.state_dict(), model.adopted_names()
+    own, adopted, neutral = model.state_dict(), model.adopted_names(), model.neutral_start()
     if unknown := adopted.keys() - own.keys():
         raise ValueError(
             f"{type(model).__name__} adopts weights for {', '.join(sorted(unknown))}: no such names"
@@ -220,6 +244,9 @@ def inherit(model: System, weights: Mapping[str, Tensor]) -> Inheritance:
                 rows = min(len(same), len(tensor))
                 tensor[:rows].copy_(same[:rows])
                 found.partly[name] = rows, len(tensor)
+            elif name in neutral:
+                tensor.fill_(neutral[name])
+                found.neutral.append(name)
             else:
                 found.fresh.append(name)
     return found

@@ -1,5 +1,6 @@
 """Commands that make prepared data: `prepare` and `distill`."""
 
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,6 +21,10 @@ def prepare(
     dev_target: Annotated[Path | None, typer.Option(help="Development corpus, target side.")] = None,
     test_source: Annotated[Path | None, typer.Option(help="Test corpus, source side.")] = None,
     test_target: Annotated[Path | None, typer.Option(help="Test corpus, target side.")] = None,
+    source_language: Annotated[
+        str | None, typer.Option(help="Code such as en; as the names of the files tell if not given.")
+    ] = None,
+    target_language: Annotated[str | None, typer.Option(help="Code such as de.")] = None,
     controlled: Annotated[
         str | None,
         typer.Option(help="Make the controlled corpus instead: small, medium, large or a number."),
@@ -39,6 +44,7 @@ def prepare(
     ] = False,
 ) -> None:
     """Tokenise a corpus into a folder that `train` reads, and report what is in it."""
+    from cotext.data.languages import Languages, language_code
     from cotext.data.prepare import prepare as prepare_corpus
     from cotext.data.prepare import prepare_controlled
     from cotext.data.tokenizer import TokenizerSettings
@@ -46,12 +52,12 @@ def prepare(
 
     files = (source, target, dev_source, dev_target, test_source, test_target)
     if controlled is not None:
-        if any(files) or format or tokenizer != "sentencepiece":
+        if any((*files, source_language, target_language)) or format or tokenizer != "sentencepiece":
             raise CotextError(
                 "--controlled makes its own corpus and tokenizer; leave --source, --target, --format, "
                 "--tokenizer and the like out"
             )
-        size = int(controlled) if controlled.isdecimal() else controlled
+        size = int(controlled) if re.fullmatch("[0-9]{1,12}", controlled) else controlled
         with stages() as progress:
             report = prepare_controlled(
                 size, out, seed=seed, vocabulary=vocabulary, overwrite=overwrite, progress=progress
@@ -61,6 +67,8 @@ def prepare(
             raise CotextError("--source and --dev-source are needed (or --controlled small)")
         if test_target is not None and test_source is None:
             raise CotextError("--test-target is given without --test-source")
+        sides = (("--source-language", source_language), ("--target-language", target_language))
+        told = Languages(*(language_code(code, option) if code else "" for option, code in sides))
         settings = TokenizerSettings(kind=tokenizer, vocabulary=vocabulary, language=language, seed=seed)
         with stages() as progress:
             report = prepare_corpus(
@@ -71,6 +79,7 @@ def prepare(
                 out,
                 test_source=test_source,
                 test_target=test_target,
+                languages=told,
                 settings=settings,
                 format=format,
                 max_characters=max_characters,

@@ -25,6 +25,11 @@ Decode = Annotated[
     list[str] | None,
     typer.Option("--set", help="Decode setting key=value of the recipe, as in beam=1; may be repeated."),
 ]
+SCORING = ("max_source_tokens", "max_tokens", "neighbours")  # of the decode settings, what scoring takes
+Scoring = Annotated[
+    list[str] | None,
+    typer.Option("--set", help=f"{', '.join(SCORING)} of the decode settings: key=value; may be repeated."),
+]
 Checkpoint = Annotated[
     int | None,
     typer.Option("--checkpoint", help="Use the checkpoint of this update, not the final model."),
@@ -37,17 +42,30 @@ def decode_settings(pairs: list[str] | None) -> dict[str, Any]:
     Raises:
         CotextError: not key=value.
     """
-    import yaml
+    from cotext.reading import parse_yaml
 
     settings = {}
     for pair in pairs or []:
         key, equals, value = pair.partition("=")
         if not equals or not key:
             raise CotextError(f"--set {pair}: write key=value, as in beam=1")
-        try:
-            settings[key.removeprefix("decode.")] = yaml.safe_load(value)
-        except yaml.YAMLError:
-            raise CotextError(f"--set {pair}: the value is not valid YAML") from None
+        settings[key.removeprefix("decode.")] = parse_yaml(value, f"--set {pair}: the value")
+    return settings
+
+
+def scoring_settings(pairs: list[str] | None) -> dict[str, Any]:
+    """Read the values of `--set` where translations are scored.
+
+    Raises:
+        CotextError: not key=value, or a setting of search.
+    """
+    settings = decode_settings(pairs)
+    for key in settings:
+        if key not in SCORING:
+            raise CotextError(
+                f"--set {key}: scoring takes {', '.join(SCORING)}; others are for translations (of a suite: "
+                "add --generate)"
+            )
     return settings
 
 

@@ -19,6 +19,7 @@ from cotext.errors import CotextError
 from cotext.files import discard, replacing, sweep
 from cotext.integrity import digests, require_whole, sealed, unsealed
 from cotext.locks import Lock, writing
+from cotext.reading import read_text
 
 STATE: Final = "preparing.json"
 
@@ -127,11 +128,11 @@ class Preparation:
                 )
             return False
         try:
-            state = unsealed(path.read_text(encoding="utf-8"))
+            state = unsealed(read_text(path))
             if state["job"] == job:
                 self._job, self._stages = job, state["stages"]
                 return True
-        except (OSError, ValueError, KeyError):
+        except (CotextError, ValueError, KeyError):
             pass  # damaged: nobody knows what it is
         if not self._overwrite:
             raise CotextError(

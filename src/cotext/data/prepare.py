@@ -29,6 +29,7 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import detect_format, read_parallel, write_documents, write_parallel
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.streams import check_readable, numbered_lines
+from cotext.data.languages import Languages, check_sides, languages_of_names
 from cotext.data.preparation import STATE, Preparation, preparing
 from cotext.data.prepared import REPORT, file_digests
 from cotext.data.store import StoreWriter
@@ -68,6 +69,7 @@ class Report:
     cotext: str
     command: dict[str, Any]
     inputs: dict[str, str]
+    languages: dict[str, str]
     tokenizer: dict[str, Any]
     splits: dict[str, SplitStatistics]
     notes: tuple[str, ...]
@@ -89,6 +91,8 @@ class Report:
                     f"{name}: document {example.document!r}, sentence {example.sentence}: "
                     f"{example.source_tokens} source and {example.target_tokens} target tokens"
                 )
+        pair = str(Languages(**self.languages)) or "not told (--source-language, --target-language)"
+        lines.append(f"languages: {pair}")
         lines.append(f"tokenizer: {self.tokenizer['kind']}, {self.tokenizer['pieces']} pieces")
         return "\n".join([*lines, *self.notes])
 
@@ -131,6 +135,7 @@ def prepare(
     *,
     test_source: Path | None = None,
     test_target: Path | None = None,
+    languages: Languages | None = None,
     format: str | None = None,
     settings: TokenizerSettings | None = None,
     max_characters: int = 10_000,
@@ -139,20 +144,24 @@ def prepare(
 ) -> Report:
     """Train a tokenizer, encode training, development and test corpora, and write all to the folder `out`.
 
-    A target of None: the source file holds both languages. `out` appears whole or not at all; with
-    `overwrite` it replaces an earlier prepared folder. The same call goes on with what an interrupted one
-    has done: the tokenizer, and each split. Raises CotextError for what the readers refuse, for a sentence of
-    more than `max_characters`, and as `train_tokenizer` and `preparing` do.
+    A target of None: the source file holds both languages. A language that `languages` leaves open is that
+    which the names of the training files tell. `out` appears whole or not at all; with `overwrite` it
+    replaces an earlier prepared folder. The same call goes on with what an interrupted one has done: the
+    tokenizer, and each split. Raises CotextError for what the readers refuse, for a sentence of more than
+    `max_characters`, for files whose names are the pair the wrong way round, and as `train_tokenizer` and
+    `preparing` do.
     """
     given = {
         "train": (source, target),
         "dev": (dev_source, dev_target),
         "test": (test_source, test_target),
     }
+    pair = _languages(languages or Languages(), source, target)
     corpora = []
     for split, (source_path, target_path) in given.items():
         if source_path is None:
             continue
+        check_sides(pair, source_path, target_path, "the corpus is")
         files = (source_path,) if target_path is None else (source_path, target_path)
         for path in files:
             check_readable(path)
@@ -166,13 +175,19 @@ def prepare(
     }
     settings = settings or TokenizerSettings()
     with preparing(out, overwrite, [path for corpus in corpora for path in corpus.files]) as work:
-        job = _job(command, _checksums(corpora, format), settings)
+        job = _job(command, _checksums(corpora, format), pair, settings)
         report = work.begin(job)
         if not report:
             _build_tokenizer(work, corpora, corpora[0], settings, max_characters, progress)
             report = _build(work, corpora, job, settings, progress)
         work.publish()
         return _read(work.out, report)
+
+
+def _languages(told: Languages, source: Path, target: Path | None) -> Languages:
+    """What is told of the languages; a side that is not, by the names of the files."""
+    guessed = languages_of_names(source, target)
+    return Languages(told.source or guessed.source, told.target or guessed.target)
 
 
 def prepare_controlled(
@@ -216,7 +231,7 @@ def prepare_controlled(
         "contrastive_examples": contrastive_examples,
     }
     with preparing(out, overwrite, []) as work:
-        job = _job(command, {}, settings)
+        job = _job(command, {}, Languages("en", "de"), settings)
         report = work.begin(job)
         if not report:
             # From the same documents whatever the size: all sizes of a seed share one vocabulary.
@@ -251,9 +266,17 @@ def _write_sides(folder: Path, corpora: Iterable[_Corpus]) -> None:
             write_documents(folder / f"{corpus.split}.{language}", side, "text")
 
 
-def _job(command: dict[str, Any], inputs: dict[str, str], settings: TokenizerSettings) -> dict[str, Any]:
-    """All that decides what a prepared folder holds."""
-    return {"cotext": __version__, "command": command, "inputs": inputs, "tokenizer": asdict(settings)}
+def _job(
+    command: dict[str, Any], inputs: dict[str, str], languages: Languages, settings: TokenizerSettings
+) -> dict[str, Any]:
+    """All that decides what a prepared folder holds; `inputs`: digests by file."""
+    return {
+        "cotext": __version__,
+        "command": command,
+        "inputs": inputs,
+        "languages": asdict(languages),
+        "tokenizer": asdict(settings),
+    }
 
 
 def _build_tokenizer(

@@ -1,6 +1,5 @@
 """The report of a prepared folder, written last: what it was made from, and a digest of every file."""
 
-import json
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final
@@ -8,6 +7,7 @@ from typing import Any, Final
 from cotext.errors import CotextError
 from cotext.files import checksum
 from cotext.integrity import digests, require_whole
+from cotext.reading import read_json
 
 REPORT: Final = "report.json"
 
@@ -16,18 +16,15 @@ def read_report(folder: Path) -> dict[str, Any]:
     """What report.json says; nothing where there is none.
 
     Raises:
-        CotextError: it is damaged.
+        CotextError: it is damaged, or as `read_json`.
     """
     path = folder / REPORT
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-        if not isinstance(content.get("files", {}), dict):
-            raise ValueError("files")
-        return dict(content)
-    except FileNotFoundError:
+    if not path.exists():
         return {}
-    except (OSError, ValueError, AttributeError, RecursionError) as error:
-        raise CotextError(f"{path}: damaged or not readable ({error}); prepare the corpus again") from None
+    content = read_json(path)
+    if not isinstance(content.get("files", {}), dict):
+        raise CotextError(f"{path}: damaged: its digests of files are none; prepare the corpus again")
+    return content
 
 
 def file_digests(folder: Path, without: Iterable[str] = ()) -> dict[str, str]:

@@ -20,7 +20,7 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from cotext.data.batch import Batch, Instance, SpecialSymbols, Tokens, make_batch
+from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
 from cotext.data.store import TokenDocument, TokenStore
 from cotext.data.views import Mixture, View, Window
 from cotext.errors import CotextError
@@ -289,22 +289,23 @@ def in_context_of(
 ) -> Instance:
     """The instance with consecutive sentences of `other` in place of those around its current ones.
 
-    They begin anywhere in `other`, and from its start again where it is too short. What its view cannot take
-    with these lengths is shed, as from a window of its own.
+    They begin anywhere in `other`. Where it is too short there are fewer of them: a sentence that stood twice
+    in a row would show what it is to foretell. What the view cannot take with these lengths is shed, as from
+    a window of its own.
     """
-    window = instance.window
-    first, count = window.source.start, len(window.source)
-    if count == len(window.current):
-        return instance
-    begin = int(random.integers(max(1, len(other.source) - count + 1)))
-    places = [(begin + k) % len(other.source) for k in range(count)]
-    source: list[Tokens] = [other.source[place] for place in places]
-    target: list[Tokens] = [other.target[place] for place in places]
+    window, offset = instance.window, instance.target_offset
     own, stop = instance.current
-    offset = instance.target_offset
-    source[own:stop] = instance.source[own:stop]
-    target[own:stop] = instance.target[own - offset : stop - offset]
-    cut = view.split([len(s) for s in source], [len(t) for t in target])[own]
+    before = min(own, len(other.source))
+    after = min(len(window.source) - stop, len(other.source) - before)
+    if before + after == 0:
+        return instance
+    begin = int(random.integers(len(other.source) - before - after + 1))
+    middle, end = begin + before, begin + before + after
+    source = [*other.source[begin:middle], *instance.source[own:stop], *other.source[middle:end]]
+    current = instance.target[own - offset : stop - offset]
+    target = [*other.target[begin:middle], *current, *other.target[middle:end]]
+    cut = view.split([len(s) for s in source], [len(t) for t in target])[before]
+    first = window.current.start - before
     return replace(
         instance,
         window=Window(
@@ -316,7 +317,7 @@ def in_context_of(
 
 
 def ordered_batches(
-    store: TokenStore,
+    store: TokenStore | Sequence[TokenDocument],
     view: View,
     symbols: SpecialSymbols,
     max_tokens: int,

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 
 from cotext.data.tokenizer import Tokenizer
 from cotext.errors import CotextError
+from cotext.reading import parse_json
 
 FORMAT_VERSION = 1
 MAX_BATCH_DOCUMENTS = 256
@@ -139,6 +140,8 @@ class TokenStore:
     def __init__(self, path: Path) -> None:
         """Map the file; raises CotextError when it is absent, damaged, no store, or of another version."""
         self.path = path
+        if path.exists() and not path.is_file():
+            raise CotextError(f"{path}: can't be read: no regular file")
         try:
             self._map = pa.memory_map(str(path), "r")
             self._reader = pa.ipc.open_file(self._map)
@@ -159,10 +162,12 @@ class TokenStore:
             self.tokenizer_fingerprint: str = metadata[b"tokenizer"].decode()
             last = self._reader.num_record_batches - 1
             closing = self._reader.get_batch_with_custom_metadata(last)[1]
-            self.totals = Totals(**json.loads(closing[b"totals"]))
-            self._ends: list[int] = json.loads(closing[b"ends"])
-        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError) as error:
+            self.totals = Totals(**parse_json(closing[b"totals"].decode(), "its totals"))
+            self._ends: list[int] = parse_json(closing[b"ends"].decode(), "its batches")
+        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, CotextError) as error:
             raise self._damaged() from error
+        if not self._is_consistent(last):
+            raise self._damaged()
         self._batches: OrderedDict[int, _Batch] = OrderedDict()
 
     def __len__(self) -> int:
@@ -210,6 +215,17 @@ class TokenStore:
             if len(self._batches) > OPEN_BATCHES:
                 self._batches.popitem(last=False)
         return self._batches[number], index - first_row
+
+    def _is_consistent(self, batches: int) -> bool:
+        """Whether a file of this size can hold the totals, and the batches add up to them."""
+        largest = self._map.size()
+        totals = list(asdict(self.totals).values())
+        if not isinstance(self._ends, list) or len(self._ends) != batches:
+            return False
+        numbers = [*totals, *self._ends]
+        if not all(type(number) is int and 0 <= number <= largest for number in numbers):
+            return False
+        return self._ends == sorted(self._ends) and [0, *self._ends][-1] == self.totals.documents
 
     def _damaged(self) -> CotextError:
         return CotextError(f"{self.path}: the token store is damaged; prepare the corpus again")

@@ -5,22 +5,24 @@ come: ContraPro with one sentence of context (Müller et al., 2018) and the cons
 (2019).
 """
 
-import gzip
 import json
-import lzma
-import zlib
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cotext.data.formats.streams import atomic_sinks
-from cotext.errors import CotextError
+from cotext.data.formats.streams import atomic_sinks, read_whole
+from cotext.data.languages import Languages
+from cotext.errors import CotextError, shown
+from cotext.reading import parse_json
 
+CONTROLLED = "controlled/"  # how the names of suites begin in which guessing gives exactly chance
 FORMAT_NAME = "cotext-contrastive"
 FORMAT_VERSION = 1
 _HEADING_KEYS = frozenset({"format", "version", "name", "source_language", "target_language", "examples"})
-_EXAMPLE_KEYS = frozenset({"id", "phenomenon", "distance", "source", "candidates", "correct", "tags"})
+_EXAMPLE_KEYS = frozenset(
+    {"id", "phenomenon", "distance", "source", "candidates", "correct", "tags", "document"}
+)
 _CONTRAPRO_SENTENCES = ("src_context", "src", "ref_context", "ref")
 _VOITA_PHENOMENA = ("deixis", "lex_cohesion", "ellipsis_infl", "ellipsis_vp")
 _VOITA_SEPARATOR = " _eos "
@@ -32,8 +34,8 @@ class ContrastiveExample:
 
     `distance` counts the sentences between clue and choice: 0 in the same sentence, negative when the clue
     comes after the choice, None when the suite does not say. A wrong candidate may be spelled like the right
-    one (published suites have a few): no model can tell them apart. Raises CotextError when the parts do not
-    fit.
+    one (published suites have a few): no model can tell them apart. `document` names the document that the
+    example is of, where the suite does. Raises CotextError when the parts do not fit.
     """
 
     id: str
@@ -43,6 +45,7 @@ class ContrastiveExample:
     candidates: tuple[tuple[str, ...], ...]
     correct: int
     tags: dict[str, str] = field(default_factory=dict)
+    document: str = ""
 
     def __post_init__(self) -> None:
         where = f"contrastive example {self.id!r}"
@@ -93,6 +96,11 @@ class ContrastiveSuite:
                 )
             seen.add(example.id)
 
+    @property
+    def languages(self) -> Languages:
+        """As codes; a language that is told in another way fits every code."""
+        return Languages(*(language.lower() for language in (self.source_language, self.target_language)))
+
 
 def read_suite(path: Path) -> ContrastiveSuite:
     """Read a contrastive suite whose format is recognised by its content, plain or compressed (gzip, xz).
@@ -101,16 +109,14 @@ def read_suite(path: Path) -> ContrastiveSuite:
     Voita et al. (a JSON list, whose file name tells the phenomenon). Sentences that occur several times share
     one string in memory. Raises CotextError with file, example and reason.
     """
-    text = _read_text(path)
-    first, rest = _first_value(text, path)
-    if isinstance(first, dict) and {"ref", "contrastive"} <= first.keys():
+    text = read_whole(path)
+    if _is_contrapro(text):
         return _read_contrapro(path, text)
-    if rest.strip():
-        raise CotextError(f"{path}: text after the end of the JSON value: {rest.strip()[:40]!r}")
-    if isinstance(first, list):
-        return _read_voita(path, first)
-    if isinstance(first, dict):
-        return _read_own(path, first)
+    content = parse_json(text, str(path))
+    if isinstance(content, list):
+        return _read_voita(path, content)
+    if isinstance(content, dict):
+        return _read_own(path, content)
     raise CotextError(
         f'{path}: not a contrastive suite; expected a JSON object with "format": "{FORMAT_NAME}", ContraPro '
         "as JSON lines, or a consistency set as a JSON list (see docs/contrastive-format.md)"
@@ -138,6 +144,7 @@ def write_suite(path: Path, suite: ContrastiveSuite) -> None:
                     "candidates": example.candidates,
                     "correct": example.correct,
                     "tags": example.tags,
+                    **({"document": example.document} if example.document else {}),
                 }
                 stream.write((",\n" if number else "\n") + json.dumps(entry, ensure_ascii=False))
             stream.write("\n]}\n")
@@ -148,10 +155,13 @@ def write_suite(path: Path, suite: ContrastiveSuite) -> None:
 def _read_own(path: Path, document: dict[str, Any]) -> ContrastiveSuite:
     found = document.get("format")
     if found != FORMAT_NAME:
-        raise CotextError(f"{path}: not a contrastive suite: 'format' is {found!r}, expected {FORMAT_NAME!r}")
+        raise CotextError(
+            f"{path}: not a contrastive suite: 'format' is {shown(found)}, expected {FORMAT_NAME!r}"
+        )
     if document.get("version") != FORMAT_VERSION:
         raise CotextError(
-            f"{path}: format version {document.get('version')!r}; this program reads version {FORMAT_VERSION}"
+            f"{path}: format version {shown(document.get('version'))}; this program reads version "
+            f"{FORMAT_VERSION}"
         )
     _refuse_unknown_keys(document, _HEADING_KEYS, f"{path}")
     name = _text(document, "name", f"{path}")
@@ -176,10 +186,12 @@ def _own_example(entry: Any, where: str, share: Callable[[str], str]) -> Contras
     _refuse_unknown_keys(entry, _EXAMPLE_KEYS, where)
     distance = entry.get("distance")
     if distance is not None and (not isinstance(distance, int) or isinstance(distance, bool)):
-        raise CotextError(f"{where}: 'distance' must be a whole number or null, found {distance!r}")
+        raise CotextError(f"{where}: 'distance' must be a whole number or null, found {shown(distance)}")
     correct = entry.get("correct")
     if not isinstance(correct, int) or isinstance(correct, bool):
-        raise CotextError(f"{where}: 'correct' must be the index of the right candidate, found {correct!r}")
+        raise CotextError(
+            f"{where}: 'correct' must be the index of the right candidate, found {shown(correct)}"
+        )
     candidates = entry.get("candidates")
     if not isinstance(candidates, list):
         raise CotextError(
@@ -188,6 +200,9 @@ def _own_example(entry: Any, where: str, share: Callable[[str], str]) -> Contras
     tags = entry.get("tags", {})
     if not isinstance(tags, dict) or not all(isinstance(value, str) for value in tags.values()):
         raise CotextError(f"{where}: 'tags' must be an object whose values are strings")
+    document = entry.get("document", "")
+    if not isinstance(document, str):
+        raise CotextError(f"{where}: 'document' must be a string, found {_kind(document)}")
     return ContrastiveExample(
         id=identifier,
         phenomenon=share(_text(entry, "phenomenon", where)),
@@ -198,6 +213,7 @@ def _own_example(entry: Any, where: str, share: Callable[[str], str]) -> Contras
         ),
         correct=correct,
         tags={share(key): share(value) for key, value in tags.items()},
+        document=share(document),
     )
 
 
@@ -214,7 +230,7 @@ def _read_contrapro(path: Path, text: str) -> ContrastiveSuite:
             if not line.strip():
                 continue
             where = f"{path}:{number}"
-            entry = _parse(line, where)
+            entry = parse_json(line, where)
             if not isinstance(entry, dict):
                 raise CotextError(f"{where}: must be an object, found {_kind(entry)}")
             identifier = str(entry.get("id", number - 1))
@@ -249,7 +265,7 @@ def _contrapro_meta(meta: Any, where: str) -> tuple[int | None, dict[str, str]]:
         raise CotextError(f"{where}: 'meta' must be an object, found {_kind(meta)}")
     distance = meta.get("ante distance")
     if distance is not None and (not isinstance(distance, int) or isinstance(distance, bool)):
-        raise CotextError(f"{where}: 'ante distance' must be a whole number, found {distance!r}")
+        raise CotextError(f"{where}: 'ante distance' must be a whole number, found {shown(distance)}")
     gender = meta.get("ref ante head gender")
     return distance, {} if gender is None else {"antecedent_gender": str(gender).lower()[:1]}
 
@@ -318,14 +334,14 @@ def _sentence(value: Any, key: str, where: str, share: Callable[[str], str]) -> 
 def _text(entry: dict[str, Any], key: str, where: str) -> str:
     value = entry.get(key)
     if not isinstance(value, str) or not value:
-        raise CotextError(f"{where}: {key!r} must be a string that is not empty, found {value!r}")
+        raise CotextError(f"{where}: {key!r} must be a string that is not empty, found {shown(value)}")
     return value
 
 
 def _refuse_unknown_keys(entry: dict[str, Any], known: frozenset[str], where: str) -> None:
     unknown = sorted(entry.keys() - known)
     if unknown:
-        raise CotextError(f"{where}: unknown key {unknown[0]!r}; known: {', '.join(sorted(known))}")
+        raise CotextError(f"{where}: unknown key {shown(unknown[0])}; known: {', '.join(sorted(known))}")
 
 
 def _kind(value: Any) -> str:
@@ -333,39 +349,13 @@ def _kind(value: Any) -> str:
     return names.get(type(value), "a number")
 
 
-def _first_value(text: str, path: Path) -> tuple[Any, str]:
-    """Parse the first JSON value of a file; also give the text after it."""
-    start = len(text) - len(text.lstrip())
+def _is_contrapro(text: str) -> bool:
+    """Whether the first line is a JSON object with a reference and contrastive translations of it."""
+    first = text.lstrip().partition("\n")[0]
+    if '"contrastive"' not in first:  # most often, without parsing a whole suite that stands on one line
+        return False
     try:
-        value, end = json.JSONDecoder().raw_decode(text, start)
-    except json.JSONDecodeError as error:
-        raise _invalid_json(f"{path}", error) from None
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, lists in lists in lists
-        raise CotextError(f"{path}: not a contrastive suite: {error}") from None
-    return value, text[end:]
-
-
-def _parse(line: str, where: str) -> Any:
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError as error:
-        raise _invalid_json(where, error) from None
-
-
-def _invalid_json(where: str, error: json.JSONDecodeError) -> CotextError:
-    return CotextError(f"{where}: not valid JSON, line {error.lineno} column {error.colno}: {error.msg}")
-
-
-def _read_text(path: Path) -> str:
-    try:
-        content = path.read_bytes()
-        if content.startswith(b"\xfd7zXZ\x00"):
-            content = lzma.decompress(content)
-        elif content.startswith(b"\x1f\x8b"):
-            content = gzip.decompress(content)
-        return content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise CotextError(f"{path}: not UTF-8 at byte {error.start}; convert the file") from None
-    except (OSError, EOFError, lzma.LZMAError, zlib.error) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise CotextError(f"{path}: cannot be read: {reason}") from None
+        entry = parse_json(first, "")
+    except CotextError:
+        return False
+    return isinstance(entry, dict) and {"ref", "contrastive"} <= entry.keys()

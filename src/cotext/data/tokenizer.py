@@ -19,11 +19,14 @@ from typing import Any, Final, Protocol, Self
 
 import sentencepiece
 
-from cotext.errors import CotextError
+from cotext.errors import CotextError, shown
 from cotext.files import replacing
+from cotext.reading import parse_json, read_bytes, read_json
 
 FORMAT_VERSION = 1
 SPECIAL_SYMBOLS = 4
+MAX_VOCABULARY = 1_000_000
+MAX_MODEL_BYTES = 1 << 28  # about 10 for each character of a vocabulary of a million subwords
 # Below this size the 256 byte pieces would be a sizeable part of the vocabulary.
 BYTE_FALLBACK_FROM = 4000
 
@@ -244,10 +247,10 @@ class MosesBPETokenizer:
         """Wrap a trained model; raises CotextError when it is damaged or the extra is not installed."""
         sacremoses, apply_bpe, _ = _replication_extra()
         try:
-            content = json.loads(model)
+            content = parse_json(model.decode(), "the model")
             language, codes = str(content["language"]), str(content["codes"])
             self._pieces = [str(piece) for piece in content["pieces"]]
-        except (ValueError, KeyError, TypeError) as error:
+        except (ValueError, KeyError, TypeError, CotextError) as error:
             raise CotextError(f"not a moses-bpe model: {error}") from error
         self._model = model
         self.fingerprint = _fingerprint(self.kind, model)
@@ -334,6 +337,10 @@ def train_tokenizer(sentences: Iterable[str], settings: TokenizerSettings) -> To
         raise CotextError(f"unknown tokenizer {settings.kind!r}; choose one of {', '.join(_KINDS)}")
     if settings.requested_vocabulary < 1 or settings.sample_sentences < 1:
         raise CotextError("the vocabulary and the sample of the tokenizer need at least one element")
+    if settings.requested_vocabulary > MAX_VOCABULARY:
+        raise CotextError(
+            f"a vocabulary has at most {MAX_VOCABULARY:,} subwords; ask for fewer (--vocabulary)"
+        )
     cleaned = (clean(sentence) for sentence in sentences)
     sample = reservoir_sample(cleaned, settings.sample_sentences, settings.seed)
     if not sample:
@@ -344,31 +351,24 @@ def train_tokenizer(sentences: Iterable[str], settings: TokenizerSettings) -> To
 def load_tokenizer(folder: Path) -> Tokenizer:
     """Load what `save` wrote; raises CotextError when a file is absent, damaged or of another version."""
     description_path = folder / "tokenizer.json"
+    description = read_json(description_path)
     try:
-        description = json.loads(description_path.read_bytes())
         version, kind, fingerprint = description["version"], description["kind"], description["fingerprint"]
-    except OSError as error:
+    except KeyError as error:
         raise CotextError(
-            f"{description_path}: can't be read ({error.strerror}); `cotext prepare` writes it"
-        ) from error
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise CotextError(
-            f"{description_path}: not the description of a tokenizer, or cut off: {error}"
+            f"{description_path}: not the description of a tokenizer, or cut off: no {error}"
         ) from error
     if version != FORMAT_VERSION:
         raise CotextError(
-            f"{description_path}: tokenizer format {version}, but this version reads {FORMAT_VERSION}; "
-            "prepare the corpus again"
+            f"{description_path}: tokenizer format {shown(version)}, but this version reads "
+            f"{FORMAT_VERSION}; prepare the corpus again"
         )
     if not isinstance(kind, str) or kind not in _KINDS:
         raise CotextError(
-            f"{description_path}: unknown tokenizer {kind!r}; this version knows {', '.join(_KINDS)}"
+            f"{description_path}: unknown tokenizer {shown(kind)}; this version knows {', '.join(_KINDS)}"
         )
     model_path = folder / _KINDS[kind].model_name
-    try:
-        model = model_path.read_bytes()
-    except OSError as error:
-        raise CotextError(f"{model_path}: can't be read ({error.strerror})") from error
+    model = read_bytes(model_path, MAX_MODEL_BYTES)
     if _fingerprint(kind, model) != fingerprint:
         raise CotextError(
             f"{model_path}: not the model that {description_path.name} beside it describes (cut off, or "

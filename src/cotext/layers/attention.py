@@ -23,12 +23,8 @@ def merge_heads(x: Tensor) -> Tensor:
 
 
 def projection(dimension: int, parts: int = 1) -> nn.Linear:
-    """Several square projections fused into one matrix, each part initialised as the square that it is."""
-    fused = nn.Linear(dimension, parts * dimension)
-    for part in fused.weight.chunk(parts):
-        nn.init.xavier_uniform_(part)
-    nn.init.zeros_(fused.bias)
-    return fused
+    """Several square projections fused into one matrix."""
+    return nn.Linear(dimension, parts * dimension)
 
 
 def side_by_side(x_RTD: Tensor, entries: int) -> Tensor:
@@ -114,9 +110,6 @@ class FeedForward(nn.Module):
         self.widen = nn.Linear(dimension, inner)
         self.narrow = nn.Linear(inner, dimension)
         self.dropout = dropout
-        for projection in (self.widen, self.narrow):
-            nn.init.xavier_uniform_(projection.weight)
-            nn.init.zeros_(projection.bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from cotext.layers.attention import FeedForward
 from cotext.layers.dropout import Dropout
-from cotext.layers.positions import Kind, PositionTable, place, sinusoidal
+from cotext.layers.positions import Kind, PositionTable, closed_sentence, place, sinusoidal
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +118,11 @@ class SentenceEmbedding(nn.Module):
 
     Segments are `learned` (Devlin et al. 2019) or `sinusoidal` (Lupo et al. 2022, section 4.6.2). Sentence
     indices past the last learned segment share it. `weight` [V, D] also serves as the output layer.
+
+    `bracketed`: every sentence begins with a symbol of its own; if not, a separator has the position and the
+    segment of the sentence that it closes, on the source and on the target side (Lupo et al. 2022, section
+    3.2). `from_first`: the shift and sinusoidal segments reach the first sentence of a row too, as published;
+    if not, a row of one sentence is what it is without them.
     """
 
     def __init__(
@@ -128,6 +133,8 @@ class SentenceEmbedding(nn.Module):
         positions: Kind = "absolute",
         segments: Literal["none", "learned", "sinusoidal"] = "none",
         max_segments: int = 1,
+        bracketed: bool = False,
+        from_first: bool = True,
     ) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(vocabulary, dimension) * dimension**-0.5)
@@ -136,6 +143,7 @@ class SentenceEmbedding(nn.Module):
         self.table = PositionTable(dimension)
         self.segments = segments
         self.max_segments = max_segments
+        self.bracketed, self.from_first = bracketed, from_first
         # Zeros: a model with learned segments starts as the baseline and departs from it by learning alone.
         self.segment = nn.Parameter(torch.zeros(max_segments, dimension)) if segments == "learned" else None
         self.dropout = Dropout(dropout)
@@ -146,18 +154,23 @@ class SentenceEmbedding(nn.Module):
         """All [R, T], `shift` a number or [R] -> [R, T, D]."""
         return self.placed(self.bare(tokens), sentence, t, rank, shift)
 
+    def input_sentence(self, sentence: Tensor, before: Tensor | None) -> Tensor:
+        """What `forward` is to be given as `sentence` for decoder inputs: see `closed_sentence`."""
+        return sentence if self.bracketed else closed_sentence(sentence, before)
+
     def bare(self, tokens: Tensor) -> Tensor:
         """Tokens that do not know where they stand: [...] -> [..., D]."""
         return nn.functional.embedding(tokens, self.weight) * self.scale
 
     def placed(self, x: Tensor, sentence: Tensor, t: Tensor, rank: Tensor, shift: Tensor | int) -> Tensor:
         """Tell vectors [R, T, D] where they stand."""
-        x = x + self.table(place(self.positions, t, rank, sentence, shift))
+        x = x + self.table(place(self.positions, t, rank, sentence, shift, self.from_first))
         k = sentence.clamp(min=0)
         if self.segment is not None:
             x = x + self.segment[k.clamp(max=self.max_segments - 1)]
         elif self.segments == "sinusoidal":
-            x = x + sinusoidal(k, x.size(-1)).to(x.dtype)
+            encoded = sinusoidal(k, x.size(-1)).to(x.dtype)
+            x = x + (encoded if self.from_first else encoded * (k > 0)[:, :, None])
         dropped: Tensor = self.dropout(x)
         return dropped
 

@@ -4,6 +4,12 @@ A word has the code whose vector is nearest to its embedding. The vectors are no
 moving average of the embeddings that it was nearest to (van den Oord et al. 2017, appendix A.1; Bao et al.
 2022).
 
+Vectors start near zero. Embeddings are long and in as good as independent directions; the mean of many is
+short, and what is short is nearer to any word than another long vector is. Of vectors as long as words
+(N(0, 1)), the first that becomes a mean of many takes all words, and the others are never seen again. Of
+short ones the direction decides; each grows towards its own words alone, and one without words stays short,
+next in line for what lies far from all others.
+
 Shapes: N words, K codes, D model.
 """
 
@@ -14,6 +20,7 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 DECAY = 0.999
+START = 0.05  # standard deviation, where the numbers of a word have 0.2 to 1
 
 
 class Codebook(nn.Module):
@@ -25,8 +32,7 @@ class Codebook(nn.Module):
 
     def __init__(self, codes: int, dimension: int) -> None:
         super().__init__()
-        # As long as embeddings are when they enter the model.
-        self.register_buffer("vectors", torch.randn(codes, dimension))
+        self.register_buffer("vectors", START * torch.randn(codes, dimension))
         self.register_buffer("count", torch.ones(codes))
         self.register_buffer("total", self.vectors.clone())
 
@@ -62,6 +68,12 @@ class Codebook(nn.Module):
         self.vectors = torch.where(used, self.total / self.count[:, None], self.vectors)
 
 
+def perplexity(often_K: Tensor) -> Tensor:
+    """Perplexity of how often each of K codes occurs: as many codes, all alike, would be as hard to guess."""
+    entropy: Tensor = torch.special.entr(often_K / often_K.sum().clamp(min=1)).sum()
+    return entropy.exp()
+
+
 class CodeGate(nn.Module):
     """Mixes codes z into states x, number by number: g = sigmoid(MLP[x; z]), out = (1 - g) * x + g * z."""
 
@@ -69,9 +81,6 @@ class CodeGate(nn.Module):
         super().__init__()
         self.hidden = nn.Linear(2 * dimension, dimension)
         self.gate = nn.Linear(dimension, dimension)
-        for layer in (self.hidden, self.gate):
-            nn.init.xavier_uniform_(layer.weight)
-            nn.init.zeros_(layer.bias)
 
     def forward(self, x: Tensor, z: Tensor) -> Tensor:
         """Two [..., D] -> [..., D]."""

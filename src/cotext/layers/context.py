@@ -1,16 +1,19 @@
 """Context attention: a token sees its own sentence, and first and last tokens of the others in its row.
 
-These nodes stand for their sentences (Yu et al. 2024, equations 14 and 15; the mask as printed has the query
-in the role of the key). A row of 20 sentences has 40 nodes, however long the sentences are. They are fetched
-beside each sentence in turn, which is what buckets of `layers/local.py` are for:
+These nodes stand for their sentences (Yu et al. 2024, section 3.2.2 and equation 15). A row of 20 sentences
+has 40 nodes, however long the sentences are. They are fetched beside each sentence in turn, which is what
+buckets of `layers/local.py` are for:
 
     row     B a b E  B c E  B d e E        keys of sentence 1      B c E    B E . .  B E
                                                                    its own  nodes of 0 and 2
 
 Between source and target, sentence k of the target sees sentence k of the source, and its other nodes.
 
-Shapes: B rows, S tokens of a row, P = B * S, N real tokens of all rows, n most sentences of a row, G
-sentences of a bucket, L tokens of its longest, M nodes beside it, D model.
+In equation 14 as it is printed, a node is a query: it sees every token of its row, and other tokens their own
+sentence alone (`node_query_mask`), by a mask of all tokens against all.
+
+Shapes: B rows, T queries, S tokens of a row, P = B * S, N real tokens of all rows, n most sentences of a row,
+G sentences of a bucket, L tokens of its longest, M nodes beside it, D model.
 """
 
 from functools import partial
@@ -119,3 +122,25 @@ class ContextCrossAttention(CrossAttention):
 def _places(bucket: Bucket, own: Tensor | None, beside: Counterparts) -> Places:
     told = bucket.places(own)
     return bucket.places(torch.cat((told.key, beside.places), dim=1))
+
+
+class NodeQuerySelfAttention(SelfAttention):
+    """Self-attention of whole rows by `node_query_mask`."""
+
+
+class NodeQueryCrossAttention(CrossAttention):
+    """Attention of target rows to whole source rows by `node_query_mask`."""
+
+
+def node_query_mask(queries: Tensor, keys: Tensor) -> Tensor:
+    """The own sentence, and from the first and the last token of a sentence the whole row: [B, 1, T, S].
+
+    Sentence indices [B, T] and [B, S], -1 on padding, which no token sees; a query of padding sees what is
+    real, so that nothing is divided by zero.
+    """
+    edge = torch.ones_like(queries[:, :1], dtype=torch.bool)
+    changes = queries[:, 1:] != queries[:, :-1]
+    node = torch.cat((edge, changes), dim=1) | torch.cat((changes, edge), dim=1)
+    everything = (node | (queries < 0))[:, :, None]
+    same = queries[:, :, None] == keys[:, None, :]
+    return ((same | everything) & (keys >= 0)[:, None, :])[:, None]

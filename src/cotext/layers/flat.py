@@ -8,6 +8,10 @@ document, whatever the order of the rows, and lets it meet:
     row 1    document 7, sentence 1    x b b b          sequence 1    c c . . .
     row 2    document 9, sentence 5    x x x c c
 
+On the target a token sees its own row up to itself, and of other rows those alone that end before its own
+begins: with views mixed, or windows drawn twice, rows hold the same current sentence, and one must not show
+another what that has yet to foretell.
+
 Shapes: B entries, R rows, N current tokens of all rows, M tokens beside them, G sequences, L tokens of the
 longest, W beams, T tokens, D model, H heads, K per head.
 """
@@ -37,30 +41,52 @@ def is_current(sentence: Tensor, current: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Of rows or of tokens: which of them meet, and which comes first."""
+    """Of rows or of tokens: which of them meet, and where the current sentences of their row begin and end.
+
+    As tokens share the standing of their row, so do they share whom they see on the target.
+    """
 
     group: Tensor  # [N]
-    order: Tensor  # [N]
+    begin: Tensor  # [N], in sentences
+    end: Tensor  # [N], behind the last
 
     @staticmethod
-    def of(document: Tensor, place: Tensor, cross_document: bool) -> "Standing":
-        """Rows of one document meet, in the order of their places; or all rows, document after document."""
-        if cross_document:
-            return Standing(torch.zeros_like(document), document * LONGEST_DOCUMENT + place)
-        return Standing(document, place)
+    def of(document: Tensor, place: Tensor, current: Tensor, cross_document: bool) -> "Standing":
+        """Rows of one document meet, in the order of their places; or all rows, document after document.
+
+        `place` [N] is that of a row's first sentence in its document, `current` [N, 2] counts from there.
+        """
+        begin, end = (place[:, None] + current).unbind(dim=1)
+        if not cross_document:
+            return Standing(document, begin, end)
+        before = document * LONGEST_DOCUMENT
+        return Standing(torch.zeros_like(document), before + begin, before + end)
 
     def take(self, index: Tensor) -> "Standing":
         """Those at the given places."""
-        return Standing(self.group.index_select(0, index), self.order.index_select(0, index))
+        return Standing(*(x.index_select(0, index) for x in (self.group, self.begin, self.end)))
 
     def join(self, other: "Standing") -> "Standing":
         """These, then the others."""
-        return Standing(torch.cat((self.group, other.group)), torch.cat((self.order, other.order)))
+        pairs = (self.group, other.group), (self.begin, other.begin), (self.end, other.end)
+        return Standing(*(torch.cat(pair) for pair in pairs))
 
-    def sorted(self) -> Tensor:
-        """Where what comes first, second ... stands: [N]. Equals stay as they are."""
-        by_order = self.order.argsort(stable=True)
-        return by_order[self.group[by_order].argsort(stable=True)]
+    def follows(self, other: "Standing") -> Tensor:
+        """Which of these begin where which of the others have ended, in their group: [N, M]."""
+        return (self.group[:, None] == other.group) & (self.begin[:, None] >= other.end)
+
+    @property
+    def apart(self) -> bool:
+        """Whether no two rows that meet have a current sentence in common."""
+        order = _in_order(self.group, self.begin)
+        group, begin, end = (x[order] for x in (self.group, self.begin, self.end))
+        return not bool(((group[1:] == group[:-1]) & (begin[1:] < end[:-1])).any())
+
+
+def _in_order(group: Tensor, order: Tensor) -> Tensor:
+    """Where what comes first, second ... stands, group after group: [N]. Equals stay as they are."""
+    by_order = order.argsort(stable=True)
+    return by_order[group[by_order].argsort(stable=True)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +105,14 @@ class Beside:
 class Sequences:
     """Tokens laid out as padded sequences, one per group, in their order: [N] <-> [G, L]."""
 
-    def __init__(self, standing: Standing, groups: int) -> None:
+    def __init__(self, group: Tensor, order: Tensor, groups: int) -> None:
         """Groups must count 0 .. groups - 1; some may be empty."""
-        length_G = torch.bincount(standing.group, minlength=groups)
+        length_G = torch.bincount(group, minlength=groups)
         at_L = torch.arange(int(length_G.max()), device=length_G.device)
         self.real_GL = at_L < length_G[:, None]
         self.slots = Ragged(self.real_GL)
         slot_N = torch.empty_like(self.slots.place_N)
-        slot_N[standing.sorted()] = self.slots.place_N
+        slot_N[_in_order(group, order)] = self.slots.place_N
         self.slots.place_N = slot_N
 
     @property
@@ -133,37 +159,35 @@ class FlatBatchAttention(nn.Module):
         self.out = projection(dimension)
 
     def forward(
-        self, h_ND: Tensor, place_N: Tensor, standing: Standing, beside: Beside | None, causal: bool
+        self, h_ND: Tensor, tokens: Ragged, rows: Standing, beside: Beside | None, causal: bool
     ) -> Tensor:
-        """[N, D] -> [N, D]; `causal`: a token sees what is before it in its sequence and itself.
+        """Current tokens of `tokens.rows` rows, [N, D] -> [N, D]; `rows` is the standing of each row.
 
-        `place_N` says where the tokens stand in the rows, for whoever watches; tokens beside stand in none.
+        `causal`: a token sees its row up to itself, and rows that it follows; else all that it meets. For
+        whoever watches, tokens beside the rows stand nowhere.
         """
-        own_standing, seen_standing = standing, standing
+        row_N = tokens.place_N // tokens.tokens
+        standing = seen_standing = rows.take(row_N)
         qkv = self.qkv(h_ND)
         q, kv = qkv.split((h_ND.size(1), 2 * h_ND.size(1)), dim=1)
         if beside is not None:
             seen_standing = standing.join(beside.standing)
             kv = torch.cat((kv, self._keys_values(beside.hidden)))
         group, groups = _dense(seen_standing.group)
-        seen = Sequences(Standing(group, seen_standing.order), groups)
-        mask = None if causal else seen.mask
-        own, is_causal = seen, causal
-        if beside is not None:
-            # Where everything stands in the flat sequences, one after the other.
-            rank = torch.empty_like(group)
-            rank[seen_standing.sorted()] = torch.arange(len(rank), device=rank.device)
-            own_standing = Standing(group[: len(q)], rank[: len(q)])
-            own, is_causal = Sequences(own_standing, groups), False
-            if causal:
-                rank_GL = own.numbers(rank[: len(q)], len(rank))
-                mask = seen.numbers(rank, len(rank))[:, None] <= rank_GL[:, :, None]
-                mask = (mask & seen.real_GL[:, None])[:, None]
+        seen = Sequences(group, seen_standing.begin, groups)
+        own = seen if beside is None else Sequences(group[: len(q)], standing.begin, groups)
+        # Rows that are apart come one after the other, so that all before a token are rows that it follows.
+        in_order = causal and beside is None and rows.apart
+        mask = None
+        if causal and not in_order:
+            mask = _follows(own, seen, row_N, standing.begin, seen_standing.end)
+        elif not causal:
+            mask = seen.mask
         k, v = (split_heads(part, self.heads) for part in seen.slots.unpack(kv).chunk(2, dim=-1))
         q = split_heads(own.slots.unpack(q), self.heads)
-        places = partial(_places, own, seen, place_N)
+        places = partial(_places, own, seen, tokens.place_N)
         dropout = self.dropout if self.training else 0.0
-        mixed = merge_heads(attend(q, k, v, mask, is_causal, dropout, places))
+        mixed = merge_heads(attend(q, k, v, mask, in_order, dropout, places))
         out_ND: Tensor = self.out(own.slots.pack(mixed))
         return out_ND
 
@@ -186,6 +210,23 @@ class FlatBatchAttention(nn.Module):
         """Attend to given keys and values: -> [B, T, D]."""
         out_BTD: Tensor = self.out(merge_heads(attend(q_BHTK, keys, values, mask, False, 0.0)))
         return out_BTD
+
+
+def _follows(own: Sequences, seen: Sequences, row_N: Tensor, begin_N: Tensor, end_M: Tensor) -> Tensor:
+    """Of every token, which it sees where it may not look ahead: [G, 1, L, L'].
+
+    What has ended where its row begins; and its own row, whose tokens stand one after the other among the
+    first of all M, up to itself.
+    """
+    never = torch.iinfo(end_M.dtype).max
+    each_M = torch.arange(len(end_M), device=end_M.device)
+    each_N = each_M[: len(row_N)]
+    begin_GL1, self_GL1, first_GL1 = (
+        own.numbers(x, never)[:, :, None] for x in (begin_N, each_N, torch.searchsorted(row_N, row_N))
+    )
+    end_G1L, key_G1L = (seen.numbers(x, never)[:, None] for x in (end_M, each_M))
+    # Padding that asks sees everything, or its weights would not be numbers.
+    return ((end_G1L <= begin_GL1) | ((first_GL1 <= key_G1L) & (key_G1L <= self_GL1)))[:, None]
 
 
 def _places(own: Sequences, seen: Sequences, place_N: Tensor) -> Places:
@@ -226,9 +267,8 @@ class FlatContext(nn.Module):
         if tokens.place_N.numel() == 0:
             return x_BTD
         h_ND = tokens.pack(x_BTD)
-        standing = rows.take(tokens.place_N // tokens.tokens)
         beside = None if beside is None or beside.empty else beside
-        out_ND = self.combine(h_ND, self.attention(h_ND, tokens.place_N, standing, beside, causal))
+        out_ND = self.combine(h_ND, self.attention(h_ND, tokens, rows, beside, causal))
         flat = x_BTD.flatten(0, 1).index_copy(0, tokens.place_N, out_ND.to(x_BTD.dtype))
         return flat.view_as(x_BTD)
 
@@ -276,32 +316,30 @@ class LedCache(KeyValueCache):
 class LiveGroups:
     """Entries being written that meet, and what rows that have ended left to them.
 
-    A token sees its own past; of entries before its own, what is written on their first beam; and of ended
-    rows before its own, everything.
+    A token sees its own past; of entries that its own follows, what is written on their first beam; and of
+    ended rows that it follows, everything.
     """
 
     def __init__(self, rows: Standing, ended: tuple[Tensor, Tensor], ended_standing: Standing) -> None:
         """`rows` [B]; keys and values of what has ended, [M, H, K] each, with the standing of each token."""
         group, groups = _dense(torch.cat((rows.group, ended_standing.group)))
         count = len(rows.group)
-        device = group.device
-        members = Sequences(Standing(group[:count], rows.order), groups)
+        members = Sequences(group[:count], rows.begin, groups)
         self.slot_B = members.slots.place_N
         self.shape = members.real_GL.shape  # G, m
-        each = torch.arange(count, device=device)
+        each = torch.arange(count, device=group.device)
         self.entry = members.numbers(each, 0).flatten()
         self.in_order = torch.equal(self.entry, each)
-        order_Gm = members.numbers(rows.order, -1)
-        self.before_Gmm = (order_Gm[:, None] < order_Gm[:, :, None]) & members.real_GL[:, None]
+        never = torch.iinfo(group.dtype).max
+        begin_Gm1 = members.numbers(rows.begin, -1)[:, :, None]
+        self.before_Gmm = members.numbers(rows.end, never)[:, None] <= begin_Gm1
         self.ended_mask: Tensor | None = None
         if len(ended[0]):
-            laid = Sequences(Standing(group[count:], ended_standing.order), groups)
+            laid = Sequences(group[count:], ended_standing.begin, groups)
             self.keys, self.values = (
                 split_heads(laid.slots.unpack(x.flatten(1)), x.size(1)) for x in ended
             )  # [G, H, F, K]
-            order_GF = laid.numbers(ended_standing.order, -1)
-            before = order_GF[:, None] < order_Gm[:, :, None]
-            self.ended_mask = before & laid.real_GL[:, None]  # [G, m, F]
+            self.ended_mask = laid.numbers(ended_standing.end, never)[:, None] <= begin_Gm1  # [G, m, F]
 
     def attend(self, attention: FlatBatchAttention, q: Tensor, k: Tensor, v: Tensor, own: Tensor) -> Tensor:
         """Queries [B, H, W * T, K] and all places so far [B, H, P, K] -> [B, W * T, D].

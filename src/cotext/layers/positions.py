@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 Kind = Literal["absolute", "reset", "shifted"]
+MAX_ROWS = 1 << 16
 
 
 def sinusoidal(positions: Tensor, dimension: int) -> Tensor:
@@ -50,22 +51,38 @@ def mean_sentence_length(sentence: Tensor) -> Tensor:
     return ((tokens - sentences) / sentences).round().long()
 
 
-def place(kind: Kind, t: Tensor, rank: Tensor, sentence: Tensor, shift: Tensor | int = 0) -> Tensor:
+def place(
+    kind: Kind, t: Tensor, rank: Tensor, sentence: Tensor, shift: Tensor | int = 0, from_first: bool = True
+) -> Tensor:
     """Position of tokens at place `t` of their row and place `rank` of sentence `sentence`: all [B, T].
 
     absolute: t. reset: the rank (MCN). shifted: t + k * shift with k = 1 for the first sentence (Lupo et al.
-    2022, section 3.2), `shift` a number or one per row [B].
+    2022, section 3.2), `shift` a number or one per row [B]; k = 0 for the first sentence unless `from_first`.
     """
     if kind == "absolute":
         return t
     if kind == "reset":
         return rank
     step = shift[:, None] if isinstance(shift, Tensor) else shift
-    return t + (sentence.clamp(min=0) + 1) * step
+    return t + (sentence.clamp(min=0) + from_first) * step
+
+
+def closed_sentence(sentence: Tensor, before: Tensor | None) -> Tensor:
+    """Sentence of decoder inputs of which a separator still belongs to the sentence that it closes: [R, T].
+
+    `sentence` [R, T] is that of the label which an input predicts, `before` [R] that of the input before the
+    first, None at the start of a row:
+
+        input              bos  a  sep  b  sep  c
+        sentence            0   0   1   1   2   2
+        closed_sentence     0   0   0   1   1   2
+    """
+    first = sentence[:, :1] if before is None else before[:, None]
+    return torch.cat((first, sentence[:, :-1]), dim=1)
 
 
 class PositionTable(nn.Module):
-    """Sinusoidal encodings looked up instead of computed; grows when a longer row comes."""
+    """Sinusoidal encodings looked up instead of computed; grows when a longer row comes, up to MAX_ROWS."""
 
     table: Tensor
 
@@ -76,7 +93,9 @@ class PositionTable(nn.Module):
     def forward(self, positions: Tensor) -> Tensor:
         """[B, T] -> [B, T, D]."""
         need = int(positions.max()) + 1
+        if need > MAX_ROWS:  # as where a large shift is added for every sentence
+            return sinusoidal(positions, self.table.size(1)).to(self.table.dtype)
         if need > self.table.size(0):
-            grown = torch.arange(max(need, 2 * self.table.size(0)), device=self.table.device)
+            grown = torch.arange(min(max(need, 2 * self.table.size(0)), MAX_ROWS), device=self.table.device)
             self.table = sinusoidal(grown, self.table.size(1)).to(self.table.dtype)
         return self.table[positions]

@@ -113,7 +113,6 @@ class RecurrentSelfAttention(SelfAttention):
     def __init__(self, dimension: int, heads: int, dropout: float) -> None:
         super().__init__(dimension, heads, dropout)
         self.place = nn.Linear(dimension, dimension, bias=False)
-        nn.init.xavier_uniform_(self.place.weight)
         self.content_bias = nn.Parameter(torch.zeros(dimension))
         self.place_bias = nn.Parameter(torch.zeros(dimension))
 

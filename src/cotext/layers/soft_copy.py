@@ -38,7 +38,9 @@ def soft_copy(x_BSD: Tensor, source: Tensor, places: Tensor) -> Tensor:
     _, t = _texts(places, texts)
     text = places.clamp(min=0)
     s_BT, t_BT = s.gather(1, text), t.gather(1, text).clamp(min=1)
-    centre = ranks(places).to(x_BSD.dtype) * s_BT / t_BT
+    # Half precision has no number for every place of a long text.
+    precise = torch.promote_types(x_BSD.dtype, torch.float32)
+    centre = ranks(places).to(precise) * s_BT / t_BT
     j = centre.long()[:, :, None] + torch.arange(-REACH, REACH + 2, device=places.device)
     weight = torch.exp(-((j - centre[:, :, None]) ** 2))
     weight = weight.masked_fill((j < 0) | (j >= s_BT[:, :, None]) | (places < 0)[:, :, None], 0)
@@ -48,7 +50,7 @@ def soft_copy(x_BSD: Tensor, source: Tensor, places: Tensor) -> Tensor:
     copied = embedding_bag(
         (row + at).flatten(0, 1),
         x_BSD.flatten(0, 1),
-        per_sample_weights=weight.flatten(0, 1),
+        per_sample_weights=weight.flatten(0, 1).to(x_BSD.dtype),
         mode="sum",
     )
     return copied.view(*places.shape, -1)

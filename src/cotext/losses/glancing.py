@@ -5,8 +5,8 @@ have stood at every place; of these tokens, at random, some are shown at the dec
 the more places were wrong, and the model learns to write again in their sight:
 
     revealed places of a row = ratio * places where the first writing and the path differ
-    loss                     = -log P(target), over all paths           with paths
-                               cross-entropy of places not revealed     without, where a place is a token
+    loss                     = -log P(target), over all paths                with paths
+                               mean cross-entropy of places not revealed     without, where a place is a token
 
 The ratio falls in a straight line over the training. Nothing is revealed in validation.
 
@@ -30,9 +30,10 @@ CHUNK = 1024
 class Glancing:
     """`ratios`: at the start and at the end of training; `label_smoothing` is for models without paths.
 
-    The count is that of the target's labels, of which `bos` is none: figures compare with those of other
-    systems. Sentences (rows, where they have one path) whose target does not fit on their places count for
-    nothing.
+    With paths, the count is that of the target's labels, of which `bos` is none: figures compare with those
+    of other systems. Sentences (rows, where they have one path) whose target does not fit on their places
+    count for nothing. Without, it is that of the places that were not revealed, the brackets' among them: the
+    loss is their mean, as in the paper's code.
     """
 
     def __init__(self, ratios: tuple[float, float], label_smoothing: float) -> None:
@@ -40,7 +41,10 @@ class Glancing:
         self.label_smoothing = label_smoothing
 
     def __call__(self, model: Model, batch: Batch, done: float = 0.0) -> LossParts:
-        """Parts: `nll_current`; with paths, the share of units that have none; in training, that revealed."""
+        """Parts: `nll_current`; with paths, the share of units that have none; in training, that revealed.
+
+        And in training, what the model tells of what it had to foretell.
+        """
         assert isinstance(model, ParallelModel)
         start, end = self.ratios
         ratio = start + (end - start) * min(done, 1.0)
@@ -66,30 +70,33 @@ class Glancing:
             beside = model.foretell(draft, best, ratio)
         hidden_ND = model.decode(draft, revealed)[real]
         if asked is None:
-            seen = torch.zeros_like(real) if revealed is None else revealed >= 0
-            loss, count = self._by_place(model, batch, hidden_ND, tokens[sentence >= 0], seen[real], parts)
+            open_BT = real if revealed is None else real & (revealed < 0)
+            loss = self._by_place(model, hidden_ND, tokens[sentence >= 0], open_BT[real], parts)
+            counted_B = open_BT.sum(dim=1)
+            count = counted_B.sum().clamp(min=1)
         else:
             labels_G = asked.target_length - 1 if asked.forced else labels_B
             loss, count = _by_path(model, hidden_ND, asked, labels_G, parts)
+            counted_B = labels_B
         if beside is not None:
-            loss = loss + (beside * labels_B).sum()
+            loss = loss + (beside.loss * counted_B).sum()
+            parts |= beside.parts
         return LossParts(loss=loss, count=count, parts=parts)
 
     def _by_place(
         self,
         model: ParallelModel,
-        batch: Batch,
         hidden_ND: Tensor,
         token_N: Tensor,
-        seen_N: Tensor,
+        open_N: Tensor,
         parts: dict[str, tuple[Tensor, Tensor]],
-    ) -> tuple[Tensor, Tensor]:
-        """Cross-entropy of the places that were not revealed, and the count of labels."""
+    ) -> Tensor:
+        """Cross-entropy of the places that were not revealed, summed."""
         loss, nll_N = output_loss(
-            hidden_ND, model.output_weight, token_N, (~seen_N).to(hidden_ND.dtype), self.label_smoothing
+            hidden_ND, model.output_weight, token_N, open_N.to(hidden_ND.dtype), self.label_smoothing
         )
-        parts["nll_current"] = nll_N[~seen_N].sum(), (~seen_N).sum().clamp(min=1)
-        return loss, batch.is_label.sum()
+        parts["nll_current"] = nll_N[open_N].sum(), open_N.sum().clamp(min=1)
+        return loss
 
 
 def _by_path(

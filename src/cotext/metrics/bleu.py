@@ -101,6 +101,16 @@ _TABLE = (
         description="as d-bleu, but documents are cut into pieces of at most 512 tokens between sentences",
     ),
     Protocol(
+        name="d-bleu-512-tok",
+        title="d-BLEU (512, tok)",
+        metric="bleu",
+        unit="piece",
+        tokenize="none",
+        smoothing="none",
+        max_tokens=512,
+        description="as d-bleu-512, but on cased, tokenised text, which hypotheses and references must be",
+    ),
+    Protocol(
         name="chrf",
         title="chrF",
         metric="chrf",
@@ -270,16 +280,19 @@ def build_metric(
 
 
 def piece_sizes(
-    references: Sequence[Document], max_tokens: int, target_language: str | None = None
+    references: Sequence[Document],
+    max_tokens: int,
+    target_language: str | None = None,
+    protocol: Protocol = PROTOCOLS["d-bleu-512"],
 ) -> list[list[int]]:
     """Cut documents into pseudo-documents: how many sentences each piece of each document takes.
 
     A piece takes sentences as long as they have at most `max_tokens` tokens together, in the reference, by
-    the tokenizer that also scores (13a, or that of the target language); a sentence is never cut, so that
-    one which is longer is a piece of its own. Hypotheses are cut at the same sentences whatever their length:
-    all systems are scored on the same pieces.
+    the tokenizer that also scores under `protocol` (13a or that of the target language, or the text as it
+    is); a sentence is never cut, so that one which is longer is a piece of its own. Hypotheses are cut at the
+    same sentences whatever their length: all systems are scored on the same pieces.
     """
-    metric = build_metric(PROTOCOLS["d-bleu-512"], target_language)
+    metric = build_metric(protocol, target_language)
     assert isinstance(metric, BLEU)
     sizes = []
     for document in references:
@@ -303,7 +316,7 @@ def _segment_sizes(
     if protocol.unit == "sentence":
         return [[1] * len(document) for document in references]
     if protocol.max_tokens is not None:
-        return piece_sizes(references, protocol.max_tokens, target_language)
+        return piece_sizes(references, protocol.max_tokens, target_language, protocol)
     return [[len(document)] for document in references]
 
 

@@ -7,6 +7,7 @@ per cent of the marks, TCP is their geometric mean. No tagger takes part: what c
 once. The rule is that of the authors' script (tcp.py of Doc2Doc_NMT), so that numbers can be compared.
 """
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,8 +17,8 @@ import numpy as np
 
 from cotext import __version__
 from cotext.data.documents import Document
-from cotext.data.formats.streams import numbered_lines
-from cotext.errors import CotextError
+from cotext.data.formats.streams import numbered_lines, refuse_named_pipe
+from cotext.errors import CotextError, shown
 from cotext.metrics.bleu import Measurement, Score, check_correspondence
 from cotext.metrics.statistics import Floats, Statistics, SumScorer
 
@@ -26,6 +27,7 @@ Tokens = Literal["none", "moses"]
 PHENOMENA: tuple[Phenomenon, ...] = ("TC", "CP", "PT")
 PUBLISHED_DOCUMENTS = (50, 46, 52)  # of each phenomenon, one after the other in the published file
 WINDOW = 20  # tokens before the expected place, and from it on
+_POSITION = re.compile("[0-9]{1,9}")
 _LEAST_FIT = 0.9  # share of marks that must stand where the file says
 
 
@@ -51,6 +53,7 @@ def read_marks(path: Path) -> list[MarkedDocument]:
     A line may begin with TC, CP or PT and a tab. Where none does, the file must be the published one of 148
     documents, whose order tells the phenomenon. Raises CotextError for anything else.
     """
+    refuse_named_pipe(path)
     lines = list(numbered_lines(path))
     named = [line.split("\t", 1)[0] in PHENOMENA for _, line in lines]
     published = [
@@ -76,8 +79,10 @@ def _parse_mark(path: Path, number: int, text: str) -> Mark:
     position, colon, renderings = text.strip().partition(":")
     # A few published marks end in a comma.
     words = tuple(word.strip() for word in renderings.split(",") if word.strip())
-    if not colon or not position.isdecimal() or not words:
-        raise CotextError(f"{path}:{number}: {text!r} is no mark; write position:rendering,other rendering")
+    if not colon or not _POSITION.fullmatch(position) or not words:
+        raise CotextError(
+            f"{path}:{number}: {shown(text)} is no mark; write position:rendering,other rendering"
+        )
     return Mark(int(position), words)
 
 

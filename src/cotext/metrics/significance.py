@@ -3,7 +3,8 @@
 Sentences of a document are not independent of each other, and a document system's errors least of all, so
 the unit that is drawn or swapped is the document; sentences are there for comparison with other tools. The
 same draws serve all systems and all scores. Every p-value is two-sided and counts the observed
-corpus among the samples (the +1 rule), so that it is never 0 and never too small.
+corpus among the samples (the +1 rule), so that it is never 0 and never too small; Koehn's alone is one-sided
+and a plain share, as published.
 """
 
 import math
@@ -15,11 +16,12 @@ from typing import Any, Literal
 import numpy as np
 
 from cotext import __version__
-from cotext.errors import CotextError
+from cotext.errors import CotextError, shown
 from cotext.metrics.statistics import Floats, Statistics, Unit
 
-Test = Literal["bootstrap", "randomisation"]
-TESTS: tuple[Test, ...] = ("randomisation", "bootstrap")
+Test = Literal["randomisation", "bootstrap", "koehn"]
+TESTS: tuple[Test, ...] = ("randomisation", "bootstrap", "koehn")
+MAX_SAMPLES = 10_000_000
 _ROUNDING = 1e-9  # differences this close are equal
 _DRAWS_AT_ONCE = 2_000_000
 _Z_95_PERCENT = 1.959963984540054
@@ -30,9 +32,11 @@ class Resampling:
     """How a paired test is made.
 
     `randomisation` asks how often swapping the two systems' outputs at random, unit by unit, makes their
-    scores differ at least as much (Riezler and Maxwell, 2005). `bootstrap` draws the units of test sets of
-    the same size with replacement (Koehn, 2004) and asks how often the difference strays at least as far from
-    its mean as that is from 0. The intervals come from the bootstrap under both.
+    scores differ at least as much (Riezler and Maxwell, 2005). The others draw the units of test sets of the
+    same size with replacement. `bootstrap` is the centred test, which is sacrebleu's too: how often does the
+    difference stray at least as far from its mean as the observed one is from 0? `koehn` is that of Koehn
+    (2004, section 4): in what share of the sets is the system that is ahead not better? Significant at 0.05
+    is what is better in 95 per cent of them. The intervals come from the bootstrap under all.
     """
 
     test: Test = "randomisation"
@@ -46,8 +50,10 @@ class Resampling:
                 raise CotextError(f"unknown {name} {value!r} for a paired test; choose {' or '.join(known)}")
         if self.samples < 100:
             raise CotextError(f"{self.samples} samples are too few for a paired test; take 1000 or more")
+        if self.samples > MAX_SAMPLES:
+            raise CotextError(f"{shown(self.samples)} samples are too many; take at most {MAX_SAMPLES:,}")
         if self.seed < 0:
-            raise CotextError(f"seed {self.seed}: give a number of 0 or more")
+            raise CotextError(f"seed {shown(self.seed)}: give a number of 0 or more")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +112,8 @@ def paired_test(
         differences = drawn[other] - drawn[one]
         if chosen.test == "bootstrap":
             p = shifted_p(differences, observed)
+        elif chosen.test == "koehn":
+            p = reversed_p(differences, observed)
         else:
             p = swapped_p(swapped_differences(systems[one], systems[other], chosen), observed)
         ahead = np.mean(differences > _ROUNDING) + np.mean(abs(differences) <= _ROUNDING) / 2
@@ -115,7 +123,8 @@ def paired_test(
         signature="|".join(
             (
                 f"test:{chosen.test}|unit:{unit}|n:{units}|samples:{chosen.samples}|seed:{chosen.seed}",
-                f"sides:2|correction:holm-{len(pairs)}|interval:bootstrap-percentile|version:cotext-{__version__}",
+                f"sides:{1 if chosen.test == 'koehn' else 2}|correction:holm-{len(pairs)}",
+                f"interval:bootstrap-percentile|version:cotext-{__version__}",
             )
         ),
         unit=unit,
@@ -181,12 +190,20 @@ def swapped_p(differences: Floats, observed: float) -> float:
 
 
 def shifted_p(differences: Floats, observed: float) -> float:
-    """Two-sided p-value of a bootstrap test, the samples shifted to a mean of 0.
+    """Two-sided p-value of the centred bootstrap test, the samples shifted to a mean of 0.
 
     sacrebleu shifts absolute differences and so counts one tail, which is about half of this.
     """
     strayed = abs(differences - differences.mean())
     return _share(int(np.sum(strayed >= abs(observed) - _ROUNDING)), len(differences))
+
+
+def reversed_p(differences: Floats, observed: float) -> float:
+    """Share of bootstrap samples whose difference has not the sign of that observed (Koehn, 2004).
+
+    A tie is no win. As the share is that of the samples alone, it may be 0.
+    """
+    return float(np.mean(differences * np.sign(observed) <= _ROUNDING))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
@@ -208,12 +225,14 @@ class McNemar:
     `only_baseline` and `only_system` count the cases that one of them alone decided right; `difference` is
     that of the accuracies in points of per cent, system less baseline, and `interval_95` the adjusted Wald
     interval of Bonett and Price (2012). `p_exact` is the binomial test, `p_mid` counts the observed outcome
-    half (Fagerland, Lydersen and Laake, 2013): less conservative, and what to report.
+    half (Fagerland, Lydersen and Laake, 2013): less conservative, and what to report. `documents`: how many
+    the cases are of, each of its own if there are as many as cases.
     """
 
     only_baseline: int
     only_system: int
     total: int
+    documents: int
     difference: float
     interval_95: tuple[float, float]
     p_exact: float
@@ -237,6 +256,7 @@ def mcnemar(baseline: Sequence[bool], system: Sequence[bool]) -> McNemar:
         only_baseline=lost,
         only_system=won,
         total=total,
+        documents=total,
         difference=100.0 * (won - lost) / total,
         interval_95=(max(-100.0, 100.0 * (more - less - half)), min(100.0, 100.0 * (more - less + half))),
         p_exact=exact,

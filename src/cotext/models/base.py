@@ -86,6 +86,13 @@ class System(nn.Module, ABC):
         """
         return {}
 
+    def neutral_start(self) -> Mapping[str, float]:
+        """Parameters that start as a constant where training starts from another system that lacks them.
+
+        At these values what they belong to changes next to nothing yet: name -> value.
+        """
+        return {}
+
 
 class TranslationModel(System):
     """A system that writes from left to right: `AutoregressiveModel` says what its parts do."""
@@ -110,6 +117,17 @@ class Draft:
     sentence: Tensor  # [B, T], -1 on padding
     copied: Tensor  # [B, T, D], what the decoder reads where nothing is revealed
     memory: Any  # the model's own: what its cross-attention reads
+
+
+@dataclass(frozen=True, slots=True)
+class Foretold:
+    """What a parallel model had to foretell beside tokens: the loss of every row, per label, [B].
+
+    `parts` are figures to report, as those of `LossParts`.
+    """
+
+    loss: Tensor
+    parts: Mapping[str, tuple[Tensor, Tensor]]
 
 
 PathKind = Literal["sentences", "row", "length"]
@@ -139,11 +157,11 @@ class ParallelModel(System):
     def length_nll(self, draft: Draft) -> Tensor:
         """Where the path is `length`: -log P of the lengths that the rows of a draft have, [B]."""
 
-    def foretell(self, draft: Draft, tokens: Tensor, ratio: float) -> Tensor | None:
-        """What the model must foretell beside tokens: its loss per row and label, [B]; None: nothing.
+    def foretell(self, draft: Draft, tokens: Tensor, ratio: float) -> Foretold | None:
+        """What the model must foretell beside tokens in training, or None: nothing.
 
         `tokens` [B, T] are those of the best path, -1 where there is none; `ratio` is that of glancing. A
-        following `decode` is given what was foretold right.
+        following `decode` may be given some of what was to be foretold.
         """
         return None
 

@@ -6,8 +6,8 @@ target side, as one more token of its first sentence; everything above is the ba
     mean a b c eos -> encoder -> keys and values        mean bos x y -> decoder
 
 Words alone are averaged, without positions. The rows of a document have a mean of their own, companions
-included, so that a document alone decides its translation; in the paper all rows share one
-(`cross_document`).
+included; in the paper all rows share one (`cross_document`, in training: a document alone decides its
+translation).
 
 Shapes: B entries, R rows, S source tokens, T target tokens, D model.
 """
@@ -95,7 +95,8 @@ class BatchEmbedding(TranslationModel):
             sentence = _begun(sentence)
             mean_RD = state.mean.repeat_interleave(state.beam, dim=0)
         t, rank = state.places(sentence)
-        x_RTD = self._embedded(tokens, sentence, t, rank, mean_RD)
+        told = self.embedding.input_sentence(sentence, state.sentence)
+        x_RTD = self._embedded(tokens, told, t, rank, mean_RD)
         hidden_RTD = decode_rows(self.decoder, self.decoder_norm, x_RTD, sentence, rank, state)
         return hidden_RTD[:, -tokens.size(1) :]
 
@@ -114,7 +115,8 @@ class BatchEmbedding(TranslationModel):
         sums, counts = zip(*(self._sum(side) for side in sides), strict=True)
         sum_D, count = torch.cat(sums), torch.cat(counts)
         document = torch.cat([side.document for side in sides])
-        distinct, group = torch.unique(document * (not self.cross_document), return_inverse=True)
+        crosses = self.cross_document and self.training
+        distinct, group = torch.unique(document * (not crosses), return_inverse=True)
         sum_GD = sum_D.new_zeros(len(distinct), sum_D.size(1)).index_add(0, group, sum_D)
         count_G = count.new_zeros(len(distinct), 1).index_add(0, group, count)
         return (sum_GD / count_G)[group[: len(source.document)]]

@@ -12,11 +12,14 @@ Attention of encoder, decoder, and decoder to encoder. The lower layers stay ins
 with one path for the whole row, the model is GLAT+CTC.
 
 Latent (`layers/codes.py`; Bao et al. 2022): a second decoder first foretells at every place the code of what
-will stand there, in one step too, and the decoder reads states into which a gate has mixed these codes.
+will stand there, in one step too, and the decoder reads states into which a gate has mixed these codes. In
+training it reads right ones at places drawn anew, half as many as were foretold wrong, and at the others what
+it would have read without codes (`--vq-mix-diff` in the authors' scripts).
 
 Shapes: B rows, S source tokens, T places, N real places of all rows, D model, V vocabulary.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -28,29 +31,38 @@ from torch.nn.functional import cross_entropy
 from cotext.data.batch import Source
 from cotext.layers.attention import CrossAttention, SelfAttention
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size, Stack
-from cotext.layers.codes import Codebook, CodeGate
-from cotext.layers.context import ContextCrossAttention, ContextSelfAttention, Nodes
+from cotext.layers.codes import Codebook, CodeGate, perplexity
+from cotext.layers.context import (
+    ContextCrossAttention,
+    ContextSelfAttention,
+    NodeQueryCrossAttention,
+    NodeQuerySelfAttention,
+    Nodes,
+    node_query_mask,
+)
 from cotext.layers.glance import glanced
 from cotext.layers.local import LocalCrossAttention, LocalSelfAttention, Sentences, sentence_spans
 from cotext.layers.masks import visible
 from cotext.layers.positions import ranks
 from cotext.layers.soft_copy import soft_copy, stretched
 from cotext.layers.state import SelfReach
-from cotext.models.base import Draft, ParallelModel, PathKind
+from cotext.models.base import Draft, Foretold, ParallelModel, PathKind
 
 PLACES_PER_TOKEN = 2
 LENGTH_WEIGHT = 0.1  # of the loss of a foretold length
-CODE_WEIGHT = 0.5  # of that of foretold codes
+CODES_READ = 0.5  # in training, of as many places as were foretold wrong: `--vq-schedule-ratio`
 
-Kind = Literal["local", "context", "whole"]
+Kind = Literal["local", "context", "node queries", "whole"]
 SELF: dict[Kind, type[SelfAttention]] = {
     "local": LocalSelfAttention,
     "context": ContextSelfAttention,
+    "node queries": NodeQuerySelfAttention,
     "whole": SelfAttention,
 }
 CROSS: dict[Kind, type[CrossAttention]] = {
     "local": LocalCrossAttention,
     "context": ContextCrossAttention,
+    "node queries": NodeQueryCrossAttention,
     "whole": CrossAttention,
 }
 
@@ -62,17 +74,21 @@ class Switches:
     path: PathKind = "sentences"
     local: bool = True
     context_layers: int = 2
+    context_nodes: Literal["keys", "queries"] = "keys"
     soft_copy: Literal["sentences", "row"] = "sentences"
     source_context: bool = True
     target_context: bool = True
     latent: bool = False
     codes: int = 64
+    code_mixing: Literal["drawn", "all"] = "drawn"
+    code_weight: float = 0.5
     length_offsets: int = 128
 
     def kind(self, layer: int, layers: int, context: bool) -> Kind:
         """The attention of a layer, counted from the bottom; `context`: whether its side may have any."""
         if layer >= layers - self.context_layers:
-            return "context" if context else "local"
+            nodes: Kind = "context" if self.context_nodes == "keys" else "node queries"
+            return nodes if context else "local"
         return "local" if self.local else "whole"
 
 
@@ -94,8 +110,19 @@ class _View:
         assert self.source is not None
         return Nodes(self.sentences.buckets, self.sentence, self.source, None)
 
+    @cached_property
+    def _own_mask(self) -> Tensor:
+        return node_query_mask(self.sentence, self.sentence)
+
+    @cached_property
+    def _source_mask(self) -> Tensor:
+        assert self.source is not None
+        return node_query_mask(self.sentence, self.source)
+
     def own(self, attention: nn.Module) -> tuple[Any, ...]:
         """What self-attention is called with."""
+        if isinstance(attention, NodeQuerySelfAttention):
+            return SelfReach(self._own_mask), self.rows
         if isinstance(attention, ContextSelfAttention):
             return self.sentences, self._own_nodes
         if isinstance(attention, LocalSelfAttention):
@@ -106,6 +133,8 @@ class _View:
         """What cross-attention is called with."""
         if isinstance(attention, ContextCrossAttention):
             return keys_values, self.sentences, self._source_nodes
+        if isinstance(attention, NodeQueryCrossAttention):
+            return keys_values, self._source_mask, self.rows
         if isinstance(attention, LocalCrossAttention):
             return keys_values, None, self.sentences
         assert self.source is not None
@@ -132,7 +161,8 @@ class Memory:
     cross: list[tuple[Tensor, Tensor]]  # of every decoder block
     length_logits: Tensor | None  # [B, 2 * length_offsets + 1]
     foreteller_cross: list[tuple[Tensor, Tensor]]
-    codes: Tensor | None = None  # [B, T], what the decoder reads of them
+    vectors: Tensor | None = None  # [K, D], of codes, as they are before what is to be written moves them
+    codes: Tensor | None = None  # [B, T], what the decoder reads of them, -1: its own input
 
 
 class Casa(ParallelModel):
@@ -205,6 +235,7 @@ class Casa(ParallelModel):
             cross,
             logits,
             foreteller_cross=[block.cross.project(x, view.rows) for block in further],
+            vectors=None if self.latent is None else self.latent.codebook.vectors,
         )
         return Draft(places, soft_copy(x_BSD, *texts), memory)
 
@@ -216,9 +247,12 @@ class Casa(ParallelModel):
             x_BTD = torch.where(known, self.embedding.bare(revealed.clamp(min=0)).to(x_BTD.dtype), x_BTD)
         memory: Memory = draft.memory
         if self.latent is not None:
+            assert memory.vectors is not None
             if memory.codes is None:
                 memory.codes = self._code_logits(self.latent, draft, draft.copied).argmax(dim=2)
-            x_BTD = self.latent.gate(x_BTD, self.latent.codebook.vector(memory.codes))
+            told = (memory.codes >= 0)[:, :, None]
+            vectors = memory.vectors[memory.codes.clamp(min=0)].to(x_BTD.dtype)
+            x_BTD = self.latent.gate(x_BTD, torch.where(told, vectors, draft.copied))
         return self._through(self.decoder, self.decoder_norm, draft, x_BTD, memory.cross)
 
     def _through(
@@ -238,19 +272,23 @@ class Casa(ParallelModel):
         unpacked: Tensor = view.rows.unpack(norm(x))
         return unpacked
 
-    def foretell(self, draft: Draft, tokens: Tensor, ratio: float) -> Tensor | None:
+    def foretell(self, draft: Draft, tokens: Tensor, ratio: float) -> Foretold | None:
         """See `ParallelModel`; here, the lengths of the rows, and codes."""
-        losses = []
+        losses: list[Tensor] = []
+        parts: Mapping[str, tuple[Tensor, Tensor]] = {}
         if self.path == "length":
             losses.append(LENGTH_WEIGHT * self.length_nll(draft))
         if self.latent is not None:
-            losses.append(CODE_WEIGHT * self._foretell_codes(self.latent, draft, tokens, ratio))
-        return sum(losses[1:], losses[0]) if losses else None
+            codes = self._foretell_codes(self.latent, draft, tokens, ratio)
+            losses.append(codes.loss)
+            parts = codes.parts
+        return Foretold(torch.stack(losses).sum(dim=0), parts) if losses else None
 
-    def _foretell_codes(self, latent: Latent, draft: Draft, tokens: Tensor, ratio: float) -> Tensor:
-        """The loss of the codes of tokens, the mean of each row, [B]; the decoder reads the right ones then.
+    def _foretell_codes(self, latent: Latent, draft: Draft, tokens: Tensor, ratio: float) -> Foretold:
+        """The loss of the codes of tokens, the mean of each row; the decoder reads right ones then.
 
         Glanced at as tokens are: of the codes, as many are revealed as were wrong before, times `ratio`.
+        Which ones the decoder reads is drawn apart from that.
         """
         memory: Memory = draft.memory
         before = memory.codes
@@ -258,16 +296,24 @@ class Casa(ParallelModel):
         eligible = tokens >= 0
         words_BTD = self.embedding.bare(tokens.clamp(min=0)).detach()
         right = latent.codebook.nearest(words_BTD)
-        shown = glanced((before != right) & eligible, eligible, ratio)
+        wrong = (before != right) & eligible
+        shown = glanced(wrong, eligible, ratio)
         revealed = latent.codebook.vector(right).to(draft.copied.dtype)
         x_BTD = torch.where(shown[:, :, None], revealed, draft.copied)
         logits = self._code_logits(latent, draft, x_BTD)
         if self.training:
             latent.codebook.follow(words_BTD[eligible], right[eligible])
-        memory.codes = torch.where(eligible, right, before)
+        if self.switches.code_mixing == "drawn":
+            memory.codes = right.masked_fill(~glanced(wrong, eligible, CODES_READ), -1)
+        else:
+            memory.codes = torch.where(eligible, right, before)
         nll = cross_entropy(logits.flatten(0, 1).float(), right.flatten(), reduction="none").view_as(right)
         open_places = eligible & ~shown
-        return (nll * open_places).sum(dim=1) / open_places.sum(dim=1).clamp(min=1)
+        mean_B = (nll * open_places).sum(dim=1) / open_places.sum(dim=1).clamp(min=1)
+        often_K = torch.bincount(right[eligible], minlength=self.switches.codes).float()
+        one = often_K.new_ones(())
+        parts = {"code_perplexity": (perplexity(often_K), one), "codes_used": ((often_K > 0).sum(), one)}
+        return Foretold(self.switches.code_weight * mean_B, parts)
 
     def _code_logits(self, latent: Latent, draft: Draft, x_BTD: Tensor) -> Tensor:
         """What code is expected at every place: [B, T, K]."""

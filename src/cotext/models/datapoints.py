@@ -5,9 +5,19 @@ saw is added to all its tokens, before the first block:
 
     H' = norm(H + MHSA(mean of each row))                                              equation 11
 
-On the target the mean of a row is that of its tokens so far, and the rows before it take part with their
-complete means, so that no token sees what comes later. Rows of different documents do not meet; in the paper
-they do (`cross_document`). Companions take part with the means of their embeddings.
+That is the source, which is known as a whole. On the target, rows are windows that overlap, and the mean of
+an earlier row is made of words that the context labels of a later one have yet to foretell. So rows meet
+there as in flat-batch attention, whose place ABD takes in the paper: by their current sentences alone, and
+context passes as it is.
+
+    row 1    x x a a        mean of row 1: (a + a) / 2; `x` and `y` neither show nor see anything
+    row 2    y y a b b      the first b sees b, and the mean of row 1; the second (b + b) / 2, and the same
+
+A current token sees the mean of the current tokens of its row up to itself, and complete means of the rows
+that end before the current sentences of its row begin: in no way what stands at or behind it in its document.
+
+Rows of different documents do not meet; in the paper they do (`cross_document`, in training: a document alone
+decides its translation). Companions take part with the means of their embeddings.
 
 Shapes: B entries, R rows, S source tokens, T target tokens, W beams, Q = W * T, N rows whose means are seen,
 M complete ones, m of them before an entry, D model, H heads, K per head.
@@ -39,30 +49,36 @@ class DatapointsState(DecoderState):
     """
 
     rows: Standing  # [B]
+    current: Tensor  # [B, 2]
     complete: Beside
-    mean: Callable[[Tensor, Tensor], Tensor]  # tokens, sentence -> means [E, D]
-    total: Tensor | None = None  # [R, 1, D], sum of the embeddings so far
+    mean: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # see `Datapoints._written`
+    total: Tensor | None = None  # [R, 1, D], sum of the current embeddings so far
     count: Tensor | None = None  # [R, 1, 1]
 
-    def running(self, x_RTD: Tensor, real_RT: Tensor) -> Tensor:
-        """Mean of each row up to every token: [R, T, D]; an open state keeps the last."""
-        real = real_RT[:, :, None].to(x_RTD.dtype)
-        total, count = (x_RTD * real).cumsum(dim=1), real.cumsum(dim=1)
+    def running(self, x_RTD: Tensor, current_RT: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean of the current tokens of each row up to every token, and how many they are.
+
+        [R, T, D], [R, T, 1]; zeros where there are none. An open state keeps the last.
+        """
+        counted = current_RT[:, :, None].to(x_RTD.dtype)
+        total, count = (x_RTD * counted).cumsum(dim=1), counted.cumsum(dim=1)
         if self.total is not None and self.count is not None:
             total, count = total + self.total, count + self.count
         if self.caches:
             self.total, self.count = total[:, -1:], count[:, -1:]
-        return total / count.clamp(min=1)
+        return total / count.clamp(min=1), count
 
     def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
         """Keep the means of ended rows, for those that go on: decoder inputs [E, T], -1 on padding."""
-        means = torch.cat((self.complete.hidden, self.mean(tokens, sentence)))
-        self.complete = Beside(means, self.complete.standing.join(self.rows.take(entries)))
+        ended, written = self.mean(tokens, sentence, self.current[entries])
+        means = torch.cat((self.complete.hidden, ended))
+        self.complete = Beside(means, self.complete.standing.join(self.rows.take(entries[written])))
 
     def select(self, entries: Tensor, beam: int) -> None:
         """Keep the given entries [B'] with all `beam` rows of each."""
         DecoderState.select(self, entries, beam)
         self.rows = self.rows.take(entries)
+        self.current = self.current.index_select(0, entries)
         # What ended in documents that are done is nobody's concern.
         standing = self.complete.standing
         needed = torch.isin(standing.group, self.rows.group).nonzero().flatten()
@@ -106,7 +122,7 @@ class DatapointAttention(nn.Module):
         return out_BSD
 
     def causal(self, x_BQD: Tensor, running_BQD: Tensor, complete_MD: Tensor, sees_BM: Tensor) -> Tensor:
-        """Tokens [B, Q, D] -> [B, Q, D]: each sees the mean of its row so far and complete rows before."""
+        """Tokens [B, Q, D] -> [B, Q, D]: each sees the mean of its row so far and complete ones of others."""
         size = x_BQD.size(2)
         count = max(1, int(sees_BM.sum(dim=1).max()))
         index_Bm = (~sees_BM).byte().argsort(dim=1, stable=True)[:, :count]
@@ -164,11 +180,12 @@ class Datapoints(TranslationModel):
         sentence, rows, companions = source.sentence, self._standing(source), source.companions
         x_BSD = self._embedded(source.tokens, sentence)
         if self.source_rows is not None:
-            means, group = _means(x_BSD, sentence), rows.group
+            means, group = _means(x_BSD, sentence >= 0), rows.group
             if companions is not None:
-                other = companions.source
-                means = torch.cat((means, self._mean(other.tokens, other.sentence)))
-                group = torch.cat((group, self._standing(other).group))
+                beside = companions.source
+                x_CSD = self._embedded(beside.tokens, beside.sentence)
+                means = torch.cat((means, _means(x_CSD, beside.sentence >= 0)))
+                group = torch.cat((group, self._standing(beside).group))
             current_BS = is_current(sentence, source.current)
             x_BSD = self.source_rows(x_BSD, means, rows.group[:, None] == group, current_BS)
         cross, mask = encode_rows(self.encoder, self.encoder_norm, x_BSD, sentence, self.decoder)
@@ -176,41 +193,60 @@ class Datapoints(TranslationModel):
             return DecoderState(cross=cross, cross_mask=mask)
         complete = Beside(x_BSD.new_empty(0, x_BSD.size(2)), rows.take(rows.group.new_empty(0)))
         if companions is not None:
-            written = (companions.input_sentence >= 0).any(dim=1).nonzero().flatten()
-            if len(written):
-                means = self._mean(companions.target_input[written], companions.input_sentence[written])
-                complete = Beside(means, self._standing(companions.source).take(written))
-        return DatapointsState(cross=cross, cross_mask=mask, rows=rows, complete=complete, mean=self._mean)
+            beside = companions.source
+            means, written = self._written(companions.target_input, companions.input_sentence, beside.current)
+            complete = Beside(means, self._standing(beside).take(written))
+        return DatapointsState(
+            cross=cross,
+            cross_mask=mask,
+            rows=rows,
+            current=source.current,
+            complete=complete,
+            mean=self._written,
+        )
 
     def decode(self, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
         """Decoder inputs and their sentences [R, T] -> hidden states [R, T, D]; see `AutoregressiveModel`."""
         t, rank = state.places(sentence)
-        x_RTD = self.embedding(tokens, sentence, t, rank, 0)
+        told = self.embedding.input_sentence(sentence, state.sentence)
+        x_RTD = self.embedding(tokens, told, t, rank, 0)
         if isinstance(state, DatapointsState) and self.target_rows is not None:
-            running_RTD = state.running(x_RTD, sentence >= 0)
-            # Of entries that are being written, the first beam.
-            complete = torch.cat((state.complete.hidden, running_RTD[:: state.beam, -1]))
-            standing, rows = state.complete.standing.join(state.rows), state.rows
-            sees = rows.group[:, None] == standing.group
-            sees &= standing.order < rows.order[:, None]
-            x, running = (y.reshape(len(sees), -1, y.size(2)) for y in (x_RTD, running_RTD))
-            x_RTD = self.target_rows.causal(x, running, complete, sees).view_as(x_RTD)
+            x_RTD = self._beside_others(self.target_rows, x_RTD, sentence, state)
         return decode_rows(self.decoder, self.decoder_norm, x_RTD, sentence, rank, state)
 
-    def _standing(self, source: Source) -> Standing:
-        return Standing.of(source.document, source.place + source.current[:, 0], self.cross_document)
+    def _beside_others(
+        self, attention: DatapointAttention, x_RTD: Tensor, sentence: Tensor, state: DatapointsState
+    ) -> Tensor:
+        """Embeddings of target tokens, the current ones with what they see: [R, T, D] -> [R, T, D]."""
+        current_RT = is_current(sentence, state.current.repeat_interleave(state.beam, dim=0))
+        running_RTD, count_RT1 = state.running(x_RTD, current_RT)
+        # Of entries that are being written, the first beam; some have written context alone.
+        complete = torch.cat((state.complete.hidden, running_RTD[:: state.beam, -1]))
+        sees = state.rows.follows(state.complete.standing.join(state.rows))
+        sees[:, len(state.complete.hidden) :] &= count_RT1[:: state.beam, -1, 0] > 0
+        x, running = (y.reshape(len(sees), -1, y.size(2)) for y in (x_RTD, running_RTD))
+        seen = attention.causal(x, running, complete, sees).view_as(x_RTD)
+        return torch.where(current_RT[:, :, None], seen, x_RTD)
 
-    def _embedded(self, tokens: Tensor, sentence: Tensor) -> Tensor:
-        """Complete rows [R, T] -> [R, T, D]."""
+    def _standing(self, source: Source) -> Standing:
+        crosses = self.cross_document and self.training
+        return Standing.of(source.document, source.place, source.current, crosses)
+
+    def _embedded(self, tokens: Tensor, sentence: Tensor, told: Tensor | None = None) -> Tensor:
+        """Complete rows [R, T] -> [R, T, D]; `told`: the sentence that the embedding of each is given."""
         t = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
-        x_RTD: Tensor = self.embedding(tokens, sentence, t, ranks(sentence), 0)
+        x_RTD: Tensor = self.embedding(tokens, sentence if told is None else told, t, ranks(sentence), 0)
         return x_RTD
 
-    def _mean(self, tokens: Tensor, sentence: Tensor) -> Tensor:
-        return _means(self._embedded(tokens, sentence), sentence)
+    def _written(self, tokens: Tensor, sentence: Tensor, current: Tensor) -> tuple[Tensor, Tensor]:
+        """Means of the current target tokens of complete rows [R, T] that have any, [E, D]; which, [E]."""
+        current_RT = is_current(sentence, current)
+        written = current_RT.any(dim=1).nonzero().flatten()
+        x_RTD = self._embedded(tokens, sentence, self.embedding.input_sentence(sentence, None))
+        return _means(x_RTD[written], current_RT[written]), written
 
 
-def _means(x_RTD: Tensor, sentence: Tensor) -> Tensor:
-    """Of the real tokens of each row; zeros where there are none: [R, D]."""
-    real = (sentence >= 0)[:, :, None].to(x_RTD.dtype)
-    return (x_RTD * real).sum(dim=1) / real.sum(dim=1).clamp(min=1)
+def _means(x_RTD: Tensor, counted_RT: Tensor) -> Tensor:
+    """Of the tokens of each row that count: [R, D]."""
+    counted = counted_RT[:, :, None].to(x_RTD.dtype)
+    return (x_RTD * counted).sum(dim=1) / counted.sum(dim=1)

@@ -7,8 +7,9 @@ through what is of use. Context sentences pass as they are, and everything above
     source -> embedding -> flat-batch attention, gate -> encoder blocks ---> keys and values
     target -> embedding -> flat-batch attention, gate -> decoder blocks <--'     (causal on the target)
 
-Rows of different documents do not meet, so that a document alone decides its translation; in the paper they
-do (`cross_document`). Rows may also be seen without being answered for (`Companions`): at the level of
+On the target a token sees its own row up to itself, and rows whose current sentences end where its own begin.
+Rows of different documents do not meet; in the paper they do (`cross_document`, in training: a document alone
+decides its translation). Rows may also be seen without being answered for (`Companions`): at the level of
 embeddings nothing of them is needed but their tokens.
 
 Shapes: B entries, R rows, S source tokens, T target tokens, P tokens that lead, M tokens beside the rows,
@@ -69,11 +70,9 @@ class DocFlatState(DecoderState):
         keys = values = like.new_empty(entries, like.size(1), 0, like.size(3))
         if not self.meets:
             # Entry i is all there is of its group.
-            own = self.rows.group[:, None] == self.beside.standing.group
-            own &= self.beside.standing.order < self.rows.order[:, None]
-            entry_M, token_M = own.nonzero(as_tuple=True)
+            entry_M, token_M = self.rows.follows(self.beside.standing).nonzero(as_tuple=True)
             if len(token_M):
-                laid = Sequences(Standing(entry_M, self.beside.standing.order[token_M]), entries)
+                laid = Sequences(entry_M, self.beside.standing.begin[token_M], entries)
                 keys, values = (
                     laid.slots.unpack(x[token_M].flatten(1)).view(entries, -1, *x.shape[1:]).transpose(1, 2)
                     for x in self.keys_values(self.beside.hidden)
@@ -173,7 +172,9 @@ class DocFlat(TranslationModel):
             beside = None
             if companions is not None:
                 other = companions.source
-                beside = self._embed(other.tokens, other.sentence, other.current, self._standing(other))
+                beside = self._embed(
+                    other.tokens, other.sentence, other.sentence, other.current, self._standing(other)
+                )
             x_BSD = self.source_context(x_BSD, is_current(sentence, source.current), rows, beside)
         cross, mask = encode_rows(self.encoder, self.encoder_norm, x_BSD, sentence, self.decoder)
         if self.target_context is None:
@@ -181,21 +182,22 @@ class DocFlat(TranslationModel):
         beside = Beside(x_BSD.new_empty(0, x_BSD.size(2)), rows.take(rows.group.new_empty(0)))
         if companions is not None:
             target = companions.target_input, companions.input_sentence
-            beside = self._embed(*target, companions.source.current, self._standing(companions.source))
+            beside = self._embed_input(*target, companions.source.current, self._standing(companions.source))
         return DocFlatState(
             cross=cross,
             cross_mask=mask,
             rows=rows,
             current=source.current,
             beside=beside,
-            embed=self._embed,
+            embed=self._embed_input,
             keys_values=self.target_context.attention.keys_values,
         )
 
     def decode(self, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
         """Decoder inputs and their sentences [R, T] -> hidden states [R, T, D]; see `AutoregressiveModel`."""
         t, rank = state.places(sentence)
-        x_RTD = self.embedding(tokens, sentence, t, rank, 0)
+        told = self.embedding.input_sentence(sentence, state.sentence)
+        x_RTD = self.embedding(tokens, told, t, rank, 0)
         if isinstance(state, DocFlatState) and self.target_context is not None:
             if state.caches:
                 x_RTD = self._step(self.target_context, x_RTD, sentence, state)
@@ -224,16 +226,25 @@ class DocFlat(TranslationModel):
         return torch.where(current[:, :, None], context.combine(h, seen), h).view_as(x_RTD)
 
     def _standing(self, source: Source) -> Standing:
-        return Standing.of(source.document, source.place + source.current[:, 0], self.cross_document)
+        crosses = self.cross_document and self.training
+        return Standing.of(source.document, source.place, source.current, crosses)
 
-    def _embed(self, tokens: Tensor, sentence: Tensor, current: Tensor, rows: Standing) -> Beside:
-        """The current tokens alone of complete rows [R, T], and where each stands."""
+    def _embed_input(self, tokens: Tensor, sentence: Tensor, current: Tensor, rows: Standing) -> Beside:
+        """`_embed` of complete decoder inputs."""
+        told = self.embedding.input_sentence(sentence, None)
+        return self._embed(tokens, sentence, told, current, rows)
+
+    def _embed(
+        self, tokens: Tensor, sentence: Tensor, told: Tensor, current: Tensor, rows: Standing
+    ) -> Beside:
+        """The current tokens alone of complete rows [R, T], and where each stands.
+
+        `told` [R, T] is the sentence that the embedding of each is given.
+        """
         t = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
         chosen = is_current(sentence, current)
         row_M, at_M = chosen.nonzero(as_tuple=True)
         hidden = self.embedding.weight.new_empty(0, self.embedding.weight.size(1))
         if len(row_M):
-            hidden = self.embedding(
-                *(x[row_M, at_M][None] for x in (tokens, sentence, t, ranks(sentence))), 0
-            )[0]
+            hidden = self.embedding(*(x[row_M, at_M][None] for x in (tokens, told, t, ranks(sentence))), 0)[0]
         return Beside(hidden, rows.take(row_M))

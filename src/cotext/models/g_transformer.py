@@ -31,6 +31,9 @@ from cotext.models.base import TranslationModel
 
 Attention = TypeVar("Attention", bound=nn.Module)
 
+# sigmoid(4) = 0.982: the share of local attention where training starts from a sentence model
+GATE_START = 4.0
+
 
 class Gated(nn.Module, Generic[Attention]):
     """A local and a global attention over the same tokens, mixed by a gate."""
@@ -40,8 +43,6 @@ class Gated(nn.Module, Generic[Attention]):
         self.local = local
         self.wide = wide
         self.gate = nn.Linear(2 * dimension, dimension)
-        nn.init.xavier_uniform_(self.gate.weight)
-        nn.init.zeros_(self.gate.bias)
 
     def forward(self, x: Tensor, local: tuple[Any, ...], wide: tuple[Any, ...]) -> Tensor:
         """[..., D] -> [..., D]; `local` and `wide` are what the two are called with beside x."""
@@ -92,6 +93,11 @@ class GTransformer(TranslationModel):
         plain = ((name, name.replace(".local.", ".").replace(".wide.", ".")) for name in names)
         return {name: other for name, other in plain if name != other}
 
+    def neutral_start(self) -> Mapping[str, float]:
+        """Gates start almost closed to global attention, which has not learned yet what to look for."""
+        gates = (name for name, _ in self.named_parameters() if ".gate." in name)
+        return {name: GATE_START if name.endswith("bias") else 0.0 for name in gates}
+
     def encode(self, source: Source) -> DecoderState:
         """Read the source and project it for the cross-attention of every decoder block."""
         sentence = source.sentence
@@ -109,7 +115,8 @@ class GTransformer(TranslationModel):
     def decode(self, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
         """Decoder inputs and their sentences [R, T] -> hidden states [R, T, D]; see `AutoregressiveModel`."""
         t, rank = state.places(sentence)
-        x = self.embedding(tokens, sentence, t, rank, 0)
+        told = self.embedding.input_sentence(sentence, state.sentence)
+        x = self.embedding(tokens, told, t, rank, 0)
         reach = state.reach(tokens.size(1), tokens.device)
         sentences = rows = mask = None
         local, seen = reach, slice(None)

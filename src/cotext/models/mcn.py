@@ -43,9 +43,6 @@ class GlobalContext(nn.Module):
         super().__init__()
         self.attention = SegmentAttention(*size.attention, relative)
         self.gate = nn.Linear(2 * size.dimension, size.dimension) if gate else None
-        if self.gate is not None:
-            nn.init.xavier_uniform_(self.gate.weight)
-            nn.init.zeros_(self.gate.bias)
         self.norm = nn.LayerNorm(size.dimension)
         self.dropout = Dropout(size.dropout)
 

@@ -185,7 +185,8 @@ class PTransformer(TranslationModel):
         reach = state.reach(tokens.size(1), tokens.device)
         distance = state.distances(t) if state.used else None
         ragged = None if state.caches else Ragged.of(sentence)
-        h = self.embedding(tokens, sentence, t, rank, 0)
+        told = self.embedding.input_sentence(sentence, state.sentence)
+        h = self.embedding(tokens, told, t, rank, 0)
         p = self.position(t)
         if ragged is not None:
             h, p = ragged.pack(h), ragged.pack(p)

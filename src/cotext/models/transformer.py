@@ -64,7 +64,8 @@ class Transformer(TranslationModel):
     def decode(self, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
         """Decoder inputs and their sentences [R, T] -> hidden states [R, T, D]; see `AutoregressiveModel`."""
         t, rank = state.places(sentence)
-        x_RTD = self.embedding(tokens, sentence, t, rank, self._shift(state.shift))
+        told = self.embedding.input_sentence(sentence, state.sentence)
+        x_RTD = self.embedding(tokens, told, t, rank, self._shift(state.shift))
         return decode_rows(self.decoder, self.decoder_norm, x_RTD, sentence, rank, state)
 
     def _shift(self, per_row: Tensor | None) -> Tensor | int:

@@ -1,6 +1,5 @@
 """Tell the format of a corpus file from the beginning of its content and the files beside it."""
 
-import json
 import re
 from pathlib import Path
 
@@ -9,6 +8,7 @@ from cotext.data.formats.marked_lines import BOUNDARY_MARK, DOCUMENT_LINE, EOS_M
 from cotext.data.formats.records import OUTER_SPACE
 from cotext.data.formats.streams import beginning, check_readable
 from cotext.errors import CotextError
+from cotext.reading import parse_json
 
 BEGINNING_BYTES = 1 << 18
 _XML_BEGINNING = re.compile(r"<(\?xml|!DOCTYPE|!--|dataset|collection|doc)\b", re.IGNORECASE)
@@ -61,7 +61,7 @@ def _is_object(line: str, whole: bool) -> bool:
     if not whole:
         return _OBJECT_BEGINNING.match(line) is not None
     try:
-        return isinstance(json.loads(line), dict)
-    except (ValueError, RecursionError):
+        return isinstance(parse_json(line, "", numbers=False), dict)
+    except CotextError:
         # A broken object is still no sentence: the reader will say where it breaks.
         return re.match(r'\{\s*"(id|source|target|sentences)"\s*:', line) is not None

@@ -10,7 +10,7 @@ from itertools import groupby, zip_longest
 from operator import itemgetter
 from pathlib import Path
 
-from cotext.data.formats.records import OUTER_SPACE, Record, id_to_write, sentences_to_write
+from cotext.data.formats.records import OUTER_SPACE, Gathered, Record, id_to_write, sentences_to_write
 from cotext.data.formats.streams import COMPRESSIONS, numbered_lines, same_file, without_compression
 from cotext.errors import CotextError
 
@@ -144,7 +144,7 @@ def _read_by_counts(path: Path, side_path: Path) -> Iterator[Record]:
                 waiting = None
                 line_number += 1
         first = line_number + 1
-        sentences: list[str] = []
+        sentences = Gathered(path)
         while len(sentences) < count:
             pair = waiting or next(lines, None)
             waiting = None
@@ -191,5 +191,9 @@ def _read_by_lines(path: Path, side_path: Path) -> Iterator[Record]:
 
     for document_id, group in groupby(named_sentences(), key=itemgetter(1)):
         if document_id:
-            numbered = list(group)
-            yield Record(document_id, numbered[0][0], 1, sentences=tuple(line[2] for line in numbered))
+            sentences = Gathered(path)
+            first = 0
+            for number, _, sentence in group:
+                first = first or number
+                sentences.append(sentence)
+            yield Record(document_id, first, 1, sentences=tuple(sentences))

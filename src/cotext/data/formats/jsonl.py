@@ -10,6 +10,7 @@ from pathlib import Path
 from cotext.data.formats.records import OUTER_SPACE, Record, one_line
 from cotext.data.formats.streams import numbered_lines
 from cotext.errors import CotextError
+from cotext.reading import parse_json
 
 LISTS = ("sentences", "source", "target")
 
@@ -22,14 +23,7 @@ def read_jsonl(path: Path) -> Iterator[Record]:
     for number, line in numbered_lines(path):
         if not line.strip(OUTER_SPACE):
             continue
-        try:
-            value = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise CotextError(
-                f"{path}:{number}: no valid JSON at column {error.colno}: {error.msg}"
-            ) from None
-        except (ValueError, RecursionError) as error:
-            raise CotextError(f"{path}:{number}: this JSON cannot be read: {error}") from None
+        value = parse_json(line, f"{path}:{number}", numbers=False)
         # Only an escape can bring in what numbered_lines has not already refused.
         yield _record(f"{path}:{number}", number, value, escapes="\\" in line)
 
@@ -59,13 +53,7 @@ def _sentences(
     if escapes:
         for index, sentence in enumerate(value):
             try:
-                one_line(document_id, index, sentence).encode()
-            except UnicodeEncodeError:
-                raise CotextError(
-                    f"{place}: document {document_id!r}, sentence {index + 1} of {key!r} holds half a "
-                    "character "
-                    "(a lone surrogate); correct its \\u escapes"
-                ) from None
+                one_line(document_id, index, sentence)
             except CotextError as error:
                 raise CotextError(f"{place}: {error}") from None
     return tuple(value)

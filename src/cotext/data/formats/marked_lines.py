@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from cotext.data.formats.records import OUTER_SPACE, Record, sentences_to_write
+from cotext.data.formats.records import OUTER_SPACE, Gathered, Record, sentences_to_write
 from cotext.data.formats.streams import numbered_lines
 from cotext.errors import CotextError
 
@@ -21,7 +21,7 @@ def read_text(path: Path) -> Iterator[Record]:
 
     Two empty lines in a row before a sentence are an empty document; empty lines at the end are nothing.
     """
-    sentences: list[str] = []
+    sentences = Gathered(path)
     number = 0
     first = 1
     for line_number, line in numbered_lines(path):
@@ -35,7 +35,7 @@ def read_text(path: Path) -> Iterator[Record]:
         elif sentences:
             number += 1
             yield Record(str(number), first, 1, sentences=tuple(sentences))
-            sentences = []
+            sentences = Gathered(path)
             first = line_number + 1
     if sentences:
         yield Record(str(number + 1), first, 1, sentences=tuple(sentences))
@@ -56,7 +56,7 @@ def encode_text(record: Record) -> str:
 
 def read_d_lines(path: Path) -> Iterator[Record]:
     """Read documents that a line `<d>` opens; an empty line is an empty sentence."""
-    sentences: list[str] | None = None
+    sentences: Gathered | None = None
     number = 0
     first = 1
     for line_number, line in numbered_lines(path):
@@ -65,7 +65,7 @@ def read_d_lines(path: Path) -> Iterator[Record]:
             if sentences is not None:
                 number += 1
                 yield Record(str(number), first, 1, sentences=tuple(sentences))
-            sentences = []
+            sentences = Gathered(path)
             first = line_number + 1
         elif sentences is not None:
             sentences.append(sentence)
@@ -117,16 +117,15 @@ def encode_line_documents(record: Record) -> str:
 
 def _read_document_lines(path: Path, split: Callable[[str], list[str]]) -> Iterator[Record]:
     number = 0
-    empty_lines: list[int] = []
+    next_line = 1  # after the document before
     for line_number, line in numbered_lines(path):
         text = line.strip(OUTER_SPACE)
         if not text:
-            empty_lines.append(line_number)
             continue
-        for empty_line in empty_lines:
+        for empty_line in range(next_line, line_number):
             number += 1
             yield Record(str(number), empty_line, sentences=())
-        empty_lines.clear()
+        next_line = line_number + 1
         number += 1
         yield Record(
             str(number), line_number, sentences=tuple(part.strip(OUTER_SPACE) for part in split(text))

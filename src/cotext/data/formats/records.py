@@ -1,11 +1,16 @@
 """What every format's reader yields and every format's writer takes: a document and where it stands."""
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from cotext.errors import CotextError
 
 Side = Literal["source", "target"]
+
+# A document is held in memory as a whole, every sentence beside it.
+MAX_DOCUMENT_BYTES = 1 << 30
+SENTENCE_BYTES = 64  # that a sentence takes beside its characters
 
 # What surrounds a sentence in a line and is no part of it. Deliberately narrow: a line of U+3000 or a
 # no-break space is a sentence, because treating it as empty would shift everything after it.
@@ -36,6 +41,29 @@ class Record:
     def line_of(self, sentence: int) -> int:
         """Give the line of sentence number `sentence`, counted from 0."""
         return self.line + sentence * self.lines_per_sentence
+
+
+class Gathered(list[str]):
+    """The sentences of the document that is being read.
+
+    `append` raises CotextError where the document takes more than MAX_DOCUMENT_BYTES: a file in which nothing
+    ends a document unpacks into one that no memory holds.
+    """
+
+    def __init__(self, path: Path) -> None:
+        super().__init__()
+        self._path = path
+        self._bytes = 0
+
+    def append(self, sentence: str) -> None:
+        """Add a sentence."""
+        self._bytes += len(sentence) + SENTENCE_BYTES
+        if self._bytes > MAX_DOCUMENT_BYTES:
+            raise CotextError(
+                f"{self._path}: a document of more than {len(self):,} sentences and {MAX_DOCUMENT_BYTES:,} "
+                "bytes, more than memory is taken for; mark where documents end, or split the file"
+            )
+        super().append(sentence)
 
 
 def sentences_to_write(record: Record) -> tuple[str, ...]:

@@ -1,4 +1,8 @@
-"""Bytes of corpus files: transparent .xz and .gz, lines that only a line feed ends, atomic writing."""
+"""Bytes of corpus files: transparent .xz and .gz, lines that only a line feed ends, atomic writing.
+
+Files are read as streams, whatever their size; what must fit into memory at once, a line, has a limit, so
+that a small compressed file cannot unpack into all there is.
+"""
 
 import gzip
 import io
@@ -7,6 +11,7 @@ import os
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import IO, cast
 
@@ -15,12 +20,15 @@ from cotext.files import sweep, temporary_name
 
 COMPRESSIONS = (".xz", ".gz")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+MAX_LINE_BYTES = 1 << 24  # a document of three million words, where a line holds one
+MAX_WHOLE_BYTES = 1 << 28  # unpacked, of a file that is not a corpus
+XZ_BEGINNING, GZ_BEGINNING = b"\xfd7zXZ\0", b"\x1f\x8b"
 READ_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
 _FOREIGN_BEGINNINGS = (
     (b"\xff\xfe", "it looks like UTF-16: convert it to UTF-8"),
     (b"\xfe\xff", "it looks like UTF-16: convert it to UTF-8"),
-    (b"\xfd7zXZ\0", "it looks xz-compressed: give its name the ending .xz"),
-    (b"\x1f\x8b", "it looks gzip-compressed: give its name the ending .gz"),
+    (XZ_BEGINNING, "it looks xz-compressed: give its name the ending .xz"),
+    (GZ_BEGINNING, "it looks gzip-compressed: give its name the ending .gz"),
 )
 
 
@@ -50,26 +58,39 @@ def opened(path: Path) -> Iterator[IO[bytes]]:
             else:
                 yield raw
     except READ_ERRORS as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise CotextError(f"{path}: cannot be read: {reason}") from error
+        raise _cannot_be_read(path, error) from error
+
+
+def _cannot_be_read(path: Path, error: Exception) -> CotextError:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return CotextError(f"{path}: cannot be read: {reason}")
 
 
 def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
     r"""Yield (line number from 1, line without its ending); only \n and \r\n end a line.
 
-    A byte order mark at the beginning is left out. Raises CotextError for invalid UTF-8 and for NUL.
+    A byte order mark at the beginning is left out. Raises CotextError for invalid UTF-8, for NUL, and as
+    `raw_lines` does.
     """
+    for number, raw in raw_lines(path):
+        try:
+            line = raw.decode()
+        except UnicodeDecodeError as error:
+            raise CotextError(f"{path}:{number}: {describe_invalid(raw, error, number)}") from None
+        if "\0" in line:
+            raise CotextError(f"{path}:{number}: contains a NUL character; remove it")
+        if number == 1:
+            line = line.removeprefix("\ufeff")
+        yield number, line.removesuffix("\n").removesuffix("\r")
+
+
+def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Yield (line number from 1, the bytes of the line); CotextError for more than MAX_LINE_BYTES."""
     with opened(path) as stream:
-        for number, raw in enumerate(stream, 1):
-            try:
-                line = raw.decode()
-            except UnicodeDecodeError as error:
-                raise CotextError(f"{path}:{number}: {describe_invalid(raw, error, number)}") from None
-            if "\0" in line:
-                raise CotextError(f"{path}:{number}: contains a NUL character; remove it")
-            if number == 1:
-                line = line.removeprefix("\ufeff")
-            yield number, line.removesuffix("\n").removesuffix("\r")
+        for number, raw in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""), 1):
+            if len(raw) > MAX_LINE_BYTES:
+                raise CotextError(f"{path}:{number}: a line of more than {MAX_LINE_BYTES:,} bytes; split it")
+            yield number, raw
 
 
 def describe_invalid(raw: bytes, error: UnicodeDecodeError, number: int) -> str:
@@ -78,6 +99,42 @@ def describe_invalid(raw: bytes, error: UnicodeDecodeError, number: int) -> str:
     if number == 1:
         hint = next((text for magic, text in _FOREIGN_BEGINNINGS if raw.startswith(magic)), hint)
     return f"invalid UTF-8, byte {error.start + 1} of the line is 0x{raw[error.start]:02x}; {hint}"
+
+
+def read_whole(path: Path) -> str:
+    """The text of a file that is not a corpus, unpacked where its beginning says that it is compressed.
+
+    A byte order mark is left out. Raises CotextError for a file that is missing, not UTF-8, or larger than
+    MAX_WHOLE_BYTES, and as `refuse_named_pipe` does.
+    """
+    check_readable(path)
+    refuse_named_pipe(path)
+    try:
+        with path.open("rb") as raw:
+            content = raw.read(MAX_WHOLE_BYTES + 1)
+        if content.startswith(XZ_BEGINNING):
+            with lzma.open(io.BytesIO(content)) as plain:
+                content = plain.read(MAX_WHOLE_BYTES + 1)
+        elif content.startswith(GZ_BEGINNING):
+            with gzip.open(io.BytesIO(content)) as unzipped:
+                content = unzipped.read(MAX_WHOLE_BYTES + 1)
+    except READ_ERRORS as error:
+        raise _cannot_be_read(path, error) from error
+    if len(content) > MAX_WHOLE_BYTES:
+        raise CotextError(f"{path}: holds more than {MAX_WHOLE_BYTES:,} bytes; split it")
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise CotextError(f"{path}: not UTF-8 at byte {error.start}; convert the file") from None
+
+
+def refuse_named_pipe(path: Path) -> None:
+    """Raise CotextError for a pipe in a folder, into which nobody may ever write.
+
+    Those that a shell makes for `<(...)` have somebody at the other end.
+    """
+    if path.is_fifo() and not str(path.absolute()).startswith(("/dev/fd/", "/dev/stdin", "/proc/")):
+        raise CotextError(f"{path}: is a named pipe; give a file, or a command as in <(...)")
 
 
 class TextSink:

@@ -1,13 +1,12 @@
 """The table of formats: each row says how one is read and written and what it can carry."""
 
-import difflib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from cotext.data.formats import docids, jsonl, marked_lines, tsv, wmt_xml
 from cotext.data.formats.records import Record
-from cotext.errors import CotextError
+from cotext.errors import CotextError, nearest, shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +79,6 @@ def find_format(name: str) -> Format:
     """Give the row of a format; raises CotextError with the nearest known name."""
     if name in FORMATS:
         return FORMATS[name]
-    nearest = difflib.get_close_matches(name, FORMATS, 1)
-    hint = f"did you mean {nearest[0]}? " if nearest else ""
-    raise CotextError(f"unknown corpus format {name!r}: {hint}known are {', '.join(FORMATS)}")
+    near = nearest(name, FORMATS, cutoff=0.6)
+    hint = f"did you mean {near[0]}? " if near else ""
+    raise CotextError(f"unknown corpus format {shown(name)}: {hint}known are {', '.join(FORMATS)}")

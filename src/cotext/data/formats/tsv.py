@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from pathlib import Path
 
-from cotext.data.formats.records import OUTER_SPACE, Record, id_to_write, one_line
+from cotext.data.formats.records import OUTER_SPACE, Gathered, Record, id_to_write, one_line
 from cotext.data.formats.streams import numbered_lines
 from cotext.errors import CotextError
 
@@ -14,7 +14,7 @@ def read_tsv(path: Path) -> Iterator[Record]:
     """Read consecutive lines of one document id as a document; a header `docid source target` is skipped."""
     columns = 0
     current: str | None = None
-    rows: list[list[str]] = []
+    sides: list[Gathered] = []
     first = 1
     for number, line in numbered_lines(path):
         fields = [field.strip(OUTER_SPACE) for field in line.split("\t")]
@@ -33,18 +33,18 @@ def read_tsv(path: Path) -> Iterator[Record]:
             raise CotextError(f"{path}:{number}: the first column, the document id, is empty")
         if fields[0] != current:
             if current is not None:
-                yield _record(current, first, rows)
-            current, rows, first = fields[0], [], number
-        rows.append(fields[1:])
+                yield _record(current, first, sides)
+            current, sides, first = fields[0], [Gathered(path) for _ in fields[1:]], number
+        for side, sentence in zip(sides, fields[1:], strict=True):
+            side.append(sentence)
     if current is not None:
-        yield _record(current, first, rows)
+        yield _record(current, first, sides)
 
 
-def _record(document_id: str, first: int, rows: list[list[str]]) -> Record:
-    sides = [tuple(side) for side in zip(*rows, strict=True)]
+def _record(document_id: str, first: int, sides: list[Gathered]) -> Record:
     if len(sides) == 1:
-        return Record(document_id, first, 1, sentences=sides[0])
-    return Record(document_id, first, 1, source=sides[0], target=sides[1])
+        return Record(document_id, first, 1, sentences=tuple(sides[0]))
+    return Record(document_id, first, 1, source=tuple(sides[0]), target=tuple(sides[1]))
 
 
 def encode_tsv(record: Record) -> str:

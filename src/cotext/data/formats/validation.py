@@ -11,7 +11,7 @@ from cotext.data.formats.corpus import both_sides_problem, empty_document_proble
 from cotext.data.formats.detection import detect_format
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.records import Record, Side
-from cotext.data.formats.streams import BYTE_ORDER_MARK, check_readable, describe_invalid, opened
+from cotext.data.formats.streams import BYTE_ORDER_MARK, check_readable, describe_invalid, raw_lines
 from cotext.data.formats.table import Format, find_format
 from cotext.errors import CotextError
 
@@ -126,20 +126,19 @@ class _Report:
     def scan(self, path: Path) -> bool:
         """Check the bytes of every line; True where no error was found."""
         before = self.errors
-        with opened(path) as stream:
-            for number, raw in enumerate(stream, 1):
-                try:
-                    line = (raw.removeprefix(BYTE_ORDER_MARK) if number == 1 else raw).decode()
-                except UnicodeDecodeError as error:
-                    self.add("error", describe_invalid(raw, error, number), path, number)
-                    continue
-                # Most lines have nothing to find, and this test is far faster than the pattern.
-                if line.isprintable() or not (match := _CONTROL.search(line.rstrip("\n"))):
-                    continue
-                if "\0" in line:
-                    self.add("error", "contains a NUL character; remove it", path, number)
-                else:
-                    self.add("warning", f"contains the control character U+{ord(match[0]):04X}", path, number)
+        for number, raw in raw_lines(path):
+            try:
+                line = (raw.removeprefix(BYTE_ORDER_MARK) if number == 1 else raw).decode()
+            except UnicodeDecodeError as error:
+                self.add("error", describe_invalid(raw, error, number), path, number)
+                continue
+            # Most lines have nothing to find, and this test is far faster than the pattern.
+            if line.isprintable() or not (match := _CONTROL.search(line.rstrip("\n"))):
+                continue
+            if "\0" in line:
+                self.add("error", "contains a NUL character; remove it", path, number)
+            else:
+                self.add("warning", f"contains the control character U+{ord(match[0]):04X}", path, number)
         return self.errors == before
 
     def structure(self, files: list[tuple[Path, Format, Side]]) -> None:

@@ -9,14 +9,15 @@ from pathlib import Path
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
+from cotext.data.formats import records, streams
 from cotext.data.formats.records import OUTER_SPACE, Record, id_to_write, one_line
-from cotext.data.formats.streams import opened
 from cotext.errors import CotextError
 
 HEADER = '<?xml version="1.0" encoding="utf-8"?>\n<dataset>\n'
 FOOTER = "</dataset>\n"
 SIDES = ("src", "ref", "hyp")
 CHUNK_BYTES = 1 << 16
+MAX_DEPTH = 100  # of elements
 _LINE_BREAK = re.compile(r"[ \t]*\n[ \t\n]*")
 _NOT_XML = re.compile("[^\t\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
@@ -24,10 +25,11 @@ _NOT_XML = re.compile("[^\t\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 def read_wmt_xml(path: Path) -> Iterator[Record]:
     """Read documents one after the other; a line break inside a segment becomes a space.
 
-    Raises CotextError for malformed XML and for any DOCTYPE: entities that expand without end come in one.
+    Raises CotextError for malformed XML, for any DOCTYPE (entities that expand without end come in one), and
+    for a segment, markup or a document that is larger than a line or a document may be.
     """
     reader = _Reader(path)
-    with opened(path) as stream:
+    with streams.opened(path) as stream:
         final = False
         while not final:
             chunk = stream.read(CHUNK_BYTES)
@@ -50,6 +52,7 @@ class _Reader:
         self._side: list[tuple[str | None, str]] | None = None
         self._segment: list[str] | None = None
         self._segment_id: str | None = None
+        self._depth = self._fed = self._document_bytes = self._segment_characters = 0
         # UTF-8 as in every other format, whatever the declaration says.
         self._parser = expat.ParserCreate("utf-8")
         self._parser.StartDoctypeDeclHandler = self._refuse_doctype
@@ -65,6 +68,14 @@ class _Reader:
             raise CotextError(
                 f"{self._path}:{error.lineno}: malformed XML at column {error.offset + 1}: {reason}"
             ) from None
+        # What the parser waits for the end of, a comment or an attribute, it keeps.
+        self._fed += len(chunk)
+        self._require(self._fed - self._parser.CurrentByteIndex, streams.MAX_LINE_BYTES, "markup")
+
+    def _require(self, size: int, most: int, what: str) -> None:
+        if size > most:
+            line = self._parser.CurrentLineNumber
+            raise CotextError(f"{self._path}:{line}: {what} of more than {most:,} bytes; split it")
 
     def _refuse_doctype(self, *_: object) -> None:
         raise CotextError(
@@ -75,6 +86,9 @@ class _Reader:
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
         line = self._parser.CurrentLineNumber
+        self._depth += 1
+        if self._depth > MAX_DEPTH:
+            raise CotextError(f"{self._path}:{line}: more than {MAX_DEPTH} elements inside each other")
         if tag == "doc":
             if self._document_id is not None:
                 raise CotextError(
@@ -84,21 +98,28 @@ class _Reader:
             self._document_id = attributes.get("id") or attributes.get("docid") or str(self._documents)
             self._line = line
             self._sides = {}
+            self._document_bytes = 0
         elif tag in SIDES and self._document_id is not None:
             # A second reference is read but not kept.
             self._side = []
             self._sides.setdefault(tag, self._side)
         elif tag == "seg" and self._side is not None:
             self._segment = []
+            self._segment_characters = 0
             self._segment_id = attributes.get("id")
 
     def _text(self, text: str) -> None:
         if self._segment is not None:
+            self._segment_characters += len(text)
+            self._require(self._segment_characters, streams.MAX_LINE_BYTES, "a segment")
             self._segment.append(text)
 
     def _end(self, tag: str) -> None:
+        self._depth -= 1
         if tag == "seg" and self._segment is not None and self._side is not None:
             sentence = _LINE_BREAK.sub(" ", "".join(self._segment)).strip(OUTER_SPACE)
+            self._document_bytes += len(sentence) + len(self._segment_id or "") + records.SENTENCE_BYTES
+            self._require(self._document_bytes, records.MAX_DOCUMENT_BYTES, "a document")
             self._side.append((self._segment_id, sentence))
             self._segment = None
         elif tag in SIDES:

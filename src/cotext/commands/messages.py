@@ -1,0 +1,47 @@
+"""What a person gets to read where something is refused: short, and in characters that a screen can show."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from cotext.errors import CotextError, shown
+
+MAX_MESSAGE_LINES = 24
+MAX_MESSAGE_WIDTH = 600  # characters of a line: a few of a screen
+# What typer raises for arguments that do not fit, of which it exports one kind.
+UsageError: Any = typer.BadParameter.__base__
+
+
+def on_a_screen(message: str) -> str:
+    """The beginning of a long message, and of long lines the beginning and the end."""
+    lines = message.splitlines()
+    half = MAX_MESSAGE_WIDTH // 2
+    told = [
+        line if len(line) <= MAX_MESSAGE_WIDTH else f"{line[:half]} ... {line[-half:]}"
+        for line in lines[:MAX_MESSAGE_LINES]
+    ]
+    if len(lines) > MAX_MESSAGE_LINES:
+        told.append(f"... and {len(lines) - MAX_MESSAGE_LINES:,} more lines")
+    return "\n".join(told)
+
+
+@contextmanager
+def short_refusals() -> Iterator[None]:
+    """Shorten what typer says of arguments: it repeats them, however long they are."""
+    try:
+        yield
+    except UsageError as error:
+        error.message = on_a_screen(error.message)
+        raise
+
+
+def require_text(number: int, argument: str) -> None:
+    """Refuse what could be neither shown nor noted in any file: all of them are texts in UTF-8."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        raise CotextError(
+            f"argument {number}, {shown(argument)}: not UTF-8; give files and folders names in UTF-8"
+        ) from None

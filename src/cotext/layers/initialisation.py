@@ -1,0 +1,61 @@
+"""Initial weights of linear layers and embeddings.
+
+                       xavier               fairseq                        normal
+    query, key, value  Xavier, zero bias    Xavier / sqrt(2), default bias N(0, 0.02), zero bias
+    attention output   Xavier, zero bias    Xavier, zero bias              N(0, 0.02), zero bias
+    feed-forward       Xavier, zero bias    default                        N(0, 0.02), zero bias
+    gates and others   Xavier, zero bias    Xavier, zero bias              N(0, 0.02), zero bias
+    embedding [V, D]   N(0, 1 / sqrt(D))    N(0, 1 / sqrt(D))              N(0, 0.02)
+
+`N(m, s)` is the normal distribution with standard deviation s, Xavier the uniform one of Glorot and Bengio
+2010 for each square part of a fused projection, `default` torch's: uniform within 1 / sqrt(fan-in), biases
+too. The column `fairseq` is what that toolkit does since version 0.10, with which G-Transformer's authors
+trained; `normal` is what the Marian models of Hugging Face's transformers start from. Vectors whose neutral
+value is zero (segment embeddings, relative positions, biases of relative attention) are zero in all three.
+"""
+
+import math
+from typing import Literal
+
+from torch import Tensor, nn
+
+Initialisation = Literal["xavier", "fairseq", "normal"]
+
+STANDARD_DEVIATION = 0.02  # of `normal`
+# names of the modules that make queries, keys, values
+ATTENTION_INPUTS = ("qkv", "query", "key_value", "place")
+FEED_FORWARD = ("widen", "narrow")
+
+
+def initialise(model: nn.Module, kind: Initialisation) -> None:
+    """Draw all linear layers anew from torch's global generator, and for `normal` the embedding."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            _initialise_linear(module, name.rpartition(".")[2], kind)
+    if kind == "normal":
+        nn.init.normal_(model.get_parameter("embedding.weight"), std=STANDARD_DEVIATION)
+
+
+def _initialise_linear(linear: nn.Linear, role: str, kind: Initialisation) -> None:
+    if kind == "fairseq" and role in FEED_FORWARD:
+        linear.reset_parameters()
+        return
+    if kind == "normal":
+        nn.init.normal_(linear.weight, std=STANDARD_DEVIATION)
+    else:
+        gain = math.sqrt(0.5) if kind == "fairseq" and role in ATTENTION_INPUTS else 1.0
+        for part in _fused_parts(linear.weight) if role in ATTENTION_INPUTS else (linear.weight,):
+            nn.init.xavier_uniform_(part, gain)
+    if linear.bias is None:
+        return
+    if kind == "fairseq" and role in ATTENTION_INPUTS:
+        bound = linear.in_features**-0.5
+        nn.init.uniform_(linear.bias, -bound, bound)
+    else:
+        nn.init.zeros_(linear.bias)
+
+
+def _fused_parts(weight: Tensor) -> tuple[Tensor, ...]:
+    """The square projections that are fused into one matrix."""
+    outputs, inputs = weight.shape
+    return weight.chunk(outputs // inputs)

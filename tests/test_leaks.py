@@ -1,0 +1,514 @@
+"""What a system is to foretell, it is not shown: over every recipe, and every model in every view.
+
+left to right     what is foretold for a label does not move when a target token at or after it in its
+                  document changes: in all rows that hold it, as in another document, or in one of them alone
+all at once       what is foretold does not move when a target token changes that was not revealed
+candidates        the score of one does not move when another changes, or when there is no other
+in training       on targets that nothing could foretell, no loss falls below their entropy
+
+The rows are those that training, validation and translation make of a small corpus. Every source sentence
+opens with a name of its own, so that a row tells what it holds, whatever is said of it.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer, pieces, random_model, tiny_config, window
+from torch import Tensor
+
+from cotext.alternatives import Choice, score_candidates
+from cotext.config import Config, ModelConfig, load_config, recipe_names
+from cotext.data import sampling
+from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
+from cotext.data.documents import Document
+from cotext.data.sampling import Arrangement, Cursor, Sampler, ordered_batches
+from cotext.data.store import StoreWriter, TokenStore
+from cotext.errors import CotextError
+from cotext.losses.glancing import Glancing
+from cotext.models.base import Draft, Model, ParallelModel, TranslationModel
+from cotext.neighbours import source_of
+from cotext.open_document import OpenDocument, Written
+from cotext.systems import MODELS, build_loss, build_mixture, build_model, build_view, special_symbols
+from cotext.translate import DocumentTranslator
+
+TOKENIZER = PlainWordTokenizer([f"w{i}" for i in range(4, 40)])
+WORDS = 20  # ids from here on are names
+# Target tokens of every sentence of every document.
+LENGTHS = [[2, 1, 3, 2, 2, 1], [2], [3, 1, 2], [1, 2, 2, 1]]
+SENTENCES = [(d, k) for d, lengths in enumerate(LENGTHS) for k in range(len(lengths))]
+BUDGET = 9000  # tokens of a batch: all rows that may meet do, so that their order is of no account
+SMALL = [
+    *(f"model.{key}={value}" for key, value in TINY_MODEL.items()),
+    *(f"decode.{key}={value}" for key, value in TINY_DECODE.items()),
+    "model.encoder_layers=2",
+    "decode.neighbours=4",
+]
+VIEWS: dict[str, dict[str, Any]] = {
+    "sentence": {"kind": "sentence"},
+    "window": window(2, after=1),
+    "numbered": window(4) | {"separators": "numbered"},
+    "source context": window(2) | {"target_before": 0},
+    "document": pieces(),
+    "parts": pieces(parts=2),
+    "cumulative": pieces(kind="cumulative"),
+    # Rows of one place, and rows that hold others whole.
+    "mixture": window(2)
+    | {
+        "mixed_with": [
+            {"kind": "sentence", "weight": 2},
+            {"kind": "document", "parts": 2},
+            {"kind": "window", "before": 3, "target_before": 1},
+        ]
+    },
+}
+SHOW_TARGETS = ("docflat", "datapoints")  # models whose rows may see target tokens of others
+
+
+def settings_that_meet(name: str) -> list[dict[str, Any]]:
+    """Of a model whose rows see others, all that lets them: inside documents, and across them."""
+    section = ModelConfig.model_fields.get(name)
+    if section is None or not hasattr(section.default, "cross_document"):
+        return [{}]
+    return [{"source": True, "target": True, "cross_document": crosses} for crosses in (False, True)]
+
+
+SYSTEMS = {
+    f"{name} across documents" if settings.get("cross_document") else name: (name, settings)
+    for name in MODELS
+    for settings in settings_that_meet(name)
+}
+
+
+def config_of(system: str, view: str, **train: str) -> Config:
+    name, settings = SYSTEMS[system]
+    return tiny_config(
+        model={"name": name, "encoder_layers": 2, **({name: settings} if settings else {})},
+        view={"separators": "bracket", **VIEWS[view]},
+        loss={"name": "glancing" if name == "casa" else "cross_entropy"},
+        train=train,
+        decode={"neighbours": 4},
+    )
+
+
+def recipes_of(paper: str) -> dict[str, Config]:
+    """The recipes of a folder; of those that show the same rows to the same model, one."""
+    found: dict[str, tuple[str, Config]] = {}
+    for name in recipe_names():
+        if name.startswith(f"{paper}/"):
+            config = load_config(name, "tiny", SMALL)
+            rows = config.view, config.train.order, config.train.context
+            found.setdefault(repr((config.model, *rows)), (name, config))
+    return dict(found.values())
+
+
+papers = pytest.mark.parametrize("paper", sorted({name.split("/")[0] for name in recipe_names()}))
+
+
+def settings_of(config: Config) -> dict[str, Any]:
+    """Those of the model's own."""
+    return dict(getattr(config.model, config.model.name, None) or {})
+
+
+def model_of(config: Config) -> Model:
+    if config.model.name != "casa":
+        return random_model(config, TOKENIZER)
+    # With one code for all words, the codes that training gives away say nothing.
+    casa = config.model.casa.model_copy(update={"codes": 1})
+    config = config.model_copy(update={"model": config.model.model_copy(update={"casa": casa})})
+    return build_model(config, TOKENIZER.vocabulary_size).double().eval()
+
+
+def source_sentence(number: int, length: int) -> list[int]:
+    return [WORDS + number, *((3 * number + i) % WORDS for i in range(length))]
+
+
+def target_sentence(number: int, length: int) -> list[int]:
+    return [(7 * number + 5 * i) % WORDS for i in range(length)]
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
+    path = tmp_path_factory.mktemp("leaks") / "train.arrow"
+    with StoreWriter(path, TOKENIZER.fingerprint) as writer:
+        for d, lengths in enumerate(LENGTHS):
+            numbered = [(SENTENCES.index((d, k)), length) for k, length in enumerate(lengths)]
+            sides = ([make(*pair) for pair in numbered] for make in (source_sentence, target_sentence))
+            writer.add(f"d{d}", *sides)
+    return TokenStore(path)
+
+
+def batches(
+    config: Config, store: TokenStore, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[tuple[list[Instance], bool]]:
+    """The rows of an epoch of training, in one batch, and those of validation; whether of training."""
+    made: list[list[Instance]] = []
+
+    def noting(instances: Sequence[Instance], symbols: SpecialSymbols) -> Batch:
+        made.append(list(instances))
+        return make_batch(instances, symbols)
+
+    monkeypatch.setattr(sampling, "make_batch", noting)
+    symbols = special_symbols(TOKENIZER, config.view)
+    mixture, arrangement = build_mixture(config.view), Arrangement(config.train.order, config.train.context)
+    sampler = Sampler(store, mixture, symbols, BUDGET, 60, BUDGET, 1, arrangement=arrangement)
+    _, after = next(sampler.batches(Cursor()))
+    assert after.document == len(store)
+    yield made[-1], True
+    for _ in ordered_batches(store, build_view(config.view), symbols, BUDGET, 60, config.decode.neighbours):
+        yield made[-1], False
+
+
+# --- what stands where
+
+Place = tuple[int, int, int]  # document, sentence, token: of a label, or of a target token
+Rows = list[Instance]
+
+
+def places(row: Instance) -> list[Place]:
+    """Of every label of a row."""
+    held = [SENTENCES[int(s[0]) - WORDS] for s in row.source[row.target_offset :]]
+    return [(*held[k], t) for k, sentence in enumerate(row.target) for t in range(len(sentence) + 1)]
+
+
+def numbered(place: Place) -> int:
+    """Places of one document in their order."""
+    document, sentence, token = place
+    return 10_000 * document + 100 * sentence + token
+
+
+def changed(row: Instance, where: Callable[[Place], bool]) -> Instance:
+    """With other words at some of the places that the row holds."""
+    at = iter(places(row))
+    target = []
+    for sentence in row.target:
+        held = [next(at) for _ in range(len(sentence) + 1)]
+        target.append([(int(t) + where(place)) % WORDS for t, place in zip(sentence, held, strict=False)])
+    return replace(row, target=target)
+
+
+@dataclass(frozen=True)
+class Change:
+    """Other target tokens of a document from a place on, in some rows of a batch.
+
+    `shorter`: sentences that go on after that place lose one, too.
+    """
+
+    first: Place
+    rows: range
+    shorter: bool
+
+    def behind(self, place: Place) -> bool:
+        return place[0] == self.first[0] and place >= self.first
+
+    def of(self, rows: Rows) -> Rows:
+        return [self._of(row) if i in self.rows else row for i, row in enumerate(rows)]
+
+    def _of(self, row: Instance) -> Instance:
+        other = changed(row, self.behind)
+        if not self.shorter:
+            return other
+        last = [place for place, after in pairwise([*places(row), None]) if after is None or after[2] == 0]
+        target = [
+            sentence[: len(sentence) - (end[2] > 1 and self.behind((*end[:2], end[2] - 2)))]
+            for sentence, end in zip(other.target, last, strict=True)
+        ]
+        return replace(other, target=target)
+
+
+def some(of: Sequence[Any]) -> Sequence[Any]:
+    """Not all of many, but from everywhere."""
+    return of[:: max(1, len(of) // 5)]
+
+
+def changes(rows: Rows, meet: bool, shorter: bool = True) -> list[Change]:
+    """In all rows; where rows may `meet`, also in one alone."""
+    held = sorted({p for row in rows for p in places(row) if p[1] and p[2] < 2})
+    found = [Change(first, range(len(rows)), shorter) for first in some(held)]
+    if meet:
+        begins = [(p, i) for i, row in enumerate(rows) for p in places(row) if p[2] == 0]
+        found += [Change(first, range(i, i + 1), shorter) for first, i in some(begins)]
+    return found
+
+
+# --- left to right
+
+
+@dataclass
+class Moved:
+    """How many labels moved, as they may, and how many of them by a change in another row."""
+
+    labels: int = 0
+    across: int = 0
+
+    def check(self, rows: Rows, made: Sequence[Change], found: Sequence[Tensor], apart: bool) -> None:
+        """The law: hidden states [B, T, D] as they were, and after each change.
+
+        `apart`: what other documents hold moves no label either.
+        """
+        longest = found[0].size(1)
+        where = torch.tensor(
+            [([numbered(p) for p in places(row)] + [-1] * longest)[:longest] for row in rows]
+        )
+        for change, after in zip(made, found[1:], strict=True):
+            width = min(longest, after.size(1))  # rows may have become shorter, behind what is compared
+            place = where[:, :width]
+            document = place.div(10_000, rounding_mode="floor")
+            moved = ((after[:, :width] - found[0][:, :width]).abs().amax(dim=2) > 1e-9) & (place >= 0)
+            own = document == change.first[0]
+            may_not = own & (place <= numbered(change.first))
+            if apart:
+                may_not |= ~own.any(dim=1, keepdim=True)
+            assert not bool((moved & may_not).any()), (change, place[moved & may_not].tolist(), rows)
+            self.labels += int(moved.sum())
+            moved[list(change.rows)] = False
+            self.across += int(moved.sum())
+
+
+def by_teacher_forcing(
+    model: TranslationModel, symbols: SpecialSymbols, versions: Sequence[Rows], crosses: bool
+) -> list[Tensor]:
+    """Hidden states of every version of a batch; all at once where documents do not see each other."""
+    together = [list(versions)] if not crosses else [[version] for version in versions]
+    found: list[Tensor] = []
+    for group in together:
+        rows = [
+            replace(row, document=row.document + len(LENGTHS) * n)
+            for n, version in enumerate(group)
+            for row in version
+        ]
+        batch = make_batch(rows, symbols)
+        with torch.no_grad():
+            hidden = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
+        found += hidden.chunk(len(group))
+    return found
+
+
+def check_rows(
+    model: TranslationModel, config: Config, store: TokenStore, monkeypatch: pytest.MonkeyPatch
+) -> Moved:
+    """The law over the rows of training and, of models whose rows meet, over those of validation."""
+    moved, symbols = Moved(), special_symbols(TOKENIZER, config.view)
+    for rows, training in batches(config, store, monkeypatch):
+        if training or model.sees_other_rows:
+            crosses = training and settings_of(config).get("cross_document", False)
+            # The places of words say how long the context before them is, whosesoever it is.
+            made = changes(rows, model.sees_other_rows, shorter=config.train.context == "own")
+            versions = [rows, *(change.of(rows) for change in made)]
+            found = by_teacher_forcing(model.train(training), symbols, versions, crosses)
+            moved.check(rows, made, found, apart=not crosses)
+    model.eval()
+    return moved
+
+
+# --- all at once
+
+
+def check_at_once(model: ParallelModel, rows: Rows, symbols: SpecialSymbols) -> None:
+    """A changed token moves something where it changes what is revealed; there are tokens of either kind.
+
+    In validation none moves anything. Lengths, which rows without paths are told, stay the same.
+    """
+    seen: list[tuple[Tensor | None, Tensor]] = []
+    weights = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    decode = model.decode
+
+    def noting(draft: Draft, revealed: Tensor | None = None) -> Tensor:
+        hidden = decode(draft, revealed)
+        seen.append((revealed, hidden))
+        return hidden
+
+    def written(version: Rows, training: bool) -> tuple[Tensor | None, Tensor]:
+        torch.manual_seed(3)
+        with torch.no_grad():
+            model.load_state_dict(weights)  # codes move while they are read
+            Glancing((0.4, 0.4), 0.0)(model.train(training), make_batch(version, symbols))
+        return seen[-1]
+
+    model.decode = noting  # type: ignore[method-assign]
+    rows = rows[-2:]
+    anything = [changed(row, lambda place: True) for row in rows]
+    assert torch.equal(written(anything, False)[1], written(rows, False)[1])
+    before = written(rows, True)
+    assert before[0] is not None
+    kinds: set[bool] = set()
+    for place in places(rows[-1]):
+        after = written([changed(row, place.__eq__) for row in rows], True)
+        assert after[0] is not None
+        differs = not torch.equal(after[0], before[0])
+        assert differs != torch.equal(after[1], before[1]), place
+        kinds.add(differs)
+        if len(kinds) == 2:
+            return
+    raise AssertionError(kinds)
+
+
+# --- every recipe, and every model in every view
+
+
+@papers
+def test_every_recipe(paper: str, store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for recipe, config in recipes_of(paper).items():
+        model = model_of(config)
+        if isinstance(model, ParallelModel):
+            rows, _ = next(batches(config, store, monkeypatch))
+            check_at_once(model, rows, special_symbols(TOKENIZER, config.view))
+            continue
+        moved = check_rows(model, config, store, monkeypatch)
+        assert moved.labels, recipe
+        on_target = config.model.name in SHOW_TARGETS and settings_of(config)["target"]
+        assert bool(moved.across) == on_target, recipe
+
+
+@pytest.mark.parametrize("system", [s for s in SYSTEMS if s != "casa"])
+def test_every_model_in_every_view(system: str, store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    for view in VIEWS:
+        for context in ("own", "foreign"):
+            config = config_of(system, view, context=context)
+            try:
+                model = model_of(config)
+            except CotextError:
+                assert context == "foreign"  # which the view cannot have
+                continue
+            assert isinstance(model, TranslationModel)
+            moved = check_rows(model, config, store, monkeypatch)
+            assert moved.labels, view
+            sees = config.model.name in SHOW_TARGETS and (view != "document" or "across" in system)
+            assert bool(moved.across) == sees, view
+
+
+def opened(config: Config, store: TokenStore) -> list[OpenDocument]:
+    view, in_turn = build_view(config.view), config.decode.neighbours
+    found = []
+    for d in (store[index] for index in range(len(store))):
+        document = Document(d.id, ("",) * len(d.source))
+        source = [s.tolist() for s in d.source]
+        found.append(OpenDocument.start(d.index, document, source, view, prefix=True, in_turn=in_turn))
+    return found
+
+
+@pytest.mark.parametrize("view", [v for v in VIEWS if v != "mixture"])
+@pytest.mark.parametrize("system", [s for s, (_, settings) in SYSTEMS.items() if settings])
+def test_windows_that_are_translated_in_turn(system: str, view: str, store: TokenStore) -> None:
+    """One of every document, beside companions: within a group of four, and in the next one."""
+    config = config_of(system, view)
+    model, symbols = model_of(config), special_symbols(TOKENIZER, config.view)
+    assert isinstance(model, TranslationModel)
+    documents, moved = opened(config, store), Moved()
+    for number in {"document": [0], "parts": [1]}.get(view, [1, 3, 5]):
+        asked = [(d, n) for d in documents if number < len(d.windows) for n in range(number + 1)]
+        rows = [
+            Instance(
+                d.index, w, [d.source[j] for j in w.source], [store[d.index].target[j] for j in w.target]
+            )
+            for d, n in asked
+            for w in [d.windows[n]]
+        ]
+        made = changes(rows, meet=True)
+        found = []
+        for version in [rows, *(change.of(rows) for change in made)]:
+            for (d, n), row in zip(asked, version, strict=True):
+                d._found[n] = [Written(tuple(map(int, sentence))) for sentence in row.target]
+            last = [i for i, (_, n) in enumerate(asked) if n == number]
+            source = source_of([asked[i] for i in last], config.decode.neighbours, symbols)
+            batch = make_batch([version[i] for i in last], symbols)
+            with torch.no_grad():
+                hidden = model.decode(batch.target_input, batch.input_sentence, model.encode(source))
+            # The others are not answered for: nothing of them can move.
+            found.append(
+                hidden.new_zeros(len(rows), *hidden.shape[1:]).index_copy(0, torch.tensor(last), hidden)
+            )
+        moved.check(rows, made, found, apart=True)
+    assert moved.labels
+    on_target = config.model.name in SHOW_TARGETS and view != "document"
+    assert bool(moved.across) == on_target
+
+
+# --- candidates
+
+
+def score_alone_and_together(config: Config) -> None:
+    """The same, however many candidates there are, and beside whatever other one."""
+    translator = DocumentTranslator(model_of(config), config, TOKENIZER, torch.device("cpu"))
+
+    def text(*sentences: list[int]) -> tuple[str, ...]:
+        return tuple(map(TOKENIZER.decode, sentences))
+
+    source = text(*(source_sentence(n, 2) for n in range(4)))
+    # They differ in the second and in the fourth sentence, there in length, too.
+    one, two = (text(*(target_sentence(n + n % 2 * c, 2 - n * c // 3) for n in range(4))) for c in (0, 1))
+    choices = [Choice(source, (one, two), (1, 3)), Choice(source[:2], (one[:2], two[:2]), (1,))]
+    together = score_candidates(translator, choices)
+    for choice, scores in zip(choices, together, strict=True):
+        assert scores[0].log_probability != scores[1].log_probability
+        other = (*choice.candidates[0][:-1], *text(target_sentence(9, 2)))
+        for candidate, score in zip(choice.candidates, scores, strict=True):
+            [[alone]] = score_candidates(translator, [replace(choice, candidates=[candidate])])
+            [[beside, _]] = score_candidates(translator, [replace(choice, candidates=[candidate, other])])
+            for again in (alone, beside):
+                assert again.tokens == score.tokens
+                assert again.log_probability == pytest.approx(score.log_probability, abs=1e-9)
+
+
+@papers
+def test_candidates_of_every_recipe(paper: str) -> None:
+    for config in recipes_of(paper).values():
+        score_alone_and_together(config)
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("system", [s for s in SYSTEMS if "across" in s])
+def test_candidates_where_documents_meet_in_training(system: str, view: str) -> None:
+    score_alone_and_together(config_of(system, view))
+
+
+# --- in training
+
+MIXED = ["view.mixed_with=[{kind: sentence}]", "train.order=shuffled"]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "overrides"),
+    [("abd-target", []), ("abd-both", []), ("docflat-c", MIXED), ("mbe", [])],
+    ids=["abd-target", "abd-both", "docflat-c, mixed views", "mbe"],
+)
+def test_nothing_is_learnt_of_targets_that_nothing_foretells(recipe: str, overrides: list[str]) -> None:
+    """Words drawn anew for every update, the source says nothing: neither loss falls below their entropy.
+
+    A sentence is a word and what closes it, a window two sentences. Where the context of a row is in sight in
+    the mean of the row before, its loss is at half of that entropy by now.
+    """
+    tokenizer = PlainWordTokenizer([f"w{i}" for i in range(4, 12)])
+    documents, sentences, updates = 6, 4, 200
+    sizes = {"dimension": 32, "feed_forward": 64, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+    small = [*(f"model.{key}={value}" for key, value in sizes.items()), "model.dropout=0"]
+    small += ["view.before=1", "view.numbers=4"]
+    config = load_config(f"docflat/{recipe}", "tiny", [*small, *overrides])
+    symbols, mixture = special_symbols(tokenizer, config.view), build_mixture(config.view)
+    model, loss = build_model(config, tokenizer.vocabulary_size).train(), build_loss(config.loss)
+    adam = torch.optim.Adam(model.parameters(), lr=5e-3, betas=(0.9, 0.98), fused=True)
+    lengths, random = [1] * sentences, np.random.default_rng(0)
+    found: dict[str, list[float]] = {"nll_current": [], "nll_context": []}
+    for _ in range(updates):
+        drawn = random.integers(0, tokenizer.pieces, (documents, sentences, 1)).tolist()
+        rows = [
+            Instance(d, w, [[1] for _ in w.source], [target[j] for j in w.target])
+            for d, target in enumerate(drawn)
+            for w in mixture.draw(lengths, lengths, random)
+        ]
+        outcome = loss(model, make_batch(rows, symbols))
+        adam.zero_grad()
+        (outcome.loss / outcome.count).backward()  # type: ignore[no-untyped-call]
+        adam.step()
+        for name, (total, count) in outcome.parts.items():
+            found[name].append(float(total / count))
+    entropy = math.log(tokenizer.pieces) / 2
+    current, context = (float(np.mean(nll[-30:])) for nll in found.values())
+    assert entropy - 0.05 < current < entropy + 0.2
+    assert entropy - 0.05 < context < entropy + 0.2
+    assert context > current - 0.15
