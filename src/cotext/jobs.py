@@ -42,6 +42,7 @@ class FileReport:
     align: str = "constrained"
     cut: list[str] = field(default_factory=list)  # "document:sentence" closed by the length limit
     long: list[str] = field(default_factory=list)  # longer than what the model was trained on
+    shed: list[str] = field(default_factory=list)  # translated with less context than the view asks for
     missing: list[str] = field(default_factory=list)  # left without text, possible in free search alone
     signature: str = ""
 
@@ -113,6 +114,13 @@ def _with_decode(config: Config, decode: dict[str, Any]) -> Config:
             )
     content = config.model_dump()
     content["decode"] |= decode
+    if content["decode"]["first_pass"] == "init":
+        if not config.train.init:
+            raise CotextError(
+                "decode.first_pass = init: this run did not start from another one; name the run that "
+                "translates first"
+            )
+        content["decode"]["first_pass"] = config.train.init
     return parse_config(content, "decode settings")
 
 
@@ -266,6 +274,7 @@ def _paired(
         report.pieces += len(translation.pieces)
         report.cut += [f"{document.id}:{j + 1}" for j in translation.cut]
         report.long += [f"{document.id}:{j + 1}" for j in translation.long]
+        report.shed += [f"{document.id}:{j + 1}" for j in translation.shed]
         report.missing += [f"{document.id}:{j + 1}" for j in translation.missing]
         # A sentence without a visible character has no translation: as it is, it fits the format. One that
         # the model left out stays empty for all to see.

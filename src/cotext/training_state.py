@@ -10,7 +10,7 @@ A checkpoint that training can resume from holds:
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field, fields
 from pathlib import Path
 
 import torch
@@ -33,12 +33,13 @@ MOMENTS = frozenset({"step", "exp_avg", "exp_avg_sq"})  # of AdamW, by the names
 class Progress:
     """How far a run is and what was best.
 
-    `validated` lists the updates with a validation behind them: the checkpoints that averaging may choose
-    from, others being stops on the way. `corpus` holds digests of the data, `scaler` the state of the loss
-    scale (fp16 alone).
+    `epoch` counts those that the processes have ended, on average. `validated` lists the updates with a
+    validation behind them: the checkpoints that averaging may choose from, others being stops on the way.
+    `corpus` holds digests of the data, `scaler` the state of the loss scale (fp16 alone).
     """
 
     update: int = 0
+    epoch: int = 0
     best: float | None = None
     best_update: int = 0
     validations_without_best: int = 0
@@ -106,7 +107,7 @@ def save_process_state(folder: Path, rank: int, state: ProcessState) -> None:
     cursor = state.cursor
     tensors = {
         "random": torch.get_rng_state(),
-        "cursor": torch.tensor([cursor.epoch, cursor.document, cursor.batch, cursor.skipped]),
+        "cursor": torch.tensor(astuple(cursor)),
         **{f"sum|{name}": pair for name, pair in state.sums.items()},
     }
     if torch.cuda.is_available():
@@ -125,7 +126,7 @@ def load_process_state(folder: Path, rank: int) -> ProcessState:
     sums = {n.removeprefix("sum|"): t.clone() for n, t in tensors.items() if n.startswith("sum|")}
     expected = {
         "random": (torch.uint8, torch.get_rng_state().shape),
-        "cursor": (torch.int64, torch.Size([4])),
+        "cursor": (torch.int64, torch.Size([len(fields(Cursor))])),
         **{f"sum|{name}": (torch.float64, torch.Size([2])) for name in sums},
     }
     if "random_cuda" in tensors and torch.cuda.is_available():

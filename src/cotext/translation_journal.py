@@ -58,10 +58,8 @@ class TranslationJournal:
             try:
                 entry = unsealed(line)
                 document = Document(entry["id"], tuple(entry["sentences"]))
-                lists = {
-                    k: tuple(entry[k]) for k in ("log_probabilities", "cut", "long", "missing", "pieces")
-                }
-                translation = Translation(document, **lists)
+                keys = ("log_probabilities", "cut", "long", "shed", "missing", "pieces")
+                translation = Translation(document, **{key: tuple(entry[key]) for key in keys})
                 self.done[int(entry["place"])] = translation
             except (ValueError, KeyError, TypeError, OverflowError):
                 damaged += number < len(lines)  # the last is cut off by the interruption, or nothing
