@@ -10,6 +10,7 @@ from tiny_runs import prepare_toy, run_config, train_here
 from cotext.data.prepared import file_digests
 from cotext.errors import CotextError
 from cotext.files import checksum
+from cotext.integrity import sealed, unsealed
 from cotext.runs import data_of, noted_data, open_data
 
 
@@ -124,6 +125,14 @@ def test_data_that_is_refused_is_not_noted(data: Path, run: Path, tmp_path: Path
     with pytest.raises(CotextError, match="trained on other data"):
         train_here(run_config(max_updates=2), other, run)
     assert noted(run) == str(data.resolve())
+
+
+@pytest.mark.parametrize("change", [{"folder": 3}, {"folder": None}, {"checksums": []}])
+def test_a_note_of_another_kind(run: Path, change: dict[str, object]) -> None:
+    path = run / "data.json"
+    path.write_text(sealed({**unsealed(path.read_text()), **change}))
+    with pytest.raises(CotextError, match=r"data\.json is missing or damaged"):
+        data_of(run, None)
 
 
 def test_a_digit_that_has_changed(run: Path) -> None:

@@ -1,6 +1,7 @@
 """Distillation: prepared data go in, the same data with a teacher's translations as targets come out."""
 
 import json
+import os
 import random
 import shutil
 import signal
@@ -362,6 +363,17 @@ def test_a_damaged_line_and_what_follows_it_are_translated_again(
     assert "damaged parts, translated again from the first such line on: 1" in shown.err
     assert "(6 of them before)" in shown.out
     assert listing(out) == listing(whole)
+
+
+def test_a_part_that_is_no_file(world: World, tmp_path: Path) -> None:
+    out = tmp_path / "data-kd"
+    succeed(*command(world, out, "--shard", "1/2"))
+    pipe = hidden(out) / "part-2-of-2.jsonl"
+    os.mkfifo(pipe)
+    refused = cotext(*command(world, out))
+    assert (refused.code, f"{pipe}: is in the way, and no regular file" in refused.err) == (2, True)
+    pipe.unlink()
+    succeed(*command(world, out))
 
 
 def test_data_that_are_not_what_their_report_says(world: World, tmp_path: Path) -> None:

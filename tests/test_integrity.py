@@ -1,6 +1,8 @@
 """Damage is noticed, wherever it is."""
 
 import json
+import os
+import zlib
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotext.errors import CotextError
-from cotext.integrity import digests, require_whole, sealed, unsealed
+from cotext.integrity import digests, require_whole, sealed, sealed_lines, unsealed
 
 values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
@@ -70,3 +72,31 @@ def test_files_and_their_digests(tmp_path: Path) -> None:
     paths[1].unlink()
     with pytest.raises(CotextError, match="inner/a: is missing; do something"):
         require_whole(tmp_path, expected, "do something")
+
+
+def test_lines_of_a_file_that_grows(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    assert sealed_lines(path) == [""]
+    path.write_bytes(b"one\n\xfftwo\x0b\nthr")
+    assert sealed_lines(path) == ["one", "\ufffdtwo\x0b", "thr"]
+    path.unlink()
+    path.symlink_to(tmp_path / "nowhere")
+    with pytest.raises(CotextError, match="lines: cannot be read"):
+        sealed_lines(path)
+
+
+def test_only_a_regular_file_has_lines(tmp_path: Path) -> None:
+    path = tmp_path / "lines"
+    os.mkfifo(path)
+    with pytest.raises(CotextError, match="lines: cannot be read: it is no regular file"):
+        sealed_lines(path)
+    path.unlink()
+    path.symlink_to("/dev/zero")
+    with pytest.raises(CotextError, match="lines: cannot be read: it is no regular file"):
+        sealed_lines(path)
+
+
+@pytest.mark.parametrize("content", ['{"a": ' + "[" * 10**5, '{"a": ' + "9" * 10**4])
+def test_monstrous_content_is_damage_even_with_a_checksum(content: str) -> None:
+    with pytest.raises(ValueError, match=r"nested too deep|integer string conversion"):
+        unsealed(f'{content}, "crc32": "{zlib.crc32(content.encode()):08x}"}}')

@@ -1,6 +1,7 @@
 """Long jobs that are cut short, and storage that refuses."""
 
 import json
+import math
 import os
 import random
 import re
@@ -257,6 +258,7 @@ def test_what_is_damaged_in_a_journal_does_not_reach_the_output(
         lambda entry: entry.update(id="another"),
         lambda entry: entry.update(place=10**6),
         lambda entry: entry.update(place="first"),
+        lambda entry: entry.update(place=math.inf),
         lambda entry: entry.update(sentences=None),
         lambda entry: entry.pop("cut"),
     ],

@@ -292,10 +292,17 @@ class TestRefusals:
         with pytest.raises(CotextError, match=f"{name}: damaged"):
             train_here(run_config(), data, run)
 
+    @pytest.mark.parametrize("name", ["metrics.jsonl", "config.yaml", "checkpoints/00000004/trainer.json"])
+    def test_a_pipe(self, data: Path, run: Path, name: str) -> None:
+        (run / name).unlink()
+        os.mkfifo(run / name)
+        with pytest.raises(CotextError, match=f"{name}: cannot be read: it is no regular file"):
+            train_here(run_config(), data, run)
+
     @pytest.mark.parametrize("content", ["", "{", "[]", '{"update": 4, "colour": "red"}', "[" * 10**5])
     def test_damaged_progress(self, data: Path, run: Path, content: str) -> None:
         (ckpt.checkpoint_folder(run, 4) / "trainer.json").write_text(content)
-        with pytest.raises(CotextError, match=r"trainer.json: missing or damaged"):
+        with pytest.raises(CotextError, match=r"trainer.json: damaged"):
             train_here(run_config(), data, run)
 
     def test_progress_of_another_kind(self, data: Path, run: Path) -> None:
@@ -304,9 +311,7 @@ class TestRefusals:
         entries = unsealed(path.read_text())
         for change in ({"progress": []}, {"files": None}, {"progress": {"update": "some"}}):
             path.write_text(sealed({**entries, **change}))
-            with pytest.raises(
-                CotextError, match=r"trainer.json: missing or damaged, or written by an earlier"
-            ):
+            with pytest.raises(CotextError, match=r"trainer.json: damaged, or written by an earlier"):
                 train_here(run_config(), data, run)
 
     def test_a_renamed_checkpoint(self, data: Path, run: Path) -> None:
@@ -363,8 +368,8 @@ class TestRefusals:
         [
             {"cursor": None},
             {"cursor": torch.tensor([1, 0, 0])},
-            {"cursor": torch.tensor([1.0, 0, 0, 0])},
-            {"cursor": torch.tensor([0, 0, -1, 0])},
+            {"cursor": torch.tensor([1.0, 0, 0, 0, 0])},
+            {"cursor": torch.tensor([0, 0, -1, 0, 0])},
             {"random": torch.zeros(7, dtype=torch.uint8)},
             {"random": torch.zeros_like(torch.get_rng_state(), dtype=torch.int8)},
             {"sum|loss": torch.zeros(3, dtype=torch.float64)},
@@ -380,6 +385,27 @@ class TestRefusals:
         save_file({name: tensor for name, tensor in tensors.items() if tensor is not None}, path)
         training_state.save_progress(folder, training_state.load_progress(folder))
         with pytest.raises(CotextError, match=r"process-0.safetensors: (not the training|its place in the)"):
+            train_here(run_config(), data, run)
+
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            ((9, 0, 0), "its place in the data is not in epoch 0"),
+            ((2**62, 0, 0), "its place in the data is not in epoch 0"),
+            ((0, 10**9, 0), "its place in the data is not in epoch 0"),
+            ((0, 0, 10**9), "has no batch 1000000000 from document 0 on"),
+        ],
+    )
+    def test_a_place_that_the_data_do_not_have(
+        self, data: Path, run: Path, change: tuple[int, int, int], reason: str
+    ) -> None:
+        folder = ckpt.checkpoint_folder(run, 4)
+        path = folder / "process-0.safetensors"
+        tensors = load_file(path)
+        tensors["cursor"] = torch.tensor([*change, 0, 0])
+        save_file(tensors, path)
+        training_state.save_progress(folder, training_state.load_progress(folder))
+        with pytest.raises(CotextError, match=reason):
             train_here(run_config(), data, run)
 
     def test_other_number_of_processes(self, data: Path, run: Path) -> None:

@@ -155,9 +155,11 @@ def data_of(run: Path, folder: Path | None) -> Data:
 def noted_data(run: Path) -> dict[str, Any]:
     """What `data.json` of a run says of its data; nothing where it is missing or damaged."""
     try:
-        return unsealed(read_text(run / "data.json"))
+        noted = unsealed(read_text(run / "data.json"))
     except (CotextError, ValueError):
         return {}
+    whole = isinstance(noted.get("folder"), str) and isinstance(noted.get("checksums"), dict)
+    return noted if whole else {}
 
 
 def _noted_folder(run: Path) -> Path:

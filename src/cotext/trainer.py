@@ -444,6 +444,11 @@ class Trainer:
         ckpt.fill(self.model, ckpt.load_weights(path), path)
         training_state.load_optimizer(folder / "optimizer.safetensors", self.optimizer, self.names)
         state = training_state.load_process_state(folder, self.accelerator.process_index)
+        epochs = torch.tensor(self.sampler.epochs(state.cursor), device=self.accelerator.device)
+        if int(self.accelerator.reduce(epochs, "sum")) // now.processes != before.epoch:
+            raise CotextError(
+                f"{folder}: its place in the data is not in epoch {before.epoch}; delete {folder}"
+            )
         if self.accelerator.scaler is not None and before.scaler:
             self.accelerator.scaler.load_state_dict(before.scaler)
         self.progress, self.cursor = before, state.cursor
@@ -452,6 +457,7 @@ class Trainer:
     def _finish(self) -> None:
         """Make the model of the run: the mean of some checkpoints, or the best one if that is better."""
         progress, main = self.progress, self.accelerator.is_main_process
+        self.accelerator.wait_for_everyone()  # until the last checkpoint has its name
         chosen = ckpt.averaged(self._candidates(), progress.best_update, self.config.train)
         figures = self._validated(chosen)
         told = f"mean of the checkpoints {', '.join(map(str, chosen))}"
