@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Final
+from typing import Any, Final
 
 from cotext.data.corpus_statistics import OUTLIER_RATIO, Distribution, SplitStatistics
 from cotext.data.languages import Languages
@@ -11,16 +11,21 @@ from cotext.data.overlap import Overlap
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was prepared, from what and how; written as report.json."""
+    """What was prepared, from what and how; written as report.json.
+
+    `inputs` and `files` hold SHA-256 digests: of what was read, and of what was written. `selected`: see
+    `cotext.data.selection`.
+    """
 
     cotext: str
-    command: dict[str, object]
+    command: dict[str, Any]
     inputs: dict[str, str]
     languages: dict[str, str]
-    tokenizer: dict[str, object]
+    tokenizer: dict[str, Any]
     splits: dict[str, SplitStatistics]
     notes: tuple[str, ...]
-    selected: dict[str, dict[str, object]] = field(default_factory=dict)
+    files: dict[str, str]
+    selected: dict[str, dict[str, Any]] = field(default_factory=dict)
     overlap: dict[str, Overlap] = field(default_factory=dict)
 
     def render(self) -> str:

@@ -7,14 +7,13 @@ there is a test set, test.arrow and test.jsonl.
 
 import json
 import os
-import shutil
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from pydantic import TypeAdapter, ValidationError
 
 from cotext import __version__
 from cotext.data.cleaning import parse_rules
@@ -33,14 +32,22 @@ from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.streams import check_readable, numbered_lines
 from cotext.data.languages import Languages, check_sides, languages_of_names
 from cotext.data.overlap import Overlap, OverlapCounter
+from cotext.data.preparation import STATE, Preparation, preparing
 from cotext.data.preparation_report import Report
+from cotext.data.prepared import REPORT, file_digests
 from cotext.data.selection import Selection, render
 from cotext.data.splitting import Splitter
 from cotext.data.store import StoreWriter, TokenStore
 from cotext.data.suites import write_suite
-from cotext.data.tokenizer import SentencePieceTokenizer, Tokenizer, TokenizerSettings, train_tokenizer
+from cotext.data.tokenizer import (
+    SentencePieceTokenizer,
+    Tokenizer,
+    TokenizerSettings,
+    load_tokenizer,
+    train_tokenizer,
+)
 from cotext.errors import CotextError
-from cotext.files import checksum
+from cotext.files import checksum, replacing
 
 CHUNK_SENTENCES: Final = 4096
 CHUNK_CHARACTERS: Final = 1_000_000
@@ -63,15 +70,6 @@ class _Corpus:
     read: Callable[[], Iterator[ParallelDocument]]
     files: tuple[Path, ...] = ()
     selection: Selection | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _About:
-    """What a report says of where a corpus is from; `inputs`: checksums by file."""
-
-    languages: Languages
-    command: Mapping[str, object]
-    inputs: dict[str, str]
 
 
 def prepare(
@@ -99,9 +97,10 @@ def prepare(
     which the names of the training files tell. Of the training corpus, `split` splits lines of several
     sentences and `clean` names rules of `cotext.data.cleaning`; of all, `skip_unequal` leaves out documents
     whose sides have unequal numbers of sentences. `out` appears whole or not at all; with `overwrite` it
-    replaces an earlier prepared folder. Raises CotextError for what the readers refuse, for a sentence of
-    more than `max_characters`, for files whose names are the pair the wrong way round, and as
-    `train_tokenizer` does.
+    replaces an earlier prepared folder. The same call goes on with what an interrupted one has done: the
+    tokenizer, and each split. Raises CotextError for what the readers refuse, for a sentence of more than
+    `max_characters`, for files whose names are the pair the wrong way round, and as `train_tokenizer` and
+    `preparing` do.
     """
     given = {
         "train": (source, target),
@@ -132,10 +131,15 @@ def prepare(
         "clean": rules,
         "skip_unequal": skip_unequal,
     }
-    with _new_folder(out, overwrite, [path for corpus in corpora for path in corpus.files]) as folder:
-        about = _About(pair, command, _checksums(corpora, format))
-        chosen = settings or TokenizerSettings()
-        return _build(folder, corpora, corpora[0], chosen, max_characters, about, progress)
+    settings = settings or TokenizerSettings()
+    with preparing(out, overwrite, [path for corpus in corpora for path in corpus.files]) as work:
+        job = _job(command, _checksums(corpora, format), pair, settings)
+        report = work.begin(job)
+        if not report:
+            _build_tokenizer(work, corpora, corpora[0], settings, max_characters, progress)
+            report = _build(work, corpora, job, settings, progress)
+        work.publish()
+        return _read(work.out, report)
 
 
 def _languages(told: Languages, source: Path, target: Path | None) -> Languages:
@@ -177,59 +181,117 @@ def prepare_controlled(
         _Corpus("dev", partial(development_documents, seed)),
         _Corpus("test", partial(test_documents, seed)),
     ]
-    command = {"controlled": VERSION, "size": size, "documents": documents, "seed": seed}
-    with _new_folder(out, overwrite, []) as folder:
-        (folder / "contrastive").mkdir()
-        for suite in contrastive_suites(seed, contrastive_examples):
-            write_suite(folder / "contrastive" / f"{suite.name.rpartition('/')[2]}.json", suite)
-        for corpus in corpora[1:]:
-            sides = {"en": (Document(d.id, d.source) for d in corpus.read())}
-            sides["de"] = (Document(d.id, d.target) for d in corpus.read())
-            for language, side in sides.items():
-                write_documents(folder / f"{corpus.split}.{language}", side, "text")
-        # From the same documents whatever the size: all sizes of a seed share one vocabulary.
-        learn_from = _Corpus("train", partial(training_documents, CONTROLLED_TOKENIZER_DOCUMENTS, seed))
-        about = _About(Languages("en", "de"), command, {})
-        return _build(folder, corpora, learn_from, settings, 10_000, about, progress)
+    command = {
+        "controlled": VERSION,
+        "size": size,
+        "documents": documents,
+        "seed": seed,
+        "contrastive_examples": contrastive_examples,
+    }
+    with preparing(out, overwrite, []) as work:
+        job = _job(command, {}, Languages("en", "de"), settings)
+        report = work.begin(job)
+        if not report:
+            # From the same documents whatever the size: all sizes of a seed share one vocabulary.
+            learn_from = _Corpus("train", partial(training_documents, CONTROLLED_TOKENIZER_DOCUMENTS, seed))
+            _build_tokenizer(work, corpora, learn_from, settings, 10_000, progress)
+            _write_suites(work.folder, seed, contrastive_examples)
+            _write_sides(work.folder, corpora[1:])
+            report = _build(work, corpora, job, settings, progress)
+        work.publish()
+        return _read(work.out, report)
 
 
-def _build(
-    folder: Path,
+def _read(out: Path, report: dict[str, Any]) -> Report:
+    try:
+        return TypeAdapter(Report).validate_python(report)
+    except ValidationError:
+        raise CotextError(f"{out / REPORT}: damaged; prepare it again, with --overwrite") from None
+
+
+def _write_suites(folder: Path, seed: int, examples: int) -> None:
+    (folder / "contrastive").mkdir(exist_ok=True)
+    for suite in contrastive_suites(seed, examples):
+        write_suite(folder / "contrastive" / f"{suite.name.rpartition('/')[2]}.json", suite)
+
+
+def _write_sides(folder: Path, corpora: Iterable[_Corpus]) -> None:
+    """Both languages of controlled corpora as plain text, to be translated."""
+    for corpus in corpora:
+        sides = {"en": (Document(d.id, d.source) for d in corpus.read())}
+        sides["de"] = (Document(d.id, d.target) for d in corpus.read())
+        for language, side in sides.items():
+            write_documents(folder / f"{corpus.split}.{language}", side, "text")
+
+
+def _job(
+    command: dict[str, Any], inputs: dict[str, str], languages: Languages, settings: TokenizerSettings
+) -> dict[str, Any]:
+    """All that decides what a prepared folder holds; `inputs`: digests by file."""
+    return {
+        "cotext": __version__,
+        "command": command,
+        "inputs": inputs,
+        "languages": asdict(languages),
+        "tokenizer": asdict(settings),
+    }
+
+
+def _build_tokenizer(
+    work: Preparation,
     corpora: Sequence[_Corpus],
     learn_from: _Corpus,
     settings: TokenizerSettings,
     max_characters: int,
-    about: _About,
     progress: Progress,
-) -> Report:
+) -> None:
+    """Check all sentences and train the tokenizer, unless that is done."""
+    if work.done("tokenizer") is not None:
+        return
     for corpus in corpora[1:]:
         for _ in _checked(corpus, max_characters):
             pass
     tokenizer = train_tokenizer(_sentences(_checked(learn_from, max_characters), progress), settings)
-    tokenizer.save(folder / "tokenizer")
+    tokenizer.save(work.folder / "tokenizer")
+    work.note("tokenizer", (work.folder / "tokenizer").iterdir(), {})
+
+
+def _build(
+    work: Preparation,
+    corpora: Sequence[_Corpus],
+    job: dict[str, Any],
+    settings: TokenizerSettings,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Encode the corpora that are not encoded yet, and write the report, which is returned."""
+    folder = work.folder
+    tokenizer = load_tokenizer(folder / "tokenizer")
     if isinstance(tokenizer, SentencePieceTokenizer):
         tokenizer = tokenizer.with_threads(os.cpu_count() or 1)
-    splits = {corpus.split: _encode(folder, corpus, tokenizer, progress) for corpus in corpora}
+    splits: dict[str, Any] = {}
+    for corpus in corpora:
+        found = work.done(corpus.split)
+        if found is None:
+            found = asdict(_encode(folder, corpus, tokenizer, progress))
+            work.note(corpus.split, [folder / f"{corpus.split}.arrow"], found)
+        splits[corpus.split] = found
     for corpus in corpora[1:]:
         write_parallel(folder / f"{corpus.split}.jsonl", None, corpus.read(), "jsonl")
-    overlap = _survey(folder, corpora, splits["train"], progress)
-    report = Report(
-        cotext=__version__,
-        command=dict(about.command),
-        inputs=about.inputs,
-        languages=asdict(about.languages),
-        tokenizer={
-            **asdict(settings),
-            "pieces": tokenizer.pieces,
-            "fingerprint": tokenizer.fingerprint,
-        },
-        splits=splits,
-        notes=(*_notes(settings, tokenizer), *(line for corpus in corpora for line in _told(corpus))),
-        selected={c.split: c.selection.counts() for c in corpora if c.selection is not None},
-        overlap=overlap,
-    )
-    text = json.dumps(asdict(report), indent=2, ensure_ascii=False)
-    (folder / "report.json").write_text(f"{text}\n", encoding="utf-8")
+    # Whether just counted or read back as JSON, whose keys are texts.
+    usual = {str(q): n for q, n in splits["train"]["sentence_tokens"]["source"]["percentiles"].items()}["99"]
+    overlap = _survey(folder, corpora, usual, progress)
+    told = [line for corpus in corpora for line in _told(corpus)]
+    report = {
+        **job,
+        "tokenizer": {**job["tokenizer"], "pieces": tokenizer.pieces, "fingerprint": tokenizer.fingerprint},
+        "splits": splits,
+        "notes": (*_notes(settings, tokenizer), *told),
+        "files": {**work.digests, **file_digests(folder, without=[STATE, *work.digests])},
+        "selected": {c.split: c.selection.counts() for c in corpora if c.selection is not None},
+        "overlap": {split: asdict(found) for split, found in overlap.items()},
+    }
+    with replacing(folder / REPORT) as temporary:
+        temporary.write_text(f"{json.dumps(report, indent=2, ensure_ascii=False)}\n", encoding="utf-8")
     return report
 
 
@@ -243,16 +305,15 @@ def _notes(settings: TokenizerSettings, tokenizer: Tokenizer) -> tuple[str, ...]
 
 
 def _survey(
-    folder: Path, corpora: Sequence[_Corpus], train: SplitStatistics, progress: Progress
+    folder: Path, corpora: Sequence[_Corpus], usual_tokens: int, progress: Progress
 ) -> dict[str, Overlap]:
     """Count, in stores that are written, what is not one sentence beside another, and what training holds."""
     overlap = OverlapCounter()
-    usual = train.sentence_tokens.source.percentiles[99]
     for corpus in corpora[1:]:
         store = TokenStore(folder / f"{corpus.split}.arrow")
         for index, document in enumerate(overlap.remember(corpus.split, corpus.read())):
             if corpus.selection is not None:
-                corpus.selection.note_lengths(document, store.lengths(index)[0], usual)
+                corpus.selection.note_lengths(document, store.lengths(index)[0], usual_tokens)
     for number, _ in enumerate(overlap.compare(corpora[0].read()), 1):
         if number % PROGRESS_DOCUMENTS == 0:
             progress("comparing", number)
@@ -342,37 +403,3 @@ def _checksums(corpora: Sequence[_Corpus], format: str | None) -> dict[str, str]
             if each is not None and str(each) not in checksums:
                 checksums[str(each)] = checksum(each)
     return checksums
-
-
-@contextmanager
-def _new_folder(out: Path, overwrite: bool, inputs: Sequence[Path]) -> Iterator[Path]:
-    """Yield a temporary folder beside `out`, which takes its name if the block succeeds or else vanishes."""
-    out = out.resolve()
-    if out.is_file():
-        raise CotextError(f"{out}: is a file; name a folder to write to")
-    occupied = out.is_dir() and any(out.iterdir())
-    if occupied and not overwrite:
-        raise CotextError(
-            f"{out}: is there already and not empty; choose another folder, or allow overwriting "
-            "(--overwrite)"
-        )
-    if occupied and not (out / "report.json").is_file():
-        raise CotextError(f"{out}: holds something else than prepared data, and is left alone; name another")
-    inside = next((path for path in inputs if path.resolve().is_relative_to(out)), None)
-    if inside is not None:
-        raise CotextError(f"{inside}: lies inside the folder to be replaced, {out}; choose another folder")
-    name = uuid.uuid4().hex[:12]
-    partial_folder, old = (out.with_name(f".{out.name}-{name}.{kind}") for kind in ("partial", "old"))
-    try:
-        partial_folder.mkdir(parents=True)
-        yield partial_folder
-        if occupied:
-            out.replace(old)
-        partial_folder.replace(out)
-    except OSError as error:
-        raise CotextError(f"{out}: can't be written: {error.strerror or error}") from error
-    finally:
-        if old.is_dir() and not out.exists():
-            old.replace(out)
-        shutil.rmtree(partial_folder, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)
