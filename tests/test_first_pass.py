@@ -152,9 +152,9 @@ def test_the_journal_tells_first_passes_apart_by_their_weights(
     headers: list[dict[str, Any]] = []
     journal = jobs.TranslationJournal
 
-    def noting(path: Path, header: dict[str, Any], on_message: Any) -> Any:
+    def noting(path: Path, header: dict[str, Any], *rest: Any) -> Any:
         headers.append(json.loads(json.dumps(header)))
-        return journal(path, header, on_message)
+        return journal(path, header, *rest)
 
     monkeypatch.setattr(jobs, "TranslationJournal", noting)
     for changed in (False, False, True):

@@ -48,6 +48,7 @@ def describe(run: Path, **changes: Callable[[str], str]) -> None:
         metadata = dict(file.metadata())
     for key, change in changes.items():
         metadata[f"cotext.{key}"] = change(metadata[f"cotext.{key}"])
+    metadata[ckpt.CHECKSUM] = ckpt.model_checksum(weights, metadata)
     save_file(weights, path, metadata)
 
 

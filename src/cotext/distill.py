@@ -12,7 +12,6 @@ Documents can be shared out among shards, each a process of its own. Whoever is 
 same command; the call without a shard translates what no shard has, and writes the folder.
 """
 
-import json
 import os
 import shutil
 from collections.abc import Callable, Iterator
@@ -31,7 +30,7 @@ from cotext.config import Config
 from cotext.data.corpus_statistics import SplitStatistics, StatisticsCollector
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.languages import Languages, check_pair, name_warning
-from cotext.data.prepared import REPORT, checked_digests, file_digests, read_report
+from cotext.data.prepared import REPORT, checked_digests, file_digests, read_report, write_report
 from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import SentencePieceTokenizer
 from cotext.distillation_parts import (
@@ -47,7 +46,7 @@ from cotext.distillation_parts import (
 )
 from cotext.distillation_texts import CorpusTexts, MonolingualTexts, Texts, choose_side
 from cotext.errors import CotextError
-from cotext.files import checksum, replacing
+from cotext.files import checksum
 from cotext.integrity import require_whole
 from cotext.jobs import open_translator
 from cotext.locks import writing
@@ -185,9 +184,7 @@ class Distillation:
                 self._copy_unchanged()
                 outcome, train = self._write_train(on_documents)
                 # Last: it says that all the others are whole.
-                with replacing(self.folder / REPORT) as temporary:
-                    text = json.dumps(self._report(outcome, train), indent=2, ensure_ascii=False)
-                    temporary.write_text(f"{text}\n", encoding="utf-8")
+                write_report(self.folder, self._report(outcome, train))
             return self._publish()
 
     def _takes(self, document: Document) -> bool:

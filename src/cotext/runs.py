@@ -19,7 +19,7 @@ from cotext.config import Config, differences, dump_config, parse_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
 from cotext.data.languages import Languages, check_pair
-from cotext.data.prepared import checked_digests, read_report
+from cotext.data.prepared import REPORT, checked_digests, read_report
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.errors import CotextError
@@ -107,7 +107,7 @@ def open_data(folder: Path) -> Data:
     Raises:
         CotextError: not such a folder, or parts of it made with another tokenizer.
     """
-    if not (folder / "train.arrow").is_file():
+    if not (folder / "train.arrow").is_file() or not (folder / REPORT).is_file():
         raise CotextError(
             f"{folder}: no prepared data there; make it with `cotext prepare ... --out {folder}`"
         )

@@ -5,7 +5,6 @@ does not grow with the corpus. OUT holds train.arrow, dev.arrow, dev.jsonl, toke
 there is a test set, test.arrow and test.jsonl.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -34,7 +33,7 @@ from cotext.data.languages import Languages, check_sides, languages_of_names
 from cotext.data.overlap import Overlap, OverlapCounter
 from cotext.data.preparation import STATE, Preparation, preparing
 from cotext.data.preparation_report import Report
-from cotext.data.prepared import REPORT, file_digests
+from cotext.data.prepared import REPORT, file_digests, write_report
 from cotext.data.selection import Selection, render
 from cotext.data.splitting import Splitter
 from cotext.data.store import StoreWriter, TokenStore
@@ -47,7 +46,7 @@ from cotext.data.tokenizer import (
     train_tokenizer,
 )
 from cotext.errors import CotextError
-from cotext.files import checksum, replacing
+from cotext.files import checksum
 
 CHUNK_SENTENCES: Final = 4096
 CHUNK_CHARACTERS: Final = 1_000_000
@@ -290,8 +289,7 @@ def _build(
         "selected": {c.split: c.selection.counts() for c in corpora if c.selection is not None},
         "overlap": {split: asdict(found) for split, found in overlap.items()},
     }
-    with replacing(folder / REPORT) as temporary:
-        temporary.write_text(f"{json.dumps(report, indent=2, ensure_ascii=False)}\n", encoding="utf-8")
+    write_report(folder, report)
     return report
 
 
