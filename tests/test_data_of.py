@@ -8,7 +8,7 @@ import pytest
 from tiny_runs import prepare_toy, run_config, train_here
 
 from cotext.data.languages import Languages
-from cotext.data.prepared import read_report, write_report
+from cotext.data.prepared import file_digests, read_report, write_report
 from cotext.errors import CotextError
 from cotext.files import checksum
 from cotext.integrity import sealed, unsealed
@@ -148,6 +148,7 @@ def test_a_digit_that_has_changed(run: Path) -> None:
 @pytest.mark.parametrize("name", ["train.arrow", "dev.arrow", "dev.jsonl"])
 def test_data_that_are_not_what_their_report_says(data: Path, tmp_path: Path, name: str) -> None:
     """Damaged between preparing and training: no run is begun."""
+    write_report(data, {"files": file_digests(data)})
     train_here(run_config(max_updates=1), data, tmp_path / "one")
     content = bytearray((data / name).read_bytes())
     content[len(content) // 2] ^= 1
