@@ -10,7 +10,8 @@ A run folder:
     init.json              what it started from, if from another run
     checkpoints/00001000/  model, and what it takes to train on from it (see `training_state`)
 
-Every model file carries its whole configuration, so that a file alone says what it is.
+Every model file carries its whole configuration, so that a file alone says what it is. The same training
+writes the same bytes.
 """
 
 import json
@@ -56,8 +57,22 @@ def save_model(
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path, SafetensorError) as temporary:
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, temporary, metadata)
+        _sort_metadata(temporary)
         # save_file lets nobody else read; a run is for whoever may read its folder.
         temporary.chmod(path.parent.stat().st_mode & 0o666)
+
+
+def _sort_metadata(path: Path) -> None:
+    """Put what a model file says of itself into one order, so that equal models are equal files.
+
+    The library writes it in an order drawn anew for each file. The length of the header stays as it is.
+    """
+    with path.open("r+b") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        file.seek(8)
+        file.write(json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode().ljust(length))
 
 
 def read_metadata(path: Path) -> dict[str, str]:
