@@ -4,7 +4,8 @@
 
 Random weights of the recipe, subwords learned from the suite itself. The three ways take turns in one
 process, the way one by one on a part of the examples; a ratio is that of the mean times per candidate of one
-round, and the table shows medians. Before anything is timed, scores are checked to be the same.
+round, and the table shows medians. Before anything is timed, scores are checked to be the same. Then what the
+controls cost: the same examples in their own context, in none and in that of other documents.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.suites import read_suite
 from cotext.data.tokenizer import TokenizerSettings, train_tokenizer
 from cotext.scoring import SentenceScore
+from cotext.suite_contexts import ForeignSentences, score_in_contexts
 from cotext.systems import build_model
 from cotext.translate import DocumentTranslator
 
@@ -92,7 +94,12 @@ def main() -> None:
         f"{arguments.threads} thread(s); scores differ by {worst:.1e} nats at most"
     )
     seconds: dict[str, list[float]] = {name: [] for name in WAYS}
+    foreign = ForeignSentences.of(suite)
+    controls = []
     for _ in range(arguments.rounds):
+        start = clock()
+        score_in_contexts(translator, examples, foreign)
+        controls.append((clock() - start) / sum(len(c.candidates) for c in choices))
         for name, way in WAYS.items():
             start = clock()
             way(translator, todo[name])
@@ -104,6 +111,11 @@ def main() -> None:
             f"{name:16}  {1 / statistics.median(times):8.0f} candidates/s   "
             f"{statistics.median(ratios):5.1f} x one by one   {statistics.median(beside):5.2f} x batches"
         )
+    longer = [a / b for a, b in zip(controls, seconds["shared prefixes"], strict=True)]
+    print(
+        f"{'with controls':16}  {1 / statistics.median(controls):8.0f} candidates/s   "
+        f"{statistics.median(longer):5.2f} x the time of shared prefixes"
+    )
 
 
 if __name__ == "__main__":

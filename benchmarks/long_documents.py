@@ -7,8 +7,8 @@ all. Every system is as small as a CPU affords, post-norm, six layers a side, an
 
 Each run is trained once (and goes on where it was interrupted); `--runs` chooses some, so that several
 processes can share the work. Then all that is there is measured on documents never trained on: loss of the
-references, d-BLEU, documents fully recovered from free decoding, and the entropy of cross-attention. Tables
-and plots go to FOLDER; `cotext probe FOLDER/runs/...` asks the encoders for positions.
+references, d-BLEU, sub-documents fully recovered from free decoding, and the entropy of cross-attention.
+Tables and plots go to FOLDER; `cotext probe FOLDER/runs/...` asks the encoders for positions.
 """
 
 import argparse
@@ -132,7 +132,9 @@ def measure(run: Path, data: Path) -> dict[str, Any]:
         hypotheses = [found[i].document for i in range(len(documents))]
         scores = evaluate(hypotheses, references, ("s-bleu", "d-bleu"))
         figures[align] = {score.protocol: score.value for score in scores}
-        figures[align]["recovered"] = sum(t.recovered for t in found.values()) / len(found)
+        figures[align]["recovered"] = sum(sum(t.pieces) for t in found.values()) / sum(
+            len(t.pieces) for t in found.values()
+        )
     return figures
 
 

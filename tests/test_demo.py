@@ -14,11 +14,11 @@ import pytest
 from cotext.children import Job, run_jobs
 from cotext.comparison import (
     Comparison,
+    Sight,
     SystemFigures,
     bracketed,
     compare,
     mark_difference,
-    reaches,
     read_metrics,
 )
 from cotext.config import load_config
@@ -92,7 +92,7 @@ def usual(tmp_path: Path) -> Comparison:
 )
 def test_a_clue_is_in_reach_when_the_window_holds_it(before: int, after: int, within: set[str]) -> None:
     buckets = ("0", "1", "2", "3", ">3", "ahead")
-    assert {bucket for bucket in buckets if reaches(before, after, bucket)} == within
+    assert {bucket for bucket in buckets if Sight(before, after, before).reaches("pronoun", bucket)} == within
 
 
 def test_rows_say_what_is_in_reach_and_what_came_of_it(usual: Comparison) -> None:

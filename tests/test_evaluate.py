@@ -207,7 +207,7 @@ def test_contrastive_decisions_are_stored_and_compared(world: World, tmp_path: P
     shown = succeed(*command)
     assert "toy/order, 6 examples" in shown.out
     assert "theirs.json - ours.json" in shown.out
-    assert "test:mcnemar|sides:2|correction:holm-1-mid-p|" in shown.out
+    assert "test:mcnemar|unit:document|n:6|sides:2|correction:holm-1-mid-p|" in shown.out
     assert shown.out.endswith("not decided by all: more\n")
     (comparison,) = json.loads(succeed(*command, "--report", "json").out)["toy/order"]["comparisons"]
     values = list(ours.right.values())
@@ -225,6 +225,61 @@ def test_comparing_three_systems(tmp_path: Path) -> None:
     ]
     # Mid-p of 4 equal tosses is 1/16, of 2 it is 1/4: times 3 and 2.
     assert [t.p_corrected for t in found.tests] == pytest.approx([0.5, 0.5, 3 / 16])
+
+
+def test_decisions_of_documents_are_compared_by_documents(tmp_path: Path) -> None:
+    """Four examples of two documents, won in one and lost in the other; and all of two won."""
+    found = {}
+    for name, right in (("a", "1100"), ("b", "0011"), ("c", "1111")):
+        content = json.loads(decided(tmp_path / name, right).read_text())
+        content["s"]["documents"] = dict(zip(content["s"]["decisions"], (0, 0, 1, 1), strict=True))
+        (tmp_path / name).write_text(json.dumps(content))
+        found[name] = read_decisions(tmp_path / name)
+    # Another tool's file does not tell of documents.
+    found["d"] = read_decisions(decided(tmp_path / "d", "0000"))
+    (comparison,) = compare_decisions(found, "d")
+    assert (comparison.documents, comparison.examples, comparison.too_few) == (2, 4, True)
+    assert [t.test.p_exact for t in comparison.tests] == [1.0, 1.0, 0.5]
+    shown = succeed("evaluate", "--decisions", tmp_path / "a", "--decisions", tmp_path / "d").out
+    assert "s, 4 examples of 2 documents" in shown
+    assert "2 documents are too few for any difference to show" in shown
+
+
+def test_documents_and_contexts_that_do_not_fit(tmp_path: Path) -> None:
+    content = json.loads(decided(tmp_path / "a", "10").read_text())["s"]
+    ids = list(content["decisions"])
+    contexts = {
+        kind: {"decisions": content["decisions"], "nats": dict.fromkeys(ids, -1.0)}
+        for kind in ("true", "none", "foreign")
+    }
+    contexts["foreign"]["nats"][ids[0]] = None
+    whole = {**content, "contexts": {**contexts, "tokens": dict.fromkeys(ids, 3)}}
+    (tmp_path / "b").write_text(json.dumps({"s": whole}))
+    readings = read_decisions(tmp_path / "b")["s"].readings
+    assert readings is not None
+    assert readings.by_context["foreign"].nats == {ids[0]: -float("inf"), ids[1]: -1.0}
+    assert readings.as_dict() == whole["contexts"]
+    for entry, message in (
+        ({**content, "documents": {"x": 1}}, "'documents' are not those of the decided examples"),
+        ({**content, "contexts": {"true": {}}}, "'contexts' are damaged"),
+        ({**content, "contexts": {**contexts, "tokens": {}}}, "'contexts' are damaged"),
+        ({**content, "contexts": []}, "'contexts' are damaged"),
+    ):
+        (tmp_path / "b").write_text(json.dumps({"s": entry}))
+        with pytest.raises(CotextError, match=message):
+            read_decisions(tmp_path / "b")
+
+
+def test_few_documents_are_said_to_show_nothing(tmp_path: Path) -> None:
+    text = "\n\n".join(["a b c d e", "f g h i j", "k l m n o", "p q r s t"]) + "\n"
+    for name, content in (("reference", text), ("one", text), ("other", text.replace("a ", "x "))):
+        (tmp_path / name).write_text(content)
+    command = [
+        "evaluate", "--reference", tmp_path / "reference", "--hypothesis", tmp_path / "one",
+        "--hypothesis", tmp_path / "other", "--paired", "--samples", "100", "--protocol", "d-bleu",
+    ]  # fmt: skip
+    assert "d-bleu: 4 documents are too few for any difference to show" in succeed(*command).out
+    assert "too few" not in succeed(*command, "--test", "bootstrap").out
 
 
 def test_decisions_that_cannot_be_compared(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from cotext.data.documents import Document
 from cotext.data.suites import ContrastiveExample, ContrastiveSuite, read_suite
 from cotext.errors import CotextError
-from cotext.metrics.generative import generative_accuracy, outcome, render_forms, words_of
+from cotext.metrics.forms import words_of
+from cotext.metrics.generative import generative_accuracy, outcome, render_forms
 
 
 def example(*candidates: str | tuple[str, ...], correct: int = 0, id: str = "0") -> ContrastiveExample:

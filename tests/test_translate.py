@@ -508,7 +508,7 @@ def test_sentences_that_free_search_left_out_are_reported(monkeypatch: pytest.Mo
     [found] = translated(t, [document])
     assert found.document.sentences == ("cat", "", "sat it", "", "")
     assert found.log_probabilities == (-2, 0, -3, 0, 0)
-    assert (found.missing, found.recovered, found.cut) == ((3, 4), False, ())
+    assert (found.missing, found.pieces, found.cut) == ((3, 4), (False,), ())
     answering(monkeypatch, "cat | sat | | the | mat again")
     [found] = translated(t, [document])
     assert found.document.sentences == ("cat", "", "sat", "", "the mat again")
@@ -521,6 +521,19 @@ def test_sentences_that_free_search_left_out_are_reported(monkeypatch: pytest.Mo
     answering(monkeypatch, "cat | " + "sat " * 20)
     [found] = translated(t, [document])
     assert (found.missing, found.cut) == ((3, 4), (2,))
+
+
+def test_what_is_recovered_is_told_by_sub_document(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces of at most six tokens, as Li et al. 2022 count them in table VII; one loses a sentence."""
+    t = translator(tiny_config(view={"kind": "document", "max_tokens": 6}, decode={"align": "free"}), PLAIN)
+    document = Document("d", ("a cat", "it sat", "the mat", "again the cat", "a mat"))
+    # The last first, and the first two sentences together.
+    answering(monkeypatch, "mat", "mat", "cat", "cat")
+    [found] = translated(t, [document])
+    assert (found.pieces, found.missing, found.recovered) == ((False, True, True, True), (1,), False)
+    answering(monkeypatch, "mat", "mat", "cat | sat", "cat | sat")
+    [found] = translated(t, [document])
+    assert (found.pieces, found.missing) == ((True, True, False, True), ())
 
 
 def test_indexed_separators_say_which_sentence_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

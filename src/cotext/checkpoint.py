@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 import cotext
 from cotext.config import Config, TrainConfig, dump_config, parse_config
+from cotext.data.languages import Languages
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.errors import CotextError, shown
 from cotext.files import leftovers, replacing
@@ -156,6 +157,11 @@ class LoadedModel:
     config: Config
     tokenizer: Tokenizer
     updates: list[int]
+
+    @property
+    def languages(self) -> Languages:
+        """What it translates from and into; unknown where its data did not tell."""
+        return Languages.parse(self.config.languages)
 
     @property
     def signature(self) -> str:

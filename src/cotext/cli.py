@@ -170,7 +170,10 @@ def translate(
     sentences, documents = counted(report.sentences, "sentence"), counted(report.documents, "document")
     typer.echo(f"{out}: {sentences} in {documents}{resumed}")
     if report.align == "free":
-        typer.echo(f"  {report.recovered_documents:,} of {documents} fully recovered")
+        typer.echo(
+            f"  {report.recovered_pieces:,} of {report.pieces:,} {report.piece} fully recovered; "
+            f"{report.recovered_documents:,} of {documents} in all of their pieces"
+        )
     for places, what in (
         (report.missing, "missing"),
         (report.cut, "cut off at the length limit (--set max_ratio=... or max_extra=...)"),

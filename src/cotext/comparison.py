@@ -11,13 +11,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.data.formats import read_documents
+from cotext.data.suites import CONTROLLED
 from cotext.errors import CotextError
 from cotext.metrics.bleu import Score
 from cotext.metrics.contrastive import DISTANCE_BUCKETS
 
 CHANCE_TOLERANCE_POINTS: Final = 3.0
+WITHIN: Final = "0"  # the distance of a clue in the sentence itself
 SOLVED_PERCENT: Final = 90.0
-CONTROLLED: Final = "controlled/"  # how the names of suites begin in which guessing gives exactly chance
+OUT_OF_SIGHT: Final = "out of sight"
+LEAK: Final = "leak? look into it"
 SAMPLE_SENTENCES: Final = 8  # a longer document doesn't fit on a screen
 
 PHENOMENA: Final[Mapping[str, str]] = {
@@ -28,6 +31,30 @@ PHENOMENA: Final[Mapping[str, str]] = {
     "the clue is in the translation alone",
     "cataphora": "“it” announces a thing that only the next sentence names",
 }
+EVERYTHING: Final = 10**6  # sentences: what a system sees that reads whole documents
+
+
+@dataclass(frozen=True, slots=True)
+class Sight:
+    """How many sentences a system may see at most: before and after, and before in its own translation."""
+
+    before: int
+    after: int
+    target_before: int
+
+    @property
+    def context(self) -> bool:
+        """Whether it sees any sentence but the one that is translated."""
+        return self.before + self.after > 0
+
+    def reaches(self, phenomenon: str, distance: str) -> bool:
+        """Whether a clue in this distance bucket lies within; that of cohesion is in translations alone."""
+        before = min(self.before, self.target_before) if phenomenon == "cohesion" else self.before
+        if distance == "ahead":
+            return self.after >= 1
+        if distance == "unknown":
+            return before + self.after >= 1
+        return before > 3 if distance == ">3" else before >= int(distance)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,12 +80,19 @@ class SystemFigures:
     signature: str
     target_before: int | None = None
 
+    @property
+    def sight(self) -> Sight:
+        """How far it sees."""
+        return Sight(
+            self.before, self.after, self.before if self.target_before is None else self.target_before
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class Cell:
     """The accuracy of one system in one group of examples, in per cent, with its 95 % interval.
 
-    `in_reach`: the clue lies within what the system sees.
+    `in_reach`: the clue lies within what the system sees. `shown`: so is that it uses context there.
     """
 
     percent: float
@@ -67,6 +101,7 @@ class Cell:
     correct: int
     total: int
     in_reach: bool
+    shown: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,15 +198,6 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines if line.endswith("}")]
 
 
-def reaches(before: int, after: int, distance: str) -> bool:
-    """Whether a clue at this distance bucket lies within a window of so many sentences before and after."""
-    if distance == "ahead":
-        return after >= 1
-    if distance == "unknown":
-        return before + after >= 1
-    return before > 3 if distance == ">3" else before >= int(distance)
-
-
 def mark_difference(first: str, second: str) -> tuple[Line, Line]:
     """Split two translations into words and mark those that differ; case and punctuation count."""
     ours, theirs = first.split(), second.split()
@@ -205,24 +231,18 @@ def choice_rows(systems: Sequence[SystemFigures]) -> list[Row]:
         groups = [system.accuracies[suite]["by_distance"] for system in systems]
         for distance in [bucket for bucket in DISTANCE_BUCKETS if bucket in groups[0]]:
             cells = tuple(
-                _cell(group[distance], sees(system, phenomenon, distance))
+                _cell(group[distance], system.sight.reaches(phenomenon, distance))
                 for system, group in zip(systems, groups, strict=True)
             )
             chance = groups[0][distance]["chance_percent"]
             exact = suite.startswith(CONTROLLED)
-            verdict = _verdict(chance, distance, cells) if exact else _verdict_without_chance(cells)
+            # Where chance is not exact, being above it tells nothing.
+            blind = not any(cell.in_reach for cell in cells)
+            verdict = _verdict(chance, distance, cells) if exact else OUT_OF_SIGHT if blind else ""
             rows.append(Row(phenomenon, distance, chance, cells, verdict, exact))
     if not rows:
         raise CotextError("no accuracy with a distance: the contrastive results are empty; make them again")
     return rows
-
-
-def sees(system: SystemFigures, phenomenon: str, distance: str) -> bool:
-    """Whether the clue lies within what the system sees; that of cohesion is in the translation alone."""
-    before = system.before
-    if phenomenon == "cohesion" and system.target_before is not None:
-        before = min(before, system.target_before)
-    return reaches(before, system.after, distance)
 
 
 def _cell(group: Mapping[str, Any], in_reach: bool) -> Cell:
@@ -234,10 +254,10 @@ def _verdict(chance: float, distance: str, cells: Sequence[Cell]) -> str:
     """A few words on a row."""
     blind = [cell for cell in cells if not cell.in_reach]
     if any(abs(cell.percent - chance) > CHANCE_TOLERANCE_POINTS for cell in blind):
-        return "leak? look into it"
+        return LEAK
     seeing = [cell for cell in cells if cell.in_reach]
     if not seeing:
-        return "out of sight"
+        return OUT_OF_SIGHT
     if all(cell.percent > SOLVED_PERCENT for cell in seeing):
         return "needs no context" if distance == "0" else "context solves it"
     better = sum(cell.low > chance for cell in seeing)
@@ -246,19 +266,6 @@ def _verdict(chance: float, distance: str, cells: Sequence[Cell]) -> str:
     if better == len(seeing):
         return "context helps"
     return "context helps one" if better == 1 else "context helps some" if better else "not learnt"
-
-
-def _verdict_without_chance(cells: Sequence[Cell]) -> str:
-    """As `_verdict`, of examples that can be guessed better than by chance without their clue."""
-    seeing, blind = ([cell for cell in cells if cell.in_reach is seen] for seen in (True, False))
-    if not seeing:
-        return "out of sight"
-    if not blind:
-        return ""
-    helped = sum(cell.low > max(other.high for other in blind) for cell in seeing)
-    if helped == len(seeing):
-        return "context helps"
-    return "context helps one" if helped == 1 else "context helps some" if helped else "no clear gain"
 
 
 def _expectations(systems: Sequence[SystemFigures], rows: Sequence[Row]) -> list[Expectation]:

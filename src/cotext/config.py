@@ -368,6 +368,8 @@ class Config(Closed):
 
     paper: str = ""
     """Which row of which table the recipe stands for."""
+    languages: Annotated[str, Field(pattern="^([a-z]{2,3}-[a-z]{2,3})?$")] = ""
+    """Source and target language, as in en-de; filled in from the data. Empty: not known."""
     view: ViewConfig = ViewConfig()
     model: ModelConfig = ModelConfig()
     loss: LossConfig = LossConfig()

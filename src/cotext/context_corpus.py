@@ -18,6 +18,7 @@ from cotext.analysis.context_use import (
 )
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel, second_file
+from cotext.data.languages import check_sides
 from cotext.errors import CotextError
 from cotext.jobs import open_scorer, open_translator
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, Score, evaluate, find_protocol
@@ -107,8 +108,8 @@ def measure_corpus(
     `on_start` is told how many sentences there are, and `on_sentences` of each few that are scored.
 
     Raises:
-        CotextError: unreadable or unequal files, a sentence over the limit, no context at all, an unknown
-            condition or protocol.
+        CotextError: unreadable or unequal files, files whose names are the languages of the run the wrong
+            way round, a sentence over the limit, no context at all, an unknown condition or protocol.
     """
     chosen = tuple(protocols) if protocols else DEFAULT_PROTOCOLS
     for name in chosen:
@@ -118,6 +119,7 @@ def measure_corpus(
     wanted = [c for c in CONDITIONS if c in conditions or c == "none"]
     opened = open_translator if translate else open_scorer
     translator, loaded = opened(run, device, decode, update)
+    check_sides(loaded.languages, source, target, f"{run} translates")
     if translate:
         translator.check(Document(d.id, d.source) for d in documents)
     translator.check_pairs(documents)

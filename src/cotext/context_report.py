@@ -17,6 +17,7 @@ from cotext.analysis.context_use import SentenceInfluences, influences, word_len
 from cotext.attention_report import choose_document
 from cotext.data.context_edits import Excerpt, alone, without
 from cotext.data.documents import Document, ParallelDocument
+from cotext.data.languages import check_sides
 from cotext.errors import CotextError
 from cotext.files import replacing
 from cotext.jobs import check_output, open_translator
@@ -134,8 +135,8 @@ def report_context(
     `on_sentences` of each few that are.
 
     Raises:
-        CotextError: no such run, device or document, a translation that does not fit, no words at all, an
-            output that cannot be written.
+        CotextError: no such run, device or document, a translation that does not fit, files whose names are
+            the languages of the run the wrong way round, no words at all, an output that cannot be written.
     """
     from cotext.context_page import render_page
 
@@ -146,6 +147,7 @@ def report_context(
         check_output(path, [path for path in (source, target) if path is not None])
     chosen = choose_document(source, target, document, format)
     translator, loaded = open_translator(run, device, decode, update)
+    check_sides(loaded.languages, source, target, f"{run} translates")
     translator.check([Document(chosen.id, chosen.source)])
     if not any(translator.tokenizer.encode_batch(chosen.source)):
         raise CotextError(f"{source}: document {chosen.id} has no words; there is nothing to translate")

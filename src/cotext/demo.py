@@ -343,7 +343,7 @@ def _table(comparison: Comparison) -> Table:
         if last and row.phenomenon != last:
             table.add_section()
         cells = [
-            Text(f"{cell.percent:.1f} ", "bold") if cell.in_reach else Text(f"({cell.percent:.1f})", "dim")
+            Text(f"{cell.percent:.1f} ") if cell.in_reach else Text(f"({cell.percent:.1f})", "dim")
             for cell in row.cells
         ]
         name = row.phenomenon if row.phenomenon != last else ""

@@ -27,6 +27,7 @@ from cotext.checkpoint import model_file
 from cotext.config import Config
 from cotext.data.corpus_statistics import SplitStatistics, StatisticsCollector
 from cotext.data.documents import Document, ParallelDocument
+from cotext.data.languages import check_pair
 from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import SentencePieceTokenizer
 from cotext.distillation_parts import LOCK, PARTS, REPORT, Entry, Parts, Shard, storage, working_folder
@@ -231,6 +232,7 @@ class Distillation:
             "cotext": cotext.__version__,
             "command": {**command, "set": request.decode, "checkpoint": request.update},
             "inputs": {str(path): checksum(path) for path in inputs},
+            "languages": asdict(self.data.languages),
             "tokenizer": before.get("tokenizer", own),
             "splits": {**before.get("splits", {}), "train": asdict(train)},
             "notes": before.get("notes", []),
@@ -257,13 +259,15 @@ def distillation(
 
     Raises:
         CotextError: no teacher or prepared data there, settings that are unknown or differ from those of the
-            interrupted job, a folder `out` that is not empty or lies in the data, another process at work.
+            interrupted job, data of other languages than the teacher's, a folder `out` that is not empty or
+            lies in the data, another process at work.
     """
     out = request.out.resolve()
     _require_new(out, request)
     data = open_data(request.data)
     translator, loaded = open_translator(request.teacher, device, request.decode, request.update)
     translator.check_passes()
+    check_pair(loaded.languages, data.languages, f"{request.data}", f"{request.teacher} translates")
     job = _job(request, data, translator)
     signature = f"{loaded.signature}|{translator.signature}"
     request = Request(request.teacher, request.data, out, request.decode, request.update)

@@ -22,6 +22,7 @@ from cotext.metrics.bleu import (
 )
 from cotext.metrics.comet import Comet, Progress, measure_comet
 from cotext.metrics.discourse import measure_discourse, read_marks
+from cotext.metrics.flips import SIGNIFICANT, least_p
 from cotext.metrics.significance import PairedTest, Resampling, compared_pairs, paired_test
 from cotext.metrics.text import render_p, render_rows
 
@@ -101,7 +102,15 @@ class Evaluation:
                     )
                 )
         signatures = dict.fromkeys(test.signature for test in self.paired.values())
-        return "\n".join([render_rows(rows, left=2), *signatures])
+        return "\n".join([render_rows(rows, left=2), *self._too_few(), *signatures])
+
+    def _too_few(self) -> Iterator[str]:
+        """Where no outcome of a test could be called more than luck."""
+        for protocol, test in self.paired.items():
+            # Drawing with replacement knows no such bound.
+            randomised = test.signature.startswith("test:randomisation|")
+            if randomised and least_p(test.units) * len(test.comparisons) >= SIGNIFICANT:
+                yield f"{protocol}: {test.units} {test.unit}s are too few for any difference to show"
 
 
 def evaluate_files(

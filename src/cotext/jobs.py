@@ -14,11 +14,12 @@ import torch
 
 import cotext
 from cotext.checkpoint import LoadedModel, load_run, model_file
-from cotext.config import Config, DecodeConfig, dump_config, parse_config
+from cotext.config import Config, DecodeConfig, ViewConfig, dump_config, parse_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import detect_format, read_documents, read_parallel, write_translations
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.table import FORMATS, find_format
+from cotext.data.languages import check_sides, name_warning
 from cotext.errors import CotextError, nearest, shown
 from cotext.files import checksum
 from cotext.systems import choose_threads
@@ -34,6 +35,9 @@ class FileReport:
     sentences: int = 0
     resumed_documents: int = 0
     recovered_documents: int = 0
+    recovered_pieces: int = 0
+    pieces: int = 0
+    piece: str = "windows"  # what they are called
     align: str = "constrained"
     cut: list[str] = field(default_factory=list)  # "document:sentence" closed by the length limit
     long: list[str] = field(default_factory=list)  # longer than what the model was trained on
@@ -143,12 +147,15 @@ def translate_file(
     kind = format or detect_format(source)
     translator, loaded = open_translator(run, device, decode, update)
     translator.check_passes()
+    if warning := name_warning(source, loaded.languages.source, f"{run} translates"):
+        on_message(warning)
     _require_room_for_missing(source, kind, translator)
     with _naming(source):
         total = translator.check(documents)
     report = FileReport(
         sentences=total,
         align=translator.options.align,
+        piece=_pieces(translator.config.view),
         signature=f"{loaded.signature}|{translator.signature}",
     )
     on_start(total)
@@ -163,6 +170,11 @@ def translate_file(
         write_translations(out, _paired(read_documents(source, kind), journal.done, report), kind)
         journal.finish()
     return report
+
+
+def _pieces(view: ViewConfig) -> str:
+    """What a system writes at once; those of a document view are the unit of Li et al. 2022, table VII."""
+    return f"sub-documents of up to {view.max_tokens} tokens" if view.kind == "document" else "windows"
 
 
 def check_output(out: Path, inputs: Iterable[Path]) -> None:
@@ -240,6 +252,8 @@ def _paired(
         translation = done[place]
         report.documents += 1
         report.recovered_documents += translation.recovered
+        report.recovered_pieces += sum(translation.pieces)
+        report.pieces += len(translation.pieces)
         report.cut += [f"{document.id}:{j + 1}" for j in translation.cut]
         report.long += [f"{document.id}:{j + 1}" for j in translation.long]
         report.missing += [f"{document.id}:{j + 1}" for j in translation.missing]
@@ -265,10 +279,12 @@ def score_file(
     """Score a translation: a header row, then document, sentence number, log-probability and tokens.
 
     Raises:
-        CotextError: no such run or device; unequal files or a sentence over the limit, on either side, before
-            any work is done, or where a pipe, which can be read only once, has come to it.
+        CotextError: no such run or device; files named for the languages of the run the wrong way round;
+            unequal files or a sentence over the limit, on either side, before any work is done, or where a
+            pipe, which can be read only once, has come to it.
     """
     translator, loaded = open_scorer(run, device, decode, update)
+    check_sides(loaded.languages, source, target, f"{run} translates")
     paths = [path for path in (source, target) if path is not None]
     if all(path.is_file() for path in paths):
         with _naming(*paths):

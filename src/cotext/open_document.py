@@ -39,7 +39,7 @@ class OpenDocument:
     first_pass: list[Written] | None = None  # a translation of the whole, per sentence
     in_turn: int = 1
     ready: list[int] = field(default_factory=list)
-    exact: bool = True
+    inexact: set[int] = field(default_factory=set)  # windows that were not written exactly as asked
     _missing: list[int] = field(default_factory=list)  # per window, how much of what it waits for is to come
     _waiting: dict[int, list[int]] = field(default_factory=dict)  # per sentence, the windows that take it
     _found: dict[int, list[Written]] = field(default_factory=dict)  # per window, per target sentence

@@ -47,7 +47,7 @@ tbody th b { margin-right: .4rem; }
 tbody tr + tr td, tbody tr + tr th { border-top: 1px solid var(--faint); }
 td.words, th.words { text-align: left; white-space: nowrap; }
 .interval { display: block; font-size: .8rem; color: var(--soft); white-space: nowrap; }
-.reach { background: var(--reach); font-weight: 600; } .reach .interval { font-weight: normal; }
+.reach { background: var(--reach); }
 ol.sample { padding-left: 1.6rem; } ol.sample > li { margin: 0 0 1rem; padding-left: .3rem; }
 dl { margin: 0; display: grid; grid-template-columns: max-content 1fr; gap: 0 .9rem; }
 dt { color: var(--soft); font-size: .9rem; } dd { margin: 0; }
@@ -139,6 +139,8 @@ def choice_table(rows: Sequence[Row], systems: Sequence[SystemFigures], about: M
         "In brackets: it does not, and chance is expected. “back” counts sentences from the choice "
         "back to its clue; “ahead”: the clue is in the next sentence."
     )
+    if any(cell.shown for row in rows for cell in row.cells):
+        caption += " Bold: it is shown that context is used."
     return (
         f'<table class="choices" role="table" style="--systems:{len(systems)}">'
         f'<caption>{caption}</caption>\n<thead role="rowgroup">'
@@ -177,6 +179,8 @@ def _by_phenomenon(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
 
 def _cell(cell: Cell) -> str:
     figure = f"{cell.percent:.1f}" if cell.in_reach else f"({cell.percent:.1f})"
+    if cell.shown:
+        figure = f"<b>{figure}</b>"
     kind = ' class="reach"' if cell.in_reach else ""
     return (
         f'<td role="cell"{kind}>{figure} <span class="interval">{cell.low:.0f} to {cell.high:.0f}</span></td>'

@@ -18,6 +18,7 @@ from cotext.checkpoint import checkpoint_folder, checkpoints, describe_file, mod
 from cotext.config import Config, differences, dump_config, parse_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
+from cotext.data.languages import Languages, check_pair
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.errors import CotextError
@@ -46,6 +47,7 @@ REQUIRED = "required"  # `train.init` of a recipe that cannot start from fresh w
 # Keys that may change between an interruption and its continuation: they say how long and how loudly.
 MAY_CHANGE = (
     "paper",
+    "languages",
     "train.max_updates",
     "train.patience",
     "train.log_every",
@@ -64,6 +66,15 @@ class Data:
     tokenizer: Tokenizer
     train: TokenStore
     dev: TokenStore
+
+    @property
+    def languages(self) -> Languages:
+        """What its report says of them; unknown in data prepared without."""
+        try:
+            report = json.loads((self.folder / "report.json").read_text(encoding="utf-8"))
+            return Languages(str(report["languages"]["source"]), str(report["languages"]["target"]))
+        except (OSError, ValueError, KeyError, TypeError):
+            return Languages()
 
     @property
     def mean_sentence_tokens(self) -> int:
@@ -162,13 +173,20 @@ def _noted_folder(run: Path) -> Path:
 
 
 def resolve(config: Config, data: Data) -> Config:
-    """Replace what depends on the corpus: shift `corpus`, and numbers of sentences that no document has."""
+    """Replace what depends on the corpus: languages, shift `corpus`, and numbers that no sentence has.
+
+    Raises:
+        CotextError: the configuration tells other languages than the data.
+    """
     view, model = config.view, config.model
+    told = Languages.parse(config.languages)
+    check_pair(data.languages, told, "the configuration (languages)", f"{data.folder} is")
     if model.positions == "shifted" and model.shift == "corpus":
         model = model.model_copy(update={"shift": data.mean_sentence_tokens})
     if view.separators == "numbered":
         view = view.model_copy(update={"numbers": min(view.numbers, data.most_sentences())})
-    return config.model_copy(update={"view": view, "model": model})
+    languages = config.languages or str(data.languages)
+    return config.model_copy(update={"view": view, "model": model, "languages": languages})
 
 
 def settle_start(config: Config, run: Path, recipe: str) -> Config:

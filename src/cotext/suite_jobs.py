@@ -3,13 +3,16 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from cotext.alternatives import Choice, score_candidates
 from cotext.checkpoint import LoadedModel
+from cotext.comparison import EVERYTHING, WITHIN, Sight
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.suites import ContrastiveExample, ContrastiveSuite
 from cotext.jobs import signature_entries, what_is_seen
 from cotext.metrics.contrastive import CandidateScores, ContrastiveReport, contrastive_accuracy
+from cotext.metrics.evidence import Evidence, groups_of, weigh
 from cotext.metrics.generative import GenerativeReport, generative_accuracy
+from cotext.metrics.readings import Readings
+from cotext.suite_contexts import ForeignSentences, score_in_contexts
 from cotext.translate import DocumentTranslator
 
 SUITE_CHUNK = 2000  # candidates scored between two signs of progress
@@ -22,24 +25,50 @@ def run_suite(
     tie: Any = "wrong",
     score: Any = "sum",
     recipe: dict[str, str] | None = None,
+    controls: bool = False,
     on_candidates: Callable[[int], None] = lambda count: None,
 ) -> ContrastiveReport:
     """Score every candidate of a suite in its context and count how often the right one wins.
 
     What is scored are the sentences in which the candidates differ, each as current sentence of its window.
+    `controls`: also without context and in the context of other documents.
 
     Raises:
-        CotextError: a sentence longer than the system takes, before any work is done.
+        CotextError: a sentence longer than the system takes, before any work is done; controls of a suite
+            whose examples are all of one document.
     """
     translator.check_pairs(_texts(suite))
-    groups = []
+    foreign = ForeignSentences.of(suite) if controls else None
+    scores: dict[str, list[CandidateScores]] = {}
     for chunk in _chunks(suite):
-        choices = [Choice(e.source, e.candidates, e.differing_sentences) for e in chunk]
-        for members in score_candidates(translator, choices):
-            log_probabilities = tuple(m.log_probability for m in members)
-            groups.append(CandidateScores(log_probabilities, tuple(m.tokens for m in members)))
+        for context, found in score_in_contexts(translator, chunk, foreign).items():
+            scores.setdefault(context, []).extend(found)
         on_candidates(sum(len(e.candidates) for e in chunk))
-    return contrastive_accuracy(suite, groups, tie=tie, score=score, recipe=recipe)
+    own = scores.pop("true", [])
+    rules = {"tie": tie, "score": score, "recipe": recipe}
+    return contrastive_accuracy(suite, own, **rules, controls=scores if controls else None)
+
+
+def sight_of(translator: DocumentTranslator) -> Sight:
+    """How many sentences a system may see at most, as far as its view goes."""
+    view = translator.config.view
+    if translator.model.sees_other_rows or view.kind == "document":
+        return Sight(EVERYTHING, EVERYTHING, EVERYTHING)
+    if view.kind == "cumulative":
+        return Sight(EVERYTHING, 0, 0)
+    if view.kind == "window":
+        target = view.before if view.target_before is None else view.target_before
+        return Sight(view.before, view.after, target)
+    return Sight(0, 0, 0)
+
+
+def evidence_of(suite: ContrastiveSuite, readings: Readings, sight: Sight) -> list[Evidence]:
+    """What a suite shows of the use of context, by group with the clue in sight; not yet corrected."""
+    return [
+        weigh(group, readings)
+        for group in groups_of(suite)
+        if group.distance != WITHIN and sight.reaches(group.phenomenon, group.distance)
+    ]
 
 
 def write_suite_forms(

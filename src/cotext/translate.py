@@ -47,8 +47,9 @@ class Translation:
     `log_probabilities` has one entry per sentence, of the tokens that were written for it, the symbol that
     closes it included. Sentences are counted from 0: `cut` are those that the length limit closed, `long`
     those that are longer than any the model was trained on, and `missing`, possible in free search alone,
-    those that the model left without text. `recovered`: none is missing, and the model wrote exactly as many
-    as it was asked for, in order.
+    those that the model left without text. `pieces` has, of every window that was written (of the document
+    view, a sub-document), whether it was recovered: no current sentence is missing, and the model wrote
+    exactly as many as it was asked for, in order.
     """
 
     document: Document
@@ -56,7 +57,12 @@ class Translation:
     cut: tuple[int, ...] = ()
     long: tuple[int, ...] = ()
     missing: tuple[int, ...] = ()
-    recovered: bool = True
+    pieces: tuple[bool, ...] = (True,)
+
+    @property
+    def recovered(self) -> bool:
+        """Whether every piece was."""
+        return all(self.pieces)
 
 
 @dataclass(frozen=True, slots=True)
@@ -441,7 +447,8 @@ class DocumentTranslator:
 
     def _write(self, row: _Row, hypothesis: Hypothesis) -> None:
         written, exact = self._recovered(row, hypothesis)
-        row.document.exact &= exact
+        if not exact:
+            row.document.inexact.add(row.number)
         row.document.write(row.number, written)
 
     def _row(self, opened: OpenDocument, number: int) -> _Row:
@@ -520,5 +527,8 @@ class DocumentTranslator:
                 j for j, tokens in zip(opened.kept, opened.source, strict=True) if len(tokens) > longest
             ),
             missing=missing,
-            recovered=opened.exact and not missing,
+            pieces=tuple(
+                number not in opened.inexact and all(sentences[opened.kept[j]] for j in window.current)
+                for number, window in enumerate(opened.windows)
+            ),
         )

@@ -46,8 +46,10 @@ class TranslationJournal:
             try:
                 entry = json.loads(line)
                 document = Document(entry["id"], tuple(entry["sentences"]))
-                lists = {k: tuple(entry[k]) for k in ("log_probabilities", "cut", "long", "missing")}
-                translation = Translation(document, **lists, recovered=bool(entry["recovered"]))
+                lists = {
+                    k: tuple(entry[k]) for k in ("log_probabilities", "cut", "long", "missing", "pieces")
+                }
+                translation = Translation(document, **lists)
                 self.done[int(entry["place"])] = translation
             except (ValueError, KeyError, TypeError):
                 break

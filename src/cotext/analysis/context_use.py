@@ -23,11 +23,15 @@ CONDITIONS: Final = ("true", "shuffled", "random", "none")
 DOCUMENTS_AT_ONCE = 16
 
 
-class TokenScorer(Protocol):
-    """What probabilities are asked of."""
+class Reach(Protocol):
+    """What knows how far a system sees."""
 
     def reach(self, document: Document) -> list[range]:
         """For every sentence, which sentences it is translated in sight of, itself too."""
+
+
+class TokenScorer(Reach, Protocol):
+    """What probabilities are asked of."""
 
     def score_tokens(
         self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
@@ -95,16 +99,17 @@ def mean_use(sentences: Sequence[SentenceUse], condition: str) -> ConditionMean:
     )
 
 
-def excerpts(scorer: TokenScorer, document: ParallelDocument) -> list[Excerpt]:
-    """What each sentence of a document sees, as a document of its own.
+def excerpts(scorer: Reach, document: ParallelDocument, chosen: Sequence[int] | None = None) -> list[Excerpt]:
+    """What each sentence of a document, or each of those chosen, sees, as a document of its own.
 
     Where that would be cut in another way than it was in the document (several parts, groups of windows with
     context), the whole document stands for it.
     """
     sees = scorer.reach(Document(document.id, document.source))
-    alike: dict[range, list[range]] = {}
+    alike = {range(len(sees)): sees}
     found = []
-    for number, reach in enumerate(sees):
+    for number in range(len(sees)) if chosen is None else chosen:
+        reach = sees[number]
         if reach not in alike:
             alike[reach] = scorer.reach(Document(document.id, document.source[reach.start : reach.stop]))
         same = alike[reach][number - reach.start] == range(len(reach))

@@ -26,9 +26,13 @@ def compare(
     target_language: Annotated[str | None, typer.Option(help="Code such as zh, for the tokenizer.")] = None,
     samples: Annotated[int, typer.Option(help="Of paired tests and intervals.")] = 10_000,
     use: Annotated[bool, typer.Option(help="Score the test set with and without context.")] = True,
+    controls: Annotated[
+        bool, typer.Option(help="Decide the suites without context and in foreign context, too.")
+    ] = True,
     attention: Annotated[bool, typer.Option(help="Draw the attention on a document of the test set.")] = True,
     csv: Annotated[Path | None, typer.Option(help="Write all figures here.")] = None,
     latex: Annotated[Path | None, typer.Option(help="Write tables for a paper here.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write words and all figures here.")] = None,
     format: Format = None,
     device: Device = None,
     set: Decode = None,
@@ -39,6 +43,7 @@ def compare(
     from cotext.compare.tables import as_text
     from cotext.progress import meter
 
+    outputs = Outputs(out, csv, latex, json)
     with ExitStack() as shown:
 
         def watch(what: str, total: int) -> Callable[[int], None]:
@@ -57,11 +62,12 @@ def compare(
                 samples=samples,
                 use=use,
                 attention=attention,
+                controls=controls,
                 format=format,
                 device=device,
                 decode=decode,
             ),
-            Outputs(out, csv, latex),
+            outputs,
             watch,
         )
-    typer.echo(f"{as_text(found)}\n\n{', '.join(str(p) for p in (out, csv, latex) if p is not None)}")
+    typer.echo(f"{as_text(found)}\n\n{', '.join(map(str, outputs.all))}")

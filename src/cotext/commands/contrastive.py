@@ -18,6 +18,7 @@ from cotext.errors import CotextError
 if TYPE_CHECKING:
     from cotext.checkpoint import LoadedModel
     from cotext.data.suites import ContrastiveSuite
+    from cotext.metrics.evidence import Evidence
     from cotext.translate import DocumentTranslator
 
 
@@ -33,6 +34,13 @@ def contrastive(
     generate: Annotated[
         bool, typer.Option("--generate", help="Is the right form in its own translation, too?")
     ] = False,
+    controls: Annotated[
+        bool,
+        typer.Option(
+            "--controls",
+            help="Decide without context and in foreign context, too: is it used? Up to 3 times the time.",
+        ),
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="Write all figures and decisions here as JSON.")] = None,
     device: Device = None,
     set: Decode = None,
@@ -41,36 +49,74 @@ def contrastive(
     """How often a system prefers the right translation to wrong ones, by phenomenon and distance."""
     from cotext.data.suites import read_suite
 
-    for option, value, known in (("tie", tie, ("wrong", "first")), ("score", score, ("sum", "mean"))):
-        if value not in known:
-            raise CotextError(f"--{option} {value}: choose one of {', '.join(known)}")
+    _check_rules(tie, score)
     decode = decode_settings(set) if generate else scoring_settings(set)
     loaded_suites = [read_suite(path) for path in suites]
-    from cotext.jobs import check_output, open_scorer, open_translator
+    from cotext.data.languages import check_pair
+    from cotext.jobs import check_output
     from cotext.metrics.contrastive import render_table
     from cotext.progress import meter
-    from cotext.suite_jobs import run_suite, suite_recipe
+    from cotext.suite_jobs import evidence_of, run_suite, sight_of, suite_recipe
 
     if out is not None:
         check_output(out, suites)
-    if generate:
-        translator, loaded = open_translator(run, device, decode, checkpoint)
-        translator.check_passes()
-    else:
-        translator, loaded = open_scorer(run, device, decode, checkpoint)
-    recipe = suite_recipe(translator, loaded)
+    translator, loaded = _opened(run, generate, device, decode, checkpoint)
+    for path, suite in zip(suites, loaded_suites, strict=True):
+        check_pair(loaded.languages, suite.languages, f"{path}", f"{run} translates")
+    recipe, sight = suite_recipe(translator, loaded), sight_of(translator)
+    if controls and not sight.context:
+        typer.echo(f"{run} sees one sentence at a time: no context can be taken away, and none can be used\n")
+    evidence: dict[str, list[Evidence]] = {}
     reports: dict[str, Any] = {}
     for path, suite in zip(suites, loaded_suites, strict=True):
         with meter(suite.name, sum(len(e.candidates) for e in suite.examples)) as progress:
-            report = run_suite(
-                translator, suite, tie=tie, score=score, recipe=recipe, on_candidates=progress.advance
-            )
+            rules: dict[str, Any] = {"tie": tie, "score": score, "controls": controls and sight.context}
+            report = run_suite(translator, suite, **rules, recipe=recipe, on_candidates=progress.advance)
         figures = report.as_dict()
         typer.echo(f"{suite.name}\n{render_table(report)}\n")
         if generate:
             figures["generative"] = _generated(translator, loaded, suite)
-        reports[f"{suite.name} ({path})" if suite.name in reports else suite.name] = figures
+        key = f"{suite.name} ({path})" if suite.name in reports else suite.name
+        reports[key] = figures
+        if report.readings is not None:
+            evidence[key] = evidence_of(suite, report.readings, sight)
+    if evidence:
+        _conclude(evidence, reports)
+    elif sight.context:
+        typer.echo("Right choices alone do not show that context is used: --controls asks what it takes.\n")
     write_figures(out, reports)
+
+
+def _check_rules(tie: str, score: str) -> None:
+    for option, value, known in (("tie", tie, ("wrong", "first")), ("score", score, ("sum", "mean"))):
+        if value not in known:
+            raise CotextError(f"--{option} {value}: choose one of {', '.join(known)}")
+
+
+def _opened(
+    run: Path, generate: bool, device: str | None, decode: dict[str, Any], checkpoint: int | None
+) -> "tuple[DocumentTranslator, LoadedModel]":
+    from cotext.jobs import open_scorer, open_translator
+
+    if not generate:
+        return open_scorer(run, device, decode, checkpoint)
+    translator, loaded = open_translator(run, device, decode, checkpoint)
+    translator.check_passes()
+    return translator, loaded
+
+
+def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any]) -> None:
+    """What the controls of all suites together show, on the screen and with the figures of each suite."""
+    from cotext.metrics.evidence import corrected
+    from cotext.metrics.evidence_words import conclusion, legend, render_evidence
+
+    evidence = corrected([each for of_suite in found.values() for each in of_suite])
+    if evidence:
+        typer.echo(f"{render_evidence(evidence)}\n{legend(evidence)}")
+    typer.echo(f"{conclusion(evidence)}\n")
+    rest = iter(evidence)
+    for key, of_suite in found.items():
+        reports[key]["use_of_context"] = [next(rest).as_dict() for _ in of_suite]
 
 
 def _generated(

@@ -21,6 +21,10 @@ def prepare(
     dev_target: Annotated[Path | None, typer.Option(help="Development corpus, target side.")] = None,
     test_source: Annotated[Path | None, typer.Option(help="Test corpus, source side.")] = None,
     test_target: Annotated[Path | None, typer.Option(help="Test corpus, target side.")] = None,
+    source_language: Annotated[
+        str | None, typer.Option(help="Code such as en; as the names of the files tell if not given.")
+    ] = None,
+    target_language: Annotated[str | None, typer.Option(help="Code such as de.")] = None,
     controlled: Annotated[
         str | None,
         typer.Option(help="Make the controlled corpus instead: small, medium, large or a number."),
@@ -38,6 +42,7 @@ def prepare(
     overwrite: Annotated[bool, typer.Option(help="Replace an existing folder.")] = False,
 ) -> None:
     """Tokenise a corpus into a folder that `train` reads, and report what is in it."""
+    from cotext.data.languages import Languages, language_code
     from cotext.data.prepare import prepare as prepare_corpus
     from cotext.data.prepare import prepare_controlled
     from cotext.data.tokenizer import TokenizerSettings
@@ -45,7 +50,7 @@ def prepare(
 
     files = (source, target, dev_source, dev_target, test_source, test_target)
     if controlled is not None:
-        if any(files) or format or tokenizer != "sentencepiece":
+        if any((*files, source_language, target_language)) or format or tokenizer != "sentencepiece":
             raise CotextError(
                 "--controlled makes its own corpus and tokenizer; leave --source, --target, --format, "
                 "--tokenizer and the like out"
@@ -60,6 +65,8 @@ def prepare(
             raise CotextError("--source and --dev-source are needed (or --controlled small)")
         if test_target is not None and test_source is None:
             raise CotextError("--test-target is given without --test-source")
+        sides = (("--source-language", source_language), ("--target-language", target_language))
+        told = Languages(*(language_code(code, option) if code else "" for option, code in sides))
         settings = TokenizerSettings(kind=tokenizer, vocabulary=vocabulary, language=language, seed=seed)
         with stages() as progress:
             report = prepare_corpus(
@@ -70,6 +77,7 @@ def prepare(
                 out,
                 test_source=test_source,
                 test_target=test_target,
+                languages=told,
                 settings=settings,
                 format=format,
                 max_characters=max_characters,

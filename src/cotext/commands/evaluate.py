@@ -114,7 +114,12 @@ def _compare_decisions(paths: list[Path], baseline: str | None, report: str) -> 
         return
     for comparison in found:
         rows = [(name, f"{value:.2f}") for name, value in comparison.accuracies.items()]
-        typer.echo(f"{comparison.suite}, {comparison.examples:,} examples\n{render_rows(rows, left=1)}")
+        share = (
+            "" if comparison.documents == comparison.examples else f" of {comparison.documents:,} documents"
+        )
+        typer.echo(
+            f"{comparison.suite}, {comparison.examples:,} examples{share}\n{render_rows(rows, left=1)}"
+        )
         table = [("", "difference", "95 % interval", "lost", "won", "p exact", "p mid", "corrected")]
         for each in comparison.tests:
             low, high = each.test.interval_95
@@ -130,7 +135,9 @@ def _compare_decisions(paths: list[Path], baseline: str | None, report: str) -> 
                     render_p(each.p_corrected),
                 )
             )
-        typer.echo(f"{render_rows(table, left=1)}\n{comparison.as_dict()['signature']}\n")
+        few = f"\n{comparison.documents} documents are too few for any difference to show"
+        signature = comparison.as_dict()["signature"]
+        typer.echo(f"{render_rows(table, left=1)}{few if comparison.too_few else ''}\n{signature}\n")
     left_out = sorted({suite for each in systems.values() for suite in each} - {c.suite for c in found})
     if left_out:
         typer.echo(f"not decided by all: {', '.join(left_out)}")

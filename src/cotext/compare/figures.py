@@ -3,35 +3,26 @@
 Everything here is figures; `verdict` puts them into words, and pages and tables lay them out.
 """
 
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 import cotext
+from cotext.compare.beside import BesidePaper, Here, beside_papers, languages_of, of_pair, published_for
 from cotext.compare.measured import EvaluationSet, MeasuredRun, Use
-from cotext.comparison import CONTROLLED, Row, SystemFigures, choice_rows, sees
-from cotext.data.suites import ContrastiveExample, ContrastiveSuite
+from cotext.comparison import LEAK, OUT_OF_SIGHT, WITHIN, Row, SystemFigures, choice_rows
+from cotext.data.suites import CONTROLLED, ContrastiveSuite
 from cotext.errors import CotextError
 from cotext.evaluation import Evaluation, evaluate_files, name_systems, read_aligned
 from cotext.metrics.bleu import Score
-from cotext.metrics.contrastive import DISTANCE_BUCKETS, Accuracy, distance_bucket
+from cotext.metrics.contrastive import Accuracy
 from cotext.metrics.decisions import compare_decisions
+from cotext.metrics.evidence import Evidence, Group, corrected, groups_of, weigh
+from cotext.metrics.flips import SIGNIFICANT, flipped_sums, least_p, mcnemar_by_document
 from cotext.metrics.profile import Bucket, by_length, by_position
-from cotext.metrics.significance import (
-    Comparison,
-    McNemar,
-    PairedTest,
-    Resampling,
-    holm,
-    mcnemar,
-)
-from cotext.published import Published, published_values, tables_of
-
-WITHIN: Final = "0"  # the distance of a clue in the sentence itself
-SIGNIFICANT: Final = 0.05
+from cotext.metrics.significance import Comparison, McNemar, PairedTest, Resampling, holm
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,37 +33,48 @@ class ScoreOf:
     interval_95: tuple[float, float] | None
     beside_first: Comparison | None
 
+    @property
+    def differs(self) -> bool:
+        """Whether it differs from the first run's by more than luck."""
+        return self.beside_first is not None and self.beside_first.p_corrected < SIGNIFICANT
+
 
 @dataclass(frozen=True, slots=True)
 class ChoiceTest:
     """Right choices of a run and the first one, on the examples of one kind and distance in the run's sight.
 
-    `first_sees`: whether the first run may see the clue, too. Accuracies in per cent; `p_corrected` is mid-p
-    after Holm, over all choice tests of all runs.
+    `first_sees`: whether the first run may see the clue, too. Accuracies in per cent; the test is over
+    documents, and `p_corrected` is mid-p after Holm, over all choice tests of all runs, which are `tests`.
     """
 
     run: int
     phenomenon: str
     distance: str
     first_sees: bool
-    chance: float
-    exact_chance: bool
     first: float
     own: float
     test: McNemar
     p_corrected: float
+    tests: int = 1
 
     @property
     def significant(self) -> bool:
         """Whether the difference is more than luck."""
         return self.p_corrected < SIGNIFICANT
 
+    @property
+    def too_few(self) -> bool:
+        """Whether so few documents could show no difference, however large."""
+        return least_p(self.test.documents) * self.tests >= SIGNIFICANT
+
 
 @dataclass(frozen=True, slots=True)
 class UseOf:
     """What context of a kind adds to the probability of the reference: nats a token, over a test set.
 
-    `interval_95` and `p` are by drawing documents (percentiles; two-sided, against no gain).
+    `interval_95` and `p` are by drawing documents (percentiles; two-sided, against no gain). `p_foreign`, of
+    true context where foreign context was measured too, is that of adding as much as sentences of other
+    documents do, by flipping the signs of documents.
     """
 
     condition: str
@@ -81,21 +83,7 @@ class UseOf:
     p: float
     documents: int
     tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class BesidePaper:
-    """A published value of a run's recipe, and ours that comes closest.
-
-    `first_published` and `first_measured` are those of the first run that has a row in the same table; None
-    of that run itself.
-    """
-
-    run: int
-    published: Published
-    first_published: float | None
-    measured: float | None
-    first_measured: float | None
+    p_foreign: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +99,7 @@ class RunComparison:
     systems: tuple[SystemFigures, ...]
     rows: tuple[Row, ...]
     choices: tuple[ChoiceTest, ...]
+    evidence: tuple[tuple[Evidence, ...], ...]  # by run: of clues in its context, where controls were run
     uses: tuple[tuple[UseOf, ...], ...]  # by run
     lengths: tuple[Bucket, ...]
     positions: tuple[Bucket, ...]
@@ -139,7 +128,7 @@ def compare_runs(
     lengths: list[Bucket] = []
     positions: list[Bucket] = []
     documents = sentences = 0
-    notes = _notes(runs)
+    notes = _notes(runs, languages_of(runs, suites))
     if test is not None:
         named = name_systems([_hypothesis(run) for run in runs])
         aligned, [references], _ = read_aligned(named, [test.reference], None, test.format)
@@ -151,8 +140,11 @@ def compare_runs(
         positions = by_position(translated, references, protocols[:1], target_language=target_language)
         if documents < 2:
             notes.append("The test set is one document: differences in quality cannot be tested.")
-    systems = tuple(_system(run, suites, scores[place]) for place, run in enumerate(runs))
-    rows = choice_rows(systems) if suites else []
+    groups = [group for suite in suites.values() for group in groups_of(suite)]
+    systems = tuple(_system(run, groups, scores[place]) for place, run in enumerate(runs))
+    evidence = _evidence(runs, groups)
+    rows = _with_words(choice_rows(systems), evidence) if suites else []
+    plain = [[each.score for each in of_run] for of_run in scores]
     return RunComparison(
         runs=tuple(runs),
         test=test,
@@ -162,11 +154,12 @@ def compare_runs(
         tests=tests,
         systems=systems,
         rows=tuple(rows),
-        choices=tuple(_choice_tests(runs, systems, suites)),
+        choices=tuple(_choice_tests(runs, groups)),
+        evidence=evidence,
         uses=tuple(uses_of(run.use, drawing) for run in runs),
         lengths=tuple(lengths),
         positions=tuple(positions),
-        beside=tuple(_beside(runs, scores, suites)),
+        beside=tuple(beside_papers(runs, plain, Here(documents, sentences, suites))),
         notes=tuple(notes),
     )
 
@@ -177,7 +170,7 @@ def _hypothesis(run: MeasuredRun) -> Any:
     return run.hypothesis
 
 
-def _notes(runs: Sequence[MeasuredRun]) -> list[str]:
+def _notes(runs: Sequence[MeasuredRun], pair: str) -> list[str]:
     notes = []
     data = {run.data for run in runs}
     if len(data - {""}) > 1:
@@ -189,8 +182,10 @@ def _notes(runs: Sequence[MeasuredRun]) -> list[str]:
     for run in runs:
         if run.recipe.name is None:
             notes.append(f"{run.title} is of no shipped recipe: no published value stands for it.")
-        elif run.recipe.changes and not tables_of(run.recipe.name, " ".join(run.recipe.changes)):
+        elif not (published := published_for(run.recipe)):
             notes.append(f"{run.title} is {run.recipe.title}: no published value stands for that.")
+        elif not of_pair(published, pair):
+            notes.append(f"{run.title} is {run.recipe.title}: nothing is published of it for {pair}.")
     if len(runs) > 1:
         notes.append(
             "Every system is one training run: another seed would give other figures, and no test here knows "
@@ -237,61 +232,84 @@ def _scores(runs: Sequence[MeasuredRun], evaluation: Evaluation) -> tuple[tuple[
     return tuple(found)
 
 
-def _system(
-    run: MeasuredRun, suites: Mapping[str, ContrastiveSuite], scores: Sequence[ScoreOf]
-) -> SystemFigures:
+def _system(run: MeasuredRun, groups: Sequence[Group], scores: Sequence[ScoreOf]) -> SystemFigures:
     return SystemFigures(
         title=run.title,
         recipe=run.recipe.title,
-        before=run.before,
-        after=run.after,
+        before=run.sight.before,
+        after=run.sight.after,
         parameters=run.parameters,
         updates=run.updates,
         curve=run.curve,
-        accuracies=_accuracies(run, suites),
+        accuracies=_accuracies(run, groups),
         scores=tuple(each.score for each in scores),
         translations=(),
         signature=run.signature,
-        target_before=run.target_before,
+        target_before=run.sight.target_before,
     )
 
 
-def label(suite: ContrastiveSuite, phenomenon: str) -> str:
-    """What a group of examples is called: the controlled corpus by phenomenon, others by suite as well."""
-    if suite.name.startswith(CONTROLLED) or phenomenon in suite.name:
-        return suite.name
-    return f"{suite.name} {phenomenon}"
-
-
-def _groups(suite: ContrastiveSuite) -> dict[tuple[str, str], list[ContrastiveExample]]:
-    """Examples by phenomenon and distance bucket."""
-    groups: dict[tuple[str, str], list[ContrastiveExample]] = defaultdict(list)
-    for example in suite.examples:
-        groups[example.phenomenon, distance_bucket(example.distance)].append(example)
-    order = {bucket: rank for rank, bucket in enumerate(DISTANCE_BUCKETS)}
-    return dict(sorted(groups.items(), key=lambda item: order[item[0][1]]))
-
-
-def _accuracies(run: MeasuredRun, suites: Mapping[str, ContrastiveSuite]) -> dict[str, dict[str, Any]]:
+def _accuracies(run: MeasuredRun, groups: Sequence[Group]) -> dict[str, dict[str, Any]]:
     found: dict[str, dict[str, Any]] = {}
-    for name, suite in suites.items():
-        decided = run.decisions[name]
-        for (phenomenon, distance), examples in _groups(suite).items():
-            accuracy = Accuracy(
-                correct=sum(decided.right[example.id] for example in examples),
-                total=len(examples),
-                ties=0,
-                chance=_chance(examples) / 100,
-            )
-            entry = found.setdefault(
-                label(suite, phenomenon), {"signature": decided.signature, "by_distance": {}}
-            )
-            entry["by_distance"][distance] = accuracy.as_dict()
+    for group in groups:
+        decided = run.decisions[group.suite]
+        right = [decided.right[example.id] for example in group.examples]
+        accuracy = Accuracy(
+            correct=sum(right),
+            total=len(right),
+            ties=0,
+            chance=sum(group.chances) / len(right),
+        )
+        name = f"{CONTROLLED if group.suite.startswith(CONTROLLED) else ''}{group.title}"
+        entry = found.setdefault(name, {"signature": decided.signature, "by_distance": {}})
+        entry["by_distance"][group.distance] = accuracy.as_dict()
     return found
 
 
-def _chance(examples: Sequence[ContrastiveExample]) -> float:
-    return 100.0 * sum(1 / len(example.candidates) for example in examples) / len(examples)
+def _evidence(runs: Sequence[MeasuredRun], groups: Sequence[Group]) -> tuple[tuple[Evidence, ...], ...]:
+    """By run, of the groups whose clue lies in context that it may see; corrected for all of them."""
+    flat = []
+    for number, run in enumerate(runs):
+        for group in groups:
+            readings = run.decisions[group.suite].readings
+            if readings is not None and _asks_context(run, group):
+                flat.append((number, weigh(group, readings)))
+    found = zip([number for number, _ in flat], corrected([each for _, each in flat]), strict=True)
+    by_run: list[list[Evidence]] = [[] for _ in runs]
+    for number, each in found:
+        by_run[number].append(each)
+    return tuple(map(tuple, by_run))
+
+
+def _asks_context(run: MeasuredRun, group: Group) -> bool:
+    return group.distance != WITHIN and run.sight.reaches(group.phenomenon, group.distance)
+
+
+def _with_words(rows: Sequence[Row], evidence: Sequence[Sequence[Evidence]]) -> list[Row]:
+    """Rows whose words and marks say where context is shown to be used."""
+    found = []
+    for row in rows:
+        of_row = [
+            next(
+                (e for e in of_run if (e.group.title, e.group.distance) == (row.phenomenon, row.distance)),
+                None,
+            )
+            for of_run in evidence
+        ]
+        used = [each is not None and each.used is True for each in of_row]
+        cells = tuple(replace(cell, shown=shown) for cell, shown in zip(row.cells, used, strict=True))
+        words = _words([each for each in of_row if each is not None])
+        if row.distance == WITHIN or row.verdict in (LEAK, OUT_OF_SIGHT):
+            words = row.verdict
+        found.append(replace(row, cells=cells, verdict=words))
+    return found
+
+
+def _words(asked: Sequence[Evidence]) -> str:
+    used = sum(each.used is True for each in asked)
+    if used:
+        return "context is used" if used == len(asked) else "used by one" if used == 1 else "used by some"
+    return "too few documents" if any(each.too_few for each in asked) else "use not shown" if asked else ""
 
 
 def _check_rules(runs: Sequence[MeasuredRun]) -> None:
@@ -300,34 +318,29 @@ def _check_rules(runs: Sequence[MeasuredRun]) -> None:
         compare_decisions({run.title: run.decisions for run in runs}, runs[0].title)
 
 
-def _choice_tests(
-    runs: Sequence[MeasuredRun], systems: Sequence[SystemFigures], suites: Mapping[str, ContrastiveSuite]
-) -> list[ChoiceTest]:
+def _choice_tests(runs: Sequence[MeasuredRun], groups: Sequence[Group]) -> list[ChoiceTest]:
     found = []
-    for number in range(1, len(runs)):
-        for name, suite in suites.items():
-            first, own = (runs[place].decisions[name].right for place in (0, number))
-            for (phenomenon, distance), examples in _groups(suite).items():
-                kind = label(suite, phenomenon).removeprefix(CONTROLLED)
-                if distance == WITHIN or not sees(systems[number], kind, distance):
-                    continue
-                theirs, ours = ([right[e.id] for e in examples] for right in (first, own))
-                found.append(
-                    ChoiceTest(
-                        run=number,
-                        phenomenon=kind,
-                        distance=distance,
-                        first_sees=sees(systems[0], kind, distance),
-                        chance=_chance(examples),
-                        exact_chance=suite.name.startswith(CONTROLLED),
-                        first=100.0 * sum(theirs) / len(theirs),
-                        own=100.0 * sum(ours) / len(ours),
-                        test=mcnemar(theirs, ours),
-                        p_corrected=1.0,
-                    )
+    for number, run in enumerate(runs[1:], start=1):
+        for group in groups:
+            if not _asks_context(run, group):
+                continue
+            theirs, ours = (
+                [each.decisions[group.suite].right[e.id] for e in group.examples] for each in (runs[0], run)
+            )
+            found.append(
+                ChoiceTest(
+                    run=number,
+                    phenomenon=group.title,
+                    distance=group.distance,
+                    first_sees=runs[0].sight.reaches(group.phenomenon, group.distance),
+                    first=100.0 * sum(theirs) / len(theirs),
+                    own=100.0 * sum(ours) / len(ours),
+                    test=mcnemar_by_document(theirs, ours, group.documents),
+                    p_corrected=1.0,
                 )
-    corrected = holm([each.test.p_mid for each in found])
-    return [replace(each, p_corrected=p) for each, p in zip(found, corrected, strict=True)]
+            )
+    p_values = holm([each.test.p_mid for each in found])
+    return [replace(each, p_corrected=p, tests=len(found)) for each, p in zip(found, p_values, strict=True)]
 
 
 def uses_of(use: Use | None, drawing: Resampling) -> tuple[UseOf, ...]:
@@ -353,73 +366,24 @@ def uses_of(use: Use | None, drawing: Resampling) -> tuple[UseOf, ...]:
                 p=min(1.0, 2 * (least + 1) / (len(means) + 1)),
                 documents=len(sums),
                 tokens=int(sums[:, 1].sum()),
+                p_foreign=_p_foreign(use, drawing) if condition == "true" else None,
             )
         )
     return tuple(found)
 
 
-def _beside(
-    runs: Sequence[MeasuredRun],
-    scores: Sequence[Sequence[ScoreOf]],
-    suites: Mapping[str, ContrastiveSuite],
-) -> list[BesidePaper]:
-    """Published values of all runs that are of a recipe, in the order of the papers' tables and columns."""
-    of_run = [
-        tables_of(run.recipe.name, " ".join(run.recipe.changes)) if run.recipe.name else {} for run in runs
-    ]
-    found = []
-    for number, tables in enumerate(of_run):
-        for place, values in tables.items():
-            first_run = next(run for run, other in enumerate(of_run) if place in other)
-            # Of several rows, as under other training data, the first one stands for the run.
-            theirs = {value.column: value for value in reversed(of_run[first_run][place])}
-            for value in values:
-                first = theirs[value.column] if number != first_run else None
-                found.append(
-                    BesidePaper(
-                        run=number,
-                        published=value,
-                        first_published=None if first is None else first.value,
-                        measured=_measured(value, runs[number], scores[number], suites),
-                        first_measured=None
-                        if first is None
-                        else _measured(value, runs[first_run], scores[first_run], suites),
-                    )
-                )
-    order = {place: rank for rank, place in enumerate(dict.fromkeys(v.place for v in published_values()))}
-    return sorted(found, key=lambda each: (order[each.published.place], each.run))
-
-
-def _measured(
-    value: Published, run: MeasuredRun, scores: Sequence[ScoreOf], suites: Mapping[str, ContrastiveSuite]
-) -> float | None:
-    """Our figure that comes closest to a published one, if any: on another corpus, as a rule."""
-    if value.measure.here != "accuracy":
-        return next((s.score.value for s in scores if s.score.protocol == value.measure.here), None)
-    decided = [
-        run.decisions[name].right[example.id]
-        for name, suite in suites.items()
-        for example in suite.examples
-        if _is_of(example, value)
-    ]
-    return 100.0 * sum(decided) / len(decided) if decided else None
-
-
-def _is_of(example: ContrastiveExample, value: Published) -> bool:
-    if value.phenomenon and example.phenomenon != value.phenomenon:
-        return False
-    bucket = distance_bucket(example.distance)
-    if value.distance == "context" and bucket in (WITHIN, "ahead", "unknown"):
-        return False
-    if value.distance not in ("", "context", bucket):
-        return False
-    tag, _, wanted = value.tag.partition("=")
-    return not value.tag or example.tags.get(tag) == wanted
+def _p_foreign(use: Use, drawing: Resampling) -> float | None:
+    true, foreign = use.documents["true"], use.documents.get("random")
+    if not foreign:
+        return None
+    apart = [a.nats - b.nats for a, b in zip(true, foreign, strict=True)]
+    return flipped_sums(apart, drawing.samples, drawing.seed)
 
 
 def signature(comparison: RunComparison) -> str:
     """How differences in choices were tested."""
     return (
-        f"test:mcnemar|sides:2|correction:holm-{len(comparison.choices)}-mid-p|interval:bonett-price"
+        f"test:mcnemar|unit:document|sides:2|correction:holm-{len(comparison.choices)}-mid-p"
+        f"|interval:bonett-price"
         f"|version:cotext-{cotext.__version__}"
     )

@@ -8,6 +8,7 @@ from typing import Any
 from cotext.checkpoint import describe_file, model_file
 from cotext.compare.figures import RunComparison, compare_runs
 from cotext.compare.measured import Asked, EvaluationSet, Watch, measure_run
+from cotext.data.languages import Languages, check_pair, check_sides
 from cotext.data.suites import ContrastiveSuite, read_suite
 from cotext.errors import CotextError
 from cotext.files import replacing
@@ -30,6 +31,7 @@ class Request:
     samples: int = 10_000
     use: bool = True
     attention: bool = True
+    controls: bool = True
     format: str | None = None
     device: str | None = None
     decode: Mapping[str, Any] | None = None
@@ -42,19 +44,20 @@ class Outputs:
     page: Path
     csv: Path | None = None
     latex: Path | None = None
+    json: Path | None = None
 
     @property
     def all(self) -> list[Path]:
         """Those that are written."""
-        return [path for path in (self.page, self.csv, self.latex) if path is not None]
+        return [path for path in (self.page, self.csv, self.latex, self.json) if path is not None]
 
 
 def compare_folders(request: Request, outputs: Outputs, watch: Watch) -> RunComparison:
     """Measure all runs and write the files; what a run folder holds already is not measured again.
 
     Raises:
-        CotextError: nothing to measure, runs or files that are missing, damaged or given twice; all that can
-            be known beforehand is checked before any work is done.
+        CotextError: nothing to measure, runs or files that are missing, damaged, given twice or of unlike
+            languages; all that can be known beforehand is checked before any work is done.
     """
     protocols = request.protocols or DEFAULT_PROTOCOLS
     for protocol in protocols:
@@ -72,10 +75,11 @@ def compare_folders(request: Request, outputs: Outputs, watch: Watch) -> RunComp
         check_output(path, inputs)
     if len({path.absolute() for path in outputs.all}) < len(outputs.all):
         raise CotextError(f"{outputs.page}: two outputs would be written to one file; name each once")
-    for run in request.runs:
-        describe_file(model_file(run))
+    _check_languages(request, test, suites)
     decode = request.decode or {}
-    asked = Asked(test, suites, decode, request.device, request.use, request.attention)
+    asked = Asked(
+        test, suites, decode, request.device, request.use, request.attention, controls=request.controls
+    )
     measured = [
         measure_run(run, title, asked, watch) for run, title in zip(request.runs, titles, strict=True)
     ]
@@ -84,11 +88,27 @@ def compare_folders(request: Request, outputs: Outputs, watch: Watch) -> RunComp
         test,
         {suite.name: suite for suite in suites.values()},
         protocols=protocols,
-        target_language=request.target_language,
+        target_language=request.target_language or measured[0].languages.target or None,
         resampling=drawing,
     )
     _write(found, outputs)
     return found
+
+
+def _check_languages(
+    request: Request, test: EvaluationSet | None, suites: Mapping[Path, ContrastiveSuite]
+) -> None:
+    """Refuse runs, suites and files of unlike languages, as far as they tell."""
+    known, whose = Languages(), ""
+    for run in request.runs:
+        pair = Languages.parse(describe_file(model_file(run)).config.languages)
+        check_pair(known, pair, f"{run}", whose)
+        if test is not None:
+            check_sides(pair, test.source, test.reference, f"{run} translates")
+        if str(pair) and not str(known):
+            known, whose = pair, f"{run} translates"
+    for path, suite in suites.items():
+        check_pair(known, suite.languages, f"{path}", whose)
 
 
 def name_runs(runs: Sequence[Path]) -> list[str]:
@@ -152,9 +172,14 @@ def _suite_files(data: Path) -> list[Path]:
 
 def _write(found: RunComparison, outputs: Outputs) -> None:
     from cotext.compare.page import render_comparison
-    from cotext.compare.tables import as_csv, as_latex
+    from cotext.compare.tables import as_csv, as_json, as_latex
 
-    contents = [(outputs.page, render_comparison), (outputs.csv, as_csv), (outputs.latex, as_latex)]
+    contents = [
+        (outputs.page, render_comparison),
+        (outputs.csv, as_csv),
+        (outputs.latex, as_latex),
+        (outputs.json, as_json),
+    ]
     for path, render in contents:
         if path is not None:
             with replacing(path) as temporary:

@@ -2,7 +2,8 @@
 
     RUN/compared/<test set>-<model and decoding>.<format>    translations
     RUN/compared/<test set>-<model and decoding>.use.json    what context adds to the reference's probability
-    RUN/compared/<suite>-<model>.json                        decisions, as `cotext contrastive --out` has them
+    RUN/compared/<suite>-<model>.json                        decisions and controls, in the form of
+                                                             `cotext contrastive --controls --out`
 
 Names hold digests of all that the content depends on; what is there is not made again, and an interrupted
 translation goes on.
@@ -19,24 +20,24 @@ import cotext
 from cotext.attention_report import AttentionReport, watch_document
 from cotext.checkpoint import LoadedModel, model_file
 from cotext.compare.recipe import RecipeOf, recipe_of
-from cotext.comparison import read_metrics
-from cotext.config import ViewConfig
+from cotext.comparison import Sight, read_metrics
 from cotext.context_corpus import measure_corpus
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import detect_format, read_documents, read_parallel, second_file
 from cotext.data.formats.docids import find_side_file
+from cotext.data.languages import Languages
+from cotext.data.suite_documents import documents_of
 from cotext.data.suites import ContrastiveSuite
 from cotext.errors import CotextError
 from cotext.files import checksum, replacing
 from cotext.jobs import open_scorer, open_translator, translate_file
 from cotext.metrics.decisions import Decisions, read_decisions
 from cotext.models.base import ParallelModel
-from cotext.suite_jobs import run_suite, suite_recipe
+from cotext.suite_jobs import run_suite, sight_of, suite_recipe
 from cotext.systems import count_parameters
 from cotext.translate import DocumentTranslator
 
 FOLDER: Final = "compared"
-EVERYTHING: Final = 10**6  # sentences: what a system sees that reads whole documents
 # Of the document whose attention is drawn: enough sentences to show something, few enough to be told apart.
 MAP_SENTENCES: Final = range(4, 13)
 CONDITIONS: Final = ("true", "random")  # kinds of context, each beside none
@@ -90,16 +91,14 @@ class Use:
 class MeasuredRun:
     """A run and what was measured of it; what was not asked for, or cannot be measured, is None or empty.
 
-    `before` and `after` are the sentences that it may see around a sentence, `target_before` those of its own
-    translation. `curve` has updates and the loss of current sentences on the development set.
+    `curve` has updates and the loss of current sentences on the development set.
     """
 
     path: Path
     title: str
     recipe: RecipeOf
-    before: int
-    after: int
-    target_before: int
+    languages: Languages
+    sight: Sight
     parameters: int
     updates: int
     curve: tuple[tuple[int, float], ...]
@@ -121,6 +120,7 @@ class Asked:
     device: str | None
     use: bool
     attention: bool
+    controls: bool = True
 
 
 # What is being done, its total, and how to tell of progress.
@@ -135,15 +135,15 @@ def measure_run(path: Path, title: str, asked: Asked, watch: Watch) -> MeasuredR
             sentence over the limit.
     """
     translator, loaded = open_translator(path, asked.device, dict(asked.decode))
-    before, after, target_before = _sight(translator)
+    sight = sight_of(translator)
     weights = checksum(model_file(path))
     made_by = _digest(f"{loaded.signature}|{translator.signature}", weights)
     hypothesis, use, attention = None, None, None
     if asked.test is not None:
         name = f"{asked.test.digest}-{made_by}"
         hypothesis = _translate(path, f"{name}{asked.test.source.suffix}", asked.test, asked, watch, title)
-        sees_context = before + after > 0 and not isinstance(loaded.model, ParallelModel)
-        documents = asked.test.documents() if sees_context else []
+        readable = sight.context and not isinstance(loaded.model, ParallelModel)
+        documents = asked.test.documents() if readable else []
         if asked.use and any(len(d) > 1 for d in documents):
             use = _use(path, f"{name}.use.json", asked.test, documents, asked, watch, title)
         if asked.attention and documents:
@@ -153,9 +153,8 @@ def measure_run(path: Path, title: str, asked: Asked, watch: Watch) -> MeasuredR
         path=path,
         title=title,
         recipe=recipe_of(loaded.config),
-        before=before,
-        after=after,
-        target_before=target_before,
+        languages=loaded.languages,
+        sight=sight,
         parameters=count_parameters(loaded.model),
         updates=max([*loaded.updates, *(int(entry["update"]) for entry in metrics)], default=0),
         curve=tuple(
@@ -166,22 +165,10 @@ def measure_run(path: Path, title: str, asked: Asked, watch: Watch) -> MeasuredR
         signature=f"{loaded.signature}|{translator.signature}",
         data=_data(path),
         hypothesis=hypothesis,
-        decisions=_decide(path, weights, asked, watch, title),
+        decisions=_decide(path, weights, sight, asked, watch, title),
         use=use,
         attention=attention,
     )
-
-
-def _sight(translator: DocumentTranslator) -> tuple[int, int, int]:
-    """How many sentences before and after, and before in the translation, a system may see at most."""
-    view: ViewConfig = translator.config.view
-    if translator.model.sees_other_rows or view.kind == "document":
-        return EVERYTHING, EVERYTHING, EVERYTHING
-    if view.kind == "cumulative":
-        return EVERYTHING, 0, 0
-    if view.kind == "window":
-        return view.before, view.after, view.before if view.target_before is None else view.target_before
-    return 0, 0, 0
 
 
 def _translate(run: Path, name: str, test: EvaluationSet, asked: Asked, watch: Watch, title: str) -> Path:
@@ -262,20 +249,28 @@ def _attention(
     return watch_document(translator, document, f"{loaded.signature}|{translator.signature}", own=True)
 
 
-def _decide(run: Path, weights: str, asked: Asked, watch: Watch, title: str) -> dict[str, Decisions]:
+def _decide(
+    run: Path, weights: str, sight: Sight, asked: Asked, watch: Watch, title: str
+) -> dict[str, Decisions]:
     found: dict[str, Decisions] = {}
     opened: tuple[DocumentTranslator, LoadedModel] | None = None
     for path, suite in asked.suites.items():
         kept = _folder(run) / f"{_digest(checksum(path))}-{_digest(weights, cotext.__version__)}.json"
-        if not kept.exists():
-            # Of the settings, what is refused; no other has a part in scores that are kept.
-            limit = {key: value for key, value in asked.decode.items() if key == "max_source_tokens"}
-            opened = opened or open_scorer(run, asked.device, limit)
-            advance = watch(f"{suite.name}, {title}", sum(len(e.candidates) for e in suite.examples))
-            report = run_suite(opened[0], suite, recipe=suite_recipe(*opened), on_candidates=advance)
-            with replacing(kept) as temporary:
-                content = json.dumps({suite.name: report.as_dict()}, ensure_ascii=False)
-                temporary.write_text(content, encoding="utf-8")
+        controls = asked.controls and sight.context and len(set(documents_of(suite.examples))) > 1
+        if kept.exists():
+            found[suite.name] = read_decisions(kept)[suite.name]
+            if found[suite.name].readings is not None or not controls:
+                continue
+        # Of the settings, what is refused; no other has a part in scores that are kept.
+        limit = {key: value for key, value in asked.decode.items() if key == "max_source_tokens"}
+        opened = opened or open_scorer(run, asked.device, limit)
+        advance = watch(f"{suite.name}, {title}", sum(len(e.candidates) for e in suite.examples))
+        report = run_suite(
+            opened[0], suite, recipe=suite_recipe(*opened), controls=controls, on_candidates=advance
+        )
+        with replacing(kept) as temporary:
+            content = json.dumps({suite.name: report.as_dict()}, ensure_ascii=False)
+            temporary.write_text(content, encoding="utf-8")
         found[suite.name] = read_decisions(kept)[suite.name]
     return found
 

@@ -7,10 +7,14 @@ from itertools import groupby
 import numpy as np
 
 from cotext.attention_report import title_of
-from cotext.compare.figures import BesidePaper, RunComparison, ScoreOf, signature
+from cotext.compare.beside import BesidePaper
+from cotext.compare.figures import RunComparison, ScoreOf, signature
 from cotext.compare.tables import NOTE
 from cotext.compare.verdict import sight, verdict
-from cotext.comparison import CONTROLLED, PHENOMENA
+from cotext.comparison import PHENOMENA
+from cotext.data.suites import CONTROLLED
+from cotext.metrics.evidence import CONDITIONS, Condition
+from cotext.metrics.evidence_words import away
 from cotext.metrics.profile import Bucket
 from cotext.metrics.text import render_p
 from cotext.page import (
@@ -37,6 +41,14 @@ USE = """What context adds to the log-probability of the reference, beside the s
 documents: what it adds, or takes, is not use of this document."""
 
 
+EVIDENCE = """What each system chooses in its true context, without context, and beside sentences of
+other documents. It is said to use context where all five hold: it is right more often than by guessing;
+the same where every form counts the same (“balanced”); more often than without context; more often than
+beside sentences of other documents; and it is surer of what is right than beside these (CXMI: what
+context adds to the log-probability of the right candidate, in nats a token). Bold: the true context is
+better, p &lt; 0.05."""
+
+
 def render_comparison(found: RunComparison) -> str:
     """The page."""
     body = [
@@ -56,6 +68,8 @@ def render_comparison(found: RunComparison) -> str:
             choice_plots(found.rows, found.systems, about),
             choice_table(found.rows, found.systems, about),
         ]
+    if any(found.evidence):
+        body += ["<h2>Use of context</h2>", f"<p>{EVIDENCE}</p>", _evidence(found)]
     if found.choices:
         body.append(_choice_tests(found))
     if any(found.uses):
@@ -115,7 +129,7 @@ def _systems(found: RunComparison) -> str:
         (
             escape(run.title),
             escape(run.recipe.title),
-            sight(run.before, run.after),
+            sight(run.sight.before, run.sight.after),
             f"{run.parameters:,}",
             f"{run.updates:,}",
         )
@@ -134,7 +148,7 @@ def _scores(found: RunComparison) -> str:
     tested = any(each.beside_first for scores in found.scores for each in scores)
     words = (
         " With 95 % intervals; below, the difference from the first system, its interval, and p after "
-        "correction."
+        "correction. Bold: more than luck, p &lt; 0.05."
         if tested
         else ""
     )
@@ -149,8 +163,9 @@ def _score(each: ScoreOf) -> str:
     if each.beside_first is None:
         return value
     low, high = each.beside_first.interval_95
+    difference = f"{each.beside_first.difference:+.2f}"
     return (
-        f"{value}<b>{each.beside_first.difference:+.2f}</b> "
+        f"{value}{f'<b>{difference}</b>' if each.differs else difference} "
         f'<span class="interval">{low:+.2f} to {high:+.2f}</span>'
         f'<span class="interval">p {escape(render_p(each.beside_first.p_corrected))}</span>'
     )
@@ -178,12 +193,49 @@ def _counts(buckets: Sequence[Bucket]) -> str:
     return "Sentences: " + ", ".join(f"{bucket.sentences:,} at {bucket.name}" for bucket in buckets) + "."
 
 
+def _evidence(found: RunComparison) -> str:
+    rows = []
+    for run, evidence in zip(found.runs, found.evidence, strict=True):
+        for each in evidence:
+            chance, balanced, none, foreign, cxmi = (each.conditions[name] for name in CONDITIONS)
+            rows.append(
+                (
+                    escape(run.title),
+                    f'{escape(each.group.title)} <span class="interval">{away([each.group.distance])}; '
+                    f"documents: {each.documents:,}</span>"
+                    f'<span class="interval">chance {chance.other:.1f}</span>',
+                    _evident(f"{chance.own:.1f}", chance),
+                    _evident(f"{balanced.own:.1f}", balanced),
+                    _evident(f"{none.other:.1f}", none),
+                    _evident(f"{foreign.other:.1f}", foreign),
+                    f"{cxmi.own:+.3f}",
+                    _evident(f"{cxmi.other:+.3f}", cxmi),
+                    "too few to tell" if each.too_few else "used" if each.used else "not shown",
+                )
+            )
+    count = max(each.groups for evidence in found.evidence for each in evidence)
+    caption = (
+        "Per cent right, below it p over documents, two-sided, corrected for all "
+        f"{count} rows (Bonferroni). Clues that lie in context that the system may see."
+    )
+    header = (
+        "system", "choices", "right", "balanced", "no context", "foreign", "CXMI", "foreign", "context",
+    )  # fmt: skip
+    return table(caption, header, rows, left=2, heads=2)
+
+
+def _evident(figure: str, condition: Condition) -> str:
+    """A figure, bold where the condition holds, and p below it."""
+    shown = f"<b>{figure}</b>" if condition.holds else figure
+    return f'{shown} <span class="interval">p {escape(render_p(condition.p_corrected))}</span>'
+
+
 def _choice_tests(found: RunComparison) -> str:
     first = escape(found.runs[0].title)
     rows = []
     for each in found.choices:
         low, high = each.test.interval_95
-        told = "no difference found"
+        told = "too few documents to tell" if each.too_few else "no difference found"
         if each.significant:
             told = f"{'more' if each.own > each.first else 'fewer'} right"
         told += f"; {first} sees the clue, too" if each.first_sees else ""
@@ -201,7 +253,8 @@ def _choice_tests(found: RunComparison) -> str:
         )
     caption = (
         f"Choices whose clue is in context that the system may see, beside those of {first}: per cent right, "
-        "difference in points with its 95 % interval, and p of McNemar's test after correction for all rows. "
+        "difference in points with its 95 % interval, and p of McNemar's test over documents, corrected for "
+        "all rows. "
         f"<code>{escape(signature(found))}</code>"
     )
     header = ("system", "choices", "back", first, "own", "difference", "p", "in words")
@@ -261,7 +314,8 @@ def _maps(found: RunComparison) -> list[str]:
 def _beside(found: RunComparison) -> Iterable[str]:
     yield (
         f"<p>{escape(NOTE)} Below a value stands its difference from the first row of the table, where both "
-        "are published; after “here”, the figure measured here that comes closest, and its difference.</p>"
+        "are published; after “here”, the figure measured here on the same suite or test set, and its "
+        "difference.</p>"
     )
     for place, group in groupby(found.beside, key=lambda each: each.published.place):
         yield _published(found, place, list(group))

@@ -1,20 +1,28 @@
-"""A comparison of runs as text, CSV and LaTeX."""
+"""A comparison of runs as text, CSV, JSON and LaTeX."""
 
 import csv
 import io
+import json
 import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from cotext.compare.figures import BesidePaper, RunComparison, ScoreOf, signature
-from cotext.compare.verdict import sight, verdict
+from cotext.compare.beside import BesidePaper
+from cotext.compare.figures import RunComparison, ScoreOf, signature
+from cotext.compare.verdict import sight, uses_context, verdict
 from cotext.comparison import Row
+from cotext.metrics.evidence import CONDITIONS
+from cotext.metrics.evidence_words import legend, render_evidence
 from cotext.metrics.text import render_p, render_rows
 
 NOTE = (
-    "Published values are of other corpora, other vocabularies and, as a rule, other test sets: compare "
-    "signs and sizes of differences between systems, never a value of ours with one of theirs."
+    "Published systems learnt from other corpora, with other vocabularies: compare signs and sizes of "
+    "differences between systems, never a value of ours with one of theirs."
 )
+_LATEX_CONDITIONS = {
+    "chance": "chance", "balanced": "balanced (chance)", "none": "no context", "foreign": "foreign",
+    "cxmi": "CXMI (foreign)",
+}  # fmt: skip
 CSV_COLUMNS = (
     "system", "recipe", "kind", "name", "group", "value", "low", "high", "baseline", "difference",
     "difference_low", "difference_high", "p", "p_corrected", "n", "signature",
@@ -34,6 +42,7 @@ def as_text(found: RunComparison) -> str:
     blocks.append(_systems(found))
     if found.rows:
         blocks.append(_choices(found))
+    blocks += _evidence(found)
     if found.choices:
         blocks.append(_choice_tests(found))
     blocks += [block for block in (_profiles(found), _beside(found)) if block]
@@ -50,7 +59,7 @@ def _systems(found: RunComparison) -> str:
             (
                 run.title,
                 run.recipe.title,
-                sight(run.before, run.after),
+                sight(run.sight.before, run.sight.after),
                 f"{run.parameters:,}",
                 f"{run.updates:,}",
                 *(_with_mark(each) for each in scores),
@@ -65,8 +74,7 @@ def _systems(found: RunComparison) -> str:
 
 
 def _with_mark(each: ScoreOf) -> str:
-    marked = each.beside_first is not None and each.beside_first.p_corrected < 0.05
-    return f"{each.score.value:.2f}{'*' if marked else ' '}"
+    return f"{each.score.value:.2f}{'*' if each.differs else ' '}"
 
 
 def _choices(found: RunComparison) -> str:
@@ -75,6 +83,18 @@ def _choices(found: RunComparison) -> str:
         cells = [f"{c.percent:.1f} " if c.in_reach else f"({c.percent:.1f})" for c in row.cells]
         rows.append((row.phenomenon, row.distance, f"{row.chance:.1f}", *cells, row.verdict))
     return f"{render_rows(rows, left=1)}\n(in brackets): the clue is out of sight"
+
+
+def _evidence(found: RunComparison) -> list[str]:
+    """What each run does without context and in that of other documents; a table a run."""
+    tables = [
+        f"{run.title}\n{render_evidence(evidence)}"
+        for run, evidence in zip(found.runs, found.evidence, strict=True)
+        if evidence
+    ]
+    if tables:
+        tables[-1] += f"\n{legend([each for evidence in found.evidence for each in evidence])}"
+    return tables
 
 
 def _choice_tests(found: RunComparison) -> str:
@@ -92,7 +112,7 @@ def _choice_tests(found: RunComparison) -> str:
                 f"[{low:+.1f}, {high:+.1f}]",
                 render_p(each.test.p_mid),
                 render_p(each.p_corrected),
-                "the first sees the clue too" if each.first_sees else "",
+                "too few documents" if each.too_few else "the first sees it too" if each.first_sees else "",
             )
         )
     return f"{render_rows(rows, left=3)}\n{signature(found)}"
@@ -149,6 +169,31 @@ def as_csv(found: RunComparison) -> str:
     return sink.getvalue()
 
 
+def as_json(found: RunComparison) -> str:
+    """The words, the evidence of the use of context run by run, and all figures, as CSV has them."""
+    content = {
+        "format": "cotext-compare",
+        "version": 1,
+        "verdict": {answer.question: answer.lines for answer in verdict(found)},
+        "notes": found.notes,
+        "systems": [
+            {
+                "system": run.title,
+                "recipe": run.recipe.title,
+                "languages": str(run.languages),
+                "sees_context": run.sight.context,
+                "uses_context": uses_context(found, number),
+                "use_of_context": [
+                    {"choices": each.group.title, **each.as_dict()} for each in found.evidence[number]
+                ],
+            }
+            for number, run in enumerate(found.runs)
+        ],
+        "figures": list(_lines(found)),
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+
+
 def _lines(found: RunComparison) -> Iterator[dict[str, object]]:
     first = found.runs[0].title
     for number, run in enumerate(found.runs):
@@ -159,6 +204,7 @@ def _lines(found: RunComparison) -> Iterator[dict[str, object]]:
             yield {**base, "kind": "curve", "name": "nll_current", "group": update, "value": loss}
         yield from ({**base, **line} for line in _score_lines(found, number, first))
         yield from ({**base, **line} for line in _choice_lines(found, number, first))
+        yield from ({**base, **line} for line in _evidence_lines(found, number))
         for use in found.uses[number]:
             yield {
                 **base, "kind": "context", "name": f"{use.condition} context, nats a token",
@@ -212,6 +258,18 @@ def _choice_lines(found: RunComparison, number: int, first: str) -> Iterator[dic
             }  # fmt: skip
 
 
+def _evidence_lines(found: RunComparison, number: int) -> Iterator[dict[str, object]]:
+    """A line for every condition: what the run has, what it is to exceed, and how sure it is that it does."""
+    for each in found.evidence[number]:
+        for name, condition in each.conditions.items():
+            yield {
+                "kind": f"use of context: {name}", "name": each.group.title, "group": each.group.distance,
+                "value": condition.own, "baseline": condition.other,
+                "difference": condition.own - condition.other, "p": condition.p,
+                "p_corrected": condition.p_corrected, "n": each.documents,
+            }  # fmt: skip
+
+
 def _published_line(each: BesidePaper) -> dict[str, object]:
     published = each.published
     line: dict[str, object] = {
@@ -241,10 +299,35 @@ def as_latex(found: RunComparison) -> str:
         parts.append("% right choices in per cent; in brackets: the clue is out of sight")
         header = ["choices", "back", "chance", *(_escaped(run.title) for run in found.runs)]
         parts.append(_tabular(header, [_latex_choices(row) for row in found.rows]))
+    if any(found.evidence):
+        parts.append(
+            "% use of context in per cent, CXMI in nats a token; *: what it takes is shown, p < 0.05"
+        )
+        header = ["system", "choices", "back", "right", *(_LATEX_CONDITIONS[name] for name in CONDITIONS)]
+        parts.append(_tabular(header, list(_latex_evidence(found))))
     if found.beside:
         parts.append(f"% {NOTE}")
         parts += list(_latex_published(found))
     return "\n".join(parts) + "\n"
+
+
+def _latex_evidence(found: RunComparison) -> Iterator[list[str]]:
+    for run, evidence in zip(found.runs, found.evidence, strict=True):
+        for each in evidence:
+            cells = []
+            for name, condition in each.conditions.items():
+                figures = (
+                    f"{condition.own:+.3f} ({condition.other:+.3f})"
+                    if name == "cxmi"
+                    else (
+                        f"{condition.own:.1f} ({condition.other:.1f})"
+                        if name == "balanced"
+                        else f"{condition.other:.1f}"
+                    )
+                )
+                cells.append(f"{figures}{'$^{*}$' if condition.holds else ''}")
+            own = f"{each.conditions['chance'].own:.1f}"
+            yield [*map(_escaped, (run.title, each.group.title, each.group.distance)), own, *cells]
 
 
 def _latex_published(found: RunComparison) -> Iterator[str]:
@@ -280,8 +363,7 @@ def _tabular(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _latex_score(each: ScoreOf) -> str:
-    marked = each.beside_first is not None and each.beside_first.p_corrected < 0.05
-    return f"{each.score.value:.2f}{'$^{*}$' if marked else ''}"
+    return f"{each.score.value:.2f}{'$^{*}$' if each.differs else ''}"
 
 
 def _latex_choices(row: Row) -> list[str]:

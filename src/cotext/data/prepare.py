@@ -30,6 +30,7 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import detect_format, read_parallel, write_documents, write_parallel
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.streams import check_readable, numbered_lines
+from cotext.data.languages import Languages, check_sides, languages_of_names
 from cotext.data.store import StoreWriter
 from cotext.data.suites import write_suite
 from cotext.data.tokenizer import SentencePieceTokenizer, Tokenizer, TokenizerSettings, train_tokenizer
@@ -58,6 +59,7 @@ class Report:
     cotext: str
     command: dict[str, object]
     inputs: dict[str, str]
+    languages: dict[str, str]
     tokenizer: dict[str, object]
     splits: dict[str, SplitStatistics]
     notes: tuple[str, ...]
@@ -78,6 +80,8 @@ class Report:
                     f"{name}: document {example.document!r}, sentence {example.sentence}: "
                     f"{example.source_tokens} source and {example.target_tokens} target tokens"
                 )
+        pair = str(Languages(**self.languages)) or "not told (--source-language, --target-language)"
+        lines.append(f"languages: {pair}")
         lines.append(f"tokenizer: {self.tokenizer['kind']}, {self.tokenizer['pieces']} pieces")
         return "\n".join([*lines, *self.notes])
 
@@ -111,6 +115,15 @@ class _Corpus:
     files: tuple[Path, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class _About:
+    """What a report says of where a corpus is from; `inputs`: checksums by file."""
+
+    languages: Languages
+    command: Mapping[str, object]
+    inputs: dict[str, str]
+
+
 def prepare(
     source: Path,
     target: Path | None,
@@ -120,6 +133,7 @@ def prepare(
     *,
     test_source: Path | None = None,
     test_target: Path | None = None,
+    languages: Languages | None = None,
     format: str | None = None,
     settings: TokenizerSettings | None = None,
     max_characters: int = 10_000,
@@ -128,19 +142,23 @@ def prepare(
 ) -> Report:
     """Train a tokenizer, encode training, development and test corpora, and write all to the folder `out`.
 
-    A target of None: the source file holds both languages. `out` appears whole or not at all; with
-    `overwrite` it replaces an earlier prepared folder. Raises CotextError for what the readers refuse, for a
-    sentence of more than `max_characters`, and as `train_tokenizer` does.
+    A target of None: the source file holds both languages. A language that `languages` leaves open is that
+    which the names of the training files tell. `out` appears whole or not at all; with `overwrite` it
+    replaces an earlier prepared folder. Raises CotextError for what the readers refuse, for a sentence of
+    more than `max_characters`, for files whose names are the pair the wrong way round, and as
+    `train_tokenizer` does.
     """
     given = {
         "train": (source, target),
         "dev": (dev_source, dev_target),
         "test": (test_source, test_target),
     }
+    pair = _languages(languages or Languages(), source, target)
     corpora = []
     for split, (source_path, target_path) in given.items():
         if source_path is None:
             continue
+        check_sides(pair, source_path, target_path, "the corpus is")
         files = (source_path,) if target_path is None else (source_path, target_path)
         for path in files:
             check_readable(path)
@@ -153,17 +171,15 @@ def prepare(
         "max_characters": max_characters,
     }
     with _new_folder(out, overwrite, [path for corpus in corpora for path in corpus.files]) as folder:
-        inputs = _checksums(corpora, format)
-        return _build(
-            folder,
-            corpora,
-            corpora[0],
-            settings or TokenizerSettings(),
-            max_characters,
-            command,
-            inputs,
-            progress,
-        )
+        about = _About(pair, command, _checksums(corpora, format))
+        chosen = settings or TokenizerSettings()
+        return _build(folder, corpora, corpora[0], chosen, max_characters, about, progress)
+
+
+def _languages(told: Languages, source: Path, target: Path | None) -> Languages:
+    """What is told of the languages; a side that is not, by the names of the files."""
+    guessed = languages_of_names(source, target)
+    return Languages(told.source or guessed.source, told.target or guessed.target)
 
 
 def prepare_controlled(
@@ -211,7 +227,8 @@ def prepare_controlled(
                 write_documents(folder / f"{corpus.split}.{language}", side, "text")
         # From the same documents whatever the size: all sizes of a seed share one vocabulary.
         learn_from = _Corpus("train", partial(training_documents, CONTROLLED_TOKENIZER_DOCUMENTS, seed))
-        return _build(folder, corpora, learn_from, settings, 10_000, command, {}, progress)
+        about = _About(Languages("en", "de"), command, {})
+        return _build(folder, corpora, learn_from, settings, 10_000, about, progress)
 
 
 def _build(
@@ -220,8 +237,7 @@ def _build(
     learn_from: _Corpus,
     settings: TokenizerSettings,
     max_characters: int,
-    command: Mapping[str, object],
-    inputs: dict[str, str],
+    about: _About,
     progress: Progress,
 ) -> Report:
     for corpus in corpora[1:]:
@@ -236,8 +252,9 @@ def _build(
         write_parallel(folder / f"{corpus.split}.jsonl", None, corpus.read(), "jsonl")
     report = Report(
         cotext=__version__,
-        command=dict(command),
-        inputs=inputs,
+        command=dict(about.command),
+        inputs=about.inputs,
+        languages=asdict(about.languages),
         tokenizer={
             **asdict(settings),
             "pieces": tokenizer.pieces,

@@ -12,13 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from cotext.data.formats.streams import atomic_sinks, read_whole
+from cotext.data.languages import Languages
 from cotext.errors import CotextError, shown
 from cotext.reading import parse_json
 
+CONTROLLED = "controlled/"  # how the names of suites begin in which guessing gives exactly chance
 FORMAT_NAME = "cotext-contrastive"
 FORMAT_VERSION = 1
 _HEADING_KEYS = frozenset({"format", "version", "name", "source_language", "target_language", "examples"})
-_EXAMPLE_KEYS = frozenset({"id", "phenomenon", "distance", "source", "candidates", "correct", "tags"})
+_EXAMPLE_KEYS = frozenset(
+    {"id", "phenomenon", "distance", "source", "candidates", "correct", "tags", "document"}
+)
 _CONTRAPRO_SENTENCES = ("src_context", "src", "ref_context", "ref")
 _VOITA_PHENOMENA = ("deixis", "lex_cohesion", "ellipsis_infl", "ellipsis_vp")
 _VOITA_SEPARATOR = " _eos "
@@ -30,8 +34,8 @@ class ContrastiveExample:
 
     `distance` counts the sentences between clue and choice: 0 in the same sentence, negative when the clue
     comes after the choice, None when the suite does not say. A wrong candidate may be spelled like the right
-    one (published suites have a few): no model can tell them apart. Raises CotextError when the parts do not
-    fit.
+    one (published suites have a few): no model can tell them apart. `document` names the document that the
+    example is of, where the suite does. Raises CotextError when the parts do not fit.
     """
 
     id: str
@@ -41,6 +45,7 @@ class ContrastiveExample:
     candidates: tuple[tuple[str, ...], ...]
     correct: int
     tags: dict[str, str] = field(default_factory=dict)
+    document: str = ""
 
     def __post_init__(self) -> None:
         where = f"contrastive example {self.id!r}"
@@ -91,6 +96,11 @@ class ContrastiveSuite:
                 )
             seen.add(example.id)
 
+    @property
+    def languages(self) -> Languages:
+        """As codes; a language that is told in another way fits every code."""
+        return Languages(*(language.lower() for language in (self.source_language, self.target_language)))
+
 
 def read_suite(path: Path) -> ContrastiveSuite:
     """Read a contrastive suite whose format is recognised by its content, plain or compressed (gzip, xz).
@@ -134,6 +144,7 @@ def write_suite(path: Path, suite: ContrastiveSuite) -> None:
                     "candidates": example.candidates,
                     "correct": example.correct,
                     "tags": example.tags,
+                    **({"document": example.document} if example.document else {}),
                 }
                 stream.write((",\n" if number else "\n") + json.dumps(entry, ensure_ascii=False))
             stream.write("\n]}\n")
@@ -189,6 +200,9 @@ def _own_example(entry: Any, where: str, share: Callable[[str], str]) -> Contras
     tags = entry.get("tags", {})
     if not isinstance(tags, dict) or not all(isinstance(value, str) for value in tags.values()):
         raise CotextError(f"{where}: 'tags' must be an object whose values are strings")
+    document = entry.get("document", "")
+    if not isinstance(document, str):
+        raise CotextError(f"{where}: 'document' must be a string, found {_kind(document)}")
     return ContrastiveExample(
         id=identifier,
         phenomenon=share(_text(entry, "phenomenon", where)),
@@ -199,6 +213,7 @@ def _own_example(entry: Any, where: str, share: Callable[[str], str]) -> Contras
         ),
         correct=correct,
         tags={share(key): share(value) for key, value in tags.items()},
+        document=share(document),
     )
 
 

@@ -8,12 +8,15 @@ or their mean. The aggregates `disc`, `disc_avg` and `disc_all_d` follow Lupo et
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
 from cotext import __version__
+from cotext.data.suite_documents import documents_of
 from cotext.data.suites import ContrastiveExample, ContrastiveSuite
 from cotext.errors import CotextError
+from cotext.metrics.forms import Choice, balanced_weights, choice_of
+from cotext.metrics.readings import Reading, Readings
 
 TieRule = Literal["wrong", "first"]
 ScoreRule = Literal["sum", "mean"]
@@ -45,13 +48,16 @@ class Decision:
 class Accuracy:
     """Right decisions among the examples of a group, with what guessing would give.
 
-    `chance` is the mean of 1 / number of candidates (a fraction); the other properties are in per cent.
+    `chance` is the mean of 1 / number of candidates, `balanced` the accuracy in which every form that is
+    right counts the same, see `balanced_weights` (fractions; None where it is not asked for); the other
+    properties are in per cent.
     """
 
     correct: int
     total: int
     ties: int
     chance: float
+    balanced: float | None = None
 
     @property
     def percent(self) -> float:
@@ -79,6 +85,7 @@ class Accuracy:
             "total": self.total,
             "ties": self.ties,
             "chance_percent": 100.0 * self.chance,
+            **({} if self.balanced is None else {"balanced_percent": 100.0 * self.balanced}),
         }
 
 
@@ -89,7 +96,8 @@ class ContrastiveReport:
     `aggregates` holds `disc`, `disc_avg` and `disc_all_d` in per cent where the suite knows the distances
     they need (see distance_aggregates). `undecidable` counts examples with a wrong candidate spelled like the
     right one: always ties.
-    `decisions` is in the order of the suite, as are the ids of its examples: for paired tests.
+    `decisions` is in the order of the suite, as are the ids of its examples and the numbers of their
+    documents: for paired tests. `readings`: what was decided in other contexts, where that was asked for.
     """
 
     signature: str
@@ -100,10 +108,16 @@ class ContrastiveReport:
     aggregates: dict[str, float]
     undecidable: int
     examples: tuple[str, ...]
+    documents: tuple[int, ...]
     decisions: tuple[Decision, ...]
+    readings: Readings | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """Everything, for a JSON file; decisions by the id of the example."""
+        """Everything, for a JSON file; decisions by the id of the example.
+
+        Numbers of documents only where examples share one.
+        """
+        share = len(set(self.documents)) < len(self.documents)
         return {
             "signature": self.signature,
             "overall": self.overall.as_dict(),
@@ -124,6 +138,8 @@ class ContrastiveReport:
                 for example, decision in zip(self.examples, self.decisions, strict=True)
                 if decision.tied
             ],
+            **({"documents": dict(zip(self.examples, self.documents, strict=True))} if share else {}),
+            **({} if self.readings is None else {"contexts": self.readings.as_dict()}),
         }
 
 
@@ -134,11 +150,13 @@ def contrastive_accuracy(
     tie: TieRule = "wrong",
     score: ScoreRule = "sum",
     recipe: Mapping[str, str] | None = None,
+    controls: Mapping[str, Sequence[CandidateScores]] | None = None,
 ) -> ContrastiveReport:
     """Judge every example of a suite by the scores of its candidates, one entry per example and in its order.
 
     `recipe` adds the choices of whoever made the scores (which sentences were scored, checkpoint, view) to
-    the signature. Raises CotextError when scores are missing, do not fit, or are not numbers.
+    the signature. `controls` has the scores without context and in foreign context, by `none` and `foreign`.
+    Raises CotextError when scores are missing, do not fit, or are not numbers.
     """
     signature = contrastive_signature(suite, tie=tie, score=score, recipe=recipe)
     if not suite.examples:
@@ -147,24 +165,61 @@ def contrastive_accuracy(
         raise CotextError(
             f"contrastive suite {suite.name!r}: {len(suite.examples)} examples, but scores for {len(scores)}"
         )
-    decisions = tuple(
-        decide(example, each, tie=tie, score=score)
-        for example, each in zip(suite.examples, scores, strict=True)
-    )
-    by_distance = _grouped(suite, decisions, lambda example: distance_bucket(example.distance))
+
+    def judge(scores: Sequence[CandidateScores]) -> tuple[Decision, ...]:
+        pairs = zip(suite.examples, scores, strict=True)
+        return tuple(decide(example, each, tie=tie, score=score) for example, each in pairs)
+
+    decisions = judge(scores)
+    readings = None
+    if controls is not None:
+        by_context = {"true": scores, **controls}
+        readings = _readings(suite, by_context, {kind: judge(each) for kind, each in by_context.items()})
+    judged = [
+        _Judged(example, decision, choice_of(example))
+        for example, decision in zip(suite.examples, decisions, strict=True)
+    ]
+    by_distance = _grouped(judged, lambda example: distance_bucket(example.distance))
     tags = dict.fromkeys(tag for example in suite.examples for tag in example.tags)
     return ContrastiveReport(
         signature=signature,
-        overall=_accuracy(zip(suite.examples, decisions, strict=True)),
-        by_phenomenon=_grouped(suite, decisions, lambda example: example.phenomenon),
+        overall=_accuracy(judged),
+        by_phenomenon=_grouped(judged, lambda example: example.phenomenon),
         by_distance={bucket: by_distance[bucket] for bucket in DISTANCE_BUCKETS if bucket in by_distance},
-        by_tag={tag: _grouped(suite, decisions, _tag_of(tag)) for tag in tags},
+        # A tag may tell the form: nothing is to be balanced then.
+        by_tag={tag: _grouped(judged, _tag_of(tag), balanced=False) for tag in tags},
         aggregates=distance_aggregates(
             {bucket: (each.percent, each.total) for bucket, each in by_distance.items()}
         ),
         undecidable=sum(bool(example.identical_to_correct) for example in suite.examples),
         examples=tuple(example.id for example in suite.examples),
+        documents=tuple(documents_of(suite.examples)),
         decisions=decisions,
+        readings=readings,
+    )
+
+
+def _readings(
+    suite: ContrastiveSuite,
+    scores: Mapping[str, Sequence[CandidateScores]],
+    decisions: Mapping[str, Sequence[Decision]],
+) -> Readings:
+    def right(each: Sequence[CandidateScores]) -> dict[str, tuple[float, int]]:
+        return {
+            example.id: (found.log_probabilities[example.correct], found.tokens[example.correct])
+            for example, found in zip(suite.examples, each, strict=True)
+        }
+
+    of_right = {kind: right(each) for kind, each in scores.items()}
+    return Readings(
+        {
+            kind: Reading(
+                {e.id: d.right for e, d in zip(suite.examples, decisions[kind], strict=True)},
+                {id: log_probability for id, (log_probability, _) in each.items()},
+            )
+            for kind, each in of_right.items()
+        },
+        {id: tokens for id, (_, tokens) in of_right["true"].items()},
     )
 
 
@@ -241,12 +296,13 @@ def render_table(report: ContrastiveReport, tags: Sequence[str] | None = None) -
     for tag in report.by_tag if tags is None else tags:
         groups += [(f"{tag} {value}", each) for value, each in report.by_tag.get(tag, {}).items()]
     width = max(len(name) for name, _ in groups)
-    lines = [f"{'':{width}}  accuracy   95 % interval    chance      n   ties"]
+    lines = [f"{'':{width}}  accuracy   95 % interval   balanced    chance      n   ties"]
     for name, each in groups:
         low, high = each.interval_percent
+        balanced = "" if each.balanced is None else f"{100 * each.balanced:.2f}"
         lines.append(
-            f"{name:{width}}  {each.percent:7.2f}  {low:7.2f}-{high:6.2f}   {100 * each.chance:7.2f}"
-            f"  {each.total:5d}  {each.ties:5d}"
+            f"{name:{width}}  {each.percent:7.2f}  {low:7.2f}-{high:6.2f}   {balanced:>8}   "
+            f"{100 * each.chance:7.2f}  {each.total:5d}  {each.ties:5d}"
         )
     lines += [f"{name:{width}}  {value:7.2f}" for name, value in report.aggregates.items()]
     if report.undecidable:
@@ -275,28 +331,35 @@ def _comparable(example: ContrastiveExample, scores: CandidateScores, score: Sco
     return [value / tokens for value, tokens in zip(scores.log_probabilities, scores.tokens, strict=True)]
 
 
-def _accuracy(judged: Iterable[tuple[ContrastiveExample, Decision]]) -> Accuracy:
-    pairs = list(judged)
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    example: ContrastiveExample
+    decision: Decision
+    choice: Choice
+
+
+def _accuracy(judged: Sequence[_Judged]) -> Accuracy:
+    weights = balanced_weights([each.choice for each in judged])
     return Accuracy(
-        correct=sum(decision.right for _, decision in pairs),
-        total=len(pairs),
-        ties=sum(decision.tied for _, decision in pairs),
-        chance=sum(1 / len(example.candidates) for example, _ in pairs) / len(pairs),
+        correct=sum(each.decision.right for each in judged),
+        total=len(judged),
+        ties=sum(each.decision.tied for each in judged),
+        chance=sum(1 / len(each.example.candidates) for each in judged) / len(judged),
+        balanced=sum(weight for weight, each in zip(weights, judged, strict=True) if each.decision.right),
     )
 
 
 def _grouped(
-    suite: ContrastiveSuite,
-    decisions: Sequence[Decision],
-    label: Callable[[ContrastiveExample], str | None],
+    judged: Sequence[_Judged], label: Callable[[ContrastiveExample], str | None], balanced: bool = True
 ) -> dict[str, Accuracy]:
     """Accuracy of each label, in order of first occurrence; examples labelled None take no part."""
-    groups: dict[str, list[tuple[ContrastiveExample, Decision]]] = {}
-    for example, decision in zip(suite.examples, decisions, strict=True):
-        name = label(example)
+    groups: dict[str, list[_Judged]] = {}
+    for each in judged:
+        name = label(each.example)
         if name is not None:
-            groups.setdefault(name, []).append((example, decision))
-    return {name: _accuracy(judged) for name, judged in groups.items()}
+            groups.setdefault(name, []).append(each)
+    found = {name: _accuracy(members) for name, members in groups.items()}
+    return found if balanced else {name: replace(each, balanced=None) for name, each in found.items()}
 
 
 def _tag_of(tag: str) -> Callable[[ContrastiveExample], str | None]:

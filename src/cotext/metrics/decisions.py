@@ -5,24 +5,32 @@ same form (see docs/contrastive-format.md).
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cotext import __version__
 from cotext.data.formats.streams import read_whole
 from cotext.errors import CotextError, shown
-from cotext.metrics.significance import McNemar, compared_pairs, holm, mcnemar
+from cotext.metrics.flips import SIGNIFICANT, least_p, mcnemar_by_document
+from cotext.metrics.readings import Readings
+from cotext.metrics.significance import McNemar, compared_pairs, holm
 from cotext.reading import parse_json
 
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """What one system decided on one suite: right or not, by the id of the example."""
+    """What one system decided on one suite: right or not, by the id of the example.
+
+    `documents` numbers the documents of the examples, where some share one; `readings` has what was decided
+    without context and in foreign context, where that was asked for.
+    """
 
     suite: str
     signature: str
     right: dict[str, bool]
+    documents: dict[str, int] = field(default_factory=dict)
+    readings: Readings | None = None
 
     @property
     def rules(self) -> dict[str, str]:
@@ -47,16 +55,23 @@ class SuiteComparison:
 
     suite: str
     examples: int
+    documents: int
     accuracies: dict[str, float]
     signatures: dict[str, str]
     tests: tuple[DecisionTest, ...]
+
+    @property
+    def too_few(self) -> bool:
+        """Whether so few documents could show no difference, however large."""
+        return least_p(self.documents) * len(self.tests) >= SIGNIFICANT
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for a JSON file."""
         return {
             "examples": self.examples,
-            "signature": f"test:mcnemar|sides:2|correction:holm-{len(self.tests)}-mid-p"
-            f"|interval:bonett-price|version:cotext-{__version__}",
+            "documents": self.documents,
+            "signature": f"test:mcnemar|unit:document|n:{self.documents}|sides:2"
+            f"|correction:holm-{len(self.tests)}-mid-p|interval:bonett-price|version:cotext-{__version__}",
             "systems": {
                 name: {"accuracy_percent": value, "signature": self.signatures[name]}
                 for name, value in self.accuracies.items()
@@ -96,7 +111,28 @@ def _parse(path: Path, suite: str, entry: Any) -> Decisions:
     signature = entry.get("signature", "")
     if not isinstance(signature, str):
         raise CotextError(f"{path}: suite {shown(suite)}: its signature is no text")
-    return Decisions(suite, signature, {example: value == "right" for example, value in decisions.items()})
+    documents = entry.get("documents", {})
+    if documents and (not isinstance(documents, dict) or documents.keys() != decisions.keys()):
+        raise CotextError(f"{path}: suite {shown(suite)}: 'documents' are not those of the decided examples")
+    right = {example: value == "right" for example, value in decisions.items()}
+    return Decisions(suite, signature, right, documents, _parse_readings(path, suite, entry, right))
+
+
+def _parse_readings(path: Path, suite: str, entry: dict[str, Any], right: dict[str, bool]) -> Readings | None:
+    if "contexts" not in entry:
+        return None
+    try:
+        readings = Readings.from_dict(entry["contexts"])
+        complete = all(each.right.keys() == right.keys() == each.nats.keys() == readings.tokens.keys()
+                       for each in readings.by_context.values())  # fmt: skip
+    except (KeyError, TypeError, ValueError, AttributeError):
+        complete = False
+    if not complete:
+        raise CotextError(
+            f"{path}: suite {shown(suite)}: 'contexts' are damaged; write the file again with "
+            "`cotext contrastive --controls --out`"
+        )
+    return readings
 
 
 def compare_decisions(
@@ -132,11 +168,15 @@ def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]])
                     f"{key}:{decisions.rules[key]}; judge both by the same rule"
                 )
     right = {system: [each.right[key] for key in first.right] for system, each in systems.items()}
-    tests = [mcnemar(right[one], right[other]) for one, other in pairs]
+    # Any file that tells of documents tells of the same; of those that share none, each is one of its own.
+    told = next((each.documents for each in systems.values() if each.documents), {})
+    documents = [told.get(key, place) for place, key in enumerate(first.right)]
+    tests = [mcnemar_by_document(right[one], right[other], documents) for one, other in pairs]
     corrected = holm([test.p_mid for test in tests])
     return SuiteComparison(
         suite=first.suite,
         examples=len(first.right),
+        documents=len(set(documents)),
         accuracies={system: 100.0 * sum(each) / len(each) for system, each in right.items()},
         signatures={system: each.signature for system, each in systems.items()},
         tests=tuple(

@@ -16,11 +16,9 @@ wrong candidate:
     wrong     Sie ist alt, sagt sie.
     output    Er sei alt, sagt sie.        er: 1 > 0, sie: 1 is not > 1          -> right
 
-Words are runs of letters and digits, marks that are neither, and single characters of Chinese and Japanese.
 What a paraphrase says rightly without the form counts as `neither`: the reading is stricter than people are.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -31,10 +29,9 @@ from cotext.data.documents import Document
 from cotext.data.suites import ContrastiveExample, ContrastiveSuite
 from cotext.errors import CotextError
 from cotext.metrics.contrastive import DISTANCE_BUCKETS, Accuracy, distance_bucket
+from cotext.metrics.forms import words_of
 
 OUTCOMES: Final = ("right", "wrong", "both", "neither")
-_HAN_AND_KANA = "\\u3040-\\u30ff\\u3400-\\u9fff"
-_WORD = re.compile(f"[{_HAN_AND_KANA}]|[^\\W{_HAN_AND_KANA}]+|[^\\w\\s]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,11 +93,6 @@ class GenerativeReport:
             },
             "undecidable": self.undecidable,
         }
-
-
-def words_of(sentence: str) -> Counter[str]:
-    """How often a sentence has each word, case aside."""
-    return Counter(_WORD.findall(sentence.casefold()))
 
 
 def outcome(example: ContrastiveExample, translation: Sequence[str]) -> str | None:

@@ -225,12 +225,14 @@ class McNemar:
     `only_baseline` and `only_system` count the cases that one of them alone decided right; `difference` is
     that of the accuracies in points of per cent, system less baseline, and `interval_95` the adjusted Wald
     interval of Bonett and Price (2012). `p_exact` is the binomial test, `p_mid` counts the observed outcome
-    half (Fagerland, Lydersen and Laake, 2013): less conservative, and what to report.
+    half (Fagerland, Lydersen and Laake, 2013): less conservative, and what to report. `documents`: how many
+    the cases are of, each of its own if there are as many as cases.
     """
 
     only_baseline: int
     only_system: int
     total: int
+    documents: int
     difference: float
     interval_95: tuple[float, float]
     p_exact: float
@@ -254,6 +256,7 @@ def mcnemar(baseline: Sequence[bool], system: Sequence[bool]) -> McNemar:
         only_baseline=lost,
         only_system=won,
         total=total,
+        documents=total,
         difference=100.0 * (won - lost) / total,
         interval_95=(max(-100.0, 100.0 * (more - less - half)), min(100.0, 100.0 * (more - less + half))),
         p_exact=exact,

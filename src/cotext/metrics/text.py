@@ -8,6 +8,14 @@ def render_p(p: float) -> str:
     return f"{p:.4f}" if p >= 0.0001 else "<0.0001"
 
 
+def listed(parts: Sequence[str]) -> str:
+    """As in "a, b and c"; with semicolons where a part has a comma."""
+    joint = "; " if any("," in part for part in parts) else ", "
+    if len(parts) < 2:
+        return "".join(parts)
+    return f"{joint.join(parts[:-1])}{';' if joint == '; ' else ''} and {parts[-1]}"
+
+
 def render_rows(rows: Sequence[Sequence[str]], left: int) -> str:
     """Lay rows out in columns, the first `left` of them flush left."""
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]

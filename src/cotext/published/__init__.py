@@ -22,10 +22,15 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class TestSet(Closed):
-    """What was translated or decided."""
+    """What was translated or decided, and by what it is known again."""
 
     direction: Annotated[str, Field(pattern=r"^([a-z]{2}-[a-z]{2}|all)$")]
     corpus: Text
+    documents: Annotated[int, Field(ge=0)] = 0
+    """Of a test set, as it is released; 0: not told, here as below."""
+    sentences: Annotated[int, Field(ge=0)] = 0
+    suites: tuple[Text, ...] = ()
+    """Contrastive suites by the names that they are read under, all that figures over the whole are of."""
 
 
 class Measure(Closed):

@@ -156,6 +156,7 @@ def _members(
                 ),
                 correct=correct,
                 tags=_tags(current, choice.phenomenon, alternative[2]),
+                document=f"{choice.phenomenon}-{group}",
             )
         )
     return members

@@ -1,0 +1,108 @@
+"""The language pair of a corpus, a run or a suite: told, or guessed from names such as train.en and train.de.
+
+A name is a hint and no proof: what a name alone contradicts is warned of. What two sources contradict that
+both tell their languages (the pair of a run and that of a suite), and two names that are a pair the wrong way
+round, are errors.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cotext.errors import CotextError
+
+# ISO 639-1: what counts as a language in the name of a file.
+_CODES = """
+aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv cy da de dv
+dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho hr ht hu hy hz ia id ie
+ig ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku kv kw ky la lb lg li ln lo lt lu lv
+mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn no nr nv ny oc oj om or os pa pi pl ps pt qu rm
+rn ro ru rw sa sc sd se sg si sk sl sm sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts
+tt tw ty ug uk ur uz ve vi vo wa wo xh yi yo za zh zu
+"""
+CODES: Final = frozenset(_CODES.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Languages:
+    """Source and target language as codes of two or three letters; empty where one is not known."""
+
+    source: str = ""
+    target: str = ""
+
+    @classmethod
+    def parse(cls, pair: str) -> "Languages":
+        """Read a pair as `str` writes it; an empty text is the unknown pair."""
+        source, _, target = pair.partition("-")
+        return cls(source, target)
+
+    def __str__(self) -> str:
+        """As in "en-de"; empty unless both are known."""
+        return f"{self.source}-{self.target}" if self.source and self.target else ""
+
+    @property
+    def reversed(self) -> "Languages":
+        """The other direction."""
+        return Languages(self.target, self.source)
+
+    def contradicts(self, other: "Languages") -> bool:
+        """Whether both are whole and differ; codes of unequal lengths may mean the same."""
+        sides = ((self.source, other.source), (self.target, other.target))
+        return bool(str(self) and str(other)) and any(len(a) == len(b) and a != b for a, b in sides)
+
+
+def language_code(text: str, option: str) -> str:
+    """Read a language as a person writes it: `de`, `DE`, `de-AT` and `de_AT` are `de`.
+
+    Raises:
+        CotextError: no code of two or three letters.
+    """
+    code = re.split("[-_]", text.strip().lower(), maxsplit=1)[0]
+    if not re.fullmatch("[a-z]{2,3}", code):
+        raise CotextError(f"{option} {text}: give a language by its code, as in en, de or zh")
+    return code
+
+
+def language_of_name(path: Path) -> str:
+    """The language that the name of a file tells by its last such ending, as in train.en or a.de.txt.xz."""
+    endings = path.name.lower().split(".")[1:]
+    return next((ending for ending in reversed(endings) if ending in CODES), "")
+
+
+def languages_of_names(source: Path, target: Path | None) -> Languages:
+    """The pair that the names of two files tell; unknown unless they name two languages."""
+    if target is None:
+        return Languages()
+    found = Languages(language_of_name(source), language_of_name(target))
+    return found if str(found) and found.source != found.target else Languages()
+
+
+def check_sides(known: Languages, source: Path, target: Path | None, whose: str) -> None:
+    """Refuse two files whose names are the known pair the wrong way round.
+
+    Raises:
+        CotextError: as in --source a.de --target a.en for en-de.
+    """
+    if str(known) and languages_of_names(source, target) == known.reversed:
+        raise CotextError(
+            f"{source} and {target}: by their names {known.reversed}, while {whose} {known}; change them over"
+        )
+
+
+def check_pair(known: Languages, other: Languages, what: str, whose: str) -> None:
+    """Refuse what tells a language pair that is not the known one; a pair that is not whole fits everything.
+
+    Raises:
+        CotextError: both tell their languages, and they differ.
+    """
+    if known.contradicts(other):
+        raise CotextError(f"{what} is {other}, and {whose} {known}; give one of the same language pair")
+
+
+def name_warning(path: Path, language: str, whose: str) -> str:
+    """What to tell of a source whose name says another language; empty where there is nothing to tell."""
+    found = language_of_name(path)
+    if not found or not language or found == language or len(language) != 2:
+        return ""
+    return f"{path}: by its name in {found!r}, while {whose} from {language!r}; is it the right side?"

@@ -1,0 +1,30 @@
+"""Which examples of a contrastive suite are of one document: they are not independent of each other."""
+
+from collections.abc import Sequence
+
+from cotext.data.suites import ContrastiveExample
+
+
+def documents_of(examples: Sequence[ContrastiveExample]) -> list[int]:
+    """The number of its document for every example, counted from 0.
+
+    Of one document are examples for which the suite names the same; where it names none, those of the same
+    source, and neighbours in the suite that share a source sentence.
+    """
+    numbers: list[int] = []
+    known: dict[str | tuple[str, ...], int] = {}
+    count = 0
+    for place, example in enumerate(examples):
+        key = example.document or example.source
+        if key not in known and place and _continues(examples[place - 1], example):
+            known[key] = numbers[-1]
+        elif key not in known:
+            known[key] = count
+            count += 1
+        numbers.append(known[key])
+    return numbers
+
+
+def _continues(before: ContrastiveExample, example: ContrastiveExample) -> bool:
+    named = bool(before.document or example.document)
+    return not named and any(s.strip() and s in before.source for s in example.source)

@@ -1,0 +1,106 @@
+"""What evidence of the use of context says, in words and as a table."""
+
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+
+from cotext.metrics.evidence import CONDITIONS, Evidence
+from cotext.metrics.flips import SIGNIFICANT
+from cotext.metrics.text import listed, render_rows
+
+LEGEND = (
+    "*: right and balanced are above chance, the others below the true context; "
+    f"p < {SIGNIFICANT:g} over documents,\n"
+    "corrected for {groups}. Context is used where all five have one. CXMI: nats a token that context\n"
+    "adds to the right candidates; none: without context; foreign: beside sentences of other documents"
+)
+
+
+def render_evidence(found: Sequence[Evidence]) -> str:
+    """A line for every group, stars for the conditions that hold; without the legend."""
+    rows = [
+        (
+            "use of context",
+            "back",
+            "documents",
+            "right",
+            "balanced",
+            "chance",
+            "none",
+            "foreign",
+            "CXMI",
+            "foreign",
+        )
+    ]
+    for each in found:
+        chance, balanced, none, foreign, cxmi = (each.conditions[name] for name in CONDITIONS)
+        star = {name: "*" if condition.holds else " " for name, condition in each.conditions.items()}
+        rows.append(
+            (
+                each.group.title,
+                each.group.distance,
+                f"{each.documents:,}{' (too few)' if each.too_few else ''}",
+                f"{chance.own:.1f}{star['chance']}",
+                f"{balanced.own:.1f}{star['balanced']}",
+                f"{chance.other:.1f}",
+                f"{none.other:.1f}{star['none']}",
+                f"{foreign.other:.1f}{star['foreign']}",
+                f"{cxmi.own:+.3f}",
+                f"{cxmi.other:+.3f}{star['cxmi']}",
+            )
+        )
+    return render_rows(rows, left=1)
+
+
+def legend(found: Sequence[Evidence]) -> str:
+    """What the stars of the table mean."""
+    count = max(each.groups for each in found)
+    return LEGEND.format(groups=f"{count} group{'' if count == 1 else 's'}")
+
+
+def conclusion(found: Sequence[Evidence]) -> str:
+    """Whether a system is shown to use context, where, and if not, what is missing; a sentence or two."""
+    used = [each for each in found if each.used]
+    if used:
+        rest = places(each for each in found if not each.used)
+        beside = f" Not shown in {listed(rest)}." if rest else ""
+        return f"Context is used in {listed(places(used))}.{beside}"
+    if not found:
+        return "It cannot be told whether context is used: no clue lies in context that the system sees."
+    if all(each.too_few for each in found):
+        return f"It cannot be told whether context is used: {too_few(found)}."
+    return f"It is not shown that context is used: {shortfall(found)}."
+
+
+def too_few(found: Sequence[Evidence]) -> str:
+    """Why nothing can be told, with the largest number of documents that there are."""
+    most = max(each.documents for each in found)
+    corrected = f" in {found[0].groups} tests" if found[0].groups > 1 else ""
+    return f"too few documents ({most}) for any difference to show{corrected}"
+
+
+def shortfall(found: Sequence[Evidence]) -> str:
+    """What is missing in the group that comes closest, of those with documents enough."""
+    able = [each for each in found if not each.too_few]
+    best = min(able, key=lambda each: (len(each.failing), max(c.p for c in each.conditions.values())))
+    missing = listed([CONDITIONS[name] for name in best.failing])
+    where = place(best.group.title, [best.group.distance])
+    return f"{'at best, ' if len(found) > 1 else ''}in {where}, it is {missing}"
+
+
+def places(found: Iterable[Evidence]) -> list[str]:
+    """Where, by kind of choice."""
+    by_title = groupby(found, key=lambda each: each.group.title)
+    return [place(title, [each.group.distance for each in members]) for title, members in by_title]
+
+
+def place(title: str, distances: Sequence[str]) -> str:
+    """As in "pronoun (1, 2, 3 back)"."""
+    return f"{title} ({away(distances)})"
+
+
+def away(distances: Sequence[str]) -> str:
+    """How far clues are away, as in "1, 2, 3 back"."""
+    names = {"ahead": "in the next sentence", "unknown": "distance not told"}
+    back = [distance for distance in distances if distance not in names]
+    told = [f"{', '.join(back)} back"] if back else []
+    return ", ".join([*told, *(names[d] for d in distances if d in names)])
