@@ -260,7 +260,7 @@ def test_score_gives_one_row_a_sentence(world: World, tmp_path: Path) -> None:
     expected = [s for d in documents for s in translator.score(d.source, d.target)]
     assert [float(r[2]) for r in rows] == pytest.approx(expected, abs=1e-3)
     assert re.fullmatch(
-        r"model:transformer\|updates:\d\+\d\|version:\S+\|view:window-1\+1\+0-512\|unit:nats\n", shown.err
+        r"model:transformer\|updates:\d\+\d\|version:\S+\|view:window-1\+1\+0-512\|subwords:of-text\|unit:nats\n", shown.err
     )
     out = tmp_path / "scores.tsv"
     succeed("score", world.run, "--source", f"{test}.en", "--target", f"{test}.de", "--out", out)

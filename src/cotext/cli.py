@@ -3,10 +3,10 @@
 Everything that takes long to import is imported inside its command, so that `cotext --help` answers at once.
 """
 
-import json
 import os
 import sys
 from collections.abc import Iterable
+from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,6 +14,7 @@ import typer
 from typer.core import TyperGroup
 
 import cotext
+from cotext.commands.analysis import attention, probe
 from cotext.commands.compare import compare
 from cotext.commands.context import context, cxmi, profile
 from cotext.commands.contrastive import contrastive
@@ -25,7 +26,9 @@ from cotext.commands.options import (
     Decode,
     Device,
     Format,
+    Json,
     Scoring,
+    as_json,
     counted,
     decode_settings,
     scoring_settings,
@@ -96,7 +99,7 @@ def train(
     from cotext.config import load_config
 
     # Quoted: a path is a text, whatever YAML might take it for.
-    start = [] if init is None else [f"train.init={json.dumps(str(init))}"]
+    start = [] if init is None else [f"train.init={dumps(str(init))}"]
     config = load_config(recipe, size, [*(overrides or []), *start])
     from cotext.progress import console, meter
     from cotext.runs import train as train_run
@@ -143,6 +146,9 @@ def translate(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     document: Annotated[Path, typer.Argument(help="File of one or more documents, in any format.")],
     out: Annotated[Path, typer.Option(help="File to write, in the same format.")],
+    scores: Annotated[
+        Path | None, typer.Option(help="Write the log-probabilities of what was written here (TSV).")
+    ] = None,
     format: Format = None,
     device: Device = None,
     set: Decode = None,
@@ -158,6 +164,7 @@ def translate(
             run,
             document,
             out,
+            scores=scores,
             format=format,
             device=device,
             decode=decode,
@@ -182,6 +189,12 @@ def translate(
         if places:
             shown = f"{', '.join(places[:5])}{' ...' if places[5:] else ''}"
             typer.echo(f"  {counted(len(places), 'sentence')} {what}; document:sentence {shown}")
+    if report.otherwise:
+        rate = len(report.otherwise) / report.sentences
+        typer.echo(
+            f"  {counted(len(report.otherwise), 'sentence')} ({rate:.1%}) in other subwords than their text is "
+            "split into: `cotext score` differs there, --scores FILE has the scores of what was written"
+        )
     typer.echo(report.signature)
 
 
@@ -195,17 +208,19 @@ def score(
     device: Device = None,
     set: Scoring = None,
     checkpoint: Checkpoint = None,
+    json: Json = False,
 ) -> None:
     """Log-probability of every sentence of a translation, in its context (TSV)."""
     decode = scoring_settings(set)
     from cotext.jobs import check_output, score_file
+    from cotext.score_table import score_figures, score_lines
 
     if out is not None:
         check_output(out, [path for path in (source, target) if path is not None])
-    rows, signature = score_file(
-        run, source, target, format=format, device=device, decode=decode, update=checkpoint
+    scored, signature = score_file(
+        run, source, target, format=format, device=device, decode=decode, update=checkpoint, columns=not json
     )
-    _write_lines(out, ("\t".join(row) for row in rows))
+    _write_lines(out, [as_json(score_figures(scored, signature))] if json else score_lines(scored))
     typer.echo(signature, err=True)
 
 
@@ -216,81 +231,8 @@ app.command()(evaluate)
 app.command()(compare)
 
 
-@app.command()
-def probe(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders; several are compared.")],
-    task: Annotated[
-        list[str] | None, typer.Option(help="absolute, relative, order or all; may be repeated.")
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder made by `prepare`; that of the training if not given.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for figures and pictures; `probing` in the first run.")
-    ] = None,
-    tokens: Annotated[
-        int, typer.Option(min=1, help="Source tokens to learn from, and at most to test on.")
-    ] = 50_000,
-    seeds: Annotated[int, typer.Option(min=1, help="Repetitions; more than one show the spread.")] = 1,
-    device: Device = None,
-    checkpoint: Checkpoint = None,
-) -> None:
-    """How much of the position of a token each encoder layer still knows."""
-    from cotext.probe import parse_tasks, probe_runs, render
-    from cotext.progress import meter
-
-    tasks = parse_tasks(task or [])
-    folder = out or runs[0] / "probing"
-    with meter("probing", 0) as progress:
-        found = probe_runs(
-            runs,
-            tasks,
-            folder,
-            data=data,
-            max_tokens=tokens,
-            seeds=seeds,
-            device=device,
-            update=checkpoint,
-            on_start=progress.restart,
-            on_classifier=lambda: progress.advance(1),
-        )
-    for summary in found:
-        typer.echo(f"{render(summary)}\n")
-    typer.echo(f"{folder}: probing.json, {', '.join(f'{name}.png' for name in tasks)}")
-
-
-@app.command()
-def attention(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
-    document: Annotated[Path, typer.Argument(help="File with the document, in any format.")],
-    out: Annotated[Path, typer.Option(help="Folder for figures and pictures.")],
-    target: Annotated[Path | None, typer.Option(help="Its translation; the run's own if not given.")] = None,
-    id: Annotated[
-        str | None, typer.Option("--document", help="Id of the document; the first of the file.")
-    ] = None,
-    format: Format = None,
-    device: Device = None,
-    set: Decode = None,
-    checkpoint: Checkpoint = None,
-) -> None:
-    """Which sentence of a document attends to which, in every attention of a system."""
-    decode = decode_settings(set)
-    from cotext.attention_report import report_attention
-
-    report = report_attention(
-        run,
-        document,
-        out,
-        target=target,
-        document=id,
-        format=format,
-        device=device,
-        decode=decode,
-        update=checkpoint,
-    )
-    typer.echo(f"{report.signature}\n{report.render()}\n{out}: attention.json, {', '.join(report.pictures)}")
-
-
+app.command()(probe)
+app.command()(attention)
 app.command()(context)
 app.command()(cxmi)
 app.command()(profile)

@@ -13,6 +13,7 @@ waits for one. Windows that see each other (see `cotext.neighbours`) are searche
 beside the others of its group, or all of a group at once.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -45,9 +46,11 @@ class Translation:
     """One translated document and what is to be known about it.
 
     `log_probabilities` has one entry per sentence, of the tokens that were written for it, the symbol that
-    closes it included. Sentences are counted from 0: `cut` are those that the length limit closed, `long`
-    those that are longer than any the model was trained on, and `missing`, possible in free search alone,
-    those that the model left without text. `pieces` has, of every window that was written (of the document
+    closes it included; `tokens` counts these. Sentences are counted from 0: `cut` are those that the length
+    limit closed, `long` those that are longer than any the model was trained on, `missing`, possible in free
+    search alone, those that the model left without text, and `otherwise` those whose text the tokenizer
+    splits into other subwords than were written: a score of the text is not that of what was written for
+    these, nor for sentences in whose context they stand. `pieces` has, of every window that was written (of the document
     view, a sub-document), whether it was recovered: no current sentence is missing, and the model wrote
     exactly as many as it was asked for, in order.
     """
@@ -58,6 +61,8 @@ class Translation:
     long: tuple[int, ...] = ()
     missing: tuple[int, ...] = ()
     pieces: tuple[bool, ...] = (True,)
+    tokens: tuple[int, ...] = ()
+    otherwise: tuple[int, ...] = ()
 
     @property
     def recovered(self) -> bool:
@@ -501,6 +506,7 @@ class DocumentTranslator:
         closing = {*self.symbols.separators, self.symbols.eos}
         tokens: list[list[int]] = [[] for _ in asked]
         log_probabilities = [0.0] * len(asked)
+        labels_of = Counter(recovered.sentence)
         for k, label, log_probability in zip(
             recovered.sentence, labels, hypothesis.token_log_probabilities, strict=True
         ):
@@ -509,7 +515,7 @@ class DocumentTranslator:
                 tokens[k].append(label)
         cut = {recovered.sentence[place] for place in hypothesis.cut}
         written = [
-            Written(tuple(t), p, k in cut)
+            Written(tuple(t), p, k in cut, labels_of[k])
             for k, (t, p) in enumerate(zip(tokens, log_probabilities, strict=True))
         ]
         return written, recovered.exact
@@ -519,6 +525,7 @@ class DocumentTranslator:
         sentences = tuple(self.tokenizer.decode(sentence.tokens) for sentence in written)
         longest = self.config.view.max_tokens - self.symbols.per_source_sentence
         missing = tuple(j for j in opened.kept if not sentences[j])
+        as_text = self.tokenizer.encode_batch(sentences)
         return Translation(
             document=Document(opened.document.id, sentences),
             log_probabilities=tuple(sentence.log_probability for sentence in written),
@@ -531,4 +538,6 @@ class DocumentTranslator:
                 number not in opened.inexact and all(sentences[opened.kept[j]] for j in window.current)
                 for number, window in enumerate(opened.windows)
             ),
+            tokens=tuple(sentence.labels for sentence in written),
+            otherwise=tuple(j for j in opened.kept if tuple(as_text[j]) != written[j].tokens),
         )

@@ -3,7 +3,7 @@
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -11,6 +11,9 @@ from cotext.data.documents import Document
 from cotext.errors import CotextError
 from cotext.files import replacing
 from cotext.translate import Translation
+
+# What an entry has beside the document; see `Translation`.
+LISTS = tuple(f.name for f in fields(Translation) if f.name != "document")
 
 
 class TranslationJournal:
@@ -46,9 +49,7 @@ class TranslationJournal:
             try:
                 entry = json.loads(line)
                 document = Document(entry["id"], tuple(entry["sentences"]))
-                lists = {
-                    k: tuple(entry[k]) for k in ("log_probabilities", "cut", "long", "missing", "pieces")
-                }
+                lists = {k: tuple(entry[k]) for k in LISTS}
                 translation = Translation(document, **lists)
                 self.done[int(entry["place"])] = translation
             except (ValueError, KeyError, TypeError):
@@ -76,10 +77,10 @@ class TranslationJournal:
     def add(self, place: int, translation: Translation) -> None:
         """Append one document and push it to the disk."""
         assert self.file is not None
-        fields = asdict(translation)
-        document = fields.pop("document")
+        entry = asdict(translation)
+        document = entry.pop("document")
         try:
-            self.file.write(json.dumps({"place": place, **document, **fields}) + "\n")
+            self.file.write(json.dumps({"place": place, **document, **entry}) + "\n")
             self.file.flush()
         except OSError as error:
             raise CotextError(
