@@ -24,9 +24,10 @@ lint: $(READY)
 
 check: lint test
 
-# docs/recipes.md is made from the configuration itself.
+# docs/recipes.md is made from the configuration itself, docs/replication.md from the recipes.
 docs: $(READY)
 	$(BIN)/python docs/make_recipes.py
+	$(BIN)/python docs/make_replication.py
 
 benchmarks: $(READY)
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[benchmarks]'

@@ -36,7 +36,7 @@ train() {  # run recipe updates overrides...
   local run=$1 recipe=$2 updates=$3
   shift 3
   cotext train "$recipe" --data "$OUT/data" --out "$run" --size "$SIZE" \
-    train.max_updates="$updates" train.max_tokens="$MAX_TOKENS" train.precision="$PRECISION" \
+    train.max_updates="$updates" train.max_tokens="$MAX_TOKENS" train.accumulate=1 train.precision="$PRECISION" \
     train.validate_every=$((updates / 10)) train.warmup_updates=$((updates / 5)) "$@"
 }
 

@@ -38,7 +38,7 @@ train() {  # run recipe data updates options...
   local run=$1 recipe=$2 data=$3 updates=$4
   shift 4
   cotext train "$recipe" --data "$data" --out "$run" --size "$SIZE" \
-    train.max_updates="$updates" train.max_tokens="$MAX_TOKENS" train.precision="$PRECISION" \
+    train.max_updates="$updates" train.max_tokens="$MAX_TOKENS" train.accumulate=1 train.precision="$PRECISION" \
     train.validate_every=$((updates / 10)) "$@"
 }
 

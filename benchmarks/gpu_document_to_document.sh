@@ -28,7 +28,7 @@ train() {  # run recipe overrides...
   local run=$1 recipe=$2
   shift 2
   cotext train "$recipe" --data "$OUT/data" --out "$run" --size "$SIZE" \
-    train.max_updates="$UPDATES" train.max_tokens=16000 train.precision="$PRECISION" \
+    train.max_updates="$UPDATES" train.max_tokens=16000 train.accumulate=1 train.precision="$PRECISION" \
     train.validate_every=$((UPDATES / 10)) train.warmup_updates=$((UPDATES / 5)) "$@"
 }
 

@@ -21,7 +21,7 @@ mkdir -p "$OUT"
 for system in base s4to4 s4to4-cd s4to4-shift-cd; do
   run=$OUT/$system
   cotext train "focused-concatenation/$system" --data "$OUT/data" --out "$run" --size "$SIZE" \
-    train.max_updates="$UPDATES" train.max_tokens=16000 train.precision="$PRECISION" \
+    train.max_updates="$UPDATES" train.max_tokens=16000 train.accumulate=1 train.precision="$PRECISION" \
     train.validate_every=$((UPDATES / 10)) train.warmup_updates=$((UPDATES / 5))
   for set in mix ted; do
     if [ "$set" = mix ]; then source=$mix/test.en.xz reference=$mix/test.de.xz

@@ -36,7 +36,7 @@ train() {  # recipe updates options...
   local name=$1 updates=$2
   shift 2
   cotext train "mcn/$name" --data "$OUT/data" --out "$(run_of "$name")" --size "$SIZE" \
-    train.max_updates="$updates" train.max_tokens="$MAX_TOKENS" train.precision="$PRECISION" \
+    train.max_updates="$updates" train.max_tokens="$MAX_TOKENS" train.accumulate=1 train.precision="$PRECISION" \
     train.validate_every=$((updates / 10)) train.warmup_updates=$((updates / 5)) "$@"
 }
 

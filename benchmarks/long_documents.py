@@ -45,7 +45,7 @@ SMALL = [
     *("model.dimension=64", "model.feed_forward=256", "model.heads=4", "model.dropout=0"),
     *("train.max_tokens=2100", "train.warmup_updates=400", "train.learning_rate=2e-3"),
     *("train.validate_every=250", "train.log_every=50", "train.validate_bleu=false", "train.threads=1"),
-    *("train.patience=0", "train.average=1"),
+    *("train.patience=0", "train.average=1", "train.accumulate=1", "train.clip_norm=1"),
 ]
 SYSTEMS = {
     "transformer": ("p-transformer/transformer-doc", []),

@@ -36,11 +36,12 @@ from benchmarks.batch_context import (
 from benchmarks.documents import table
 from benchmarks.mcn_cost import decoding, memory, own_peak, training
 from cotext.checkpoint import load_run
-from cotext.config import SIZES, Config, load_config
+from cotext.config import Config, load_config
 from cotext.data.prepare import prepare_controlled
 from cotext.data.suites import ContrastiveExample, ContrastiveSuite, read_suite
 from cotext.metrics.contrastive import Accuracy
 from cotext.runs import train
+from cotext.sizes import SIZES
 from cotext.suite_jobs import run_suite
 from cotext.systems import build_model, describe_model
 from cotext.trainer import Reports
@@ -117,7 +118,8 @@ def open_at(run: Path, **mcn: int | None) -> DocumentTranslator:
     if mcn:
         config = with_mcn(config, mcn)
         model = build_model(config, loaded.tokenizer.vocabulary_size).eval()
-        model.load_state_dict(loaded.model.state_dict())
+        # Without context there is no global layer to fill.
+        model.load_state_dict(loaded.model.state_dict(), strict=mcn.get("context") != 0)
     return DocumentTranslator(model, config, loaded.tokenizer, torch.device("cpu"))
 
 

@@ -51,25 +51,23 @@ from cotext.runs import train
 from cotext.systems import describe_model
 from cotext.trainer import Reports
 
-# A recipe, and beside it one context layer: tiny stacks have two, and one is left to be local.
-CONTEXT = ("model.casa.context_layers=1",)
-SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {
-    "casa": ("casa/casa", CONTEXT),
-    "latent": ("casa/latent", CONTEXT),
-    "glat": ("casa/glat", ()),
-    "glat-ctc": ("casa/glat-ctc", ()),
-    "latent-glat": ("casa/latent-glat", ()),
-    "casa-no-sa": ("casa/casa-no-sa", CONTEXT),
-    "casa-no-ca": ("casa/casa-no-ca", ()),
-    "casa-no-context": ("casa/casa-no-context", ()),
-    "casa-no-local": ("casa/casa-no-local", CONTEXT),
-    "casa-no-soft-copy": ("casa/casa-no-soft-copy", CONTEXT),
-    "casa-no-source": ("casa/casa-no-source", CONTEXT),
-    "casa-no-target": ("casa/casa-no-target", CONTEXT),
-    "latent-no-sa": ("casa/latent-no-sa", CONTEXT),
-    "latent-no-ca": ("casa/latent-no-ca", ()),
-    "g-transformer": ("g-transformer/randinit", ()),
-    "sent": ("g-transformer/sent", ()),
+SYSTEMS = {
+    "casa": "casa/casa",
+    "latent": "casa/latent",
+    "glat": "casa/glat",
+    "glat-ctc": "casa/glat-ctc",
+    "latent-glat": "casa/latent-glat",
+    "casa-no-sa": "casa/casa-no-sa",
+    "casa-no-ca": "casa/casa-no-ca",
+    "casa-no-context": "casa/casa-no-context",
+    "casa-no-local": "casa/casa-no-local",
+    "casa-no-soft-copy": "casa/casa-no-soft-copy",
+    "casa-no-source": "casa/casa-no-source",
+    "casa-no-target": "casa/casa-no-target",
+    "latent-no-sa": "casa/latent-no-sa",
+    "latent-no-ca": "casa/latent-no-ca",
+    "g-transformer": "g-transformer/randinit",
+    "sent": "g-transformer/sent",
 }
 LONG, SHORT = 512, 64
 DEFAULT_RUNS = (
@@ -87,7 +85,8 @@ IN_CURVES = 8  # of them
 KEPT = 1000  # checkpoints: all of them
 TINY = (
     *("train.validate_every=200", "train.log_every=20", "train.validate_bleu=false", f"train.keep={KEPT}"),
-    *("train.average=3", "train.threads=1", "train.patience=0", "decode.beam=1", "decode.max_tokens=20000"),
+    *("train.average=3", "train.average_by=best", "train.threads=1", "train.patience=0"),
+    *("decode.beam=1", "decode.max_tokens=20000"),
 )
 LENGTHS = (512, 1024, 2048, 4096, 8192)
 
@@ -178,7 +177,6 @@ class Experiment:
         """Train a run, or go on with it."""
         if name.distilled:
             self.distill()
-        recipe, beside = SYSTEMS[name.system]
         own = [
             f"view.max_tokens={name.tokens}",
             f"train.max_updates={self.updates}",
@@ -189,7 +187,7 @@ class Experiment:
             on_validation=lambda f: print(f"{name} {f['update']:.0f} nll {f['nll_current']:.3f}", flush=True),
             on_message=lambda text: print(f"{name}: {text}", flush=True),
         )
-        config = load_config(recipe, "tiny", [*TINY, *beside, *self.settings, *own])
+        config = load_config(SYSTEMS[name.system], "tiny", [*TINY, *self.settings, *own])
         train(config, self.data(name), self.run(name), reports)
 
     def distill(self) -> None:

@@ -55,7 +55,7 @@ class Case:
 
     def dimensions(self) -> Size:
         dimension, feed_forward, heads, layers = SIZES[self.size]
-        return Size(dimension, feed_forward, heads, layers, layers, 0.1, self.attention_dropout)
+        return Size(dimension, feed_forward, heads, layers, layers, 0.1, self.attention_dropout, 0.1)
 
 
 CASES = (
@@ -154,7 +154,7 @@ def marian(case: Case) -> Step:
         decoder_ffn_dim=size.feed_forward,
         activation_function="relu",
         dropout=size.dropout,
-        activation_dropout=size.dropout,
+        activation_dropout=size.activation_dropout,
         attention_dropout=size.attention_dropout,
         scale_embedding=True,
         use_cache=False,

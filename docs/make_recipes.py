@@ -2,8 +2,9 @@
 
 from pathlib import Path
 
-from cotext.config import LARGEST, SIZES, reference
+from cotext.config import LARGEST, reference
 from cotext.reading import MAX_YAML_CHARACTERS
+from cotext.sizes import PROPORTIONS, SIZES
 from cotext.systems import describe
 
 PAGE = Path(__file__).with_name("recipes.md")
@@ -23,7 +24,8 @@ def page() -> str:
         f"{MAX_YAML_CHARACTERS:,} characters, without anchors, aliases and tags. No key comes twice, and a",
         "date is a text.",
         "",
-        "This page is made by `make docs`; parameters are counted at base size with 32,000 subwords.",
+        "This page is made by `make docs`; parameters are counted at base size with 32,000 subwords, without",
+        "the symbols that number sentences.",
         "",
         "## Shipped recipes",
         "",
@@ -35,6 +37,15 @@ def page() -> str:
     for size, sections in SIZES.items():
         changes = [f"{s}.{k}={v}" for s, values in sections.items() for k, v in values.items()]
         lines.append(f"| {size} | {', '.join(changes) or 'none: recipes are written for it'} |")
+    proportions = ", ".join(f"{share} at {size}" for size, share in PROPORTIONS.items())
+    lines += [
+        "",
+        f"Stacks of unequal depth keep their proportion ({proportions}): 10 + 2 layers are",
+        "7 + 1 at small and 5 + 1 at tiny. Top layers of a kind (`global_layers`, `current_layers`,",
+        "`context_layers`) keep their number as far as half of the shorter stack stays below them. Where",
+        "training starts from another run, its learning rate is as much lower than the one above as it is",
+        "below 7e-4 at base size.",
+    ]
     lines += ["", "## Every key", "", f"Whole numbers are at most {LARGEST:,} where no other limit is told."]
     lines += ["", "| key | takes | default | what it does |", "| --- | --- | --- | --- |"]
     lines += [

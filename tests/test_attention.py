@@ -196,7 +196,7 @@ def test_shares_of_every_system(name: str) -> None:
     """They sum to one, within a window whose sentences come from the right places of the document."""
     chosen = WATCHED[name]
     batch_level = chosen.get("name") in ("docflat", "batch_embedding", "datapoints")
-    view = window(2, after=1) | ({"separators": "numbered"} if batch_level else {})
+    view = window(2, after=1) | ({"separators": "numbered", "numbers": 3} if batch_level else {})
     config = tiny_config(model={**TINY_MODEL, **chosen}, view=view)
     tokenizer = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat"])
     watched = random_model(config, tokenizer)

@@ -177,8 +177,8 @@ def test_from_sentence_to_sentence(mcn: Path, tmp_path: Path) -> None:
     found = json.loads((out / "attention.json").read_text())
     assert "view:document-5s-80" in found["signature"]
     assert {name: each["attentions"] for name, each in found["kinds"].items()} == {
-        "encoder": ["encoder.1.attention"],
-        "encoder-local": ["encoder.0.attention"],
+        "encoder": ["encoder.2.layer.attention"],
+        "encoder-local": ["encoder.0.attention", "encoder.1.attention"],
         "decoder": ["decoder.0.attention"],
         "cross-local": ["decoder.0.cross"],
     }

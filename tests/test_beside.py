@@ -10,11 +10,12 @@ from cotext.compare.beside import BesidePaper, Here, beside_papers, published_fo
 from cotext.compare.measured import MeasuredRun
 from cotext.compare.recipe import RecipeOf, recipe_of
 from cotext.comparison import Sight
-from cotext.config import SIZES, load_config
+from cotext.config import load_config
 from cotext.data.languages import Languages
 from cotext.data.suites import ContrastiveExample, ContrastiveSuite
 from cotext.metrics.bleu import Score
 from cotext.metrics.decisions import Decisions
+from cotext.sizes import SIZES
 
 UNKNOWN = Languages()
 VOITA = ("deixis_test", "lex_cohesion_test", "ellipsis_infl", "ellipsis_vp")

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from tiny import WordTokenizer
 
 from cotext.config import (
-    SIZES,
     Config,
     TrainConfig,
     differences,
@@ -19,6 +18,7 @@ from cotext.config import (
     reference,
 )
 from cotext.errors import CotextError
+from cotext.sizes import SIZES
 from cotext.systems import (
     build_model,
     build_view,
@@ -178,8 +178,10 @@ def test_unknown_recipes_and_sizes() -> None:
 def test_what_cannot_be_built() -> None:
     with pytest.raises(CotextError, match=r"model.dimension = 512 is not divisible by model.heads = 7"):
         build_model(load_config(RECIPE, None, ["model.heads=7", "model.shift=1"]), 100)
-    with pytest.raises(CotextError, match="must be resolved"):
+    with pytest.raises(CotextError, match=r"model.shift = corpus must be resolved"):
         build_model(load_config(RECIPE), 100)
+    with pytest.raises(CotextError, match=r"view.numbers = corpus must be resolved"):
+        build_model(load_config("docflat/docflat-c"), 100)
     with pytest.raises(CotextError, match=r"view.kind = sentence takes no view.before"):
         build_view(load_config(RECIPE, None, ["view.kind=sentence"]).view)
 

@@ -6,7 +6,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Generator
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -27,10 +27,10 @@ from tiny_runs import (
 
 from cotext import checkpoint as ckpt
 from cotext import runs, training_state
-from cotext.config import Config, dump_config, load_config, parse_config
+from cotext.config import Config, TrainConfig, dump_config, load_config, parse_config
 from cotext.data.batch import Batch
 from cotext.data.sampling import Cursor, Sampler
-from cotext.trainer import Trainer
+from cotext.trainer import Corpus, Trainer
 
 
 class TellingTrainer(Trainer):
@@ -63,22 +63,23 @@ class SignalledTrainer(TellingTrainer):
 class BothShards(Trainer):
     """One process that sees what two processes see, as two batches of one update."""
 
+    @staticmethod
+    def sampler_of(train: TrainConfig, corpus: Corpus, shard: int) -> Sampler:
+        return Sampler(
+            corpus.train,
+            corpus.mixture,
+            corpus.symbols,
+            train.max_tokens,
+            corpus.max_row_tokens,
+            train.pool_tokens,
+            train.seed,
+            shard=shard,
+            shards=2,
+        )
+
     def _updates(self) -> Generator[tuple[list[Batch], float]]:
         train = self.config.train
-        streams = [
-            Sampler(
-                self.corpus.train,
-                self.corpus.mixture,
-                self.corpus.symbols,
-                train.max_tokens,
-                self.corpus.max_row_tokens,
-                train.pool_tokens,
-                train.seed,
-                shard=shard,
-                shards=2,
-            ).batches(Cursor())
-            for shard in (0, 1)
-        ]
+        streams = [self.sampler_of(train, self.corpus, shard).batches(Cursor()) for shard in (0, 1)]
         while True:
             yield [batch for s in streams for batch, _ in islice(s, train.accumulate)], 0.0
 
@@ -211,15 +212,30 @@ def test_fewer_validation_batches_than_processes(data: Path, tmp_path: Path) -> 
     assert training_state.load_progress(ckpt.checkpoint_folder(tmp_path / "two", 1)).processes == 2
 
 
-@pytest.mark.parametrize("recipe", ["mcn/sent2doc", "mcn/final-sent"])
-def test_parameters_that_no_batch_uses(data: Path, tmp_path: Path, recipe: str) -> None:
+def test_processes_validate_together_after_an_epoch(data: Path, tmp_path: Path) -> None:
+    """Their shards end at different updates; both have seen theirs, one of them a little more."""
+    config = run_config(validate_every="epoch", max_updates=15, max_tokens=100, average=1)
+    train_in_two(config, data, tmp_path / "two")
+    progress = training_state.load_progress(ckpt.checkpoint_folder(tmp_path / "two", 15))
+    corpus, ends = runs.corpus_of(config, runs.open_data(data)), []
+    for shard in (0, 1):
+        sampler = BothShards.sampler_of(config.train, corpus, shard)
+        epochs = [after.epoch for _, after in islice(sampler.batches(Cursor()), 16)]
+        ends.append([n for n, (one, other) in enumerate(pairwise(epochs), start=1) if other > one])
+    assert ends[0] != ends[1]
+    together = [max(both) for both in zip(*ends, strict=False)]
+    assert progress.epoch == len(together) > 0
+    assert progress.validated == [*together, 15]
+
+
+def test_parameters_that_no_batch_uses(data: Path, tmp_path: Path) -> None:
     """Those of the global layer; in one process they stay as they were, too."""
     like = run_config(max_updates=2, max_tokens=150, average=1)
-    config = load_config(recipe, "tiny").model_copy(update={"train": like.train})
+    config = load_config("mcn/final-sent", "tiny").model_copy(update={"train": like.train})
     train_in_two(config, data, tmp_path / "two")
     train_here(config, data, tmp_path / "one")
     two, one = (load_file(tmp_path / name / "model.safetensors") for name in ("two", "one"))
-    unused = [name for name in one if name.startswith("encoder.1.")]
+    unused = [name for name in one if name.startswith("encoder.2.")]
     assert unused
     for name, tensor in one.items():
         assert torch.equal(tensor, two[name]) == (name in unused), name

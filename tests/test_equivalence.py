@@ -73,18 +73,19 @@ SYSTEMS: dict[str, dict[str, Any]] = {
     "MBE, post-norm": {"name": "batch_embedding"},
     "MBE, pre-norm, reset": {"name": "batch_embedding", "positions": "reset", "pre_norm": True},
     "ABD": {"name": "datapoints"},
-    "MCN, post-norm": {"name": "mcn", "encoder_layers": 2, "positions": "reset", "segments": "learned"},
-    "MCN, pre-norm": {"name": "mcn", "encoder_layers": 2, "positions": "reset", "pre_norm": True},
-    "MCN, memory of two sentences": {
-        "name": "mcn",
-        "encoder_layers": 2,
-        "mcn": {"memory_sentences": 2, "gate": False},
-    },
-    "MCN, no memory": {"name": "mcn", "encoder_layers": 2, "mcn": {"memory_sentences": 0, "relative": False}},
-    "MCN, ordinary decoder": {"name": "mcn", "encoder_layers": 2, "mcn": {"xl": False, "context": 1}},
+    "MCN, post-norm": {"name": "mcn", "positions": "reset", "segments": "learned"},
+    "MCN, pre-norm": {"name": "mcn", "positions": "reset", "pre_norm": True},
+    "MCN, memory of two sentences": {"name": "mcn", "mcn": {"memory_sentences": 2, "gate": False}},
+    "MCN, no memory": {"name": "mcn", "mcn": {"memory_sentences": 0, "relative": False}},
+    "MCN, ordinary decoder": {"name": "mcn", "mcn": {"xl": False, "context": 1, "feed_forward": False}},
     "MCN, Doc2Sent": {
         "name": "mcn",
         "mcn": {"local": False, "relative": False, "gate": False, "xl": False},
+    },
+    "MCN, cross-attention to all sentences": {"name": "mcn", "mcn": {"cross_context": True}},
+    "MCN, Doc2Sent, cross-attention to all sentences": {
+        "name": "mcn",
+        "mcn": {"local": False, "relative": False, "gate": False, "xl": False, "cross_context": True},
     },
     "ABD, pre-norm, both sides": {"name": "datapoints", "datapoints": {"target": True}, "pre_norm": True},
 }
@@ -109,7 +110,13 @@ class Neutral:
 
 
 # Whose decoders see nothing of other target sentences.
-SENTENCES_APART = ("G-Transformer, local", "MCN, no memory", "MCN, ordinary decoder", "MCN, Doc2Sent")
+SENTENCES_APART = (
+    "G-Transformer, local",
+    "MCN, no memory",
+    "MCN, ordinary decoder",
+    "MCN, Doc2Sent",
+    "MCN, Doc2Sent, cross-attention to all sentences",
+)
 
 # Sinusoidal segments have no neutral setting: no weight scales them, and even the first is not zero.
 NEUTRAL: dict[str, Neutral] = {
@@ -134,12 +141,12 @@ NEUTRAL: dict[str, Neutral] = {
     ),
     "ABD on no side": Neutral({"name": "datapoints", "datapoints": {"source": False}}),
     "MCN with an ordinary decoder, in one sentence": Neutral(
-        {"name": "mcn", "encoder_layers": 2, "mcn": {"xl": False}},
+        {"name": "mcn", "mcn": {"xl": False, "feed_forward": False}},
         zeros=tuple(
             f"encoder.1.{name}"
             for name in (
-                *(f"attention.{part}.{kind}" for part in ("qkv", "out") for kind in ("weight", "bias")),
-                *("attention.of_keys", "attention.of_values"),
+                *(f"layer.{part}.{kind}" for part in ("qkv", "out") for kind in ("weight", "bias")),
+                *("layer.of_keys", "layer.of_values"),
                 *(f"{part}.{kind}" for part in ("gate", "norm") for kind in ("weight", "bias")),
             )
         ),
@@ -147,6 +154,13 @@ NEUTRAL: dict[str, Neutral] = {
     ),
     "MCN, Doc2Sent, in one sentence": Neutral(
         {"name": "mcn", "mcn": {"local": False, "relative": False, "gate": False, "xl": False}},
+        view={"kind": "sentence"},
+    ),
+    "MCN, Doc2Sent, cross-attention to all sentences, in one sentence": Neutral(
+        {
+            "name": "mcn",
+            "mcn": {"local": False, "relative": False, "gate": False, "xl": False, "cross_context": True},
+        },
         view={"kind": "sentence"},
     ),
     "reset in one sentence": Neutral({"positions": "reset"}, view={"kind": "sentence"}),

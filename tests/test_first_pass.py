@@ -84,6 +84,22 @@ def test_a_first_pass_decodes_as_its_own_run_says(world: Path) -> None:
     assert translator.first_pass.view != translator.view
 
 
+def test_the_first_pass_may_be_what_training_started_from(world: Path, tmp_path: Path) -> None:
+    """As in Wu et al. 2023, whose systems are fine-tuned from the sentence model that translates first."""
+    with pytest.raises(CotextError, match=r"first_pass = init: this run did not start from another one"):
+        open_translator(world / "window", "cpu", {"first_pass": "init"})
+    config = open_scorer(world / "window", "cpu")[1].config
+    config = with_section(config, "train", init=str(world / "sentence"))
+    config = with_section(config, "decode", first_pass="init")
+    run = make_run(world / "data", tmp_path / "started", config, 9)
+    one, other = (
+        open_translator(run, "cpu", decode)[0] for decode in ({}, {"first_pass": str(world / "sentence")})
+    )
+    assert one.signature == other.signature
+    assert one.config == other.config
+    assert open_scorer(run, "cpu")[0].first_pass is None
+
+
 def test_names_of_first_passes_tell_their_weights_apart(world: Path, tmp_path: Path) -> None:
     first = make_run(
         world / "data", tmp_path / "sentence", open_scorer(world / "sentence", "cpu")[1].config, 8

@@ -13,6 +13,7 @@ from command_line import TINY, cotext
 from safetensors.torch import load_file
 from tiny import WordTokenizer, window
 from tiny_runs import (
+    assert_same_file,
     assert_same_run,
     prepare_toy,
     run_config,
@@ -116,6 +117,26 @@ class TestInheriting:
         with torch.no_grad():
             model.get_parameter("global.w").zero_()
         assert torch.equal(model.get_parameter("local.w"), given["local.w"])
+
+    def test_without_copies_the_first_alone_goes_on_from_a_parameter(self) -> None:
+        adopted = {"local.w": "w", "wide.w": "w", "beside.t": "t"}
+        model = Parts({"local.w": (2, 2), "wide.w": (2, 2), "t": (2,), "beside.t": (2,)}, adopted)
+        found = inherit(model, weights(w=(2, 2), t=(2,)), copies=False)
+        assert (found.taken, found.adopted, found.fresh) == (["t"], {"local.w": "w"}, ["wide.w", "beside.t"])
+        assert torch.equal(model.get_parameter("wide.w"), torch.full((2, 2), 2.0))
+
+    def test_global_attention_starts_at_random_and_local_attention_goes_on(self, data: Path) -> None:
+        """As in the authors' runs of G-Transformer (Bao et al. 2021)."""
+        size = open_data(data).tokenizer.vocabulary_size
+        plain = build_model(run_config(), size)
+        chosen = {"name": "g_transformer", "g_transformer": {"global_layers": 1}}
+        config = with_section(run_config(), "model", **chosen)
+        copied = inherit(build_model(config, size), plain.state_dict())
+        found = inherit(build_model(config, size), plain.state_dict(), copies=False)
+        assert {name.split(".")[3] for name in copied.new} == {"gate"}
+        assert {name.split(".")[3] for name in found.fresh} == {"wide"}
+        assert found.neutral == copied.neutral
+        assert {name.split(".")[3] for name in found.adopted} == {"local"}
 
     def test_a_name_of_its_own_comes_before_adoption_and_adoption_before_rows(self) -> None:
         model = Parts({"x": (2, 2), "y": (3, 2)}, {"x": "z", "y": "t"})
@@ -559,6 +580,26 @@ class TestGoingOn:
         assert_same_run(begun, tmp_path / "untroubled")
         assert (begun / "init.json").stat().st_mtime_ns == stamp
         assert ckpt.load_run(begun).config.train.init == own
+
+    def test_new_parameters_keep_their_rate(self, data: Path, source: Path, tmp_path: Path) -> None:
+        """Which they are is read from the account of the start, without which the run does not go on."""
+        model = {"name": "g_transformer", "g_transformer": {"global_layers": 1}}
+
+        def config(updates: int, rate: float = 5.0) -> Config:
+            return with_section(started(source, max_updates=updates, fresh_rate=rate), "model", **model)
+
+        train_here(config(4), data, tmp_path / "whole")
+        train_here(config(2), data, tmp_path / "parts")
+        account = (tmp_path / "parts" / "init.json").read_text()
+        (tmp_path / "parts" / "init.json").unlink()
+        with pytest.raises(CotextError, match=r"init.json: missing or damaged; it says which parameters"):
+            train_here(config(4), data, tmp_path / "parts")
+        (tmp_path / "parts" / "init.json").write_text(account)
+        train_here(config(4), data, tmp_path / "parts")
+        assert_same_file(tmp_path / "whole" / "model.safetensors", tmp_path / "parts" / "model.safetensors")
+        train_here(config(4, rate=1.0), data, tmp_path / "even")
+        one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "even"))
+        assert any(not torch.equal(one[name], other[name]) for name in one if ".gate." in name)
 
     def test_another_source_is_another_run(
         self, data: Path, source: Path, begun: Path, tmp_path: Path

@@ -44,6 +44,7 @@ LENGTHS = [[2, 1, 3, 2, 2, 1], [2], [3, 1, 2], [1, 2, 2, 1]]
 SENTENCES = [(d, k) for d, lengths in enumerate(LENGTHS) for k in range(len(lengths))]
 BUDGET = 9000  # tokens of a batch: all rows that may meet do, so that their order is of no account
 SMALL = [
+    "view.numbers=100",
     *(f"model.{key}={value}" for key, value in TINY_MODEL.items()),
     *(f"decode.{key}={value}" for key, value in TINY_DECODE.items()),
     "model.encoder_layers=2",
@@ -52,7 +53,7 @@ SMALL = [
 VIEWS: dict[str, dict[str, Any]] = {
     "sentence": {"kind": "sentence"},
     "window": window(2, after=1),
-    "numbered": window(4) | {"separators": "numbered"},
+    "numbered": window(4) | {"separators": "numbered", "numbers": 100},
     "source context": window(2) | {"target_before": 0},
     "document": pieces(),
     "parts": pieces(parts=2),

@@ -15,10 +15,9 @@ from torch.nn.functional import scaled_dot_product_attention
 from cotext.analysis.sentence_maps import sentence_maps
 from cotext.data.batch import Instance, Source, make_batch
 from cotext.data.views import Window
-from cotext.errors import CotextError
 from cotext.layers.attend import Places, watch_weights
 from cotext.layers.attention import CrossAttention, split_heads
-from cotext.layers.blocks import SentenceEmbedding, Size
+from cotext.layers.blocks import EncoderBlock, SentenceEmbedding, Size
 from cotext.layers.positions import sinusoidal
 from cotext.layers.ragged import Ragged
 from cotext.layers.recurrence import RecurrentSelfAttention, RecurrentState
@@ -47,12 +46,14 @@ def model(
     xl: bool = True,
     memory: int = 1,
     context: int | None = None,
+    feed_forward: bool = True,
+    cross_context: bool = False,
 ) -> MCN:
     """One of which no part is neutral."""
     torch.manual_seed(3)
     embedding = SentenceEmbedding(VOCABULARY, 16, 0.0, "reset", "learned", max_segments=4)
     size = Size(16, 32, 2, layers, layers, pre_norm=pre_norm)
-    system = MCN(size, embedding, local, relative, gate, xl, memory, context)
+    system = MCN(size, embedding, local, relative, gate, xl, memory, context, feed_forward, cross_context)
     with torch.no_grad():
         for parameter in system.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
@@ -166,19 +167,31 @@ def test_a_hand_worked_case_of_two_sentences() -> None:
 
 @torch.no_grad()
 def test_fusion_by_its_equations() -> None:
+    """The layer is a whole one, by its own equations, or its attention alone."""
     size = Size(8, 16, 2, 2, 2)
     sentence, rows = torch.tensor([[0, 0, 1, 1, 2]]), Ragged(torch.ones(1, 5, dtype=torch.bool))
     segments = Segments(sentence, None, rows)
     local = torch.randn(5, 8, dtype=torch.float64)
-    gated = GlobalContext(size, relative=True, gate=True).double()
-    assert gated.gate is not None
-    gated.gate.bias.normal_()
-    wide = gated.attention(local, segments)
-    g = torch.sigmoid(torch.cat((local, wide), dim=1) @ gated.gate.weight.T + gated.gate.bias)
-    torch.testing.assert_close(gated(local, sentence, rows, None), gated.norm((1 - g) * local + g * wide))
-    plain = GlobalContext(size, relative=True, gate=False).double()
-    wide = plain.attention(local, segments)
-    torch.testing.assert_close(plain(local, sentence, rows, None), plain.norm(local + wide))
+    for feed_forward in (True, False):
+        gated = GlobalContext(size, relative=True, gate=True, feed_forward=feed_forward).double()
+        assert gated.gate is not None
+        gated.gate.bias.normal_()
+        wide = of_the_row(gated, local, segments)
+        g = torch.sigmoid(torch.cat((local, wide), dim=1) @ gated.gate.weight.T + gated.gate.bias)
+        torch.testing.assert_close(gated(local, sentence, rows, None), gated.norm((1 - g) * local + g * wide))
+        plain = GlobalContext(size, relative=True, gate=False, feed_forward=feed_forward).double()
+        wide = of_the_row(plain, local, segments)
+        torch.testing.assert_close(plain(local, sentence, rows, None), plain.norm(local + wide))
+
+
+def of_the_row(top: GlobalContext, local: Tensor, segments: Segments) -> Tensor:
+    if isinstance(top.layer, SegmentAttention):
+        mixed: Tensor = top.layer(local, segments)
+        return mixed
+    layer = top.layer
+    x = layer.after_attention.norm(local + layer.attention(local, segments))
+    wide: Tensor = layer.after_feed_forward.norm(x + layer.feed_forward(x))
+    return wide
 
 
 @pytest.mark.parametrize(("bias", "local"), [(-800.0, True), (60.0, False)])
@@ -214,10 +227,10 @@ def test_one_sentence_takes_the_local_path_exactly_beside_longer_documents(pre_n
 
 
 @pytest.mark.parametrize("place", range(9))
-@pytest.mark.parametrize("gate", [True, False])
+@pytest.mark.parametrize(("gate", "feed_forward"), [(True, True), (False, True), (True, False)])
 @torch.no_grad()
-def test_the_encoder_sees_the_whole_row(place: int, gate: bool) -> None:
-    system = model(gate=gate)
+def test_the_encoder_sees_the_whole_row(place: int, gate: bool, feed_forward: bool) -> None:
+    system = model(gate=gate, feed_forward=feed_forward)
     given, _, _ = example(LENGTHS, TARGET_LENGTHS)
     assert moved(keys(system, given), keys(system, with_source(given, place))) == [True] * 9
 
@@ -456,6 +469,17 @@ def test_a_target_sentence_sees_its_own_source_sentence(place: int, xl: bool) ->
     assert moved(hidden, of_source) == [n == k for n in sentence[0].tolist()]
 
 
+@pytest.mark.parametrize("place", range(9))
+@torch.no_grad()
+def test_cross_attention_may_see_all_source_sentences(place: int) -> None:
+    """Every source sentence by itself, and every target sentence sees all of them."""
+    system = model(context=0, memory=0, cross_context=True)
+    given, tokens, sentence = example(LENGTHS, TARGET_LENGTHS)
+    hidden = system.decode(tokens, sentence, system.encode(given))
+    of_source = system.decode(tokens, sentence, system.encode(with_source(given, place)))
+    assert moved(hidden, of_source) == (sentence[0] >= 0).tolist()
+
+
 @torch.no_grad()
 def test_the_decoder_knows_distances_and_nothing_else_of_where_it_stands() -> None:
     """The same two sentences and sources at the end of a longer row, which one layer does not remember."""
@@ -570,25 +594,21 @@ def test_gradients_reach_every_parameter_with_dropout() -> None:
 
 
 def test_a_sentence_model_lends_all_but_the_new_parts() -> None:
-    """The top layer of the other encoder gives its attention; its feed-forward layers are not needed."""
+    """All layers of the other encoder become local ones; the layer above them is new."""
     embedding = SentenceEmbedding(VOCABULARY, 16, 0.0)
     plain = Transformer(Size(16, 32, 2, 2, 2), embedding)
-    found = inherit(model(), plain.double().state_dict())
+    system = model()
+    found = inherit(system, plain.double().state_dict())
+    assert not found.unused
     assert set(found.fresh) == {
         "embedding.segment",
-        *(f"encoder.1.{part}.{kind}" for part in ("gate", "norm") for kind in ("weight", "bias")),
-        *("encoder.1.attention.of_keys", "encoder.1.attention.of_values"),
+        *(name for name in system.state_dict() if name.startswith("encoder.2.")),
         *(
             f"decoder.{i}.attention.{part}"
             for i in range(2)
             for part in ("place.weight", "content_bias", "place_bias")
         ),
     }
-
-
-def test_a_single_layer_is_refused() -> None:
-    with pytest.raises(CotextError, match="ask for at least 2"):
-        build_model(tiny_config(model={"name": "mcn", "shift": 0}), VOCABULARY)
 
 
 # --- what attention shows
@@ -600,6 +620,9 @@ def test_shown_weights_are_those_of_the_equation() -> None:
     system = model()
     top = system.encoder[-1]
     assert isinstance(top, GlobalContext)
+    assert isinstance(top.layer, EncoderBlock)
+    attention = top.layer.attention
+    assert isinstance(attention, SegmentAttention)
     given, _, _ = example(LENGTHS, TARGET_LENGTHS)
     shown: list[tuple[Tensor, Places | None]] = []
     local: list[Tensor] = []
@@ -619,9 +642,9 @@ def test_shown_weights_are_those_of_the_equation() -> None:
     row, at = order // length, order % length
     kept = row != 1
     x[(row[kept] == 2).long(), at[kept]] = packed[kept]
-    q, k, _ = (split_heads(part, 2) for part in top.attention.qkv(x).chunk(3, dim=-1))
-    assert top.attention.of_keys is not None
-    expected = naive_weights(q, k, top.attention.of_keys, sentence, None)
+    q, k, _ = (split_heads(part, 2) for part in attention.qkv(x).chunk(3, dim=-1))
+    assert attention.of_keys is not None
+    expected = naive_weights(q, k, attention.of_keys, sentence, None)
     compared = real[:, None].expand(weights.shape[:3])
     torch.testing.assert_close(weights[compared], expected[compared], rtol=1e-9, atol=1e-9)
 
@@ -645,7 +668,7 @@ def test_maps_of_sentences_sum_to_one() -> None:
     [whole] = build_view(config.view).split([3, 1, 6, 2], [3, 1, 6, 2])
     batch = make_batch([Instance(0, whole, document, document)], special_symbols(tokenizer, config.view))
     maps, _ = sentence_maps(system, [batch], 4)
-    encoder, decoder = maps["encoder.1.attention"], maps["decoder.0.attention"]
+    encoder, decoder = maps["encoder.2.layer.attention"], maps["decoder.0.attention"]
     torch.testing.assert_close(encoder.share.sum(dim=1), torch.ones(4, dtype=torch.float64))
     assert encoder.kind == "encoder"
     assert bool(encoder.seen.all())

@@ -10,6 +10,7 @@ from torch.nn.functional import linear
 from cotext.config import Config, load_config
 from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
 from cotext.data.views import Window
+from cotext.layers.initialisation import initialise
 from cotext.layers.positions import sinusoidal
 from cotext.layers.state import SelfReach
 from cotext.models.base import TranslationModel
@@ -76,9 +77,10 @@ def test_parameters_over_the_baseline_are_those_of_table_v() -> None:
 def test_self_attention_is_equations_10_and_11() -> None:
     """Queries and keys from H + P, values from H, one relative table for both heads, scaled by sqrt(K)."""
     attention = PositionAwareSelfAttention(6, 2, 0.0).double()
+    initialise(attention, "xavier")
     h, table = doubles(2, 5, 6), doubles(2 * SPAN + 1, 3, seed=1)
     p = sinusoidal(torch.arange(5), 6).double().expand(2, -1, -1)
-    wq, wk, wv = attention.qkv.weight.chunk(3)  # biases start at zero
+    wq, wk, wv = attention.qkv.weight.chunk(3)  # biases are zero
     distance = torch.arange(5) - torch.arange(5)[:, None]
     relative = table[distance + SPAN]  # [I, I, K]
     heads = []
@@ -93,6 +95,7 @@ def test_self_attention_is_equations_10_and_11() -> None:
 
 def test_cross_attention_is_equation_7() -> None:
     attention = PositionAwareCrossAttention(6, 1, 0.0).double()
+    initialise(attention, "xavier")
     h_s, h_t = doubles(2, 5, 6), doubles(2, 3, 6, seed=1)
     p_s, p_t = (sinusoidal(torch.arange(n), 6).double().expand(2, -1, -1) for n in (5, 3))
     wk, wv = attention.key_value.weight.chunk(2)

@@ -100,7 +100,7 @@ def test_as_many_sentences_come_out_each_with_a_word(
 
 
 def test_limits_hold_and_are_reported() -> None:
-    model = model_of({}, seed=7)  # which has much to say
+    model = model_of({}, seed=8)  # which has much to say
     row = instances()[2]
     free = sentences(found(model, [row])[0])
     longest = max(range(2), key=lambda k: len(free[k]))

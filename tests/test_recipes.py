@@ -8,8 +8,10 @@ import yaml
 from tiny_runs import journal, prepare_toy, train_here
 
 from cotext.checkpoint import load_run
-from cotext.config import SIZES, Config, load_config, recipe_names
+from cotext.config import Config, load_config, recipe_names
+from cotext.layers.attention import FeedForward
 from cotext.runs import REQUIRED, open_data, resolve
+from cotext.sizes import SIZES
 from cotext.systems import build_model, build_view
 
 VERY_SMALL = [
@@ -30,6 +32,10 @@ VERY_SMALL = [
 @pytest.fixture(scope="module")
 def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepare_toy(tmp_path_factory.mktemp("recipes") / "data")
+
+
+# What training reads off its corpus, and how it is written as an override.
+OF_THE_CORPUS = ["model.shift=8", "view.numbers=5"]
 
 
 def parameters(config: Config, vocabulary: int) -> int:
@@ -61,8 +67,7 @@ def test_trains(recipe: str, data: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("recipe", recipe_names())
 @pytest.mark.parametrize("size", SIZES)
 def test_every_size_can_be_built(recipe: str, size: str) -> None:
-    overrides = ["model.shift=8"] if load_config(recipe).model.shift == "corpus" else []
-    config = load_config(recipe, size, overrides)
+    config = load_config(recipe, size, OF_THE_CORPUS)
     build_view(config.view)
     assert parameters(config, 100) > 0
     if size in ("tiny", "small"):
@@ -114,3 +119,34 @@ def test_parameters_of_segments_and_pre_norm() -> None:
     assert parameters(learned, 32_000) == parameters(base, 32_000) + 4 * 512
     pre_norm = load_config("focused-concatenation/base", "base", ["model.pre_norm=true"])
     assert parameters(pre_norm, 32_000) == parameters(base, 32_000) + 2 * 2 * 512  # the norms at the top
+
+
+@pytest.mark.parametrize("recipe", recipe_names())
+def test_dropout_inside_feed_forward_layers_is_a_setting_of_its_own(recipe: str) -> None:
+    """Base systems have none there, however much elsewhere: Vaswani et al. 2017, section 5.4."""
+
+    def rates(*overrides: str) -> set[float]:
+        config = load_config(recipe, "tiny", [*OF_THE_CORPUS, "model.dropout=0.3", *overrides])
+        with torch.device("meta"):
+            modules = build_model(config, 100).modules()
+        return {module.dropout for module in modules if isinstance(module, FeedForward)}
+
+    assert rates() == {0.0}
+    assert rates("model.activation_dropout=0.1") == {0.1}
+
+
+def test_parameters_that_mcn_has_beyond_its_sentence_model() -> None:
+    """Zheng et al. 2020, table 1: 4.7 million.
+
+    With dimension D = 512, feed-forward F = 2048 and 4 layers a side:
+
+        the layer above the others   4 * (D * D + D)  +  D * F + F  +  F * D + D  +  2 norms     3,152,384
+        vectors of distances         2 * 41 * 64                                                      5,248
+        gate and norm                2 * D * D + D  +  2 * D                                        525,824
+        distances of the decoder     4 * (D * D + 2 * D)                                          1,052,672
+        segments                     20 * D                                                          10,240
+    """
+    final, sent = (load_config(f"mcn/{name}") for name in ("final", "sent"))
+    assert parameters(final, 32_000) - parameters(sent, 32_000) == 4_746_368
+    attention = load_config("mcn/final", None, ["model.mcn.feed_forward=false"])
+    assert round((parameters(attention, 32_000) - parameters(sent, 32_000)) / 1e6, 1) == 2.6

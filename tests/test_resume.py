@@ -111,6 +111,17 @@ def test_stopped_by_a_signal(data: Path, untroubled: Path, tmp_path: Path, repor
     assert_same_run(run, untroubled)
 
 
+def test_epochs_go_on_being_counted(data: Path, tmp_path: Path) -> None:
+    """A run that validates after every epoch, stopped in the middle of one."""
+    config = run_config(validate_every="epoch", max_updates=20)
+    train_here(config, data, tmp_path / "untroubled")
+    stopped = runs.train(config, data, tmp_path / "run", stop_after(6))
+    assert (stopped.update, stopped.epoch, stopped.validated) == (7, 1, [5])
+    finished = train_here(config, data, tmp_path / "run")
+    assert (finished.epoch, finished.validated) == (4, [5, 10, 15, 20])
+    assert_same_run(tmp_path / "run", tmp_path / "untroubled")
+
+
 def test_stopped_between_two_reports(data: Path, tmp_path: Path) -> None:
     """The sums of the updates before the stop are part of the report after it."""
     config = run_config(log_every=4, max_updates=8)

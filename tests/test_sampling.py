@@ -137,11 +137,28 @@ def test_every_instance_of_an_epoch_once(
     assert batches[-1][1].skipped == skipped
 
 
-def test_skips_add_up_over_epochs(store: TokenStore) -> None:
-    sampler = make_sampler(store)
-    _, skipped = expected_rows(store, VIEWS[1], 25)
+def test_skips_and_shed_context_add_up_over_epochs(store: TokenStore) -> None:
+    sampler = make_sampler(store, WindowView(before=3, limit=Limit(25)))
+    _, skipped = expected_rows(store, WindowView(before=3, limit=Limit(25)), 25)
+    shed = 0
+    for document in store:
+        source, target = ([len(s) for s in side] for side in (document.source, document.target))
+        for j in range(len(source)):
+            whole = slice(max(0, j - 3), j + 1)
+            wide = max(sum(side[whole]) + len(side[whole]) for side in (source, target))
+            shed += max(source[j], target[j]) + 1 <= 25 < wide
     *_, (_, last) = takewhile(lambda pair: pair[1].epoch < 3, sampler.batches(Cursor()))
-    assert (last.epoch, last.skipped) == (2, 3 * skipped)
+    assert shed > 5
+    assert (last.epoch, last.skipped, last.shed) == (2, 3 * skipped, 3 * shed)
+
+
+def test_context_of_other_documents_is_shed_too(store: TokenStore) -> None:
+    """Rows of foreign context are as short as the longest: what their own window shed counts as well."""
+    view = WindowView(before=3, limit=Limit(25))
+    stream = make_sampler(store, view, arrangement=FOREIGN).batches(Cursor())
+    *_, (_, foreign) = takewhile(lambda pair: pair[1].epoch < 1, stream)
+    *_, (_, own) = takewhile(lambda pair: pair[1].epoch < 1, make_sampler(store, view).batches(Cursor()))
+    assert foreign.shed >= own.shed > 0
 
 
 @pytest.mark.parametrize("arrangement", ARRANGEMENTS)

@@ -1,6 +1,6 @@
 """Suites without context and in foreign context: what is scored, how often, and what comes of it."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from random import Random
 
 import pytest
@@ -152,6 +152,9 @@ class Rule:
 
     def reach(self, document: Document) -> list[range]:
         return [range(max(0, j - 1), j + 1) for j in range(len(document.sentences))]
+
+    def check_pairs(self, documents: Iterable[ParallelDocument]) -> None:
+        pass
 
     def score_sentences(
         self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]

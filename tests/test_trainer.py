@@ -1,8 +1,10 @@
 """What one update does, by hand, and what the trainer makes of validations."""
 
 import math
+import re
 from collections.abc import Iterator
 from contextlib import closing
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +24,7 @@ from cotext.data.tokenizer import load_tokenizer
 from cotext.errors import CotextError
 from cotext.journal import Interval
 from cotext.losses.cross_entropy import LossParts
+from cotext.optimizer import make_optimizer, set_rate
 from cotext.systems import build_loss, build_model
 from cotext.trainer import Objective, Reports, Trainer, learning_rate, make_accelerator
 
@@ -83,6 +86,18 @@ class TestLearningRate:
         train_here(config, data, tmp_path / "run")
         rates = [e["learning_rate"] for e in journal(tmp_path / "run") if e["kind"] == "train"]
         assert rates == [learning_rate(config.train, n) for n in range(1, 7)]
+
+    def test_parameters_that_are_new_have_their_own(self) -> None:
+        """Five times the rate of the others, as in the authors' runs of G-Transformer (Bao et al. 2021)."""
+        model = torch.nn.Linear(2, 1)
+        config = TrainConfig(fresh_rate=5.0, adam_epsilon=1e-6)
+        optimizer, names = make_optimizer(model, config, ["bias", "no parameter"])
+        set_rate(optimizer, 1e-4)
+        assert names == ["weight", "bias"]
+        assert [group["lr"] for group in optimizer.param_groups] == [1e-4, 5e-4]
+        assert {group["eps"] for group in optimizer.param_groups} == {1e-6}
+        optimizer, names = make_optimizer(model, TrainConfig(), ["bias"])
+        assert (names, len(optimizer.param_groups)) == (["weight", "bias"], 1)
 
 
 def parts_of(data: Path, config: Config) -> tuple[Batch, list[Batch]]:
@@ -303,6 +318,24 @@ class TestReports:
                     (entry["epoch"] + 1) * too_long,
                 )
 
+    def test_shed_context_is_counted_and_told(self, data: Path, tmp_path: Path) -> None:
+        """Windows of four sentences that do not fit; where they do, there is nothing to tell."""
+        messages: list[str] = []
+        reports = Reports(lambda figures: None, lambda figures: None, messages.append)
+        for limit in (12, 60):
+            view = {"kind": "window", "before": 3, "max_tokens": limit}
+            config = with_section(run_config(max_updates=24, log_every=1), "view", **view)
+            runs.train(config, data, tmp_path / str(limit), reports)
+        of_an_epoch = [m for m in messages if "first epoch" in m]
+        assert len(of_an_epoch) == 1
+        told = re.match(r"in the first epoch, (\d+) instances left out some of their context", of_an_epoch[0])
+        assert told
+        assert "view.max_tokens = 12" in of_an_epoch[0]
+        counts = [e["shed_instances"] for e in journal(tmp_path / "12") if e["kind"] == "train"]
+        assert int(told[1]) in counts
+        assert sorted(counts) == counts
+        assert {e["shed_instances"] for e in journal(tmp_path / "60") if e["kind"] == "train"} == {0}
+
     def test_sums_are_exact_beyond_what_single_precision_counts(self) -> None:
         interval = Interval(0.0)
         outcome = LossParts(torch.tensor(1.0), torch.tensor(2**24), {})
@@ -349,7 +382,7 @@ class TestBatchLevelContext:
 
     def config(self, **settings: Any) -> Config:
         config = run_config(order="documents", max_updates=8, **settings)
-        return with_section(config, "view", separators="numbered", numbers=50)
+        return with_section(config, "view", separators="numbered")
 
     @pytest.mark.parametrize("context", ["own", "foreign"])
     def test_it_resumes_exactly(self, data: Path, tmp_path: Path, context: str) -> None:
@@ -382,8 +415,9 @@ class TestBatchLevelContext:
         assert loaded.config.view.numbers == 6
         assert len(loaded.model.output_weight) == loaded.tokenizer.vocabulary_size + 6
         assert runs.resolve(loaded.config, opened) == loaded.config
-        fewer = with_section(self.config(), "view", numbers=4)
-        assert runs.resolve(fewer, opened).view.numbers == 4
+        for asked, numbers in ((4, 4), (50, 6)):
+            limited = with_section(self.config(), "view", numbers=asked)
+            assert runs.resolve(limited, opened).view.numbers == numbers
 
     def test_pairs_without_a_token_have_no_number(self, tmp_path: Path) -> None:
         folder = prepare_toy(tmp_path / "data")
@@ -413,6 +447,32 @@ class TestBatchLevelContext:
         after = made.validate()
         assert asked == [None, expected]
         assert after == pytest.approx(before, rel=1e-5)
+
+    def ends_of_epochs(self, config: Config, data: Path) -> list[int]:
+        """The updates, each of `accumulate` batches, with which an epoch is over."""
+        made = make_trainer(config, data, Path("never written"))
+        each = config.train.accumulate
+        batches = islice(made.sampler.batches(Cursor()), config.train.max_updates * each)
+        epochs = [after.epoch for _, after in batches]  # a cursor moves on with the first batch of an epoch
+        ends = (n for n, (one, other) in enumerate(pairwise(epochs), start=1) if other > one)
+        return [-(-n // each) for n in ends]
+
+    @pytest.mark.parametrize("accumulate", [1, 2])
+    def test_after_every_epoch(self, data: Path, tmp_path: Path, accumulate: int) -> None:
+        config = run_config(validate_every="epoch", max_updates=30, log_every=5, accumulate=accumulate)
+        expected = self.ends_of_epochs(config, data)
+        assert len(expected) >= 5
+        progress = train_here(config, data, tmp_path / "run")
+        assert progress.validated == sorted({*expected, 30})
+        reported = [e["update"] for e in journal(tmp_path / "run") if e["kind"] == "validation"]
+        assert reported == progress.validated
+
+    def test_patience_in_epochs(self, data: Path, tmp_path: Path) -> None:
+        """Four epochs, two of them in vain, the last two."""
+        settings = {"validate_every": "epoch", "patience": 2, "max_updates": 99}
+        progress = train_scripted(data, tmp_path / "run", [3, 2, 4, 4, 1], **settings)
+        expected = self.ends_of_epochs(run_config(max_updates=99), data)
+        assert (progress.epoch, progress.update, progress.finished) == (4, expected[3], True)
 
 
 class ScriptedTrainer(Trainer):

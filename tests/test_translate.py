@@ -13,6 +13,7 @@ from tiny import PlainWordTokenizer, WordTokenizer, pieces, random_model, tiny_c
 from cotext import translate as translate_module
 from cotext.config import Config
 from cotext.constraints import Request
+from cotext.data.batch import Instance, source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import SentencePieceTokenizer, Tokenizer, TokenizerSettings
 from cotext.errors import CotextError
@@ -54,6 +55,9 @@ STRATEGIES: dict[str, Config] = {
     "document, indexed": tiny_config(view=pieces(40) | INDEXED, model={"segments": "sinusoidal"}),
     "document, bracket": tiny_config(
         view=pieces(20) | {"separators": "bracket"}, model={"positions": "reset"}, decode={"beam": 3}
+    ),
+    "by sentence, bracket": tiny_config(
+        view=pieces(20) | {"separators": "bracket"}, decode={"beam": 3, "beam_per": "sentence"}
     ),
     "document, in parts": tiny_config(view=pieces(40, parts=2), decode={"beam": 1}),
 }
@@ -229,7 +233,7 @@ def test_sentences_without_a_token_are_no_part_of_their_document(config: Config)
             assert whole.document.sentences[j] == (rest.document.sentences[k] if has else "")
             assert whole.log_probabilities[j] == pytest.approx(rest.log_probabilities[k] if has else 0)
         kept = [j for j, has in enumerate(has_text(document)) if has]
-        for name in ("cut", "long", "missing"):
+        for name in ("cut", "long", "shed", "missing"):
             assert getattr(whole, name) == tuple(kept[k] for k in getattr(rest, name))
         assert whole.recovered == rest.recovered
 
@@ -330,6 +334,57 @@ def test_a_document_longer_than_a_row_comes_back_whole_and_in_order(
     assert all([out[j] for j in w.current] in answers for w in windows)
     assert has_text(translation.document) == has_text(document)
     assert translation.recovered
+
+
+class TestSentenceBySentence:
+    """Documents translated whole, of which every sentence is searched by itself."""
+
+    DOCUMENT = Document("d", ("a cat", "it", "the cat sat on a mat", "", "again", "saw it"))
+
+    def translators(self, beam: int, model: str = "transformer") -> list[DocumentTranslator]:
+        """The same model, without and with."""
+        settings = {"name": model, "g_transformer": {"global_layers": 1}}
+        config = tiny_config(view=STRATEGIES["by sentence, bracket"].view.model_dump(), model=settings)
+        return [translator(config, PLAIN, beam=beam, beam_per=per) for per in ("document", "sentence")]
+
+    @pytest.mark.parametrize("model", ["transformer", "g_transformer", "mcn"])
+    def test_greedy_search_is_the_same(self, model: str) -> None:
+        """One hypothesis is the best one; memories and positions go on as they do otherwise."""
+        whole, by_sentence = (translated(t, [self.DOCUMENT])[0] for t in self.translators(1, model))
+        assert whole.document == by_sentence.document
+        assert whole.log_probabilities == pytest.approx(by_sentence.log_probabilities)
+
+    def test_the_best_translation_of_a_sentence_is_the_context_of_the_next(self) -> None:
+        """By hand: the windows of a piece, one search after the other."""
+        _, t = self.translators(4)
+        [found] = translated(t, [self.DOCUMENT])
+        source = [PLAIN.encode(s) for s in self.DOCUMENT.sentences if s]
+        texts = []
+        for piece in t.view.split([len(s) for s in source], []):
+            row = source_batch([Instance(0, piece, [source[j] for j in piece.source], [])], t.symbols)
+            prefix: list[int] = []
+            for k, j in enumerate(piece.current):
+                request = Request(list(prefix), 0, (len(source[j]) + 4,), piece.source.start)
+                [best] = search(t.model, row, [request], t.search_symbols, t.options)
+                assert request.closed_before(t.search_symbols) == k
+                prefix += [*best.tokens, t.symbols.separator(k)]
+                texts.append(PLAIN.decode(best.tokens))
+        assert [s for s in found.document.sentences if s] == texts
+        assert "|beam:4|beam_per:sentence|" in t.signature
+
+    def test_scores_are_those_of_the_same_rows(self) -> None:
+        whole, by_sentence = self.translators(4)
+        pair = ParallelDocument("d", self.DOCUMENT.sentences, self.DOCUMENT.sentences)
+        assert whole.score([pair]) == by_sentence.score([pair])
+
+    def test_sentences_that_end_otherwise_than_the_last_are_refused(self) -> None:
+        config = tiny_config(view=pieces(20), decode={"beam_per": "sentence"})
+        with pytest.raises(CotextError, match=r"beam_per = sentence needs view.separators = bracket"):
+            translator(config)
+
+    def test_windows_have_no_need_of_it(self) -> None:
+        config = tiny_config(view=window(2), decode={"beam_per": "sentence"})
+        assert translator(config).signature == translator(tiny_config(view=window(2))).signature
 
 
 def test_pieces_of_a_document_are_cut_by_their_sources() -> None:
@@ -448,6 +503,16 @@ def test_a_sentence_that_is_too_long_is_refused_before_any_work(monkeypatch: pyt
         list(t.translate(documents))
     assert spy.batches == 0
     assert t.check(documents[:1]) == 1
+
+
+def test_context_that_did_not_fit_is_reported() -> None:
+    """Places in the document, an empty sentence among them; the current sentence alone is shown anyhow."""
+    document = Document("x", ("the cat", "", "sat on a mat", "it saw", "again and again and again"))
+    for limit, shed in ((40, ()), (9, (3, 4)), (6, (2, 3, 4))):
+        config = tiny_config(view=window(2, max_tokens=limit))
+        translator = DocumentTranslator(random_model(config, TOKENIZER), config, TOKENIZER, CPU)
+        [(_, found)] = translator.translate([document])
+        assert found.shed == shed
 
 
 def test_what_is_longer_than_in_training_or_cut_short_is_reported() -> None:

@@ -143,7 +143,7 @@ def test_the_bound_of_parameters_holds(size: str, models: Callable[[ModelConfig]
     """For every model that a recipe describes, built without memory; and it is no wild guess."""
     seen = set()
     for name in recipe_names():
-        config = load_config(name, size, ["model.shift=1"])
+        config = load_config(name, size, ["model.shift=1", "view.numbers=100"])
         if models(config.model) in seen:
             continue
         seen.add(models(config.model))

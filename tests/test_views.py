@@ -108,6 +108,7 @@ def test_a_window_sheds_as_little_context_as_fits(
     ):
         j = w.current.start
         assert set(w.source) <= set(whole.source)
+        assert (whole.shed, w.shed) == (0, len(whole.source) - len(w.source))
         assert set(w.target) <= set(whole.target)
         if len(w.source) > 1:
             assert row_tokens(w.source, source) <= max_tokens

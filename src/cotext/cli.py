@@ -185,6 +185,7 @@ def translate(
         (report.missing, "missing"),
         (report.cut, "cut off at the length limit (--set max_ratio=... or max_extra=...)"),
         (report.long, "longer than what the model was trained on"),
+        (report.shed, "with some of their context left out, to fit into view.max_tokens"),
     ):
         if places:
             shown = f"{', '.join(places[:5])}{' ...' if places[5:] else ''}"

@@ -1,7 +1,7 @@
 """The whole configuration as closed, typed models: YAML recipes and dotted overrides.
 
-A recipe is one YAML file. `SIZES` are laid over it, then `key.path=value` overrides; what results travels
-with every checkpoint. An unknown key is an error that names the nearest known one.
+A recipe is one YAML file. A size is laid over it (see `sizes.py`), then `key.path=value` overrides; what
+results travels with every checkpoint. An unknown key is an error that names the nearest known one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeFloat, ValidationE
 
 from cotext.errors import CotextError, nearest, shown
 from cotext.reading import parse_yaml, read_text
+from cotext.sizes import sized
 
 # Every number has a largest value, far beyond what is of use: a file from elsewhere must not be able to ask
 # for memory without end. Those that decide how much is allocated have one of their own.
@@ -78,9 +79,9 @@ class ViewConfig(CutConfig):
     every sentence, or these with the number of the sentence in its document as the begin."""
     indexed_separators: Symbols = 100
     """How many there are; the last one serves all later places too."""
-    numbers: Symbols = 100
-    """How many numbers of sentences there are, at most as many as the longest training document has
-    sentences; the last one serves all later sentences too."""
+    numbers: Symbols | Literal["corpus"] = "corpus"
+    """How many numbers of sentences there are; `corpus`: as many as the longest training document has
+    sentences, and never more. The last one serves all later sentences too."""
     mixed_with: Annotated[tuple[SharedCut, ...], Field(max_length=100)] = ()
     """Further ways of cutting to train on (`kind`, ..., `weight`); translation and validation use the
     first."""
@@ -155,7 +156,8 @@ class MCNConfig(Closed):
     """The switches of Zheng et al. 2020, table 3, and how far the model sees."""
 
     local: bool = True
-    """All encoder layers but the top one stay inside sentences; if not, every layer sees the whole row."""
+    """The encoder's layers stay inside sentences, and one more on top sees the whole row; if not, there is no
+    further layer, and every layer sees the whole row."""
     relative: bool = True
     """Attention over the row knows how many sentences apart two tokens are."""
     gate: bool = True
@@ -167,6 +169,11 @@ class MCNConfig(Closed):
     """Of `xl`: target sentences before the current one that the decoder remembers."""
     context: Sentences | None = None
     """Source sentences before and after its own that a token sees; not given: all of the row."""
+    feed_forward: bool = True
+    """The layer that sees the row is a whole one, as the parameter count of table 1 has it; if not, it is its
+    attention alone, as the equations have it."""
+    cross_context: bool = False
+    """Cross-attention sees all source sentences of the row; if not, that of its target sentence alone."""
 
 
 class CasaConfig(Closed):
@@ -228,7 +235,9 @@ class ModelConfig(Closed):
     decoder_layers: Layers = 6
     """Decoder blocks."""
     dropout: BelowOne = 0.3
-    """On embeddings, sublayer outputs and inside the feed-forward layers."""
+    """On embeddings and sublayer outputs (Vaswani et al. 2017, section 5.4)."""
+    activation_dropout: BelowOne = 0.0
+    """Inside the feed-forward layers, on what comes out of their ReLU; base systems have none there."""
     attention_dropout: BelowOne = 0.0
     """On attention weights; above 0, attention on a CPU is several times slower."""
     pre_norm: bool = False
@@ -277,6 +286,11 @@ class TrainConfig(Closed):
     """Run whose weights training starts from (`--init RUN`); `required` in a recipe that needs one."""
     init_parts: Literal["all", "encoder"] = "all"
     """What starts from them: all that fits, or all but what is the decoder's alone; embeddings are shared."""
+    init_copies: bool = True
+    """Where one of them has two counterparts, as in G-Transformer's local and global attention, both start
+    from it; if not, the first alone, and the other at random."""
+    fresh_rate: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    """Learning rate of parameters that have nothing to start from there, as a multiple of `learning_rate`."""
     seed: Seed = 1
     """Of initial weights, dropout and the order of the data."""
     max_updates: PositiveInt = 100_000
@@ -299,14 +313,16 @@ class TrainConfig(Closed):
     """Linear rise; afterwards the rate falls with the inverse square root."""
     adam_betas: tuple[BelowOne, BelowOne] = (0.9, 0.98)
     """Decay rates of Adam's moments."""
+    adam_epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-9
+    """Added to the root of Adam's second moment (Vaswani et al. 2017, section 5.3)."""
     weight_decay: NonNegativeFloat = 0.0
     """Decoupled from the gradient."""
     clip_norm: NonNegativeFloat = 1.0
     """Largest gradient norm; 0: no limit."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Of matrix products; weights and sums stay fp32. Less than fp32 pays on a GPU alone."""
-    validate_every: PositiveInt = 1000
-    """Updates between validations; a checkpoint is written at each."""
+    validate_every: PositiveInt | Literal["epoch"] = 1000
+    """Updates between validations, or `epoch`: one after each; a checkpoint is written at each."""
     validate_bleu: bool = True
     """Translate development documents (greedily) at every validation."""
     validate_documents: PositiveInt = 50
@@ -336,6 +352,9 @@ class DecodeConfig(Closed):
 
     beam: Annotated[int, Field(gt=0, le=1000, strict=True)] = 4
     """Hypotheses side by side; 1: greedy."""
+    beam_per: Literal["document", "sentence"] = "document"
+    """Of documents translated whole: hypotheses compete to the end of their piece, or to the end of every
+    sentence, where the best one becomes the context of the next; the latter needs `bracket`."""
     length_penalty: Annotated[float, Field(ge=0, le=10)] = 0.6
     """Scores are log-probabilities divided by length to this power."""
     align: Literal["constrained", "free"] = "constrained"
@@ -351,7 +370,8 @@ class DecodeConfig(Closed):
     at once, beside what they have written so far; the latter needs `first_pass` where the target has
     context."""
     first_pass: str = ""
-    """Run whose translations are the target context, instead of the system's own."""
+    """Run whose translations are the target context, instead of the system's own; `init`: that which training
+    started from."""
     max_ratio: Annotated[float, Field(gt=0, le=20)] = 2.0
     """A sentence holds at most max_ratio times its source tokens, plus `max_extra`."""
     max_extra: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 20
@@ -377,55 +397,6 @@ class Config(Closed):
     decode: DecodeConfig = DecodeConfig()
 
 
-# What a recipe written for base size changes to when it is trained smaller.
-SIZES: dict[str, dict[str, dict[str, Any]]] = {
-    # For the controlled corpus and for trying things out: minutes on one core.
-    "tiny": {
-        "model": {
-            "dimension": 128,
-            "feed_forward": 512,
-            "heads": 4,
-            "encoder_layers": 2,
-            "decoder_layers": 2,
-            "dropout": 0.0,
-            "pre_norm": True,
-            "g_transformer": {"global_layers": 1},
-        },
-        "train": {
-            "learning_rate": 4e-3,
-            "warmup_updates": 200,
-            "max_tokens": 2500,
-            "max_updates": 1000,
-            "validate_every": 250,
-            "log_every": 50,
-        },
-    },
-    "small": {
-        "model": {
-            "dimension": 256,
-            "feed_forward": 1024,
-            "heads": 4,
-            "encoder_layers": 4,
-            "decoder_layers": 4,
-            "dropout": 0.1,
-        },
-        "train": {"learning_rate": 1e-3, "warmup_updates": 1000, "max_tokens": 8000, "max_updates": 20_000},
-    },
-    # Zheng et al. 2020 on TED Zh-En, whose recipes have the schedule for it; four heads are our choice.
-    "ted": {
-        "model": {
-            "dimension": 256,
-            "feed_forward": 512,
-            "heads": 4,
-            "encoder_layers": 4,
-            "decoder_layers": 4,
-        },
-        "train": {"learning_rate": 7e-4},
-    },
-    "base": {},
-}
-
-
 def recipe_names() -> list[str]:
     """Shipped recipes as <paper>/<system>, sorted."""
     root = resources.files("cotext") / "recipes"
@@ -446,28 +417,10 @@ def load_config(recipe: str, size: str | None = None, overrides: Iterable[str] =
     """
     content, where = _read_recipe(recipe)
     if size is not None:
-        if size not in SIZES:
-            raise CotextError(f"unknown size {shown(size)}: choose one of {', '.join(SIZES)}")
-        for section, values in SIZES[size].items():
-            written = content.get(section) or {}
-            if not isinstance(written, dict):
-                raise CotextError(
-                    f"{where}: {section} = {shown(written)}: expected a mapping of keys to values"
-                )
-            content[section] = _laid_over(written, values)
+        content = sized(content, parse_config(content, where).model_dump(), size)
     for override in overrides:
         _apply_override(content, override)
     return parse_config(content, where)
-
-
-def _laid_over(written: dict[str, Any], values: dict[str, Any]) -> dict[str, Any]:
-    """Values of a size over those of a recipe, one level of subsections deep."""
-    subsections = {
-        key: {**written[key], **value}
-        for key, value in values.items()
-        if isinstance(value, dict) and isinstance(written.get(key), dict)
-    }
-    return {**written, **values, **subsections}
 
 
 def parse_config(content: Any, where: str) -> Config:

@@ -44,6 +44,7 @@ class FileReport:
     align: str = "constrained"
     cut: list[str] = field(default_factory=list)  # "document:sentence" closed by the length limit
     long: list[str] = field(default_factory=list)  # longer than what the model was trained on
+    shed: list[str] = field(default_factory=list)  # translated with less context than the view asks for
     missing: list[str] = field(default_factory=list)  # left without text, possible in free search alone
     otherwise: list[str] = field(default_factory=list)  # in other subwords than their text is split into
     signature: str = ""
@@ -116,6 +117,13 @@ def _with_decode(config: Config, decode: dict[str, Any]) -> Config:
             )
     content = config.model_dump()
     content["decode"] |= decode
+    if content["decode"]["first_pass"] == "init":
+        if not config.train.init:
+            raise CotextError(
+                "decode.first_pass = init: this run did not start from another one; name the run that "
+                "translates first"
+            )
+        content["decode"]["first_pass"] = config.train.init
     return parse_config(content, "decode settings")
 
 
@@ -283,6 +291,7 @@ def _paired(
         report.pieces += len(translation.pieces)
         report.cut += [f"{document.id}:{j + 1}" for j in translation.cut]
         report.long += [f"{document.id}:{j + 1}" for j in translation.long]
+        report.shed += [f"{document.id}:{j + 1}" for j in translation.shed]
         report.missing += [f"{document.id}:{j + 1}" for j in translation.missing]
         report.otherwise += [f"{document.id}:{j + 1}" for j in translation.otherwise]
         # A sentence without a visible character has no translation: as it is, it fits the format. One that

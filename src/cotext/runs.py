@@ -40,7 +40,7 @@ from cotext.systems import (
 from cotext.trainer import Corpus, Reports, Trainer, make_accelerator
 from cotext.training_state import Progress, load_progress
 from cotext.translate import DocumentTranslator
-from cotext.warm_start import start_from
+from cotext.warm_start import read_new, start_from
 
 REQUIRED = "required"  # `train.init` of a recipe that cannot start from fresh weights
 
@@ -184,7 +184,9 @@ def resolve(config: Config, data: Data) -> Config:
     if model.positions == "shifted" and model.shift == "corpus":
         model = model.model_copy(update={"shift": data.mean_sentence_tokens})
     if view.separators == "numbered":
-        view = view.model_copy(update={"numbers": min(view.numbers, data.most_sentences())})
+        most = data.most_sentences()
+        numbers = most if view.numbers == "corpus" else min(view.numbers, most)
+        view = view.model_copy(update={"numbers": numbers})
     languages = config.languages or str(data.languages)
     return config.model_copy(update={"view": view, "model": model, "languages": languages})
 
@@ -333,9 +335,12 @@ def train(
     if not config.train.threads:
         threads = max(1, threads // accelerator.num_processes)  # which share the cores
     torch.set_num_threads(threads)
-    start = None
+    start, new = None, []
     if config.train.init and not checkpoints(run):
         start = start_from(Path(config.train.init), model, config, data.tokenizer)
+        new = start.inheritance.new
+    elif config.train.init and config.train.fresh_rate != 1:
+        new = read_new(run / "init.json")
     if accelerator.is_main_process:
         open_run(run, config, data.tokenizer)
         note_data(run, data)
@@ -359,5 +364,6 @@ def train(
         reports,
         score_development=bleu,
         accelerator=accelerator,
+        fresh=new,
     )
     return trainer.train()

@@ -57,6 +57,7 @@ def _size(config: ModelConfig) -> Size:
         decoder_layers=config.decoder_layers,
         dropout=config.dropout,
         attention_dropout=config.attention_dropout,
+        activation_dropout=config.activation_dropout,
         pre_norm=config.pre_norm,
     )
 
@@ -134,16 +135,7 @@ def build_datapoints(config: ModelConfig, embedding: SentenceEmbedding) -> Datap
 
 
 def build_mcn(config: ModelConfig, embedding: SentenceEmbedding) -> MCN:
-    """The MCN of `models/mcn.py`.
-
-    Raises:
-        CotextError: no layer is left below the one that sees the whole row.
-    """
-    if config.mcn.local and config.encoder_layers < 2:
-        raise CotextError(
-            "model.encoder_layers = 1: the top layer of mcn sees the whole row and those below stay inside "
-            "sentences; ask for at least 2, or for model.mcn.local = false"
-        )
+    """The MCN of `models/mcn.py`."""
     return MCN(_size(config), embedding, **config.mcn.model_dump())
 
 
@@ -258,10 +250,18 @@ def _is_bracketed(view: ViewConfig) -> bool:
 
 
 def further_symbols(view: ViewConfig) -> int:
-    """How many symbols a recipe appends to the vocabulary: the first indexed separator is the plain one."""
+    """How many symbols a recipe appends to the vocabulary: the first indexed separator is the plain one.
+
+    Raises:
+        CotextError: as many as the corpus asks for, and nobody has counted them.
+    """
     if view.separators == "indexed":
         return view.indexed_separators - 1
-    return view.numbers if view.separators == "numbered" else 0
+    if view.separators != "numbered":
+        return 0
+    if view.numbers == "corpus":
+        raise CotextError("view.numbers = corpus must be resolved to a number before a model is built")
+    return view.numbers
 
 
 def special_symbols(tokenizer: Tokenizer, view: ViewConfig) -> SpecialSymbols:
@@ -377,7 +377,10 @@ def describe() -> Iterator[tuple[str, ...]]:
         segments = "" if model.segments == "none" else f", {model.segments} segments"
         if model.shift == "corpus":
             model = model.model_copy(update={"shift": 0})
-        parameters = parameters_asked(config.model_copy(update={"model": model}), 32_000)
+        # Numbers of sentences are not counted: how many there are is a matter of the corpus.
+        brackets = {"separators": "bracket"} if view.separators == "numbered" else {}
+        counted = {"model": model, "view": view.model_copy(update=brackets)}
+        parameters = parameters_asked(config.model_copy(update=counted), 32_000)
         seen = [describe_cut(cut, view.max_sentences) for cut in (view, *view.mixed_with)]
         if config.train.order == "documents":
             seen.append("in order")

@@ -8,7 +8,7 @@ changes what an update is.
 import math
 import shutil
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -31,6 +31,7 @@ from cotext.interruption import stop_on_signals
 from cotext.journal import Interval, Journal
 from cotext.losses.cross_entropy import LossParts
 from cotext.models.base import Model
+from cotext.optimizer import make_optimizer, set_rate
 from cotext.systems import Loss
 from cotext.training_state import ProcessState, Progress
 
@@ -105,7 +106,8 @@ class Trainer:
     """Trains one model in one run folder; `train` goes on where an earlier process stopped.
 
     `score_development` translates the development documents with the model as it stands and returns BLEU;
-    it is called on the main process alone.
+    it is called on the main process alone. `fresh` names parameters with a learning rate of their own, see
+    `make_optimizer`.
     """
 
     def __init__(
@@ -119,6 +121,7 @@ class Trainer:
         reports: Reports,
         score_development: Callable[[Model], float] | None = None,
         accelerator: Accelerator | None = None,
+        fresh: Collection[str] = (),
     ) -> None:
         if config.train.best_by == "bleu" and score_development is None:
             raise CotextError("train.best_by = bleu needs train.validate_bleu = true")
@@ -130,16 +133,8 @@ class Trainer:
         self.score_development = score_development
         self.accelerator = accelerator or make_accelerator(config.train, model.spares_parameters)
         self.model = model
-        self.names = [name for name, _ in model.named_parameters()]
         train = config.train
-        optimizer = torch.optim.AdamW(
-            model.parameters(),
-            lr=train.learning_rate,
-            betas=train.adam_betas,
-            eps=1e-9,
-            weight_decay=train.weight_decay,
-            fused=True,
-        )
+        optimizer, self.names = make_optimizer(model, train, fresh)
         self.objective, self.optimizer = self.accelerator.prepare(Objective(model, loss), optimizer)
         self.sampler = Sampler(
             corpus.train,
@@ -193,13 +188,17 @@ class Trainer:
         with stop_on_signals() as stop:
             for batches, waited_seconds in updates:
                 self.interval.waited_seconds += waited_seconds
+                epoch = self.progress.epoch
                 self._update(batches, stop.requested)
-                update = self.progress.update
+                update, every = self.progress.update, config.validate_every
+                validates = self.progress.epoch > epoch if every == "epoch" else update % every == 0
+                if self.progress.epoch > epoch == 0:
+                    self._tell_of_an_epoch()
                 last = update >= config.max_updates
                 if last or update % config.log_every == 0:
                     self._report()
                 before = time.perf_counter()
-                if last or update % config.validate_every == 0:
+                if last or validates:
                     self._validate_and_save()
                 elif self.stopping:
                     self._save_checkpoint()
@@ -230,12 +229,12 @@ class Trainer:
         """One optimizer step on the given batches of this process; also agrees on whether to stop."""
         self.objective.train()
         update = self.progress.update + 1
-        rate = learning_rate(self.config.train, update)
-        for settings in self.optimizer.param_groups:
-            settings["lr"] = rate
+        set_rate(self.optimizer, learning_rate(self.config.train, update))
         done = self.progress.update / self.config.train.max_updates
-        # A signal may reach the processes at different moments: one that is asked to stop stops them all.
-        shared = torch.tensor([0, int(stop_requested)], device=self.accelerator.device)
+        # A signal may reach the processes at different moments: one that is asked to stop stops them all. Nor
+        # do they end an epoch at the same one.
+        epochs = self.sampler.epochs(self.cursor)
+        shared = torch.tensor([0, int(stop_requested), epochs], device=self.accelerator.device)
         for number, batch in enumerate(batches):
             last = number + 1 == len(batches)
             with nullcontext() if last else self.accelerator.no_sync(self.objective):
@@ -244,7 +243,7 @@ class Trainer:
             shared[0] += outcome.count
             self.interval.add(outcome)
             self.interval.labels += int(batch.is_label.sum())
-        count, stops = self.accelerator.reduce(shared, "sum").tolist()
+        count, stops, epochs = self.accelerator.reduce(shared, "sum").tolist()
         gradients = [p.grad for p in self.objective.parameters() if p.grad is not None]
         # Data-parallel wrappers average over processes; the sum is what is divided by the global count.
         torch._foreach_mul_(gradients, self.accelerator.num_processes / count)
@@ -255,7 +254,7 @@ class Trainer:
         self.interval.grad_norm = norm
         self.optimizer.step()
         self.optimizer.zero_grad()
-        self.progress.update = update
+        self.progress.update, self.progress.epoch = update, epochs // self.accelerator.num_processes
         self.stopping = bool(stops)
 
     def _seen(self, batch: Batch) -> Batch:
@@ -279,10 +278,14 @@ class Trainer:
         interval, now = self.interval, time.perf_counter()
         seconds = now - interval.since
         sums = {name: (float(pair[0]), float(pair[1])) for name, pair in interval.sums.items()}
-        seen = {"skipped": (float(self.cursor.skipped), 0.0), "labels": (float(interval.labels), 0.0)}
+        seen = {
+            "labels": (float(interval.labels), 0.0),
+            "skipped": (float(self.cursor.skipped), 0.0),
+            "shed": (float(self.cursor.shed), 0.0),
+        }
         totals = self._reduce({**sums, **seen})
         loss, count = totals.pop("loss")
-        skipped, labels = (totals.pop(name)[0] for name in seen)
+        labels, skipped, shed = (totals.pop(name)[0] for name in seen)
         self._require_finite(loss, self.progress.update)
         figures = {
             "update": float(self.progress.update),
@@ -294,11 +297,23 @@ class Trainer:
             "tokens_per_second": labels / seconds,
             "waiting_share": interval.waited_seconds / seconds,
             "skipped_instances": skipped,
+            "shed_instances": shed,
         }
         self.interval = Interval(now)
         if self.accelerator.is_main_process:
             self.journal.write("train", figures)
             self.reports.on_update(figures)
+
+    def _tell_of_an_epoch(self) -> None:
+        """Say what of the training corpus was not seen as asked for."""
+        shed, skipped = self._reduce({"": (float(self.cursor.shed), float(self.cursor.skipped))})[""]
+        if self.accelerator.is_main_process and shed + skipped:
+            most = self.corpus.max_row_tokens
+            self.reports.on_message(
+                f"in the first epoch, {shed:,.0f} instances left out some of their context and "
+                f"{skipped:,.0f} were left out themselves, to fit into view.max_tokens = {most}: "
+                "raise it to keep them whole"
+            )
 
     def _reduce(self, sums: Sums) -> Sums:
         """Add sums and counts up over processes, in one order everywhere."""

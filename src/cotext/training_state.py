@@ -10,7 +10,7 @@ A checkpoint that training can resume from holds:
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, astuple, dataclass, field
 from pathlib import Path
 
 import torch
@@ -28,12 +28,13 @@ from cotext.files import replacing
 class Progress:
     """How far a run is and what was best.
 
-    `validated` lists the updates with a validation behind them: the checkpoints that averaging may choose
-    from, others being stops on the way. `corpus` holds the totals of the training corpus, `scaler` the state
-    of the loss scale (fp16 alone).
+    `epoch` counts those that the processes have ended, on average. `validated` lists the updates with a
+    validation behind them: the checkpoints that averaging may choose from, others being stops on the way.
+    `corpus` holds the totals of the training corpus, `scaler` the state of the loss scale (fp16 alone).
     """
 
     update: int = 0
+    epoch: int = 0
     best: float | None = None
     best_update: int = 0
     validations_without_best: int = 0
@@ -82,7 +83,7 @@ def save_process_state(folder: Path, rank: int, state: ProcessState) -> None:
     cursor = state.cursor
     tensors = {
         "random": torch.get_rng_state(),
-        "cursor": torch.tensor([cursor.epoch, cursor.document, cursor.batch, cursor.skipped]),
+        "cursor": torch.tensor(astuple(cursor)),
         **{f"sum|{name}": pair for name, pair in state.sums.items()},
     }
     if torch.cuda.is_available():

@@ -2,7 +2,8 @@
 
     independent   every window alone: the sentence view, pieces of documents written whole, source context
                   alone, and `regenerate`, which writes whole windows
-    prefix        sentence after sentence; the translations already made are forced as target context
+    prefix        sentence after sentence; the translations already made are forced as target context: windows
+                  with target context, and pieces of documents whose sentences are searched by themselves
 
 What a window takes from earlier translations is given to it; it is searched as soon as that is there.
 Documents are open side by side and fill one batch; a document that ends makes room for the next. A document's
@@ -25,6 +26,7 @@ from cotext.constraints import Request, SearchSymbols, check_align
 from cotext.data.batch import Instance, source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Tokenizer, clean
+from cotext.data.views import SentenceBySentence, View
 from cotext.errors import CotextError
 from cotext.models.base import Model, ParallelModel
 from cotext.neighbours import group_of, pack_groups, source_of
@@ -47,18 +49,20 @@ class Translation:
 
     `log_probabilities` has one entry per sentence, of the tokens that were written for it, the symbol that
     closes it included; `tokens` counts these. Sentences are counted from 0: `cut` are those that the length
-    limit closed, `long` those that are longer than any the model was trained on, `missing`, possible in free
-    search alone, those that the model left without text, and `otherwise` those whose text the tokenizer
-    splits into other subwords than were written: a score of the text is not that of what was written for
-    these, nor for sentences in whose context they stand. `pieces` has, of every window that was written (of the document
-    view, a sub-document), whether it was recovered: no current sentence is missing, and the model wrote
-    exactly as many as it was asked for, in order.
+    limit closed, `long` those that are longer than any the model was trained on, `shed` those that had less
+    context than the view asks for, as their windows would not have fitted into `view.max_tokens`, `missing`,
+    possible in free search alone, those that the model left without text, and `otherwise` those whose text
+    the tokenizer splits into other subwords than were written: a score of the text is not that of what was
+    written for these, nor for sentences in whose context they stand. `pieces` has, of every window that was
+    written (of the document view, a sub-document), whether it was recovered: no current sentence is missing,
+    and the model wrote exactly as many as it was asked for, in order.
     """
 
     document: Document
     log_probabilities: tuple[float, ...]
     cut: tuple[int, ...] = ()
     long: tuple[int, ...] = ()
+    shed: tuple[int, ...] = ()
     missing: tuple[int, ...] = ()
     pieces: tuple[bool, ...] = (True,)
     tokens: tuple[int, ...] = ()
@@ -110,6 +114,11 @@ class DocumentTranslator:
         self.neighbours = decode.neighbours if model.sees_other_rows else 1
         self.in_turn = self.neighbours if decode.schedule == "sequential" else 1
         check_align(decode.align, self.symbols.bracket)
+        # Scores do not depend on how what they score is searched.
+        self.searched: View = self.view
+        if decode.beam_per == "sentence" and config.view.kind == "document":
+            self.searched = SentenceBySentence(self.view)
+            self._check_by_sentence()
         self.options = SearchOptions(decode.beam, decode.length_penalty, decode.align)
         self.search_symbols = SearchSymbols(
             self.symbols,
@@ -118,6 +127,24 @@ class DocumentTranslator:
             # Brackets have no separator between them.
             unused=(tokenizer.sep,) if self.symbols.bracket else (),
         )
+
+    def _check_by_sentence(self) -> None:
+        """Refuse documents whose sentences cannot be searched by themselves.
+
+        Raises:
+            CotextError: sentences end otherwise within a row than at its end, or nothing is searched.
+        """
+        if isinstance(self.model, ParallelModel):
+            raise CotextError(
+                f"decode.beam_per = sentence: {self.config.model.name} writes all sentences at once; leave "
+                "it out"
+            )
+        if not self.symbols.bracket:
+            raise CotextError(
+                "decode.beam_per = sentence needs view.separators = bracket: with "
+                f"{self.config.view.separators} ones, the model ends a sentence in the midst of a document "
+                "otherwise than the last; choose decode.beam_per = document"
+            )
 
     @property
     def signature(self) -> str:
@@ -128,6 +155,8 @@ class DocumentTranslator:
         if view.kind != "sentence":
             parts.append(f"separators:{view.separators}")
         parts += [f"align:{decode.align}", f"beam:{decode.beam}"]
+        if self.searched is not self.view:
+            parts.append(f"beam_per:{decode.beam_per}")
         # What is written at once is neither ranked by length nor ended by the model.
         once = isinstance(self.model, ParallelModel)
         parts.append(f"path:{self.model.path}" if once else f"lp:{decode.length_penalty:g}")
@@ -370,9 +399,9 @@ class DocumentTranslator:
 
     def _opened(self, index: int, document: Document, first_pass: Sequence[str] | None) -> OpenDocument:
         source = self._encoded(document.id, document.sentences)
-        prefix = self.config.decode.target_context == "prefix"
+        prefix = self.config.decode.target_context == "prefix" or self.searched is not self.view
         before = None if first_pass is None else self.tokenizer.encode_batch(first_pass)
-        return OpenDocument.start(index, document, source, self.view, prefix, before, self.in_turn)
+        return OpenDocument.start(index, document, source, self.searched, prefix, before, self.in_turn)
 
     def _ready_tokens(self, opened: OpenDocument) -> int:
         beside = self.symbols.per_source_sentence
@@ -533,6 +562,7 @@ class DocumentTranslator:
             long=tuple(
                 j for j, tokens in zip(opened.kept, opened.source, strict=True) if len(tokens) > longest
             ),
+            shed=tuple(opened.kept[j] for window in opened.windows if window.shed for j in window.current),
             missing=missing,
             pieces=tuple(
                 number not in opened.inexact and all(sentences[opened.kept[j]] for j in window.current)

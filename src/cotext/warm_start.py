@@ -8,11 +8,11 @@ A parameter is filled from the first of these that the other run has:
               recipe has appended special symbols
 
 and keeps its fresh values otherwise, or the constant at which it changes nothing yet
-(`System.neutral_start`). Where `train.init_parts` is `encoder`, the other run has nothing that is the
-decoder's alone. Rows of the vocabulary mean the same only as far as both recipes set sentences apart alike.
-Symbols which the other run has never seen start as copies of those that they resemble (`translate_symbols`):
-fresh rows would have to be unlearned as words first, since symbols that never occur have learned to be
-improbable.
+(`System.neutral_start`). Without `train.init_copies` no parameter of the other run fills two. Where
+`train.init_parts` is `encoder`, the other run has nothing that is the decoder's alone. Rows of the vocabulary
+mean the same only as far as both recipes set sentences apart alike. Symbols which the other run has never
+seen start as copies of those that they resemble (`translate_symbols`): fresh rows would have to be unlearned
+as words first, since symbols that never occur have learned to be improbable.
 """
 
 import json
@@ -33,7 +33,7 @@ from cotext.models.base import System
 from cotext.systems import further_symbols
 
 # What may differ between two models whose weights mean the same.
-HARMLESS = ("model.name", "model.dropout", "model.attention_dropout")
+HARMLESS = ("model.name", "model.dropout", "model.attention_dropout", "model.activation_dropout")
 VOCABULARY = "embedding.weight"  # of every system
 DECODER = ("decoder", "target", "latent", "length")  # how the modules begin that the encoder has no part in
 
@@ -58,6 +58,11 @@ class Inheritance:
         """What the other run has and the model does not."""
         used = {*self.taken, *self.adopted.values(), *self.partly}
         return [name for name in self.source if name not in used]
+
+    @property
+    def new(self) -> list[str]:
+        """Names of parameters that have nothing to start from in the other run."""
+        return [*self.neutral, *self.fresh]
 
     def lines(self) -> Iterator[str]:
         """The account for a person; layers and parts that share their fate are told together."""
@@ -151,6 +156,22 @@ class WarmStart:
             temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
 
 
+def read_new(path: Path) -> list[str]:
+    """`Inheritance.new`, from an account that `WarmStart.write` wrote.
+
+    Raises:
+        CotextError: missing or damaged.
+    """
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+        return [*content["neutral"], *content["fresh"]]
+    except (OSError, ValueError, KeyError, TypeError):
+        raise CotextError(
+            f"{path}: missing or damaged; it says which parameters learn at train.fresh_rate, so that the run"
+            " cannot go on: restore it, or choose another --out"
+        ) from None
+
+
 def start_from(run: Path, model: System, config: Config, tokenizer: Tokenizer) -> WarmStart:
     """Fill a model with the final weights of another run, as far as they fit.
 
@@ -172,7 +193,8 @@ def start_from(run: Path, model: System, config: Config, tokenizer: Tokenizer) -
     left_out = tuple(name for name in weights if name.startswith(DECODER))
     if config.train.init_parts == "all":
         left_out = ()
-    inheritance = inherit(model, {name: weights[name] for name in weights if name not in left_out})
+    given = {name: weights[name] for name in weights if name not in left_out}
+    inheritance = inherit(model, given, config.train.init_copies)
     differing = {
         key: (str(here), str(there))
         for key, there, here in differences(described.config, config)
@@ -219,8 +241,10 @@ def _has_separators(view: ViewConfig) -> bool:
     return several and view.separators in ("plain", "indexed")
 
 
-def inherit(model: System, weights: Mapping[str, Tensor]) -> Inheritance:
+def inherit(model: System, weights: Mapping[str, Tensor], copies: bool = True) -> Inheritance:
     """Copy into a model whatever fits of the weights of another, as the module says.
+
+    Without `copies`, a parameter that another one has started from already is not adopted once more.
 
     Raises:
         ValueError: the model adopts weights for a parameter that it does not have.
@@ -237,7 +261,11 @@ def inherit(model: System, weights: Mapping[str, Tensor]) -> Inheritance:
             if same is not None and same.shape == tensor.shape:
                 tensor.copy_(same)
                 found.taken.append(name)
-            elif other is not None and other.shape == tensor.shape:
+            elif (
+                other is not None
+                and other.shape == tensor.shape
+                and (copies or adopted[name] not in {*found.taken, *found.adopted.values()})
+            ):
                 tensor.copy_(other)
                 found.adopted[name] = adopted[name]
             elif same is not None and _shares_rows(same, tensor, name == VOCABULARY):

@@ -5,7 +5,8 @@ from difflib import SequenceMatcher
 from functools import cache, reduce
 from typing import Any
 
-from cotext.config import SIZES, Config, load_config, recipe_names
+from cotext.config import Config, load_config, recipe_names
+from cotext.sizes import SIZES
 
 # What makes a system; training and decoding are told by signatures.
 _SECTIONS = ("view", "model", "loss")

@@ -35,13 +35,15 @@ OPEN_BATCHES = 32
 class Cursor:
     """The batch to come next: its epoch, its pool (by its first document in the epoch's order), its number.
 
-    `skipped` counts the instances left out as too long in the pools that were read to their end.
+    Of the pools that were read to their end, `skipped` counts the instances left out as too long, and `shed`
+    those that had to leave out context.
     """
 
     epoch: int = 0
     document: int = 0
     batch: int = 0
     skipped: int = 0
+    shed: int = 0
 
 
 def instances_of(document: TokenDocument, view: View) -> Iterator[Instance]:
@@ -200,7 +202,11 @@ class Sampler:
                     f"{self.store.path}: no sentence fits into {self.max_row_tokens} tokens; "
                     "raise view.max_tokens"
                 )
-            cursor = Cursor(cursor.epoch + 1, skipped=cursor.skipped)
+            cursor = replace(cursor, epoch=cursor.epoch + 1, document=0, batch=0)
+
+    def epochs(self, cursor: Cursor) -> int:
+        """How many epochs this shard has ended where `cursor` is the next batch."""
+        return cursor.epoch + (cursor.document >= len(range(self.shard, len(self.store), self.shards)))
 
     def _anything_fits(self) -> bool:
         instances = (
@@ -229,16 +235,17 @@ class Sampler:
             instances = self._in_foreign_context(instances, documents, random)
         length = functools.partial(Instance.row_tokens, symbols=self.symbols)
         fitting: list[Instance] = []
-        skipped = cursor.skipped
+        skipped, shed = cursor.skipped, cursor.shed
         for instance in instances:
             if length(instance) <= self.max_row_tokens:
                 fitting.append(instance)
+                shed += instance.window.shed > 0
             else:
                 skipped += 1
         arranged = self._shuffled if self.arrangement.order == "shuffled" else self._in_order
         groups = arranged(fitting, random)
         batches = [groups[g] for g in random.permutation(len(groups))]
-        return batches, Cursor(cursor.epoch, at, skipped=skipped)
+        return batches, Cursor(cursor.epoch, at, skipped=skipped, shed=shed)
 
     def _shuffled(self, instances: list[Instance], random: np.random.Generator) -> list[list[Instance]]:
         """Instances of like length, whatever their documents."""
@@ -306,11 +313,10 @@ def in_context_of(
     target = [*other.target[begin:middle], *current, *other.target[middle:end]]
     cut = view.split([len(s) for s in source], [len(t) for t in target])[before]
     first = window.current.start - before
+    parts = [range(first + r.start, first + r.stop) for r in (cut.source, cut.target, cut.current)]
     return replace(
         instance,
-        window=Window(
-            *(range(first + r.start, first + r.stop) for r in (cut.source, cut.target, cut.current))
-        ),
+        window=Window(parts[0], parts[1], parts[2], window.shed + cut.shed),
         source=source[cut.source.start : cut.source.stop],
         target=target[cut.target.start : cut.target.stop],
     )

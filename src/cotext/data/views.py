@@ -23,7 +23,7 @@ sentence is current exactly once.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Protocol, TypeVar
 
@@ -38,12 +38,14 @@ T = TypeVar("T")
 class Window:
     """Ranges of sentences of one document: what an instance reads, writes, and answers for.
 
-    `current` lies inside both `source` and `target`.
+    `current` lies inside both `source` and `target`. `shed` counts the context sentences of the source that
+    were left out for length; a window without them is the same window.
     """
 
     source: range
     target: range
     current: range
+    shed: int = field(default=0, compare=False)
 
 
 class View(Protocol):
@@ -134,7 +136,8 @@ class WindowView:
     0 a window is Doc2Sent, Li et al. 2022, section III-D.
 
     A window that exceeds the limit on a side sheds its future sentences, where the source exceeds it, then
-    its past ones from the farthest, until both sides fit; the current sentence always stays.
+    its past ones from the farthest, until both sides fit; the current sentence always stays. Windows know how
+    many they have shed.
     """
 
     before: int
@@ -155,6 +158,7 @@ class WindowView:
         for j in range(count):
             first, stop = max(0, j - self.before), min(count, j + 1 + self.after)
             target = max(first, j - context)
+            asked = stop - first
             while stop > j + 1 and not self.limit.fits(source_lengths[first:stop], ()):
                 stop -= 1
             while first < j and not self.limit.fits(
@@ -162,9 +166,8 @@ class WindowView:
             ):
                 first += 1
                 target = max(first, target)
-            windows.append(
-                Window(source=range(first, stop), target=range(target, j + 1), current=range(j, j + 1))
-            )
+            source = range(first, stop)
+            windows.append(Window(source, range(target, j + 1), range(j, j + 1), shed=asked - len(source)))
         return windows
 
 
@@ -193,6 +196,29 @@ class DocumentView:
             for part in _equal_parts(piece, self.parts)
         )
         return [Window(source=r, target=r, current=r) for r in ranges]
+
+
+@dataclass(frozen=True, slots=True)
+class SentenceBySentence:
+    """The sentences of every window of a view one after the other, in sight of all that the window shows.
+
+    Each with the whole source of the window, and with the target sentences before it.
+    """
+
+    view: View
+
+    @property
+    def sentences(self) -> int:
+        """As in the view."""
+        return self.view.sentences
+
+    def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
+        """One window per sentence."""
+        return [
+            Window(whole.source, range(whole.target.start, j + 1), range(j, j + 1), whole.shed)
+            for whole in self.view.split(source_lengths, target_lengths)
+            for j in whole.current
+        ]
 
 
 @dataclass(frozen=True, slots=True)

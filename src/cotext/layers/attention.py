@@ -103,7 +103,7 @@ class CrossAttention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two projections with a ReLU between them (Vaswani et al. 2017, section 3.3)."""
+    """Two projections with a ReLU between them (Vaswani et al. 2017, section 3.3), and `dropout` after it."""
 
     def __init__(self, dimension: int, inner: int, dropout: float) -> None:
         super().__init__()

@@ -29,6 +29,7 @@ class Size:
     decoder_layers: int
     dropout: float = 0.0
     attention_dropout: float = 0.0
+    activation_dropout: float = 0.0
     pre_norm: bool = False
 
     @property
@@ -76,7 +77,7 @@ class EncoderBlock(nn.Module):
     def __init__(self, size: Size, attention: nn.Module) -> None:
         super().__init__()
         self.attention = attention
-        self.feed_forward = FeedForward(size.dimension, size.feed_forward, size.dropout)
+        self.feed_forward = FeedForward(size.dimension, size.feed_forward, size.activation_dropout)
         self.after_attention = Residual(size.dimension, size.dropout, size.pre_norm)
         self.after_feed_forward = Residual(size.dimension, size.dropout, size.pre_norm)
 
@@ -97,7 +98,7 @@ class DecoderBlock(nn.Module, Generic[Cross]):
         super().__init__()
         self.attention = attention
         self.cross = cross
-        self.feed_forward = FeedForward(size.dimension, size.feed_forward, size.dropout)
+        self.feed_forward = FeedForward(size.dimension, size.feed_forward, size.activation_dropout)
         self.after_attention = Residual(size.dimension, size.dropout, size.pre_norm)
         self.after_cross = Residual(size.dimension, size.dropout, size.pre_norm)
         self.after_feed_forward = Residual(size.dimension, size.dropout, size.pre_norm)

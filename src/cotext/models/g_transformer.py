@@ -57,7 +57,8 @@ class GTransformer(TranslationModel):
 
     Without global layers it has the baseline's parameters, and over rows of one sentence it is the baseline.
     With them it can start from a sentence model: local attention goes on from it, global attention starts as
-    a copy of the local one, and only gates are new. (The authors' own runs start global attention at random.)
+    a copy of the local one, and only gates are new. (The authors' own runs start global attention at random:
+    `train.init_copies: false`.)
     """
 
     def __init__(self, size: Size, embedding: SentenceEmbedding, global_layers: int = 2) -> None:

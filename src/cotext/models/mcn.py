@@ -1,9 +1,9 @@
 """MCN (Zheng et al. 2020): local and global context of a document that has any number of sentences.
 
-The encoder reads every sentence by itself, and only its top layer looks at the whole row, knowing how many
-sentences apart two tokens are; a gate mixes the two:
+The encoder reads every sentence by itself. On top of its layers, an additional one looks at the whole row,
+knowing how many sentences apart two tokens are; a gate mixes the two:
 
-    hL = local layers of the sentence               hG = MultiHead(SegmentAttention(hL)) over the row
+    hL = local layers of the sentence               hG = a layer with SegmentAttention over the row, of hL
     g = sigmoid(W [hL; hG] + b)                     h = LayerNorm((1 - g) * hL + g * hG)
 
 A sentence that has nobody to look at keeps h = hL, also beside rows of many sentences: one model for
@@ -21,6 +21,7 @@ from torch.nn.functional import linear
 
 from cotext.data.batch import Source
 from cotext.layers.attend import Places
+from cotext.layers.attention import CrossAttention
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size, Stack
 from cotext.layers.dropout import Dropout
 from cotext.layers.local import LocalCrossAttention, LocalSelfAttention, Sentences, sentence_spans
@@ -36,12 +37,15 @@ from cotext.models.base import TranslationModel
 class GlobalContext(nn.Module):
     """The encoder's top layer: what the row says, mixed into what the sentence says.
 
-    Without `gate` the two are added before the layer norm.
+    Without `gate` the two are added before the layer norm. Without `feed_forward` the layer is its attention
+    alone, hG = MultiHead(SegmentAttention(hL)) as printed in section 4.1; with it, it has the parameters that
+    table 1 counts.
     """
 
-    def __init__(self, size: Size, relative: bool, gate: bool) -> None:
+    def __init__(self, size: Size, relative: bool, gate: bool, feed_forward: bool = True) -> None:
         super().__init__()
-        self.attention = SegmentAttention(*size.attention, relative)
+        attention = SegmentAttention(*size.attention, relative)
+        self.layer = EncoderBlock(size, attention) if feed_forward else attention
         self.gate = nn.Linear(2 * size.dimension, size.dimension) if gate else None
         self.norm = nn.LayerNorm(size.dimension)
         self.dropout = Dropout(size.dropout)
@@ -69,8 +73,12 @@ class GlobalContext(nn.Module):
         return local_ND.index_copy(0, which_M, self._fused(local_ND.index_select(0, which_M), segments))
 
     def _fused(self, local_ND: Tensor, segments: Segments) -> Tensor:
+        if isinstance(self.layer, EncoderBlock):
+            wide_ND = self.layer(local_ND, (segments,))
+        else:
+            wide_ND = self.dropout(self.layer(local_ND, segments))
         # With mixed precision, products come in less of it than the stream.
-        wide_ND = self.dropout(self.attention(local_ND, segments)).to(local_ND.dtype)
+        wide_ND = wide_ND.to(local_ND.dtype)
         fused: Tensor
         if self.gate is None:
             fused = local_ND + wide_ND
@@ -85,15 +93,18 @@ class GlobalContext(nn.Module):
 class MCN(TranslationModel):
     """Encoder and decoder over one shared embedding; each part of the paper's table 3 can be switched off.
 
-    `local`: all encoder layers but the top one stay inside sentences; if not, there is no fusion (and `gate`
-    has no meaning), but every layer sees the whole row, with vectors of its own if `relative`. `xl`: the
-    decoder has relative positions and remembers `memory_sentences`; if not, its positions begin anew in every
-    sentence, which sees itself alone. `context`: how many source sentences away a token sees, None: all.
+    `local`: the encoder's layers stay inside sentences, and a further one on top sees the row (for
+    `feed_forward` see `GlobalContext`); if not, there is no further layer and no fusion (and `gate` has no
+    meaning), but every layer sees the whole row, with vectors of its own if `relative`. `xl`: the decoder has
+    relative positions and remembers `memory_sentences`; if not, its positions begin anew in every sentence,
+    which sees itself alone. `context`: how many source sentences away a token sees, None: all; with 0 the
+    further layer is left out. `cross_context`: cross-attention sees all source sentences of the row; if not,
+    that of the target sentence alone.
 
     Positions and segments of the embedding are those of the source; the target has no segments.
     """
 
-    spares_parameters = True  # of the global layer, where every row is one sentence, or `context` is 0
+    spares_parameters = True  # of the global layer, where every row is one sentence
 
     def __init__(
         self,
@@ -105,23 +116,27 @@ class MCN(TranslationModel):
         xl: bool = True,
         memory_sentences: int = 1,
         context: int | None = None,
+        feed_forward: bool = True,
+        cross_context: bool = False,
     ) -> None:
         super().__init__()
         self.embedding = embedding
         self.xl, self.memory_sentences, self.context = xl, memory_sentences if xl else 0, context
-        inside = size.encoder_layers - 1 if local else 0
-        blocks: list[nn.Module] = [
-            EncoderBlock(size, LocalSelfAttention(*size.attention)) for _ in range(inside)
-        ]
-        if local:
-            blocks.append(GlobalContext(size, relative, gate))
-        else:
-            beyond = (SegmentAttention(*size.attention, relative) for _ in range(size.encoder_layers))
-            blocks.extend(EncoderBlock(size, attention) for attention in beyond)
+        self.cross_context = cross_context
+
+        def own_attention() -> nn.Module:
+            return (
+                LocalSelfAttention(*size.attention) if local else SegmentAttention(*size.attention, relative)
+            )
+
+        blocks: list[nn.Module] = [EncoderBlock(size, own_attention()) for _ in range(size.encoder_layers)]
+        if local and context != 0:
+            blocks.append(GlobalContext(size, relative, gate, feed_forward))
         self.encoder = Stack(blocks)
         own = RecurrentSelfAttention if xl else LocalSelfAttention
+        cross = CrossAttention if cross_context else LocalCrossAttention
         self.decoder = Stack(
-            DecoderBlock(size, own(*size.attention), LocalCrossAttention(*size.attention))
+            DecoderBlock(size, own(*size.attention), cross(*size.attention))
             for _ in range(size.decoder_layers)
         )
         self.encoder_norm = nn.LayerNorm(size.dimension) if size.pre_norm else nn.Identity()
@@ -161,7 +176,9 @@ class MCN(TranslationModel):
         """Decoder inputs and their sentences [R, T] -> hidden states [R, T, D]; see `AutoregressiveModel`."""
         if state.caches:
             return self._decode_step(tokens, sentence, state)
-        sentences = Sentences(sentence, state.cross_spans, state.cross[0][0].size(2), self.memory_sentences)
+        spans = None if self.cross_context else state.cross_spans
+        sentences = Sentences(sentence, spans, state.cross[0][0].size(2), self.memory_sentences)
+        source = (state.cross_mask, sentences.rows) if self.cross_context else (None, sentences)
         x = sentences.rows.pack(self.embedding.words(tokens, None if self.xl else ranks(sentence)))
         own: tuple[Any, ...] = (SelfReach(None, causal=True), sentences)
         past = Recollection(sentences) if self.xl else None
@@ -169,14 +186,16 @@ class MCN(TranslationModel):
         for i, block in enumerate(self.decoder):
             if past is not None:
                 own = (past, projected[i])
-            x = block(x, own, (state.cross[i], None, sentences))
+            x = block(x, own, (state.cross[i], *source))
         return sentences.rows.unpack(self.decoder_norm(x))
 
     def _decode_step(self, tokens: Tensor, sentence: Tensor, state: RecurrentState) -> Tensor:
         t, rank = state.places(sentence)
         reach = state.reach(tokens.size(1), tokens.device)
         reach = state.reach_within(sentence, reach, self.memory_sentences)
-        seen, mask = state.source_within(sentence)
+        seen, mask = slice(None), state.cross_mask
+        if not self.cross_context:
+            seen, mask = state.source_within(sentence)
         x = self.embedding.words(tokens, None if self.xl else rank)
         distance = None
         if self.xl:

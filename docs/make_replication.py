@@ -1,0 +1,242 @@
+"""Writes docs/replication.md: the papers' tables and figures, and settings with where they are told.
+
+Settings and their sources are those of the recipes, where a comment stands beside every value; the rest is in
+docs/replication.yaml.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fnmatch import fnmatch
+from importlib import resources
+from pathlib import Path
+from textwrap import TextWrapper
+from typing import Any
+
+import yaml
+
+from cotext.config import Config, load_config, recipe_names
+
+PAGE = Path(__file__).with_name("replication.md")
+FACTS = Path(__file__).with_name("replication.yaml")
+SECTIONS = ("view", "model", "loss", "train", "decode")
+NOT_TOLD = "not told"
+# What every source is asked for: recipes write it, or the facts say where it is told, or that it is not.
+ASKED = (
+    "view.max_tokens",
+    *(f"model.{key}" for key in ("dimension", "feed_forward", "heads", "encoder_layers", "decoder_layers")),
+    *(f"model.{key}" for key in ("dropout", "activation_dropout", "attention_dropout", "pre_norm")),
+    "loss.label_smoothing",
+    *(f"train.{key}" for key in ("learning_rate", "warmup_updates", "adam_betas", "adam_epsilon")),
+    *(f"train.{key}" for key in ("max_tokens", "accumulate", "clip_norm", "max_updates")),
+    *(f"train.{key}" for key in ("validate_every", "best_by", "patience", "average")),
+    *(f"decode.{key}" for key in ("beam", "length_penalty", "max_ratio", "max_extra")),
+)
+WRAPPER = TextWrapper(width=118, break_long_words=False, break_on_hyphens=False)
+OF_SEARCH = ("decode.length_penalty", "decode.max_ratio", "decode.max_extra")
+TOP = """# Replication
+
+What stands for each table and figure of the papers, where every setting comes from, where Cotext differs,
+and what cannot be known. What was measured so far is in [results.md](results.md). This page is made by
+`make docs` from the recipes, in which a comment beside every value says where it is told, and from
+`replication.yaml`.
+
+Below, RECIPE is trained and its translation measured like this. A recipe may have settings behind it; one of
+a second stage takes `--init START`. `cotext compare` puts several runs beside what the papers report.
+
+```
+cotext prepare --source train.en --target train.de --dev-source dev.en --dev-target dev.de --out DATA
+cotext train RECIPE --data DATA --out RUN
+cotext translate RUN test.en --out RUN/test.de
+cotext evaluate --source test.en --hypothesis RUN/test.de --reference test.de --protocol PROTOCOL
+```
+
+Which protocol is which paper's BLEU is in [metrics.md](metrics.md). How equations were read where they leave
+something open is under *Decisions* in [document-to-document.md](document-to-document.md),
+[batch-level-context.md](batch-level-context.md), [mcn.md](mcn.md) and [casa.md](casa.md).
+
+## Tables and figures
+
+A recipe without a folder is in that of the recipe before it; settings without a recipe go with the recipe
+before them.
+"""
+SETTINGS = """## Where settings come from
+
+At base size. *Not told*: what paper and published code leave open, with its value here.
+"""
+DIFFERS = """## Where Cotext differs
+
+What a paper has for other corpora and languages than those of the recipe is among it.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """A key that a recipe writes, and the comment beside it."""
+
+    key: str
+    told: str
+
+    @property
+    def place(self) -> str:
+        """Where it is told, without further explanation."""
+        return self.told if self.told.startswith("ours") else re.split(r"[:;]", self.told)[0]
+
+
+def facts() -> dict[str, Any]:
+    """What is written by hand."""
+    content: dict[str, Any] = yaml.safe_load(FACTS.read_text(encoding="utf-8"))
+    return content
+
+
+def written(recipe: str) -> list[Setting]:
+    """What a recipe writes, in order; a list of mappings counts as one value."""
+    text = (resources.files("cotext") / "recipes" / f"{recipe}.yaml").read_text(encoding="utf-8")
+    lines = text.splitlines()
+
+    def walk(node: yaml.MappingNode, path: tuple[str, ...]) -> Iterator[Setting]:
+        for key, value in node.value:
+            inner = (*path, key.value)
+            if isinstance(value, yaml.MappingNode):
+                yield from walk(value, inner)
+            else:
+                yield Setting(".".join(inner), lines[key.start_mark.line].partition("  # ")[2])
+
+    return [
+        setting
+        for key, value in yaml.compose(text).value
+        if key.value in SECTIONS
+        for setting in walk(value, (key.value,))
+    ]
+
+
+def chosen(source: dict[str, Any]) -> list[str]:
+    """Recipes of a source."""
+    left_out = source.get("without", ())
+    return [
+        name
+        for name in recipe_names()
+        if any(fnmatch(name, pattern) for pattern in source["recipes"]) and name not in left_out
+    ]
+
+
+def asked(config: Config) -> list[str]:
+    """Keys whose source has to be known."""
+    return [key for key in ASKED if not (config.model.name == "casa" and key in OF_SEARCH)]
+
+
+def setting(config: Config, key: str) -> str:
+    """A key with its value, as an override has it."""
+    value: Any = config
+    for part in key.split("."):
+        value = getattr(value, part)
+    if key == "view.mixed_with":
+        return key
+    return f"{key}={shown(value)}"
+
+
+def shown(value: object) -> str:
+    """As YAML has it, floats as people write them."""
+    if isinstance(value, tuple):
+        return "[" + ",".join(map(shown, value)) + "]"
+    if isinstance(value, float):
+        digits = f"{value:.1e}" if 0 < value < 0.01 else f"{value:g}"
+        return re.sub(r"(\.0)?e-0?", "e-", digits)
+    return str(value).lower() if isinstance(value, bool) else str(value) or "''"
+
+
+def some_of(names: Sequence[str], of: Sequence[str]) -> str:
+    """Names of recipes, as short as may be."""
+    one_folder = len({name.partition("/")[0] for name in of}) == 1
+    short = {name: name.partition("/")[2] if one_folder else name for name in of}
+    rest = [name for name in of if name not in names]
+    if not rest:
+        return "all"
+    if len(rest) < len(names):
+        return "all but " + ", ".join(short[name] for name in rest)
+    return ", ".join(short[name] for name in names)
+
+
+def told_by(source: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Rows: where, settings, recipes; what is ours and what is not told come last."""
+    recipes = chosen(source)
+    names: dict[tuple[str, str], list[str]] = {}
+    for recipe in recipes:
+        config, own = load_config(recipe), written(recipe)
+        found = [(each.place, each.key) for each in own]
+        for place, keys in source.get("defaults", {}).items():
+            wanted = set(asked(config)) - {each.key for each in own}
+            found += [(place, key) for key in keys if key in wanted]
+        for place, key in found:
+            names.setdefault((place, setting(config, key)), []).append(recipe)
+    rows: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for (place, each), having in names.items():
+        rows.setdefault((place, tuple(having)), []).append(each)
+    places = list(dict.fromkeys(place for place, _ in rows))
+    places.sort(key=lambda place: (place == NOT_TOLD, place.startswith("ours")))
+    ordered = sorted(rows.items(), key=lambda row: (places.index(row[0][0]), -len(row[0][1])))
+    return [(place, code(each), some_of(having, recipes)) for (place, having), each in ordered]
+
+
+def code(parts: Sequence[str]) -> str:
+    """Each as code."""
+    return ", ".join(f"`{part}`" for part in parts)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """Lines of Markdown."""
+    cells = [head, ["---"] * len(head), *rows]
+    return ["| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in cells] + [""]
+
+
+def in_paper(result: dict[str, Any]) -> str:
+    """As in: tables 1, 8; figure 2."""
+    parts = []
+    for kind in ("table", "figure"):
+        if numbers := result.get(f"{kind}s"):
+            parts.append(f"{kind}{'s' if len(numbers) > 1 else ''} {', '.join(numbers)}")
+    return "; ".join(parts)
+
+
+def recipes_cell(recipes: Sequence[str]) -> str:
+    """Recipes and settings; what is as in the one before is left out."""
+    parts, folder, last = [], "", ""
+    for each in recipes:
+        name, _, settings = each.partition(" ")
+        brief = name.removeprefix(f"{folder}/") if folder else name
+        parts.append(settings if settings and name == last else f"{brief} {settings}".strip())
+        folder, last = name.partition("/")[0], name
+    return code(parts)
+
+
+def page() -> str:
+    """The page as Markdown."""
+    known = facts()
+    lines = [TOP]
+    for paper in known["papers"]:
+        lines += [f"### {paper['paper']}", "", WRAPPER.fill(f"*{paper['title']}.* {paper['data']}"), ""]
+        rows = [
+            (in_paper(r), r["what"], recipes_cell(r.get("recipes", ())), r.get("run", ""))
+            for r in paper["results"]
+        ]
+        lines += table(("in the paper", "what", "recipes", "measured by"), rows)
+    lines.append(SETTINGS)
+    for source in known["sources"]:
+        lines += [f"### Settings: {source['source']}", "", WRAPPER.fill(source["about"]), ""]
+        lines += table(("told in", "settings", "recipes"), told_by(source))
+    lines.append(DIFFERS)
+    rows = []
+    for each in known["differs"]:
+        config = load_config(each.get("recipe", "p-transformer/doc"))
+        here = each.get("here") or code([setting(config, key) for key in each["keys"]])
+        rows.append((each["paper"], each["what"], each["theirs"], here, each["why"]))
+    lines += table(("paper", "what", "there", "here", "why"), rows)
+    lines += ["## What cannot be known", ""]
+    for paper, points in known["unknown"].items():
+        bullets = [WRAPPER.fill(f"* {point}").replace("\n", "\n  ") for point in points]
+        lines += [f"**{paper}**", "", *bullets, ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(), encoding="utf-8")
