@@ -77,7 +77,7 @@ def test_saved_and_loaded_gives_the_same_output_bit_for_bit(
 def test_equal_models_are_equal_files(trained: Path, tmp_path: Path) -> None:
     """Whatever is in their description: the library would write its parts in any order."""
     loaded = ckpt.load_run(trained)
-    content = loaded.config.model_copy(update={"paper": "\x7f \n\t \x01 \\ / \" ü 😀 \u2028"})
+    content = loaded.config.model_copy(update={"paper": '\x7f \n\t \x01 \\ / " ü 😀 \u2028'})
     files = [tmp_path / f"{number}.safetensors" for number in range(4)]
     for path in files:
         ckpt.save_model(path, loaded.model.state_dict(), content, loaded.tokenizer.fingerprint, [7])

@@ -193,8 +193,8 @@ def translate(
     if report.otherwise:
         rate = len(report.otherwise) / report.sentences
         typer.echo(
-            f"  {counted(len(report.otherwise), 'sentence')} ({rate:.1%}) in other subwords than their text is "
-            "split into: `cotext score` differs there, --scores FILE has the scores of what was written"
+            f"  {counted(len(report.otherwise), 'sentence')} ({rate:.1%}) in other subwords than their text "
+            "is split into: `cotext score` differs there, --scores FILE has the scores of what was written"
         )
     typer.echo(report.signature)
 

@@ -7,6 +7,7 @@ seed draws is told at `probe`.
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -173,8 +174,9 @@ def _batches(opened: Probe, instances: Sequence[Instance]) -> Iterator[Source]:
         yield source_batch([replace(in_order[i], document=i) for i in group], symbols)
 
 
-def make_folder(out: Path) -> None:
-    """Make the folder for the results, before any work is done.
+@contextmanager
+def results_folder(out: Path) -> Iterator[None]:
+    """Make the folder for the results, before any work is done; what is refused leaves none behind.
 
     Raises:
         CotextError: it cannot be made.
@@ -183,6 +185,12 @@ def make_folder(out: Path) -> None:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise CotextError(f"{out}: no folder can be made there: {error.strerror or error}") from None
+    try:
+        yield
+    except CotextError:
+        with suppress(OSError):  # not empty: it holds earlier results, or somebody else's files
+            out.rmdir()
+        raise
 
 
 def probe_runs(
@@ -201,13 +209,13 @@ def probe_runs(
     """Probe runs one after the other; writes probing.json and a picture per task into the folder `out`.
 
     Raises:
-        CotextError: as `parse_tasks`, `open_probes`, `choose_device`, `make_folder` and `read_states`.
+        CotextError: as `parse_tasks`, `open_probes`, `choose_device`, `results_folder` and `read_states`.
     """
     place = choose_device(device)
     probes = open_probes(runs, data, update)
-    make_folder(out)
-    on_start(sum((each.layers + 2) * len(tasks) * seeds for each in probes))
-    found = [probe_run(each, tasks, max_tokens, seeds, place, on_classifier) for each in probes]
+    with results_folder(out):
+        on_start(sum((each.layers + 2) * len(tasks) * seeds for each in probes))
+        found = [probe_run(each, tasks, max_tokens, seeds, place, on_classifier) for each in probes]
     content: dict[str, Any] = {
         "format": "cotext-probing",
         "version": 1,

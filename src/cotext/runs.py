@@ -326,7 +326,6 @@ def train(
     """
     data = open_data(data_folder)
     config = settle_first_sentence(settle_start(resolve(config, data), run, recipe), run)
-    # Before there is a run folder: a configuration that cannot be built leaves none behind.
     _require_memory(config, data.tokenizer.vocabulary_size)
     torch.manual_seed(config.train.seed)
     model = build_model(config, data.tokenizer.vocabulary_size)
@@ -341,18 +340,6 @@ def train(
         new = start.inheritance.new
     elif config.train.init and config.train.fresh_rate != 1:
         new = read_new(run / "init.json")
-    if accelerator.is_main_process:
-        open_run(run, config, data.tokenizer)
-        note_data(run, data)
-        if start is not None:
-            start.write(run / "init.json")
-            reports.on_message(start.render())
-            measured = start_loss(start.run, model, config, data.dev, data.tokenizer, accelerator.device)
-            if measured is not None:
-                reports.on_message(measured.render())
-    accelerator.wait_for_everyone()
-    # Dropout must differ between processes, the initial weights must not.
-    torch.manual_seed(config.train.seed + 1000 * accelerator.process_index)
     bleu = development_bleu(config, data, accelerator.device) if config.train.validate_bleu else None
     trainer = Trainer(
         config,
@@ -366,4 +353,18 @@ def train(
         accelerator=accelerator,
         fresh=new,
     )
+    trainer.require_batches()
+    # From here on there is a run folder: whatever can be refused has been.
+    if accelerator.is_main_process:
+        open_run(run, config, data.tokenizer)
+        note_data(run, data)
+        if start is not None:
+            start.write(run / "init.json")
+            reports.on_message(start.render())
+            measured = start_loss(start.run, model, config, data.dev, data.tokenizer, accelerator.device)
+            if measured is not None:
+                reports.on_message(measured.render())
+    accelerator.wait_for_everyone()
+    # Dropout must differ between processes, the initial weights must not.
+    torch.manual_seed(config.train.seed + 1000 * accelerator.process_index)
     return trainer.train()

@@ -19,8 +19,8 @@ def require_column(document: str) -> None:
     """
     if any(c in document for c in "\t\n\r"):
         raise CotextError(
-            f"document id {shown(document)} holds a tab or the end of a line, which would shift the columns of "
-            "the table: rename the document, or score the text by `cotext score --json`"
+            f"document id {shown(document)} holds a tab or the end of a line, which would shift the columns "
+            "of the table: rename the document, or score the text by `cotext score --json`"
         )
 
 

@@ -155,6 +155,19 @@ class Trainer:
         self.journal = Journal(run / "metrics.jsonl")
         self.stopping = False
 
+    def require_batches(self) -> None:
+        """Refuse settings by which nothing of the data could be trained or validated on.
+
+        Raises:
+            CotextError: no sentence of the training or the development corpus fits into a row.
+        """
+        next(self.sampler.batches(Cursor()))
+        if next(self._development_batches(), None) is None:
+            raise CotextError(
+                f"{self.corpus.dev.path}: no sentence of the development set fits into "
+                f"{self.corpus.max_row_tokens} tokens; raise view.max_tokens"
+            )
+
     def train(self) -> Progress:
         """Train until `max_updates`, until patience runs out, or until a signal asks to stop.
 
@@ -324,30 +337,27 @@ class Trainer:
                 total[name] = before[0] + value, before[1] + count
         return total
 
-    @torch.no_grad()
-    def validate(self) -> dict[str, float]:
-        """Figures on the development set: loss, `nll_current`, `nll_context` per label, BLEU if asked for."""
-        self.objective.eval()
-        config, corpus = self.config.train, self.corpus
-        batches = ordered_batches(
+    def _development_batches(self) -> Iterator[Batch]:
+        corpus = self.corpus
+        return ordered_batches(
             corpus.dev,
             corpus.view,
             corpus.symbols,
-            config.max_tokens,
+            self.config.train.max_tokens,
             corpus.max_row_tokens,
             # As in translation: the figures are those of what it will do.
             neighbours=self.config.decode.neighbours if self.model.sees_other_rows else None,
         )
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, float]:
+        """Figures on the development set: loss, `nll_current`, `nll_context` per label, BLEU if asked for."""
+        self.objective.eval()
         interval = Interval(0.0)
-        for number, batch in enumerate(batches):
+        for number, batch in enumerate(self._development_batches()):
             if number % self.accelerator.num_processes == self.accelerator.process_index:
                 interval.add(self.objective(batch.to(self.accelerator.device)))
         reduced = self._reduce({n: (float(pair[0]), float(pair[1])) for n, pair in interval.sums.items()})
-        if not reduced:
-            raise CotextError(
-                f"{corpus.dev.path}: no sentence of the development set fits into {corpus.max_row_tokens} "
-                "tokens; raise view.max_tokens"
-            )
         loss, count = reduced.pop("loss")
         figures = {"update": float(self.progress.update), "loss": loss / count}
         figures |= {name: total / count for name, (total, count) in reduced.items() if count}
