@@ -94,6 +94,7 @@ def train(
     overrides: Annotated[list[str] | None, typer.Argument(help="key.path=value ...")] = None,
     size: Annotated[str | None, typer.Option(help="tiny, small or base.")] = None,
     init: Annotated[Path | None, typer.Option(help="Run whose weights training starts from.")] = None,
+    device: Device = None,
 ) -> None:
     """Train a system; the same command goes on where it was interrupted."""
     from cotext.config import load_config
@@ -106,10 +107,13 @@ def train(
     from cotext.trainer import Reports
 
     quiet = int(os.environ.get("RANK", "0")) != 0
-    with meter(recipe.rpartition("/")[2], config.train.max_updates) as progress:
+    with meter(recipe.rpartition("/")[2], config.train.max_updates, shown=not quiet) as progress:
 
         def on_update(figures: dict[str, float]) -> None:
-            note = f"loss {figures['loss']:.3f}  {figures['tokens_per_second']:,.0f} tokens/s"
+            note = f"loss {figures['loss']:.3f}"
+            if "nll_current" in figures:
+                note += f"  current {figures['nll_current']:.3f}"
+            note += f"  rate {figures['learning_rate']:.2g}  {figures['tokens_per_second']:,.0f} tokens/s"
             if "code_perplexity" in figures:
                 used = f"{figures['codes_used']:.0f} codes, perplexity {figures['code_perplexity']:.1f}"
                 note = f"{note}  {used}"
@@ -131,7 +135,8 @@ def train(
             if not quiet:
                 console.print(text, soft_wrap=True)
 
-        done = train_run(config, data, out, Reports(on_update, on_validation, on_message), recipe)
+        reports = Reports(on_update, on_validation, on_message, progress.start, progress.stage)
+        done = train_run(config, data, out, reports, recipe, device)
     if not quiet:
         state = "finished" if done.finished else "stopped"
         best = f"best at {done.best_update}" if done.validated else "not validated yet"

@@ -21,6 +21,7 @@ from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.formats.table import FORMATS, find_format
 from cotext.data.languages import check_sides, name_warning
+from cotext.devices import choose_device
 from cotext.errors import CotextError, nearest, shown
 from cotext.files import checksum
 from cotext.score_table import ScoredDocument, require_column, score_lines
@@ -90,20 +91,6 @@ def _open_first_pass(run: Path, device: torch.device) -> DocumentTranslator:
         )
     name = f"{run.resolve().name}-{checksum(model_file(run))[:8]}"
     return DocumentTranslator(loaded.model.to(device), loaded.config, loaded.tokenizer, device, name=name)
-
-
-def choose_device(name: str | None) -> torch.device:
-    """The named device, or the GPU where there is one."""
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        # Read back, which a device that holds no numbers (meta) refuses.
-        torch.zeros(1, device=name).tolist()
-        return torch.device(name)
-    except (RuntimeError, AssertionError, ImportError) as error:
-        raise CotextError(
-            f"device {shown(name)} cannot be used: {str(error).splitlines()[0][:200]}"
-        ) from None
 
 
 def _with_decode(config: Config, decode: dict[str, Any]) -> Config:
