@@ -149,8 +149,14 @@ def train(
 @app.command()
 def translate(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
-    document: Annotated[Path, typer.Argument(help="File of one or more documents, in any format.")],
-    out: Annotated[Path, typer.Option(help="File to write, in the same format.")],
+    document: Annotated[
+        Path,
+        typer.Argument(
+            help="File of one or more documents, in any format; or - for standard input, a sentence a line "
+            "and an empty line behind each document, to standard output."
+        ),
+    ],
+    out: Annotated[Path | None, typer.Option(help="File to write, in the same format.")] = None,
     scores: Annotated[
         Path | None, typer.Option(help="Write the log-probabilities of what was written here (TSV).")
     ] = None,
@@ -161,6 +167,18 @@ def translate(
 ) -> None:
     """Translate the documents of a file; as many sentences come out as went in."""
     decode = decode_settings(set)
+    if str(document) == "-":
+        if out is not None or scores is not None or format not in (None, "text"):
+            raise CotextError(
+                "- is standard input, one sentence a line, and goes to standard output: leave --out, "
+                "--scores and --format out, or give a file"
+            )
+        from cotext.commands.stream import translate_standard_input
+
+        translate_standard_input(run, device, decode, checkpoint)
+        return
+    if out is None:
+        raise CotextError("--out FILE is needed (or - as the document, for standard input and output)")
     from cotext.jobs import translate_file
     from cotext.progress import console, meter
 

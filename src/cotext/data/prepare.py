@@ -33,7 +33,13 @@ from cotext.data.formats.streams import check_readable, numbered_lines
 from cotext.data.languages import Languages, check_sides, languages_of_names
 from cotext.data.store import StoreWriter
 from cotext.data.suites import write_suite
-from cotext.data.tokenizer import SentencePieceTokenizer, Tokenizer, TokenizerSettings, train_tokenizer
+from cotext.data.tokenizer import (
+    SentencePieceTokenizer,
+    Tokenizer,
+    TokenizerSettings,
+    load_tokenizer,
+    train_tokenizer,
+)
 from cotext.errors import CotextError
 from cotext.files import checksum
 
@@ -136,14 +142,17 @@ def prepare(
     languages: Languages | None = None,
     format: str | None = None,
     settings: TokenizerSettings | None = None,
+    tokenizer: Path | None = None,
     max_characters: int = 10_000,
     overwrite: bool = False,
     progress: Progress = silent,
 ) -> Report:
     """Train a tokenizer, encode training, development and test corpora, and write all to the folder `out`.
 
-    A target of None: the source file holds both languages. A language that `languages` leaves open is that
-    which the names of the training files tell. `out` appears whole or not at all; with `overwrite` it
+    `tokenizer`: a run or prepared data whose tokenizer is taken instead, so that training can go on from the
+    run with other text; `settings` say nothing then. A target of None: the source file holds
+    both languages. A language that `languages` leaves open is that which the names of the training files tell.
+    `out` appears whole or not at all; with `overwrite` it
     replaces an earlier prepared folder. Raises CotextError for what the readers refuse, for a sentence of
     more than `max_characters`, for files whose names are the pair the wrong way round, and as
     `train_tokenizer` does.
@@ -154,6 +163,7 @@ def prepare(
         "test": (test_source, test_target),
     }
     pair = _languages(languages or Languages(), source, target)
+    given_tokenizer = None if tokenizer is None else load_tokenizer(tokenizer / "tokenizer")
     corpora = []
     for split, (source_path, target_path) in given.items():
         if source_path is None:
@@ -169,10 +179,11 @@ def prepare(
         **{f"{split}_files": [str(path) for path in pair if path] for split, pair in given.items()},
         "format": format,
         "max_characters": max_characters,
+        **({} if tokenizer is None else {"tokenizer": str(tokenizer)}),
     }
     with _new_folder(out, overwrite, [path for corpus in corpora for path in corpus.files]) as folder:
         about = _About(pair, command, _checksums(corpora, format))
-        chosen = settings or TokenizerSettings()
+        chosen = given_tokenizer or settings or TokenizerSettings()
         return _build(folder, corpora, corpora[0], chosen, max_characters, about, progress)
 
 
@@ -235,7 +246,7 @@ def _build(
     folder: Path,
     corpora: Sequence[_Corpus],
     learn_from: _Corpus,
-    settings: TokenizerSettings,
+    chosen: TokenizerSettings | Tokenizer,
     max_characters: int,
     about: _About,
     progress: Progress,
@@ -243,7 +254,7 @@ def _build(
     for corpus in corpora[1:]:
         for _ in _checked(corpus, max_characters):
             pass
-    tokenizer = train_tokenizer(_sentences(_checked(learn_from, max_characters), progress), settings)
+    tokenizer, how, notes = _tokenizer(chosen, _sentences(_checked(learn_from, max_characters), progress))
     tokenizer.save(folder / "tokenizer")
     if isinstance(tokenizer, SentencePieceTokenizer):
         tokenizer = tokenizer.with_threads(os.cpu_count() or 1)
@@ -256,25 +267,38 @@ def _build(
         inputs=about.inputs,
         languages=asdict(about.languages),
         tokenizer={
-            **asdict(settings),
+            **how,
             "pieces": tokenizer.pieces,
             "fingerprint": tokenizer.fingerprint,
         },
         splits=splits,
-        notes=_notes(settings, tokenizer),
+        notes=notes,
     )
     text = json.dumps(asdict(report), indent=2, ensure_ascii=False)
     (folder / "report.json").write_text(f"{text}\n", encoding="utf-8")
     return report
 
 
-def _notes(settings: TokenizerSettings, tokenizer: Tokenizer) -> tuple[str, ...]:
-    if settings.vocabulary is None and tokenizer.pieces < settings.requested_vocabulary:
+def _tokenizer(
+    chosen: TokenizerSettings | Tokenizer, sentences: Iterator[str]
+) -> tuple[Tokenizer, dict[str, object], tuple[str, ...]]:
+    """The tokenizer that is given, or a new one; how it was made, and what there is to note of it."""
+    if not isinstance(chosen, TokenizerSettings):
+        for _ in sentences:  # which are checked while they are read
+            pass
         return (
-            f"note: the text supports {tokenizer.pieces} pieces, fewer than the usual "
-            f"{settings.requested_vocabulary}; the largest possible vocabulary was taken",
+            chosen,
+            {"kind": chosen.kind},
+            ("the tokenizer is that of other data; nothing was learnt here",),
         )
-    return ()
+    tokenizer = train_tokenizer(sentences, chosen)
+    notes: tuple[str, ...] = ()
+    if chosen.vocabulary is None and tokenizer.pieces < chosen.requested_vocabulary:
+        notes = (
+            f"note: the text supports {tokenizer.pieces} pieces, fewer than the usual "
+            f"{chosen.requested_vocabulary}; the largest possible vocabulary was taken",
+        )
+    return tokenizer, asdict(chosen), notes
 
 
 def _sentences(documents: Iterable[ParallelDocument], progress: Progress) -> Iterator[str]:
