@@ -27,6 +27,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import cotext
+from cotext.catalogue import describe_model
 from cotext.config import Config, TrainConfig, dump_config, parse_config
 from cotext.data.languages import Languages
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
@@ -34,7 +35,7 @@ from cotext.errors import CotextError, shown
 from cotext.files import leftovers, replacing
 from cotext.models.base import Model, ParallelModel, TranslationModel
 from cotext.reading import parse_json, parse_yaml
-from cotext.systems import build_model, describe_model, parameters_at_most
+from cotext.systems import build_model, parameters_at_most
 
 # Of a run folder, each replaced as a whole.
 FILES = ("config.yaml", "model.safetensors", "metrics.jsonl", "data.json", "init.json")

@@ -20,6 +20,7 @@ from cotext.commands.context import context, cxmi, profile
 from cotext.commands.contrastive import contrastive
 from cotext.commands.data import distill, prepare
 from cotext.commands.evaluate import evaluate
+from cotext.commands.look import convert, head, systems
 from cotext.commands.messages import on_a_screen, require_text, short_refusals
 from cotext.commands.options import (
     Checkpoint,
@@ -275,14 +276,9 @@ def average(
     typer.echo(f"{out}: the mean of checkpoints {', '.join(map(str, checkpoint))}")
 
 
-@app.command()
-def systems() -> None:
-    """Every recipe: view, model, loss, decoding, and parameters at base size with 32,000 subwords."""
-    from cotext.metrics.text import render_rows
-    from cotext.systems import describe
-
-    rows = [("recipe", "view", "model", "loss", "decoding", "parameters"), *describe()]
-    typer.echo(render_rows(rows, left=len(rows[0])))
+app.command()(systems)
+app.command()(head)
+app.command()(convert)
 
 
 def _write_lines(out: Path | None, lines: Iterable[str]) -> None:

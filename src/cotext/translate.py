@@ -21,6 +21,7 @@ from functools import cached_property
 
 import torch
 
+from cotext.catalogue import describe_cut
 from cotext.config import Config
 from cotext.constraints import Request, SearchSymbols, check_align
 from cotext.data.batch import Instance, source_batch
@@ -35,7 +36,7 @@ from cotext.parallel import write
 from cotext.recovery import recover
 from cotext.scoring import SentenceScore, require_finite, score_instances, score_labels
 from cotext.search import Hypothesis, SearchOptions, search
-from cotext.systems import build_view, describe_cut, special_symbols
+from cotext.systems import build_view, special_symbols
 
 BATCHES_AHEAD = 4
 # At most, on average over a sentence: what has more is too long whatever its tokens are. To find them would

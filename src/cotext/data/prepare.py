@@ -150,12 +150,11 @@ def prepare(
     """Train a tokenizer, encode training, development and test corpora, and write all to the folder `out`.
 
     `tokenizer`: a run or prepared data whose tokenizer is taken instead, so that training can go on from the
-    run with other text; `settings` say nothing then. A target of None: the source file holds
-    both languages. A language that `languages` leaves open is that which the names of the training files tell.
-    `out` appears whole or not at all; with `overwrite` it
-    replaces an earlier prepared folder. Raises CotextError for what the readers refuse, for a sentence of
-    more than `max_characters`, for files whose names are the pair the wrong way round, and as
-    `train_tokenizer` does.
+    run with other text; `settings` say nothing then. A target of None: the source file holds both languages.
+    A language that `languages` leaves open is that which the names of the training files tell. `out` appears
+    whole or not at all; with `overwrite` it replaces an earlier prepared folder. Raises CotextError for what
+    the readers refuse, for a sentence of more than `max_characters`, for files whose names are the pair the
+    wrong way round, and as `load_tokenizer` and `train_tokenizer` do.
     """
     given = {
         "train": (source, target),
