@@ -21,7 +21,7 @@ from cotext.reading import read_json
 from cotext.translate import CHARACTERS_PER_TOKEN, Translation
 
 # Of a translation, what names sentences by their places.
-PLACES: Final = ("cut", "long", "shed", "missing")
+PLACES: Final = ("cut", "long", "shed", "missing", "otherwise")
 
 
 def trained_length(run: Path) -> int:
@@ -83,13 +83,14 @@ class Prose:
             return translation
         line_of = [line for line, sentences in enumerate(pieces) for _ in sentences]
         lines: list[list[str]] = [[] for _ in pieces]
-        log_probabilities = [0.0] * len(pieces)
+        log_probabilities, tokens = [0.0] * len(pieces), [0] * len(pieces)
         source = [sentence for sentences in pieces for sentence in sentences]
         for place, sentence in enumerate(translation.document.sentences):
             # What has no translation stands as it is, as a line of it would.
             copied = "" if place in translation.missing else source[place]
             lines[line_of[place]].append(sentence or copied)
             log_probabilities[line_of[place]] += translation.log_probabilities[place]
+            tokens[line_of[place]] += translation.tokens[place]
         joined = tuple(join_sentences(line, self._target_language) for line in lines)
         places = {
             name: tuple(dict.fromkeys(line_of[place] for place in getattr(translation, name)))
@@ -99,6 +100,7 @@ class Prose:
             translation,
             document=Document(document.id, joined),
             log_probabilities=tuple(log_probabilities),
+            tokens=tuple(tokens),
             **places,
         )
 

@@ -295,8 +295,16 @@ def _require_same(before: Config, now: Config, run: Path) -> None:
         )
 
 
-def development_bleu(config: Config, data: Data, device: torch.device) -> Callable[[Model], float]:
-    """A function that translates the first development documents greedily and returns sentence BLEU."""
+def development_bleu(
+    config: Config,
+    data: Data,
+    device: torch.device,
+    on_stage: Callable[[str, int, int], None] = lambda stage, done, total: None,
+) -> Callable[[Model], float]:
+    """A function that translates the first development documents greedily and returns sentence BLEU.
+
+    `on_stage` as in `Reports`.
+    """
     documents: list[ParallelDocument] = []
     for document in read_parallel(data.folder / "dev.jsonl", None):
         if len(documents) == config.train.validate_documents:
@@ -307,10 +315,18 @@ def development_bleu(config: Config, data: Data, device: torch.device) -> Callab
     decode = config.decode.model_copy(update=alone)
     fast = config.model_copy(update={"decode": decode})
     references = [Document(d.id, d.target) for d in documents]
+    total = sum(map(len, documents))
 
     def score(model: Model) -> float:
+        done = 0
+
+        def on_sentences(count: int) -> None:
+            nonlocal done
+            done += count
+            on_stage("translating the development set, sentences", done, total)
+
         translator = DocumentTranslator(model, fast, data.tokenizer, device)
-        found = dict(translator.translate(Document(d.id, d.source) for d in documents))
+        found = dict(translator.translate((Document(d.id, d.source) for d in documents), on_sentences))
         hypotheses = [found[i].document for i in range(len(documents))]
         return float(evaluate(hypotheses, references, ("s-bleu",))[0].value)
 
@@ -336,19 +352,27 @@ def _require_memory(config: Config, vocabulary: int) -> None:
 
 
 def train(
-    config: Config, data_folder: Path, run: Path, reports: Reports, recipe: str = "this recipe"
+    config: Config,
+    data_folder: Path,
+    run: Path,
+    reports: Reports,
+    recipe: str = "this recipe",
+    device: str | None = None,
 ) -> Progress:
     """Train the configured system on a prepared folder; goes on where an earlier call was interrupted.
 
-    `recipe` is what messages call the configuration.
+    `recipe` is what messages call the configuration; `device` as in `make_accelerator`.
+
+    Raises:
+        CotextError: settings that do not fit together, to the data or to this machine, before there is a run
+            folder; another run in the folder; else as `Trainer.train`.
     """
     data = open_data(data_folder)
     config = settle_first_sentence(settle_start(resolve(config, data), run, recipe), run)
-    # Before there is a run folder: a configuration that cannot be built leaves none behind.
     _require_memory(config, data.tokenizer.vocabulary_size)
     torch.manual_seed(config.train.seed)
     model = build_model(config, data.tokenizer.vocabulary_size)
-    accelerator = make_accelerator(config.train, model.spares_parameters)
+    accelerator = make_accelerator(config.train, model.spares_parameters, device)
     threads = choose_threads(config.model, config.train.threads)
     if not config.train.threads:
         threads = max(1, threads // accelerator.num_processes)  # which share the cores
@@ -365,18 +389,9 @@ def train(
         if accelerator.is_main_process:
             lock = stack.enter_context(working_in(run))
             require_resumable(run, corpus.checksums)
-            open_run(run, config, data.tokenizer)
-            note_data(run, data, corpus.checksums)
-            if start is not None:
-                start.write(run / "init.json")
-                reports.on_message(start.render())
-                measured = start_loss(start.run, model, config, data.dev, data.tokenizer, accelerator.device)
-                if measured is not None:
-                    reports.on_message(measured.render())
-        accelerator.wait_for_everyone()
-        # Dropout must differ between processes, the initial weights must not.
-        torch.manual_seed(config.train.seed + 1000 * accelerator.process_index)
-        bleu = development_bleu(config, data, accelerator.device) if config.train.validate_bleu else None
+        bleu = None
+        if config.train.validate_bleu:
+            bleu = development_bleu(config, data, accelerator.device, reports.on_stage)
         trainer = Trainer(
             config,
             model,
@@ -389,4 +404,18 @@ def train(
             fresh=new,
             lock=lock,
         )
+        trainer.require_batches()
+        # From here on the run is written to: whatever can be refused has been.
+        if accelerator.is_main_process:
+            open_run(run, config, data.tokenizer)
+            note_data(run, data, corpus.checksums)
+            if start is not None:
+                start.write(run / "init.json")
+                reports.on_message(start.render())
+                measured = start_loss(start.run, model, config, data.dev, data.tokenizer, accelerator.device)
+                if measured is not None:
+                    reports.on_message(measured.render())
+        accelerator.wait_for_everyone()
+        # Dropout must differ between processes, the initial weights must not.
+        torch.manual_seed(config.train.seed + 1000 * accelerator.process_index)
         return trainer.train()

@@ -33,7 +33,11 @@ def prepare(
         int | None, typer.Option(help="Subwords; 32000 or as many as there can be.")
     ] = None,
     tokenizer: Annotated[
-        str, typer.Option(help="sentencepiece, sentencepiece-bpe, or moses-bpe for replication.")
+        str,
+        typer.Option(
+            help="sentencepiece, sentencepiece-bpe, or moses-bpe for replication; or a run or data folder "
+            "whose tokenizer is taken, to train on from that run (--init)."
+        ),
     ] = "sentencepiece",
     language: Annotated[str, typer.Option(help="Target language, for the Moses rules of moses-bpe.")] = "en",
     max_characters: Annotated[int, typer.Option(help="A longer sentence is refused.")] = 10_000,
@@ -64,7 +68,7 @@ def prepare(
     from cotext.data.languages import Languages, language_code
     from cotext.data.prepare import prepare as prepare_corpus
     from cotext.data.prepare import prepare_controlled
-    from cotext.data.tokenizer import TokenizerSettings
+    from cotext.data.tokenizer import KINDS, TokenizerSettings
     from cotext.progress import stages
 
     files = (source, target, dev_source, dev_target, test_source, test_target)
@@ -87,6 +91,14 @@ def prepare(
             raise CotextError("--test-target is given without --test-source")
         sides = (("--source-language", source_language), ("--target-language", target_language))
         told = Languages(*(language_code(code, option) if code else "" for option, code in sides))
+        taken = Path(tokenizer) if (Path(tokenizer) / "tokenizer").is_dir() else None
+        if taken is not None and vocabulary is not None:
+            raise CotextError(f"--tokenizer {tokenizer} has its vocabulary; leave --vocabulary out")
+        if taken is None and tokenizer not in KINDS:
+            raise CotextError(
+                f"--tokenizer {tokenizer}: no run or data folder, which holds a folder named tokenizer; give "
+                f"one, or choose {', '.join(KINDS)}"
+            )
         settings = TokenizerSettings(kind=tokenizer, vocabulary=vocabulary, language=language, seed=seed)
         with stages() as progress:
             report = prepare_corpus(
@@ -99,6 +111,7 @@ def prepare(
                 test_target=test_target,
                 languages=told,
                 settings=settings,
+                tokenizer=taken,
                 format=format,
                 max_characters=max_characters,
                 split=split,

@@ -83,6 +83,7 @@ def prepare(
     languages: Languages | None = None,
     format: str | None = None,
     settings: TokenizerSettings | None = None,
+    tokenizer: Path | None = None,
     max_characters: int = 10_000,
     split: bool = False,
     clean: Sequence[str] = (),
@@ -92,14 +93,15 @@ def prepare(
 ) -> Report:
     """Train a tokenizer, encode training, development and test corpora, and write all to the folder `out`.
 
-    A target of None: the source file holds both languages. A language that `languages` leaves open is that
-    which the names of the training files tell. Of the training corpus, `split` splits lines of several
-    sentences and `clean` names rules of `cotext.data.cleaning`; of all, `skip_unequal` leaves out documents
-    whose sides have unequal numbers of sentences. `out` appears whole or not at all; with `overwrite` it
-    replaces an earlier prepared folder. The same call goes on with what an interrupted one has done: the
-    tokenizer, and each split. Raises CotextError for what the readers refuse, for a sentence of more than
-    `max_characters`, for files whose names are the pair the wrong way round, and as `train_tokenizer` and
-    `preparing` do.
+    `tokenizer`: a run or prepared data whose tokenizer is taken instead, so that training can go on from the
+    run with other text; `settings` say nothing then. A target of None: the source file holds both languages.
+    A language that `languages` leaves open is that which the names of the training files tell. Of the
+    training corpus, `split` splits lines of several sentences and `clean` names rules of
+    `cotext.data.cleaning`; of all, `skip_unequal` leaves out documents whose sides have unequal numbers of
+    sentences. `out` appears whole or not at all; with `overwrite` it replaces an earlier prepared folder. The
+    same call goes on with what an interrupted one has done: the tokenizer, and each split. Raises CotextError
+    for what the readers refuse, for a sentence of more than `max_characters`, for files whose names are the
+    pair the wrong way round, and as `load_tokenizer`, `train_tokenizer` and `preparing` do.
     """
     given = {
         "train": (source, target),
@@ -109,6 +111,7 @@ def prepare(
     pair = _languages(languages or Languages(), source, target)
     rules = parse_rules(clean)
     splitters = (Splitter(pair.source), Splitter(pair.target)) if split else None
+    given_tokenizer = None if tokenizer is None else load_tokenizer(tokenizer / "tokenizer")
     corpora = []
     for name, (source_path, target_path) in given.items():
         if source_path is None:
@@ -129,14 +132,15 @@ def prepare(
         "split": [splitter.name for splitter in splitters or ()],
         "clean": rules,
         "skip_unequal": skip_unequal,
+        **({} if tokenizer is None else {"tokenizer": str(tokenizer)}),
     }
-    settings = settings or TokenizerSettings()
+    chosen = given_tokenizer or settings or TokenizerSettings()
     with preparing(out, overwrite, [path for corpus in corpora for path in corpus.files]) as work:
-        job = _job(command, _checksums(corpora, format), pair, settings)
+        job = _job(command, _checksums(corpora, format), pair, chosen)
         report = work.begin(job)
         if not report:
-            _build_tokenizer(work, corpora, corpora[0], settings, max_characters, progress)
-            report = _build(work, corpora, job, settings, progress)
+            _build_tokenizer(work, corpora, corpora[0], chosen, max_characters, progress)
+            report = _build(work, corpora, job, chosen, progress)
         work.publish()
         return _read(work.out, report)
 
@@ -224,15 +228,22 @@ def _write_sides(folder: Path, corpora: Iterable[_Corpus]) -> None:
 
 
 def _job(
-    command: dict[str, Any], inputs: dict[str, str], languages: Languages, settings: TokenizerSettings
+    command: dict[str, Any],
+    inputs: dict[str, str],
+    languages: Languages,
+    chosen: TokenizerSettings | Tokenizer,
 ) -> dict[str, Any]:
     """All that decides what a prepared folder holds; `inputs`: digests by file."""
+    if isinstance(chosen, TokenizerSettings):
+        how = asdict(chosen)
+    else:
+        how = {"kind": chosen.kind, "taken": chosen.fingerprint}
     return {
         "cotext": __version__,
         "command": command,
         "inputs": inputs,
         "languages": asdict(languages),
-        "tokenizer": asdict(settings),
+        "tokenizer": how,
     }
 
 
@@ -240,7 +251,7 @@ def _build_tokenizer(
     work: Preparation,
     corpora: Sequence[_Corpus],
     learn_from: _Corpus,
-    settings: TokenizerSettings,
+    chosen: TokenizerSettings | Tokenizer,
     max_characters: int,
     progress: Progress,
 ) -> None:
@@ -250,7 +261,13 @@ def _build_tokenizer(
     for corpus in corpora[1:]:
         for _ in _checked(corpus, max_characters):
             pass
-    tokenizer = train_tokenizer(_sentences(_checked(learn_from, max_characters), progress), settings)
+    sentences = _sentences(_checked(learn_from, max_characters), progress)
+    if isinstance(chosen, TokenizerSettings):
+        tokenizer = train_tokenizer(sentences, chosen)
+    else:
+        tokenizer = chosen
+        for _ in sentences:  # which are checked while they are read
+            pass
     tokenizer.save(work.folder / "tokenizer")
     work.note("tokenizer", (work.folder / "tokenizer").iterdir(), {})
 
@@ -259,7 +276,7 @@ def _build(
     work: Preparation,
     corpora: Sequence[_Corpus],
     job: dict[str, Any],
-    settings: TokenizerSettings,
+    chosen: TokenizerSettings | Tokenizer,
     progress: Progress,
 ) -> dict[str, Any]:
     """Encode the corpora that are not encoded yet, and write the report, which is returned."""
@@ -284,7 +301,7 @@ def _build(
         **job,
         "tokenizer": {**job["tokenizer"], "pieces": tokenizer.pieces, "fingerprint": tokenizer.fingerprint},
         "splits": splits,
-        "notes": (*_notes(settings, tokenizer), *told),
+        "notes": (*_notes(chosen, tokenizer), *told),
         "files": {**work.digests, **file_digests(folder, without=[STATE, *work.digests])},
         "selected": {c.split: c.selection.counts() for c in corpora if c.selection is not None},
         "overlap": {split: asdict(found) for split, found in overlap.items()},
@@ -293,11 +310,13 @@ def _build(
     return report
 
 
-def _notes(settings: TokenizerSettings, tokenizer: Tokenizer) -> tuple[str, ...]:
-    if settings.vocabulary is None and tokenizer.pieces < settings.requested_vocabulary:
+def _notes(chosen: TokenizerSettings | Tokenizer, tokenizer: Tokenizer) -> tuple[str, ...]:
+    if not isinstance(chosen, TokenizerSettings):
+        return ("the tokenizer is that of other data; nothing was learnt here",)
+    if chosen.vocabulary is None and tokenizer.pieces < chosen.requested_vocabulary:
         return (
             f"note: the text supports {tokenizer.pieces} pieces, fewer than the usual "
-            f"{settings.requested_vocabulary}; the largest possible vocabulary was taken",
+            f"{chosen.requested_vocabulary}; the largest possible vocabulary was taken",
         )
     return ()
 
