@@ -98,13 +98,30 @@ def train(
     size: Annotated[str | None, typer.Option(help="tiny, small or base.")] = None,
     init: Annotated[Path | None, typer.Option(help="Run whose weights training starts from.")] = None,
     device: Device = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Write nothing: tell parameters, memory, time and the first batch, from three updates.",
+        ),
+    ] = False,
+    json: Json = False,
 ) -> None:
     """Train a system; the same command goes on where it was interrupted."""
     from cotext.config import load_config
 
+    if json and not dry_run:
+        raise CotextError("--json is of --dry-run; training writes its figures to metrics.jsonl")
+
     # Quoted: a path is a text, whatever YAML might take it for.
     start = [] if init is None else [f"train.init={dumps(str(init))}"]
     config = load_config(recipe, size, [*(overrides or []), *start])
+    if dry_run:
+        from cotext.dry_run import dry_run as make_dry_run
+
+        told = make_dry_run(config, data, out, recipe, device)
+        typer.echo(as_json(told.as_dict()) if json else told.render())
+        return
     from cotext.progress import console, meter
     from cotext.runs import train as train_run
     from cotext.trainer import Reports

@@ -5,7 +5,7 @@ here, because trainer and translate do not know each other.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from accelerate import Accelerator
 
 from cotext.checkpoint import checkpoints, describe_file, model_file
 from cotext.config import Config, differences, dump_config, parse_config
@@ -25,7 +26,7 @@ from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.errors import CotextError
 from cotext.files import replacing
 from cotext.integrity import sealed, unsealed
-from cotext.locks import NAME, working_in
+from cotext.locks import NAME, Lock, working_in
 from cotext.metrics.bleu import evaluate
 from cotext.models.base import Model
 from cotext.reading import parse_yaml, read_text
@@ -43,7 +44,7 @@ from cotext.systems import (
 from cotext.trainer import Corpus, Reports, Trainer, make_accelerator
 from cotext.training_state import Progress, require_resumable
 from cotext.translate import DocumentTranslator
-from cotext.warm_start import read_new, start_from
+from cotext.warm_start import WarmStart, read_new, start_from
 
 READ = ("train.arrow", "dev.arrow", "dev.jsonl")  # what training reads of a prepared folder
 REQUIRED = "required"  # `train.init` of a recipe that cannot start from fresh weights
@@ -351,21 +352,47 @@ def _require_memory(config: Config, vocabulary: int) -> None:
         )
 
 
-def train(
-    config: Config,
-    data_folder: Path,
-    run: Path,
-    reports: Reports,
-    recipe: str = "this recipe",
-    device: str | None = None,
-) -> Progress:
-    """Train the configured system on a prepared folder; goes on where an earlier call was interrupted.
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a training needs, ready and checked, with nothing written: see `set_up`."""
 
-    `recipe` is what messages call the configuration; `device` as in `make_accelerator`.
+    config: Config
+    data: Data
+    corpus: Corpus
+    model: Model
+    accelerator: Accelerator
+    start: WarmStart | None
+    fresh: Collection[str]
+
+    def trainer(
+        self,
+        run: Path,
+        reports: Reports,
+        score_development: Callable[[Model], float] | None = None,
+        lock: Lock | None = None,
+    ) -> Trainer:
+        """The trainer of a run; raises CotextError where nothing of the data could be trained on."""
+        trainer = Trainer(
+            self.config,
+            self.model,
+            build_loss(self.config.loss),
+            self.corpus,
+            run,
+            reports,
+            score_development=score_development,
+            accelerator=self.accelerator,
+            fresh=self.fresh,
+            lock=lock,
+        )
+        trainer.require_batches()
+        return trainer
+
+
+def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: str | None) -> Setup:
+    """Open the data, settle the configuration and build the model, as for `train`.
 
     Raises:
-        CotextError: settings that do not fit together, to the data or to this machine, before there is a run
-            folder; another run in the folder; else as `Trainer.train`.
+        CotextError: settings that do not fit together, to the data or to this machine.
     """
     data = open_data(data_folder)
     config = settle_first_sentence(settle_start(resolve(config, data), run, recipe), run)
@@ -383,36 +410,46 @@ def train(
         new = start.inheritance.new
     elif config.train.init and config.train.fresh_rate != 1:
         new = read_new(run / "init.json")
-    corpus = corpus_of(config, data)
+    return Setup(config, data, corpus_of(config, data), model, accelerator, start, new)
+
+
+def train(
+    config: Config,
+    data_folder: Path,
+    run: Path,
+    reports: Reports,
+    recipe: str = "this recipe",
+    device: str | None = None,
+) -> Progress:
+    """Train the configured system on a prepared folder; goes on where an earlier call was interrupted.
+
+    `recipe` is what messages call the configuration; `device` as in `make_accelerator`.
+
+    Raises:
+        CotextError: settings that do not fit together, to the data or to this machine, before there is a run
+            folder; another run in the folder; else as `Trainer.train`.
+    """
+    setup = set_up(config, data_folder, run, recipe, device)
+    config, data, start, accelerator = setup.config, setup.data, setup.start, setup.accelerator
     with ExitStack() as stack:
         lock = None
         if accelerator.is_main_process:
             lock = stack.enter_context(working_in(run))
-            require_resumable(run, corpus.checksums)
+            require_resumable(run, setup.corpus.checksums)
         bleu = None
         if config.train.validate_bleu:
             bleu = development_bleu(config, data, accelerator.device, reports.on_stage)
-        trainer = Trainer(
-            config,
-            model,
-            build_loss(config.loss),
-            corpus,
-            run,
-            reports,
-            score_development=bleu,
-            accelerator=accelerator,
-            fresh=new,
-            lock=lock,
-        )
-        trainer.require_batches()
+        trainer = setup.trainer(run, reports, bleu, lock)
         # From here on the run is written to: whatever can be refused has been.
         if accelerator.is_main_process:
             open_run(run, config, data.tokenizer)
-            note_data(run, data, corpus.checksums)
+            note_data(run, data, setup.corpus.checksums)
             if start is not None:
                 start.write(run / "init.json")
                 reports.on_message(start.render())
-                measured = start_loss(start.run, model, config, data.dev, data.tokenizer, accelerator.device)
+                measured = start_loss(
+                    start.run, setup.model, config, data.dev, data.tokenizer, accelerator.device
+                )
                 if measured is not None:
                     reports.on_message(measured.render())
         accelerator.wait_for_everyone()

@@ -5,6 +5,7 @@ processes and divided by the global count, so that neither the number of process
 changes what an update is.
 """
 
+import itertools
 import math
 import os
 import shutil
@@ -194,6 +195,15 @@ class Trainer:
                 f"{self.corpus.dev.path}: no sentence of the development set fits into "
                 f"{self.corpus.max_row_tokens} tokens; raise view.max_tokens"
             )
+
+    def rehearse(self, updates: int) -> Iterator[tuple[list[Batch], float]]:
+        """Make the first updates in memory alone: the batches of each, and its seconds."""
+        with closing(self._updates()) as groups:
+            for batches, _ in itertools.islice(groups, updates):
+                begun = time.perf_counter()
+                self._update(batches, False)
+                float(self.interval.grad_norm)  # is there once the device is done
+                yield batches, time.perf_counter() - begun
 
     def train(self) -> Progress:
         """Train until `max_updates`, until patience runs out, or until a signal asks to stop.
