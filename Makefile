@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test test-slow check lint docs benchmarks clean
+.PHONY: demo test test-slow test-hostile check lint docs benchmarks clean
 
 demo: $(READY)
 	$(BIN)/cotext demo
@@ -16,6 +16,10 @@ test: $(READY)
 # Long tests, for a weekly run.
 test-slow: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
+
+# Attacks at random, counted: kills, damage, settings, inputs. COTEXT_HOSTILE_SEED=2 draws others.
+test-hostile: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m hostile --numprocesses auto --dist loadfile tests/hostile
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -49,6 +49,7 @@ def test_training_goes_on_from_a_run_with_another_corpus(
     report = json.loads((data / "report.json").read_text())
     assert report["tokenizer"] == {
         "kind": "sentencepiece",
+        "taken": known.fingerprint,
         "pieces": known.pieces,
         "fingerprint": known.fingerprint,
     }
