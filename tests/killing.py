@@ -1,0 +1,52 @@
+"""Commands killed before a chosen file operation: any moment at which a folder changes, without waiting."""
+
+import itertools
+import os
+import signal
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from command_line import cotext
+from tiny_runs import PROCESSES
+
+# Those by which names come and go. What is written into an open file is cut off elsewhere, at any byte.
+OPERATIONS = ("replace", "rename", "unlink", "mkdir", "rmdir")
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """Right before the `number`-th of some operations on a path that ends with `path`."""
+
+    number: int = 1
+    path: str = ""
+    operations: tuple[str, ...] = OPERATIONS
+
+
+def run_killed(arguments: list[str | Path], moment: Moment) -> bool:
+    """Run a command in a process of its own, which kills itself; False where it came to its end before."""
+    process = PROCESSES.Process(target=_run, args=(arguments, moment), daemon=True)
+    process.start()
+    process.join(timeout=120)
+    assert process.exitcode in (0, -signal.SIGKILL), process.exitcode
+    return process.exitcode == -signal.SIGKILL
+
+
+def _run(arguments: list[str | Path], moment: Moment) -> None:
+    count = itertools.count(1)
+    for name in moment.operations:
+        _watch(name, moment, count)
+    outcome = cotext(*arguments)
+    assert outcome.code == 0, outcome.err
+
+
+def _watch(name: str, moment: Moment, count: Iterator[int]) -> None:
+    original = getattr(os, name)
+
+    def act(*args: object, **kwargs: object) -> object:
+        paths = [str(each) for each in args if isinstance(each, str | Path)]
+        if any(path.endswith(moment.path) for path in paths) and next(count) == moment.number:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return original(*args, **kwargs)
+
+    setattr(os, name, act)
