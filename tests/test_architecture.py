@@ -13,7 +13,14 @@ ROOT = Path(cotext.__file__).parent
 # room -> prefixes of cotext modules that it may import
 ALLOWED = {
     "layers": ("cotext.layers",),
-    "data": ("cotext.data", "cotext.errors", "cotext.files", "cotext.reading"),
+    "data": (
+        "cotext.data",
+        "cotext.errors",
+        "cotext.files",
+        "cotext.integrity",
+        "cotext.locks",
+        "cotext.reading",
+    ),
     "models": ("cotext.models.base", "cotext.layers", "cotext.data.batch"),
     "losses": ("cotext.losses", "cotext.models.base", "cotext.layers", "cotext.data.batch", "cotext.errors"),
     "metrics": ("cotext.metrics", "cotext.data", "cotext.errors", "cotext.reading"),

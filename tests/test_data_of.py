@@ -7,8 +7,11 @@ from pathlib import Path
 import pytest
 from tiny_runs import prepare_toy, run_config, train_here
 
+from cotext.data.prepared import file_digests
 from cotext.errors import CotextError
-from cotext.runs import data_of, open_data
+from cotext.files import checksum
+from cotext.integrity import sealed, unsealed
+from cotext.runs import data_of, noted_data, open_data
 
 
 @pytest.fixture
@@ -23,7 +26,7 @@ def run(data: Path, tmp_path: Path) -> Path:
 
 
 def noted(run: Path) -> str:
-    folder = json.loads((run / "data.json").read_text())["folder"]
+    folder = noted_data(run)["folder"]
     assert isinstance(folder, str)
     return folder
 
@@ -32,7 +35,8 @@ def test_what_is_noted(data: Path, run: Path) -> None:
     opened = open_data(data)
     train, dev = opened.train.totals, opened.dev.totals
     assert (train.documents, dev.documents) == (24, 4)
-    assert json.loads((run / "data.json").read_text()) == {
+    digests = {name: checksum(data / name) for name in ("train.arrow", "dev.arrow", "dev.jsonl")}
+    assert noted_data(run) == {
         "folder": str(data.resolve()),
         "train": {
             "documents": 24,
@@ -46,7 +50,7 @@ def test_what_is_noted(data: Path, run: Path) -> None:
             "source_tokens": dev.source_tokens,
             "target_tokens": dev.target_tokens,
         },
-        "tokenizer": opened.tokenizer.fingerprint,
+        "checksums": {**digests, "tokenizer": opened.tokenizer.fingerprint},
     }
 
 
@@ -88,7 +92,10 @@ def test_no_data_in_the_folder_given(run: Path, tmp_path: Path) -> None:
         data_of(run, tmp_path)
 
 
-@pytest.mark.parametrize("content", [None, b"", b"{", b"[1]", b'{"folder": 3}', b"{}", b"\xff"])
+DAMAGED = [None, b"", b"{", b"[1]", b'{"folder": 3}', b"{}", b"\xff", b'{"folder": "\\ud800"}', b"[" * 10**5]
+
+
+@pytest.mark.parametrize("content", DAMAGED)
 def test_nothing_noted_or_damaged(data: Path, run: Path, content: bytes | None) -> None:
     (run / "data.json").unlink()
     if content is not None:
@@ -115,6 +122,46 @@ def test_data_that_is_refused_is_not_noted(data: Path, run: Path, tmp_path: Path
     other = tmp_path / "other"
     shutil.copytree(data, other)
     shutil.copy(other / "dev.arrow", other / "train.arrow")
-    with pytest.raises(CotextError, match="trained on another corpus"):
+    with pytest.raises(CotextError, match="trained on other data"):
         train_here(run_config(max_updates=2), other, run)
     assert noted(run) == str(data.resolve())
+
+
+@pytest.mark.parametrize("change", [{"folder": 3}, {"folder": None}, {"checksums": []}])
+def test_a_note_of_another_kind(run: Path, change: dict[str, object]) -> None:
+    path = run / "data.json"
+    path.write_text(sealed({**unsealed(path.read_text()), **change}))
+    with pytest.raises(CotextError, match=r"data\.json is missing or damaged"):
+        data_of(run, None)
+
+
+def test_a_digit_that_has_changed(run: Path) -> None:
+    """The folder may still be there; that it is the right one, nobody knows."""
+    path = run / "data.json"
+    path.write_text(path.read_text().replace('"documents": 24', '"documents": 25'))
+    with pytest.raises(CotextError, match=r"data\.json is missing or damaged"):
+        data_of(run, None)
+
+
+@pytest.mark.parametrize("name", ["train.arrow", "dev.arrow", "dev.jsonl"])
+def test_data_that_are_not_what_their_report_says(data: Path, tmp_path: Path, name: str) -> None:
+    """Damaged between preparing and training: no run is begun."""
+    (data / "report.json").write_text(json.dumps({"files": file_digests(data)}))
+    train_here(run_config(max_updates=1), data, tmp_path / "one")
+    content = bytearray((data / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (data / name).write_bytes(content)
+    with pytest.raises(
+        CotextError, match=f"{name}: damaged, or of another origin.*; prepare the corpus again"
+    ):
+        train_here(run_config(max_updates=1), data, tmp_path / "two")
+    assert not (tmp_path / "two").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b'{"files": [1]}', b"\xff", b"[" * 10**5])
+def test_a_damaged_report(data: Path, tmp_path: Path, content: bytes) -> None:
+    (data / "report.json").write_bytes(content)
+    with pytest.raises(
+        CotextError, match=r"report\.json: (damaged|not valid JSON|cannot be read: not a text)"
+    ):
+        train_here(run_config(max_updates=1), data, tmp_path / "run")

@@ -24,6 +24,7 @@ from cotext.comparison import (
 from cotext.config import load_config
 from cotext.demo import SETTINGS, DemoSystem, run_demo
 from cotext.errors import CotextError
+from cotext.integrity import sealed
 from cotext.metrics.bleu import Score
 from cotext.metrics.contrastive import Accuracy
 from cotext.report import render, write_report
@@ -220,7 +221,9 @@ def test_report_files_hold_all_figures(usual: Comparison, tmp_path: Path) -> Non
 
 def test_metrics_are_read_up_to_a_line_being_written(tmp_path: Path) -> None:
     assert read_metrics(tmp_path) == []
-    (tmp_path / "metrics.jsonl").write_text('{"kind": "train", "update": 5.0}\n{"kind": "tr')
+    lines = [sealed({"kind": "train", "update": update}) for update in (5.0, 6.0, 7.0)]
+    lines[1] = lines[1].replace("6", "8")  # damaged
+    (tmp_path / "metrics.jsonl").write_text(f"{lines[0]}\n{lines[1]}\n{lines[2][:20]}")
     assert read_metrics(tmp_path) == [{"kind": "train", "update": 5.0}]
 
 

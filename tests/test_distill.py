@@ -5,7 +5,6 @@ import os
 import random
 import shutil
 import signal
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -25,8 +24,8 @@ from command_line import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from killing import Moment, run_killed
 from test_jobs import files_of_at_most
-from tiny_runs import PROCESSES
 
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
@@ -97,7 +96,8 @@ def store_of(folder: Path, documents: list[tuple[str, list[str], list[str]]], li
     """Prepared data like those of `like`, with other training documents."""
     shutil.copytree(like, folder)
     folder.chmod(0o755)
-    (folder / "train.arrow").unlink()
+    for name in ("train.arrow", "report.json"):  # which knows the file by its digest
+        (folder / name).unlink()
     tokenizer = load_tokenizer(folder / "tokenizer")
     with StoreWriter(folder / "train.arrow", tokenizer.fingerprint) as writer:
         for name, source, target in documents:
@@ -154,7 +154,7 @@ def test_it_says_where_it_comes_from(world: World, whole: Path) -> None:
         assert report["splits"]["train"][key] == getattr(totals, key)
     assert report["tokenizer"] == before["tokenizer"]
     assert report["inputs"].keys() == {str(data / "train.arrow"), str(world.run / "model.safetensors")}
-    assert set(report["inputs"].values()) == {job["train"], job["teacher"]["model"]}
+    assert set(report["inputs"].values()) == {job["data"]["train.arrow"], job["teacher"]["model"]}
     assert report["prepared"]["inputs"] == before["inputs"]
     assert report["distillation"]["documents"] == DOCUMENTS
     assert report["distillation"]["signature"].startswith("model:transformer|updates:")
@@ -282,9 +282,9 @@ def test_processes_that_would_be_in_each_others_way(
 
     monkeypatch.setattr(Distillation, "translate", meanwhile)
     succeed(*command(world, out, "--shard", "1/2"))
-    assert (found["1/2"].code, "another process is at work on shard 1/2" in found["1/2"].err) == (2, True)
+    assert (found["1/2"].code, "shard 1/2: another process is at work on it" in found["1/2"].err) == (2, True)
     assert found["2/2"].code == 0
-    assert (found[""].code, "another process is at work on" in found[""].err) == (2, True)
+    assert (found[""].code, "part-1-of-2: another process is at work on it" in found[""].err) == (2, True)
     assert finished_documents(out) == DOCUMENTS // 2
 
 
@@ -319,43 +319,74 @@ def test_the_size_of_batches_may_change_on_the_way(world: World, whole: Path, tm
     assert (out / "train.arrow").read_bytes() == (whole / "train.arrow").read_bytes()
 
 
-def killed_at(owner: type, name: str, call: int, arguments: list[str | Path]) -> None:
-    """Run a command that is killed right before the given call of a method."""
-    method: Callable[..., object] = getattr(owner, name)
-    count = 0
-
-    def counted(*args: object, **kwargs: object) -> object:
-        nonlocal count
-        count += 1
-        if count == call:
-            os.kill(os.getpid(), signal.SIGKILL)
-        return method(*args, **kwargs)
-
-    setattr(owner, name, counted)
-    cotext(*arguments)
-
-
 @pytest.mark.parametrize(
-    ("owner", "name", "call"),
+    "moment",
     [
-        (StoreWriter, "add", DOCUMENTS // 2),
-        (Distillation, "_report", 1),
-        (Path, "unlink", 5),  # the last but one: the parts are gone, the report says that all is written
-        (Path, "replace", 1),
+        Moment(path=".distilling"),  # before the work has a folder
+        Moment(path="distillation.json"),
+        Moment(path="train.arrow", operations=("replace",)),
+        Moment(path="report.json", operations=("replace",)),
+        Moment(path="part-1-of-1.jsonl", operations=("unlink",)),  # the report says that all is written
+        Moment(path="/data-kd", operations=("replace",)),
+        Moment(path="/.data-kd.lock", operations=("unlink",)),  # all is done
     ],
+    ids=lambda moment: moment.path,
 )
-def test_killed_while_the_folder_is_made(
-    world: World, whole: Path, tmp_path: Path, owner: type, name: str, call: int
-) -> None:
+def test_killed_while_the_folder_is_made(world: World, whole: Path, tmp_path: Path, moment: Moment) -> None:
     out = tmp_path / "data-kd"
-    process = PROCESSES.Process(target=killed_at, args=(owner, name, call, command(world, out)))
-    process.start()
-    process.join()
-    assert process.exitcode == -signal.SIGKILL
-    assert [p.name for p in tmp_path.iterdir()] == [hidden(out).name]
+    assert run_killed(command(world, out), moment)
+    assert (tmp_path / ".data-kd.lock").exists()
     succeed(*command(world, out))
     assert listing(out) == listing(whole)
     assert [p.name for p in tmp_path.iterdir()] == ["data-kd"]
+
+
+def test_the_same_command_after_the_end(world: World, whole: Path) -> None:
+    """It finds all done: killed right before it could say so, it would have to."""
+    before = listing(whole)
+    shown = succeed(*command(world, whole)).out
+    assert f"{whole}: {train_store(whole).totals.sentences} sentences in {DOCUMENTS} documents" in shown
+    assert listing(whole) == before
+    assert [p.name for p in whole.parent.iterdir()] == [whole.name]
+
+
+def test_a_damaged_line_and_what_follows_it_are_translated_again(
+    world: World, whole: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "data-kd"
+    succeed(*command(world, out, "--shard", "1/2"))
+    part = hidden(out) / "part-1-of-2.jsonl"
+    lines = part.read_text().splitlines(keepends=True)
+    lines[6] = lines[6].replace('"sentences": ["', '"sentences": ["X', 1)
+    part.write_text("".join(lines))
+    shown = succeed(*command(world, out))
+    assert "damaged parts, translated again from the first such line on: 1" in shown.err
+    assert "(6 of them before)" in shown.out
+    assert listing(out) == listing(whole)
+
+
+def test_a_part_that_is_no_file(world: World, tmp_path: Path) -> None:
+    out = tmp_path / "data-kd"
+    succeed(*command(world, out, "--shard", "1/2"))
+    pipe = hidden(out) / "part-2-of-2.jsonl"
+    os.mkfifo(pipe)
+    refused = cotext(*command(world, out))
+    assert (refused.code, f"{pipe}: is in the way, and no regular file" in refused.err) == (2, True)
+    pipe.unlink()
+    succeed(*command(world, out))
+
+
+def test_data_that_are_not_what_their_report_says(world: World, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(world.folder / "data", data)
+    path = data / "dev.arrow"
+    path.chmod(0o644)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    refused = cotext(*command(world, tmp_path / "kd", data=data))
+    assert (refused.code, "dev.arrow: damaged" in refused.err) == (2, True)
+    assert [p.name for p in tmp_path.iterdir()] == ["data"]
 
 
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -389,7 +420,7 @@ def test_ctrl_c_is_a_message(world: World, tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(Parts, "add", interrupt)
     stopped = cotext(*command(world, tmp_path / "kd"))
-    assert (stopped.code, "distill go on with the same command" in stopped.err) == (130, True)
+    assert (stopped.code, "distill and prepare go on with the same command" in stopped.err) == (130, True)
 
 
 def test_a_full_disk(world: World, whole: Path, tmp_path: Path) -> None:
@@ -423,7 +454,7 @@ def test_what_another_job_has_translated_is_not_taken_over(
     before = listing(hidden(out))
     for differing, arguments in (
         ("teacher.config.decode.beam: 4 there, 1 now", command(world, out, "--set", "beam=1")),
-        ("train: ", command(world, out, data=other_data)),
+        ("data.train.arrow: ", command(world, out, data=other_data)),
         ("teacher.model: ", ["distill", other_run, *command(world, out)[2:]]),
         ("teacher.model: ", command(world, out, "--checkpoint", "3")),
         ("teacher.config.decode.beam", command(world, out, "--set", "beam=1", "--shard", "2/2")),
@@ -457,7 +488,10 @@ def test_what_is_refused_leaves_nothing_behind(world: World, whole: Path, tmp_pa
         ([world.run, "--data", tmp_path / "none", "--out", kd], "none: no prepared data there"),
         ([world.run, "--data", empty, "--out", kd], "empty: no prepared data there"),
         ([world.run, "--data", cut, "--out", kd], "train.arrow: not a token store, or cut off"),
-        ([world.run, "--data", data, "--out", whole], "is there already; choose another --out"),
+        (
+            [world.run, "--data", data, "--out", whole, "--set", "beam=1"],
+            "is there already; choose another --out:\n  teacher.config.decode.beam: 4 there, 1 now",
+        ),
         ([world.run, "--data", data, "--out", data], "is there already"),
         ([world.run, "--data", data, "--out", note], "is there already"),
         ([world.run, "--data", data, "--out", data / "kd"], "lies inside the data to be distilled"),

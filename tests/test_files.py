@@ -1,12 +1,12 @@
 """Files and folders appear whole or not at all."""
 
-import os
 from pathlib import Path
 
 import pytest
 
 from cotext.errors import CotextError
 from cotext.files import leftovers, replacing
+from cotext.processes import Process
 
 
 def names(folder: Path) -> list[str]:
@@ -81,11 +81,19 @@ def test_a_refusal_of_a_library_s_own_kind(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-def test_leftovers_are_those_of_the_named_files_alone(tmp_path: Path) -> None:
-    for name in (".a.json.4711", ".a.json", ".b.json.1", ".hidden", "a.json"):
+def test_what_a_killed_process_has_left_of_a_file_goes_when_it_is_written_again(tmp_path: Path) -> None:
+    own = Process.current()
+    dead = f"{own.machine}-{own.pid}-{own.start + 1}-0f0f.partial"
+    (tmp_path / f".a.json.{dead}").touch()
+    (tmp_path / f".b.json.{dead}").mkdir()
+    (tmp_path / f".b.json.{dead}" / "file").touch()
+    kept = {".a.json", ".a.json.4711", ".a.json.partial", ".hidden", f".c.{dead}", f".a.json.x.{dead}"}
+    for name in kept:
         (tmp_path / name).touch()
-    assert leftovers(tmp_path, "a.json") == [tmp_path / ".a.json.4711"]
-    assert len(leftovers(tmp_path, "a.json", "b.json")) == 2
-    with replacing(tmp_path / "c") as temporary:
+    assert leftovers(tmp_path / "a.json") == [tmp_path / f".a.json.{dead}"]
+    with replacing(tmp_path / "a.json") as temporary:
         temporary.touch()
-        assert leftovers(tmp_path, "c") == [tmp_path / f".c.{os.getpid()}"]
+        assert leftovers(tmp_path / "a.json") == []  # a living process's
+    with replacing(tmp_path / "b.json") as temporary:
+        temporary.touch()
+    assert set(names(tmp_path)) == kept | {"a.json", "b.json"}

@@ -1,6 +1,5 @@
 """Training that starts from another run: what is taken over, what is told of it, and when it is refused."""
 
-import json
 import re
 import shutil
 from collections.abc import Mapping
@@ -30,6 +29,7 @@ from cotext.data.batch import Instance, SpecialSymbols, make_batch
 from cotext.data.sampling import instances_of
 from cotext.data.views import SentenceView, Window
 from cotext.errors import CotextError
+from cotext.integrity import unsealed
 from cotext.models.base import TranslationModel
 from cotext.runs import open_data, resolve, settle_first_sentence, train
 from cotext.start_loss import start_loss
@@ -279,7 +279,7 @@ class TestTraining:
             f"  by name: {len(expected)} parameters ({numbers:,} numbers): "
         )
         assert message.splitlines()[2:] == ["  fresh: nothing"]
-        written = json.loads((tmp_path / "run" / "init.json").read_text())
+        written = unsealed((tmp_path / "run" / "init.json").read_text())
         assert set(written.pop("taken")) == set(expected)
         assert written == {
             "run": str(source.resolve()),
@@ -301,7 +301,7 @@ class TestTraining:
         config = with_section(started(source), "view", separators="indexed", indexed_separators=4)
         config = with_section(config, "model", heads=4, encoder_layers=2)
         train_here(config, data, tmp_path / "run")
-        written = json.loads((tmp_path / "run" / "init.json").read_text())
+        written = unsealed((tmp_path / "run" / "init.json").read_text())
         assert written["partly"] == {}
         assert written["symbols"] == "further separators: 0 taken, 3 copied from the separator"
         assert written["fresh"]
@@ -319,7 +319,7 @@ class TestTraining:
         messages: list[str] = []
         config = with_section(started(tmp_path / "first"), "view", separators="numbered")
         train(config, data, tmp_path / "run", Reports(lambda f: None, lambda f: None, messages.append))
-        written = json.loads((tmp_path / "run" / "init.json").read_text())
+        written = unsealed((tmp_path / "run" / "init.json").read_text())
         told = "numbers of sentences: 0 taken, 6 copied from the begin symbol"
         assert written["symbols"] == told
         assert f"  symbols: {told}" in messages[0].splitlines()
@@ -350,7 +350,7 @@ class TestTraining:
             "  left out, as train.init_parts = encoder: decoder; the embedding, which is also the decoder's, "
             "is not"
         ]
-        written = json.loads((tmp_path / "run" / "init.json").read_text())
+        written = unsealed((tmp_path / "run" / "init.json").read_text())
         assert sorted(written["left_out"]) == sorted(written["fresh"]) == sorted(decoder)
         assert written["unused"] == []
 
@@ -593,6 +593,9 @@ class TestGoingOn:
         account = (tmp_path / "parts" / "init.json").read_text()
         (tmp_path / "parts" / "init.json").unlink()
         with pytest.raises(CotextError, match=r"init.json: missing or damaged; it says which parameters"):
+            train_here(config(4), data, tmp_path / "parts")
+        (tmp_path / "parts" / "init.json").write_text(account.replace("global", "local", 1))
+        with pytest.raises(CotextError, match=r"init.json: missing or damaged"):
             train_here(config(4), data, tmp_path / "parts")
         (tmp_path / "parts" / "init.json").write_text(account)
         train_here(config(4), data, tmp_path / "parts")

@@ -1,17 +1,22 @@
 """Long jobs that are cut short, and storage that refuses."""
 
 import json
+import math
+import os
 import random
 import re
 import resource
+import shutil
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from command_line import (
+    Outcome,
     World,
     cotext,
     documents_file,
@@ -31,6 +36,8 @@ from tiny_runs import toy_documents
 from cotext import jobs
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
+from cotext.integrity import sealed, unsealed
+from cotext.locks import working_in
 from cotext.translation_journal import TranslationJournal
 
 DOCUMENTS = 8
@@ -121,7 +128,7 @@ def test_ctrl_c_is_a_message_and_the_same_command_goes_on(world: World, tmp_path
     stopped = signal_when(process, lambda: finished_documents(out) >= 3, signal.SIGINT)
     assert stopped.code == 130, stopped
     assert stopped.err.splitlines()[-1] == (
-        "cotext: interrupted; train, translate and distill go on with the same command"
+        "cotext: interrupted; train, translate, distill and prepare go on with the same command"
     )
     assert "Traceback" not in stopped.err
     assert not out.exists()
@@ -154,7 +161,7 @@ def test_a_journal_cut_anywhere_is_taken_up(world: World, tmp_path: Path, data: 
     assert not partial(out).exists()
 
 
-def test_translations_of_another_job_are_not_taken_over(
+def test_translations_of_another_job_are_neither_taken_over_nor_lost(
     world: World, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, fresh = tmp_path / "out.de", tmp_path / "fresh.de"
@@ -162,20 +169,36 @@ def test_translations_of_another_job_are_not_taken_over(
     other_run = tmp_path / "run"
     retrained = train_arguments(world.folder, other_run, "train.max_updates=3", "train.validate_bleu=false")
     succeed(*retrained)
+    with interrupted_after(monkeypatch, 4):
+        stopped = cotext(*command(world, source, out))
+    assert (stopped.code, finished_documents(out)) == (130, 4)
+    journal = partial(out).read_bytes()
     for differing, (run, document, *more) in (
-        ("(source)", (world.run, other_source)),
-        ("(config)", (world.run, source, "--set", "beam=1")),
-        ("(model)", (world.run, source, "--checkpoint", "3")),
-        ("(model, config)", (other_run, source)),
+        ("source", (world.run, other_source)),
+        ("config", (world.run, source, "--set", "beam=1")),
+        ("model", (world.run, source, "--checkpoint", "3")),
+        ("model, config", (other_run, source)),
     ):
-        with interrupted_after(monkeypatch, 4):
-            stopped = cotext(*command(world, source, out))
-        assert (stopped.code, finished_documents(out)) == (130, 4)
-        shown = succeed("translate", run, document, "--out", out, *more)
-        assert f"of another job {differing}, not taken over" in shown.err
-        assert "from an interrupted job" not in shown.out
-        succeed("translate", run, document, "--out", fresh, *more)
-        assert out.read_bytes() == fresh.read_bytes()
+        refused = cotext("translate", run, document, "--out", out, *more)
+        assert refused.code == 2
+        assert f"holds 4 documents that an interrupted job with another {differing} has" in refused.err
+        assert "add --overwrite to discard it" in refused.err
+        assert partial(out).read_bytes() == journal
+        assert not out.exists()
+    shown = succeed("translate", run, document, "--out", out, *more, "--overwrite")
+    assert f"of another job ({differing}), discarded" in shown.err
+    assert "from an interrupted job" not in shown.out
+    succeed("translate", run, document, "--out", fresh, *more)
+    assert out.read_bytes() == fresh.read_bytes()
+
+
+def test_overwriting_goes_on_with_the_same_job(
+    world: World, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with interrupted_after(monkeypatch, 4):
+        cotext(*command(world, source, tmp_path / "out.de", "--overwrite"))
+    shown = succeed(*command(world, source, tmp_path / "out.de", "--overwrite"))
+    assert "(4 from an interrupted job)" in shown.out
 
 
 def test_other_documents_of_the_same_text_are_another_job(
@@ -189,11 +212,170 @@ def test_other_documents_of_the_same_text_are_another_job(
     side_file = tmp_path / "in.docids"
     sentences = sum(int(line.split("\t")[1]) for line in side_file.read_text().splitlines())
     side_file.write_text(side_file.read_text().replace("d0\t", "renamed\t"))
-    shown = succeed(*command(world, source, out))
-    assert "(source)" in shown.err
+    assert "with another source" in cotext(*command(world, source, out)).err
+    succeed(*command(world, source, out, "--overwrite"))
     found = list(read_documents(out))
     assert found[0].id == "renamed"
     assert sum(map(len, found)) == sentences
+
+
+@pytest.fixture(scope="module")
+def half(world: World, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str], bytes]:
+    """A source, the lines of the journal of an interrupted job, and what comes out in the end."""
+    folder = tmp_path_factory.mktemp("half")
+    source, out = documents_file(folder / "in.en", DOCUMENTS, 11), folder / "out.de"
+    with pytest.MonkeyPatch.context() as monkeypatch, interrupted_after(monkeypatch, 5):
+        cotext(*command(world, source, out))
+    lines = partial(out).read_text().splitlines()
+    succeed(*command(world, source, out))
+    return source, lines, out.read_bytes()
+
+
+def test_what_is_damaged_in_a_journal_does_not_reach_the_output(
+    world: World, half: tuple[Path, list[str], bytes], tmp_path: Path
+) -> None:
+    """A letter of a translation, and a sentence too many; all that is whole is kept."""
+    source, lines, expected = half
+    out = tmp_path / "out.de"
+    damaged = [
+        lines[0],
+        re.sub('"sentences": \\["[a-z]', '"sentences": ["X', lines[1]),
+        lines[2].replace('"sentences": [', '"sentences": ["more", '),
+        *lines[3:],
+    ]
+    assert sum(line not in lines for line in damaged) == 2
+    partial(out).write_text("".join(f"{line}\n" for line in damaged))
+    shown = succeed(*command(world, source, out))
+    assert "damaged lines, whose documents are translated again: 2" in shown.err
+    assert "(3 from an interrupted job)" in shown.out
+    assert out.read_bytes() == expected
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda entry: entry["sentences"].append("more"),
+        lambda entry: entry.update(id="another"),
+        lambda entry: entry.update(place=10**6),
+        lambda entry: entry.update(place="first"),
+        lambda entry: entry.update(place=math.inf),
+        lambda entry: entry.update(sentences=None),
+        lambda entry: entry.pop("cut"),
+    ],
+)
+def test_what_is_no_translation_of_its_document_is_done_again(
+    world: World,
+    half: tuple[Path, list[str], bytes],
+    tmp_path: Path,
+    change: Callable[[dict[str, Any]], object],
+) -> None:
+    """Whole lines, but not as this program writes them."""
+    source, lines, expected = half
+    out = tmp_path / "out.de"
+    entry = unsealed(lines[2])
+    change(entry)
+    partial(out).write_text("".join(f"{line}\n" for line in [*lines[:2], sealed(entry), *lines[3:]]))
+    succeed(*command(world, source, out))
+    assert out.read_bytes() == expected
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_any_byte_of_a_journal_may_be_another(
+    world: World, half: tuple[Path, list[str], bytes], tmp_path: Path, data: st.DataObject
+) -> None:
+    source, lines, expected = half
+    out = tmp_path / "out.de"
+    content = bytearray("".join(f"{line}\n" for line in lines).encode())
+    place = data.draw(st.integers(0, len(content) - 1))
+    content[place] ^= data.draw(st.integers(1, 255))
+    partial(out).write_bytes(content)
+    done = cotext(*command(world, source, out))
+    if place <= len(lines[0]):  # of the heading, or its end
+        assert (done.code, "is in the way, and not from an interrupted" in done.err) == (2, True)
+        assert partial(out).read_bytes() == content
+    else:
+        assert done.code == 0, done.err
+        assert out.read_bytes() == expected
+
+
+def test_two_processes_on_one_output(
+    world: World, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While one is at work, another is refused, whatever it is to write there."""
+    out = tmp_path / "out.de"
+    found: dict[str, Outcome] = {}
+    test = world.folder / "test"
+    others = {
+        "translate": command(world, source, out, "--overwrite"),
+        "score": ["score", world.run, "--source", f"{test}.en", "--target", f"{test}.de", "--out", out],
+        "contrastive": ["contrastive", world.run, world.folder / "suite.json", "--out", out],
+        "cxmi": ["cxmi", world.run, "--source", f"{test}.en", "--target", f"{test}.de", "--out", out],
+        "profile": ["profile", "--hypothesis", f"{test}.de", "--reference", f"{test}.de", "--out", out],
+        "context": ["context", world.run, source, "--out", out],
+        "average": ["average", world.run, "--checkpoint", "3", "--out", out],
+        "prepare": prepare_arguments(world.folder, out),
+        "distill": ["distill", world.run, "--data", world.folder / "data", "--out", out],
+        "compare": ["compare", world.run, "--suite", world.folder / "suite.json", "--out", out],
+    }
+    add = TranslationJournal.add
+
+    def meanwhile(*arguments: Any) -> None:
+        monkeypatch.undo()
+        found.update({name: cotext(*each) for name, each in others.items()})
+        add(*arguments)
+
+    monkeypatch.setattr(TranslationJournal, "add", meanwhile)
+    succeed(*command(world, source, out))
+    for name, refused in found.items():
+        assert (refused.code, f"{out}: another process is at work on it" in refused.err) == (2, True), name
+    assert {p.name for p in tmp_path.iterdir()} == {"in.en", "out.de"}
+
+
+def test_two_processes_in_one_folder(world: World, source: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    commands = {
+        "train": train_arguments(world.folder, out),
+        "probe": ["probe", world.run, "--task", "order", "--data", world.folder / "data", "--out", out],
+        "attention": ["attention", world.run, source, "--out", out],
+        "demo": ["demo", "--out", out],
+    }
+    with working_in(out):
+        for name, arguments in commands.items():
+            refused = cotext(*arguments)
+            assert (refused.code, f"{out}: another process is at work on it" in refused.err) == (2, True), (
+                name
+            )
+    assert list(out.iterdir()) == []
+
+
+def test_two_comparisons_of_one_run(world: World, tmp_path: Path) -> None:
+    """Both would keep there what they measure."""
+    run = shutil.copytree(world.run, tmp_path / "run")
+    with working_in(run / "compared"):
+        refused = cotext("compare", run, "--suite", world.folder / "suite.json", "--out", tmp_path / "page")
+    assert (refused.code, "compared: another process is at work on it" in refused.err) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_request_to_end_is_a_message_and_the_same_command_goes_on(
+    world: World, source: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SIGTERM, which without a handler would leave the lock behind."""
+    out, before = tmp_path / "out.de", signal.getsignal(signal.SIGTERM)
+    add = TranslationJournal.add
+
+    def add_and_terminate(*arguments: Any) -> None:
+        add(*arguments)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TranslationJournal, "add", add_and_terminate)
+        stopped = cotext(*command(world, source, out))
+    assert (stopped.code, "interrupted; train, translate" in stopped.err) == (130, True)
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert {p.name for p in tmp_path.iterdir()} == {"in.en", "out.de.partial"}
+    assert "(1 from an interrupted job)" in succeed(*command(world, source, out)).out
 
 
 def test_a_file_of_somebody_else_in_the_way_is_left_alone(world: World, source: Path, tmp_path: Path) -> None:

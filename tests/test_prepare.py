@@ -1,23 +1,31 @@
 import hashlib
 import json
+import os
 import random
+import shutil
+import signal
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
+from command_line import cotext, prepare_arguments, succeed, write_corpus
 from hypothesis import given
 from hypothesis import strategies as st
+from killing import Moment, run_killed
 
 from cotext.data import prepare as prepare_module
 from cotext.data.controlled import VERSION
 from cotext.data.corpus_statistics import Histogram, SeenPairs, StatisticsCollector
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_documents, read_parallel, write_parallel
+from cotext.data.preparation import Preparation
 from cotext.data.prepare import Report, prepare, prepare_controlled
 from cotext.data.store import TokenStore
 from cotext.data.suites import read_suite
 from cotext.data.tokenizer import TokenizerSettings, load_tokenizer
 from cotext.errors import CotextError
+from cotext.integrity import unsealed
 
 WORDS = (
     ["the", "house", "was", "cold", "and", "we", "saw", "a", "river", "near", "it"],
@@ -162,42 +170,90 @@ def test_too_long_sentence_is_named_with_its_line(files: dict[str, Path], tmp_pa
     assert not (tmp_path / "out").exists()
 
 
-def test_interruption_leaves_nothing_behind(
+def contents(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in listing(folder)}
+
+
+class Stages:
+    """Notes what is being done, and interrupts before one stage."""
+
+    def __init__(self, interrupted: str = "") -> None:
+        self.interrupted = interrupted
+        self.seen: list[str] = []
+
+    def __call__(self, stage: str, documents: int) -> None:
+        if stage == self.interrupted:
+            raise KeyboardInterrupt
+        if stage not in self.seen:
+            self.seen.append(stage)
+
+
+def test_an_interruption_goes_on_and_ends_the_same(files: dict[str, Path], tmp_path: Path) -> None:
+    """After the tokenizer, and after each split: what is done is not done again."""
+    run(files, tmp_path / "expected")
+    out, hidden = tmp_path / "out", tmp_path / ".out.preparing"
+    everything = ["training the tokenizer", "encoding train", "encoding dev", "encoding test"]
+    for stage in everything:
+        with pytest.raises(KeyboardInterrupt):
+            run(files, out, progress=Stages(stage))
+        assert not out.exists()
+        assert hidden.is_dir()
+    last = Stages()
+    report = run(files, out, progress=last)
+    assert last.seen == everything[-1:]
+    assert contents(out) == contents(tmp_path / "expected")
+    assert report == run(files, tmp_path / "expected")
+    assert not hidden.exists()
+
+
+def test_what_is_damaged_since_is_done_again(files: dict[str, Path], tmp_path: Path) -> None:
+    run(files, tmp_path / "expected")
+    hidden = tmp_path / ".out.preparing"
+    with pytest.raises(KeyboardInterrupt):
+        run(files, tmp_path / "out", progress=Stages("encoding test"))
+    for name in ("tokenizer/sentencepiece.model", "dev.arrow"):
+        (hidden / name).write_bytes((hidden / name).read_bytes()[:-1] + b"x")
+    stages = Stages()
+    run(files, tmp_path / "out", progress=stages)
+    assert stages.seen == ["training the tokenizer", "encoding dev", "encoding test"]
+    assert contents(tmp_path / "out") == contents(tmp_path / "expected")
+
+
+def test_an_error_leaves_nothing_behind(
     files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = listing(tmp_path)
-    for stage in ("training the tokenizer", "encoding train", "encoding dev"):
-
-        def interrupt(now: str, _: int, stage: str = stage) -> None:
-            if now == stage:
-                raise KeyboardInterrupt
-
-        with pytest.raises(KeyboardInterrupt):
-            run(files, tmp_path / "out", progress=interrupt)
-        assert listing(tmp_path) == before
-        assert not [path for path in tmp_path.iterdir() if path.is_dir()]
-
     run(files, tmp_path / "out")
-    good = {name: (tmp_path / "out" / name).read_bytes() for name in listing(tmp_path / "out")}
-    with pytest.raises(KeyboardInterrupt):
-        run(files, tmp_path / "out", overwrite=True, progress=interrupt)
-    assert {name: (tmp_path / "out" / name).read_bytes() for name in listing(tmp_path / "out")} == good
+    before = listing(tmp_path)
 
     def full_disk(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(prepare_module, "write_parallel", full_disk)
-    with pytest.raises(CotextError, match="No space left on device"):
-        run(files, tmp_path / "other")
-    assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["out"]
+    for name in ("out", "other"):
+        with pytest.raises(CotextError, match="No space left on device"):
+            run(files, tmp_path / name, overwrite=True)
+        assert listing(tmp_path) == before
+        assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["out"]
+
+
+def test_the_same_command_after_the_end_has_nothing_to_do(files: dict[str, Path], tmp_path: Path) -> None:
+    out, stages = tmp_path / "out", Stages()
+    report = run(files, out)
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    assert run(files, out, progress=stages) == report
+    assert stages.seen == []
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
+    (out / "dev.arrow").write_bytes(b"damaged")
+    with pytest.raises(CotextError, match=r"dev.arrow: damaged, .*; prepare it again, with --overwrite"):
+        run(files, out)
 
 
 def test_only_prepared_folders_are_overwritten(files: dict[str, Path], tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     run(files, out)
-    with pytest.raises(CotextError, match="not empty"):
-        run(files, out)
+    with pytest.raises(CotextError, match=r"not empty; .* \(--overwrite\)"):
+        run(files, out, max_characters=1000)
     (out / "stale").touch()
     run(files, out, overwrite=True)
     assert "stale" not in listing(out)
@@ -213,6 +269,108 @@ def test_only_prepared_folders_are_overwritten(files: dict[str, Path], tmp_path:
         run({**files, "dev_source": inside}, out, overwrite=True)
     with pytest.raises(CotextError, match="is a file"):
         run(files, files["dev_source"])
+
+
+def test_what_another_job_has_done_is_not_discarded_unasked(files: dict[str, Path], tmp_path: Path) -> None:
+    out, hidden = tmp_path / "out", tmp_path / ".out.preparing"
+    with pytest.raises(KeyboardInterrupt):
+        run(files, out, progress=Stages("encoding dev"))
+    before = contents(hidden)
+    with pytest.raises(CotextError, match=r"\.out\.preparing: holds what an interrupted .* add --overwrite"):
+        run(files, out, settings=TokenizerSettings(vocabulary=40))
+    files["dev_target"].write_text(files["dev_target"].read_text().replace("Haus", "Hof"))
+    with pytest.raises(CotextError, match="from other files or with other settings"):
+        run(files, out)
+    (hidden / "preparing.json").write_text((hidden / "preparing.json").read_text().replace("0", "1", 1))
+    with pytest.raises(CotextError, match="or is damaged"):
+        run(files, out)
+    del before["preparing.json"]
+    assert {name: content for name, content in contents(hidden).items() if name in before} == before
+    report = run(files, out, settings=TokenizerSettings(vocabulary=40), overwrite=True)
+    assert report.tokenizer["pieces"] == 40
+    assert not hidden.exists()
+
+
+def test_a_folder_of_somebody_else_in_the_way_is_left_alone(files: dict[str, Path], tmp_path: Path) -> None:
+    hidden = tmp_path / ".out.preparing"
+    hidden.mkdir()
+    (hidden / "thesis.txt").touch()
+    for overwrite in (False, True):
+        with pytest.raises(CotextError, match="preparing: is in the way"):
+            run(files, tmp_path / "out", overwrite=overwrite)
+    assert listing(hidden) == {"thesis.txt"}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small corpus as text, and `expected`, what is prepared of it."""
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder)
+    succeed(*prepare_arguments(folder, folder / "expected"))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        Moment(path=".preparing", operations=("mkdir",)),
+        Moment(path="preparing.json", operations=("replace",)),
+        Moment(path="tokenizer.json", operations=("replace",)),
+        Moment(path="train.arrow", operations=("replace",)),
+        Moment(path="report.json", operations=("replace",)),
+        Moment(path="preparing.json", operations=("unlink",)),
+        Moment(path="/out", operations=("replace",)),  # of two renames, the first
+        Moment(number=2, path="/out", operations=("replace",)),  # the second
+        Moment(path=".replaced", operations=("rmdir",)),
+        Moment(path="/.out.lock", operations=("unlink",)),
+    ],
+    ids=lambda moment: f"{moment.number}-{moment.operations[0]}-{moment.path}",
+)
+def test_killed_while_a_folder_is_replaced(corpus: Path, tmp_path: Path, moment: Moment) -> None:
+    """Whatever is left, the same command ends as it would have, and clears away."""
+    out = tmp_path / "out"
+    shutil.copytree(corpus / "expected", out)
+    (out / "stale").touch()
+    arguments = [*prepare_arguments(corpus, out), "--overwrite"]
+    assert run_killed(arguments, moment)
+    assert (tmp_path / ".out.lock").exists()
+    succeed(*arguments)
+    assert contents(out) == contents(corpus / "expected")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_between_the_renames_another_command_finds_the_old_folder(corpus: Path, tmp_path: Path) -> None:
+    """And the new one is not lost."""
+    out = tmp_path / "out"
+    shutil.copytree(corpus / "expected", out)
+    arguments = prepare_arguments(corpus, out)
+    assert run_killed([*arguments, "--overwrite"], Moment(number=2, path="/out", operations=("replace",)))
+    assert not out.exists()
+    refused = cotext(*arguments, "--max-characters", "999")
+    assert (refused.code, "is there already and not empty" in refused.err) == (2, True)
+    assert contents(out) == contents(corpus / "expected")
+    succeed(*arguments, "--overwrite")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_request_to_end_is_a_message(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM; what is done stays for the same command."""
+    note = Preparation.note
+
+    def note_and_terminate(work: Preparation, *arguments: Any) -> None:
+        note(work, *arguments)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    arguments = prepare_arguments(corpus, tmp_path / "out")
+    monkeypatch.setattr(Preparation, "note", note_and_terminate)
+    for done in (1, 2, 3):
+        stopped = cotext(*arguments)
+        assert (stopped.code, "prepare go on with the same command" in stopped.err) == (130, True)
+        assert [path.name for path in tmp_path.iterdir()] == [".out.preparing"]
+        state = unsealed((tmp_path / ".out.preparing" / "preparing.json").read_text())
+        assert len(state["stages"]) == done
+    succeed(*arguments)
+    assert contents(tmp_path / "out") == contents(corpus / "expected")
 
 
 def test_missing_input_is_named(files: dict[str, Path], tmp_path: Path) -> None:
@@ -236,7 +394,13 @@ def test_controlled_corpus(tmp_path: Path) -> None:
     out = tmp_path / "out"
     report = prepare_controlled(60, out, seed=3, contrastive_examples=12)
     assert report.splits["train"].documents == 60
-    assert report.command == {"controlled": VERSION, "size": 60, "documents": 60, "seed": 3}
+    assert report.command == {
+        "controlled": VERSION,
+        "size": 60,
+        "documents": 60,
+        "seed": 3,
+        "contrastive_examples": 12,
+    }
     suites = [read_suite(path) for path in sorted((out / "contrastive").iterdir())]
     assert {"pronoun", "register", "ellipsis", "cohesion", "cataphora"} == {
         path.stem for path in (out / "contrastive").iterdir()

@@ -1,17 +1,23 @@
 """A run that was stopped, killed or prolonged ends exactly where an untroubled one does, bit for bit."""
 
+import json
 import os
 import random
+import re
 import shutil
 import signal
 import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 import pytest
 import torch
-from safetensors.torch import load_file
+from command_line import listing
+from safetensors.torch import load_file, save_file
+from test_checkpoint import visible
 from tiny_runs import (
     PROCESSES,
     assert_same_file,
@@ -22,12 +28,18 @@ from tiny_runs import (
     train_here,
     with_section,
 )
+from torch import Tensor
 
 from cotext import checkpoint as ckpt
 from cotext import runs, training_state
 from cotext.config import Config
+from cotext.data.store import StoreWriter, TokenStore
 from cotext.errors import CotextError
+from cotext.integrity import sealed, unsealed
+from cotext.processes import Process
 from cotext.trainer import Reports, Trainer
+
+MOMENT, STEP = "embedding.weight|exp_avg", "embedding.weight|step"
 
 
 @pytest.fixture(scope="module")
@@ -200,7 +212,10 @@ def test_reports_of_a_run_killed_before_its_first_checkpoint_are_forgotten(
 def test_leftovers_of_a_killed_process_are_swept(data: Path, untroubled: Path, tmp_path: Path) -> None:
     run = tmp_path / "run"
     train_here(run_config(max_updates=4), data, run)
-    (run / ".model.safetensors.4711").write_bytes(b"half")
+    own = Process.current()
+    dead = f"{own.machine}-{own.pid}-{own.start + 1}-0f0f.partial"
+    (run / f".model.safetensors.{dead}").write_bytes(b"half")
+    (run / ".lock").write_text(json.dumps({**asdict(own), "start": own.start + 1, "token": "dead"}))
     for name in (".00000007", ".00000004.old"):
         (run / "checkpoints" / name).mkdir()
         (run / "checkpoints" / name / "model.safetensors").write_bytes(b"half")
@@ -264,20 +279,133 @@ class TestRefusals:
         path.unlink()
         if damage != "missing":
             path.write_bytes(content[: len(content) // 2] if damage == "truncated" else b"garbage" * 100)
-        with pytest.raises(CotextError, match=f"{name}: .*(damaged|no such model file)"):
+        with pytest.raises(CotextError, match=f"{name}: (damaged|is missing).*; delete .*00000004, and the"):
             train_here(run_config(), data, run)
 
-    @pytest.mark.parametrize("content", ["", "{", "[]", '{"update": 4, "colour": "red"}'])
+    @pytest.mark.parametrize("name", ["optimizer.safetensors", "process-0.safetensors", "model.safetensors"])
+    def test_a_single_bit(self, data: Path, run: Path, name: str) -> None:
+        """Of the content, which any reader would take for what was written."""
+        path = ckpt.checkpoint_folder(run, 4) / name
+        content = bytearray(path.read_bytes())
+        content[-3] ^= 1
+        path.write_bytes(content)
+        with pytest.raises(CotextError, match=f"{name}: damaged"):
+            train_here(run_config(), data, run)
+
+    @pytest.mark.parametrize("name", ["metrics.jsonl", "config.yaml", "checkpoints/00000004/trainer.json"])
+    def test_a_pipe(self, data: Path, run: Path, name: str) -> None:
+        (run / name).unlink()
+        os.mkfifo(run / name)
+        with pytest.raises(CotextError, match=f"{name}: cannot be read: it is no regular file"):
+            train_here(run_config(), data, run)
+
+    @pytest.mark.parametrize("content", ["", "{", "[]", '{"update": 4, "colour": "red"}', "[" * 10**5])
     def test_damaged_progress(self, data: Path, run: Path, content: str) -> None:
         (ckpt.checkpoint_folder(run, 4) / "trainer.json").write_text(content)
         with pytest.raises(CotextError, match=r"trainer.json: damaged"):
             train_here(run_config(), data, run)
 
-    def test_optimizer_of_another_model(self, data: Path, run: Path, tmp_path: Path) -> None:
-        train_here(with_section(run_config(max_updates=4), "model", dimension=32), data, tmp_path / "other")
-        name = "checkpoints/00000004/optimizer.safetensors"
-        shutil.copy(tmp_path / "other" / name, run / name)
-        with pytest.raises(CotextError, match=r"optimizer.safetensors: '.*' does not belong to this model"):
+    def test_progress_of_another_kind(self, data: Path, run: Path) -> None:
+        """As another version may have written it, whole as it is."""
+        path = ckpt.checkpoint_folder(run, 4) / "trainer.json"
+        entries = unsealed(path.read_text())
+        for change in ({"progress": []}, {"files": None}, {"progress": {"update": "some"}}):
+            path.write_text(sealed({**entries, **change}))
+            with pytest.raises(CotextError, match=r"trainer.json: damaged, or written by an earlier"):
+                train_here(run_config(), data, run)
+
+    def test_a_renamed_checkpoint(self, data: Path, run: Path) -> None:
+        ckpt.checkpoint_folder(run, 4).rename(ckpt.checkpoint_folder(run, 8))
+        with pytest.raises(CotextError, match="of update 4, not 8: the folder was renamed"):
+            train_here(run_config(), data, run)
+
+    def test_what_the_message_asks_for_helps(self, data: Path, run: Path, untroubled: Path) -> None:
+        """The last checkpoint is deleted, and training goes on from the one before."""
+        train_here(run_config(max_updates=8), data, run)
+        last = ckpt.checkpoint_folder(run, 8)
+        (last / "process-0.safetensors").write_bytes(b"")
+        with pytest.raises(CotextError, match=f"delete {last}, and the same command goes on"):
+            train_here(run_config(), data, run)
+        shutil.rmtree(last)
+        train_here(run_config(), data, run)
+        assert_same_file(run / "model.safetensors", untroubled / "model.safetensors")
+
+    def change_optimizer(self, run: Path, change: Callable[[dict[str, Tensor]], object]) -> None:
+        """Another optimizer state, with a digest that fits."""
+        folder = ckpt.checkpoint_folder(run, 4)
+        tensors = load_file(folder / "optimizer.safetensors")
+        change(tensors)
+        save_file(tensors, folder / "optimizer.safetensors")
+        training_state.save_progress(folder, training_state.load_progress(folder))
+
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            (lambda t: t.clear(), "holds no state of any parameter"),
+            (lambda t: t.update({MOMENT: torch.tensor(0.0)}), "does not belong to this model"),
+            (lambda t: t.update({MOMENT: t[MOMENT].double()}), "does not belong to this model"),
+            (lambda t: t.update({MOMENT: t[MOMENT].T.contiguous()}), "does not belong to this model"),
+            (lambda t: t.update({STEP: torch.zeros(3)}), "does not belong to this model"),
+            (lambda t: t.update({STEP: torch.tensor(4)}), "does not belong to this model"),
+            (lambda t: t.update({"other|step": torch.tensor(4.0)}), "'other|step' does not belong"),
+            (
+                lambda t: t.update({"embedding.weight|mood": t[MOMENT].clone()}),
+                "weight|mood' does not belong",
+            ),
+            (lambda t: t.pop(STEP), "of 'embedding.weight', there is no step"),
+        ],
+    )
+    def test_moments_of_another_kind(
+        self, data: Path, run: Path, change: Callable[[dict[str, Tensor]], object], reason: str
+    ) -> None:
+        """Of no dimension, of another type, shape or name; or none at all."""
+        self.change_optimizer(run, change)
+        with pytest.raises(CotextError, match=re.escape(reason)):
+            train_here(run_config(), data, run)
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"cursor": None},
+            {"cursor": torch.tensor([1, 0, 0])},
+            {"cursor": torch.tensor([1.0, 0, 0, 0, 0])},
+            {"cursor": torch.tensor([0, 0, -1, 0, 0])},
+            {"random": torch.zeros(7, dtype=torch.uint8)},
+            {"random": torch.zeros_like(torch.get_rng_state(), dtype=torch.int8)},
+            {"sum|loss": torch.zeros(3, dtype=torch.float64)},
+            {"sum|loss": torch.zeros(2)},
+        ],
+    )
+    def test_state_of_a_process_of_another_kind(
+        self, data: Path, run: Path, changes: dict[str, Tensor | None]
+    ) -> None:
+        folder = ckpt.checkpoint_folder(run, 4)
+        path = folder / "process-0.safetensors"
+        tensors = {**load_file(path), **changes}
+        save_file({name: tensor for name, tensor in tensors.items() if tensor is not None}, path)
+        training_state.save_progress(folder, training_state.load_progress(folder))
+        with pytest.raises(CotextError, match=r"process-0.safetensors: (not the training|its place in the)"):
+            train_here(run_config(), data, run)
+
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            ((9, 0, 0), "its place in the data is not in epoch 0"),
+            ((2**62, 0, 0), "its place in the data is not in epoch 0"),
+            ((0, 10**9, 0), "its place in the data is not in epoch 0"),
+            ((0, 0, 10**9), "has no batch 1000000000 from document 0 on"),
+        ],
+    )
+    def test_a_place_that_the_data_do_not_have(
+        self, data: Path, run: Path, change: tuple[int, int, int], reason: str
+    ) -> None:
+        folder = ckpt.checkpoint_folder(run, 4)
+        path = folder / "process-0.safetensors"
+        tensors = load_file(path)
+        tensors["cursor"] = torch.tensor([*change, 0, 0])
+        save_file(tensors, path)
+        training_state.save_progress(folder, training_state.load_progress(folder))
+        with pytest.raises(CotextError, match=reason):
             train_here(run_config(), data, run)
 
     def test_other_number_of_processes(self, data: Path, run: Path) -> None:
@@ -288,12 +416,55 @@ class TestRefusals:
         with pytest.raises(CotextError, match=r"trained by 2 processes; 1 cannot go on with it"):
             train_here(run_config(), data, run)
 
-    def test_another_corpus_under_the_same_tokenizer(self, data: Path, run: Path, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("name", ["train", "dev"])
+    def test_the_same_documents_in_another_order(
+        self, data: Path, run: Path, tmp_path: Path, name: str
+    ) -> None:
+        """Equal totals, equal tokenizer; another development set is other data, too."""
         other = tmp_path / "data"
         shutil.copytree(data, other)
-        shutil.copy(other / "dev.arrow", other / "train.arrow")
-        with pytest.raises(CotextError, match=r"trained on another corpus"):
+        store = TokenStore(data / f"{name}.arrow")
+        with StoreWriter(other / f"{name}.arrow", store.tokenizer_fingerprint) as writer:
+            for document in reversed(list(store)):
+                writer.add(
+                    document.id, *([s.tolist() for s in side] for side in (document.source, document.target))
+                )
+        assert TokenStore(other / f"{name}.arrow").totals == store.totals
+        before = listing(run)
+        with pytest.raises(
+            CotextError, match=f"trained on other data, with another {name}.arrow; give the same"
+        ):
             train_here(run_config(), other, run)
+        assert listing(run) == before
+
+    def test_another_development_text(self, data: Path, run: Path, tmp_path: Path) -> None:
+        other = tmp_path / "data"
+        shutil.copytree(data, other)
+        (other / "dev.jsonl").write_text((data / "dev.jsonl").read_text().replace("katze", "hund"))
+        with pytest.raises(CotextError, match=r"with another dev\.jsonl"):
+            train_here(run_config(), other, run)
+
+    @pytest.mark.parametrize("kind", ["living", "elsewhere"])
+    def test_a_run_that_another_process_trains(self, data: Path, run: Path, kind: str) -> None:
+        own = Process.current()
+        holder = own if kind == "living" else replace(own, machine="0" * 12)
+        (run / ".lock").write_text(json.dumps({**asdict(holder), "token": "another's"}))
+        before = listing(run)
+        with pytest.raises(CotextError, match=f"{run}: another process is at work on it, number {own.pid}"):
+            train_here(run_config(log_every=1), data, run)
+        assert listing(run) == before
+
+    def test_a_process_that_has_lost_its_run_stops(self, data: Path, run: Path, tmp_path: Path) -> None:
+        """Held up on its machine for so long that another one has gone on."""
+
+        def lose(figures: dict[str, float]) -> None:
+            (run / ".lock").write_text(json.dumps({**asdict(Process.current()), "token": "another's"}))
+
+        before = visible(run)
+        with pytest.raises(CotextError, match="another process has taken over"):
+            runs.train(run_config(), data, run, Reports(lose, lambda figures: None, lambda text: None))
+        assert visible(run) == before
+        assert (run / ".lock").exists()
 
 
 def start_training(config: Config, data: Path, run: Path) -> BaseProcess:

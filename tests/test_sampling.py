@@ -505,6 +505,15 @@ def test_too_few_documents_for_the_processes(tmp_path: Path) -> None:
         next(make_sampler(few, shard=2, shards=3).batches(Cursor()))
 
 
+@pytest.mark.parametrize("cursor", [Cursor(0, 61), Cursor(1, 10**9), Cursor(0, 0, 10**6)])
+def test_places_that_the_corpus_does_not_have(store: TokenStore, cursor: Cursor) -> None:
+    assert next(make_sampler(store).batches(Cursor(0, 60)))
+    with pytest.raises(
+        CotextError, match=f"has no batch {cursor.batch} from document {cursor.document} on in epoch"
+    ):
+        next(make_sampler(store).batches(cursor))
+
+
 def test_nothing_fits(store: TokenStore, tmp_path: Path) -> None:
     with pytest.raises(CotextError, match=r"no sentence fits into 1 tokens; raise view.max_tokens"):
         next(make_sampler(store, max_row_tokens=1).batches(Cursor()))

@@ -268,6 +268,41 @@ def test_saved_tokenizer_loads_alike(name: str, request: pytest.FixtureRequest, 
     assert not list(tmp_path.rglob("*.partial"))
 
 
+def test_any_byte_of_a_description_may_be_another(without_bytes: Tokenizer, tmp_path: Path) -> None:
+    """It is noticed, unless it is white space."""
+    without_bytes.save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    content, generator = path.read_bytes(), random.Random(1)
+    whole = 0
+    for place in range(len(content)):
+        damaged = bytearray(content)
+        damaged[place] ^= generator.randrange(1, 256)
+        path.write_bytes(damaged)
+        try:
+            load_tokenizer(tmp_path)
+        except CotextError:
+            continue
+        assert json.loads(damaged) == json.loads(content)
+        whole += 1
+    assert whole < len(content) // 20
+
+
+@pytest.mark.parametrize(
+    "changes", [{"kind": ["moses-bpe"]}, {"kind": {}}, {"pieces": 3}, {"special": None}, {"more": 1}]
+)
+def test_descriptions_of_nothing_that_is_there(
+    without_bytes: Tokenizer, tmp_path: Path, changes: dict[str, object]
+) -> None:
+    without_bytes.save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    with pytest.raises(CotextError, match=r"tokenizer\.json: (damaged|unknown tokenizer)"):
+        load_tokenizer(tmp_path)
+    path.write_text("[" * 10**5)
+    with pytest.raises(CotextError, match=r"tokenizer\.json: not valid JSON: nested too deep"):
+        load_tokenizer(tmp_path)
+
+
 def test_fingerprint_tells_tokenizers_apart(
     with_bytes: Tokenizer, without_bytes: Tokenizer, moses: Tokenizer
 ) -> None:

@@ -51,8 +51,7 @@ def make_trainer(config: Config, data_folder: Path, run: Path, bleu: Any = None)
     torch.manual_seed(config.train.seed)
     corpus = runs.corpus_of(config, data)
     model = build_model(config, data.tokenizer.vocabulary_size)
-    fingerprint = data.tokenizer.fingerprint
-    return Trainer(config, model, build_loss(config.loss), corpus, run, fingerprint, silent(), bleu)
+    return Trainer(config, model, build_loss(config.loss), corpus, run, silent(), bleu)
 
 
 class TestLearningRate:

@@ -1,6 +1,5 @@
 """Prepared data and training runs small enough to train them many times in a test."""
 
-import json
 import multiprocessing
 import os
 import random
@@ -18,6 +17,7 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import TokenizerSettings, train_tokenizer
+from cotext.integrity import unsealed
 from cotext.journal import TIMING
 from cotext.runs import train
 from cotext.trainer import Reports, Trainer
@@ -127,7 +127,7 @@ def train_to_a_mean(config: Config, data: Path, run: Path) -> None:
 
 def journal(run: Path) -> list[dict[str, Any]]:
     """The reports of a run without what the clock decides."""
-    entries = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    entries = [unsealed(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     return [{k: v for k, v in entry.items() if k not in TIMING} for entry in entries]
 
 

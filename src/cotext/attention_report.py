@@ -22,9 +22,9 @@ from cotext.data.sampling import pack
 from cotext.errors import CotextError, nearest
 from cotext.files import replacing
 from cotext.jobs import open_scorer, open_translator
+from cotext.locks import working_in
 from cotext.metrics.text import render_rows
 from cotext.models.base import ParallelModel
-from cotext.probe import make_folder
 from cotext.translate import DocumentTranslator
 
 DIGITS = 6  # that are worth keeping of a weight
@@ -153,15 +153,15 @@ def report_attention(
         translator.check_pairs([chosen])
     if not any(translator.tokenizer.encode_batch(chosen.source)):
         raise CotextError(f"{source}: document {chosen.id} has no words; there is nothing to attend to")
-    make_folder(out)
-    if own:
-        [(_, found)] = translator.translate([Document(chosen.id, chosen.source)])
-        chosen = ParallelDocument(chosen.id, chosen.source, found.document.sentences)
-    report = watch_document(translator, chosen, f"{loaded.signature}|{translator.signature}", own)
-    with replacing(out / "attention.json") as temporary:
-        content = json.dumps(report.as_dict(), ensure_ascii=False, allow_nan=False)
-        temporary.write_text(content, encoding="utf-8")
-    _draw(report, out)
+    with working_in(out):
+        if own:
+            [(_, found)] = translator.translate([Document(chosen.id, chosen.source)])
+            chosen = ParallelDocument(chosen.id, chosen.source, found.document.sentences)
+        report = watch_document(translator, chosen, f"{loaded.signature}|{translator.signature}", own)
+        with replacing(out / "attention.json") as temporary:
+            content = json.dumps(report.as_dict(), ensure_ascii=False, allow_nan=False)
+            temporary.write_text(content, encoding="utf-8")
+        _draw(report, out)
     return report
 
 

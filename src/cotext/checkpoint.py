@@ -10,12 +10,15 @@ A run folder:
     init.json              what it started from, if from another run
     checkpoints/00001000/  model, and what it takes to train on from it (see `training_state`)
 
-Every model file carries its whole configuration, so that a file alone says what it is.
+Every model file carries its whole configuration and a checksum, so that a file alone says what it is, and
+whether it is whole.
 """
 
 import json
 import os
+import re
 import shutil
+import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,17 +33,17 @@ from cotext.config import Config, TrainConfig, dump_config, parse_config
 from cotext.data.languages import Languages
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.errors import CotextError, shown
-from cotext.files import leftovers, replacing
+from cotext.files import replacing
+from cotext.locks import writing
 from cotext.models.base import Model, ParallelModel, TranslationModel
 from cotext.reading import parse_json, parse_yaml
 from cotext.systems import build_model, describe_model, parameters_at_most
 
-# Of a run folder, each replaced as a whole.
-FILES = ("config.yaml", "model.safetensors", "metrics.jsonl", "data.json", "init.json")
 BYTES_PER_NUMBER = 4
 MOST_TIMES = 16  # a file's size, that its model may take in memory before it is known to fit
 MISFITS = 5  # tensors that do not fit, named in a message
 FORMAT = "1"  # raised whenever older model files can no longer be read
+CHECKSUM = "cotext.crc32"
 
 
 def save_model(
@@ -54,6 +57,7 @@ def save_model(
         "cotext.tokenizer": fingerprint,
         "cotext.updates": json.dumps(updates),
     }
+    metadata[CHECKSUM] = model_checksum(weights, metadata)
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path, SafetensorError) as temporary:
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, temporary, metadata)
@@ -115,9 +119,30 @@ def describe_file(path: Path) -> Description:
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
-    """Read all tensors of a model file."""
-    read_metadata(path)
-    return read_tensors(path)
+    """Read all tensors of a model file.
+
+    Raises:
+        CotextError: as `read_metadata`, or other content than was written.
+    """
+    metadata = read_metadata(path)
+    weights = read_tensors(path)
+    if CHECKSUM in metadata and metadata[CHECKSUM] != model_checksum(weights, metadata):
+        raise CotextError(
+            f"{path}: damaged: its checksum does not fit its content; copy it anew, or delete the folder of "
+            "the checkpoint that it is"
+        )
+    return weights
+
+
+def model_checksum(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """CRC-32 over all that a model file says of itself, but for this, and over its weights."""
+    said = sorted((key, value) for key, value in metadata.items() if key != CHECKSUM)
+    shapes = [(name, str(weights[name].dtype), list(weights[name].shape)) for name in sorted(weights)]
+    crc = zlib.crc32(json.dumps([said, shapes]).encode())
+    for name in sorted(weights):
+        flat = weights[name].detach().cpu().contiguous().reshape(-1)
+        crc = zlib.crc32(flat.view(torch.uint8).numpy().data, crc)
+    return f"{crc:08x}"
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
@@ -177,6 +202,7 @@ def load_run(run: Path, update: int | None = None) -> LoadedModel:
         CotextError: no run there, a damaged or foreign file, weights that do not fit their configuration.
     """
     path = model_file(run, update)
+    weights = load_weights(path)  # first: what a damaged file says of itself is not to be believed
     described = describe_file(path)
     tokenizer = load_tokenizer(run / "tokenizer")
     if tokenizer.fingerprint != described.fingerprint:
@@ -186,7 +212,7 @@ def load_run(run: Path, update: int | None = None) -> LoadedModel:
     if most > MOST_TIMES * path.stat().st_size:
         _require_shapes(path, described.config, tokenizer.vocabulary_size)
     model = build_model(described.config, tokenizer.vocabulary_size)
-    fill(model, load_weights(path), path)
+    fill(model, weights, path)
     return LoadedModel(model.eval(), described.config, tokenizer, described.updates)
 
 
@@ -277,7 +303,7 @@ def average_run(run: Path, out: Path, updates: Sequence[int]) -> None:
         raise CotextError(f"{out}: exists; choose another --out")
     loaded = load_run(run, updates[0])
     weights = average(chosen)
-    with replacing(out.resolve()) as temporary:
+    with writing(out), replacing(out.resolve()) as temporary:
         loaded.tokenizer.save(temporary / "tokenizer")
         (temporary / "config.yaml").write_text(dump_config(loaded.config), encoding="utf-8")
         fingerprint = loaded.tokenizer.fingerprint
@@ -292,7 +318,9 @@ def checkpoint_folder(run: Path, update: int) -> Path:
 def checkpoints(run: Path) -> list[int]:
     """Updates of the complete checkpoints of a run, ascending."""
     folder = run / "checkpoints"
-    return sorted(int(p.name) for p in folder.iterdir() if p.name.isdigit()) if folder.is_dir() else []
+    if not folder.is_dir():
+        return []
+    return sorted(int(p.name) for p in folder.iterdir() if re.fullmatch("[0-9]{8,12}", p.name) and p.is_dir())
 
 
 def averaged(candidates: Sequence[int], best: int, config: TrainConfig) -> list[int]:
@@ -342,7 +370,5 @@ def prune(run: Path, keep_models: set[int], keep_states: set[int]) -> None:
 
 def sweep(run: Path) -> None:
     """Delete what a process that was killed while writing has left behind under temporary names."""
-    for path in leftovers(run, *FILES):
-        path.unlink(missing_ok=True)
     for path in (run / "checkpoints").glob(".*"):
         shutil.rmtree(path, ignore_errors=True)

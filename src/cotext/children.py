@@ -5,7 +5,6 @@ missing. When one fails, or when we are interrupted, the others are asked to sto
 """
 
 import os
-import signal
 import subprocess
 import sys
 import time
@@ -13,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from cotext.errors import CotextError
+from cotext.interruption import termination_interrupts
 from cotext.progress import Meter, console
 
 POLL_SECONDS = 0.5
@@ -58,7 +57,7 @@ def run_jobs(jobs: Sequence[Job], at_once: int) -> None:
     waiting = list(jobs)
     finished: set[str] = set()
     running: list[_Child] = []
-    with _display() as live, _termination_interrupts():
+    with _display() as live, termination_interrupts():
         meters = {job.name: Meter(job.name, job.total, live) for job in jobs} if live else {}
         try:
             while waiting or running:
@@ -140,24 +139,6 @@ def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
-
-
-@contextmanager
-def _termination_interrupts() -> Iterator[None]:
-    """Let SIGTERM end us as Ctrl-C does, so that no child is left behind."""
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    try:
-        before = signal.signal(signal.SIGTERM, interrupt)
-    except ValueError:  # not in the main thread: whoever runs us there handles signals
-        yield
-        return
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
 
 
 @contextmanager

@@ -28,9 +28,11 @@ from cotext.commands.options import (
     Scoring,
     counted,
     decode_settings,
+    output,
     scoring_settings,
 )
 from cotext.errors import CotextError
+from cotext.interruption import termination_interrupts
 
 
 class InterruptionError(Exception):
@@ -66,7 +68,7 @@ OUT_OF_MEMORY = (
     "not enough memory for a batch or the model; lower train.max_tokens or decode.max_tokens (--set "
     "max_tokens=...), or take a smaller model"
 )
-INTERRUPTED = 130  # what shells say of a command that Ctrl-C ended
+INTERRUPTED = 130  # what shells say of a command that Ctrl-C ended; of one that was asked to end, too
 
 
 @app.command()
@@ -147,6 +149,9 @@ def translate(
     device: Device = None,
     set: Decode = None,
     checkpoint: Checkpoint = None,
+    overwrite: Annotated[
+        bool, typer.Option(help="Discard what an interrupted job with other settings has translated.")
+    ] = False,
 ) -> None:
     """Translate the documents of a file; as many sentences come out as went in."""
     decode = decode_settings(set)
@@ -162,6 +167,7 @@ def translate(
             device=device,
             decode=decode,
             update=checkpoint,
+            overwrite=overwrite,
             on_start=progress.restart,
             on_sentences=progress.advance,
             on_message=lambda text: console.print(text, soft_wrap=True),
@@ -199,14 +205,13 @@ def score(
 ) -> None:
     """Log-probability of every sentence of a translation, in its context (TSV)."""
     decode = scoring_settings(set)
-    from cotext.jobs import check_output, score_file
+    from cotext.jobs import score_file
 
-    if out is not None:
-        check_output(out, [path for path in (source, target) if path is not None])
-    rows, signature = score_file(
-        run, source, target, format=format, device=device, decode=decode, update=checkpoint
-    )
-    _write_lines(out, ("\t".join(row) for row in rows))
+    with output(out, [source, target]):
+        rows, signature = score_file(
+            run, source, target, format=format, device=device, decode=decode, update=checkpoint
+        )
+        _write_lines(out, ("\t".join(row) for row in rows))
     typer.echo(signature, err=True)
 
 
@@ -352,7 +357,8 @@ def main() -> None:
     try:
         for number, argument in enumerate(sys.argv[1:], 1):
             require_text(number, argument)
-        app()
+        with termination_interrupts():
+            app()
     except CotextError as error:
         sys.exit(_fail(str(error), 2))
     except MemoryError:
@@ -365,7 +371,8 @@ def main() -> None:
     except OSError as error:
         sys.exit(_fail(f"{error.filename or 'file system'}: {error.strerror or error}", 2))
     except (InterruptionError, KeyboardInterrupt):
-        sys.exit(_fail("interrupted; train, translate and distill go on with the same command", INTERRUPTED))
+        going_on = "train, translate, distill and prepare go on with the same command"
+        sys.exit(_fail(f"interrupted; {going_on}", INTERRUPTED))
 
 
 def _fail(message: str, code: int) -> int:

@@ -3,8 +3,8 @@
 Everything here is figures and words; the terminal and the report lay them out.
 """
 
-import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from pathlib import Path
@@ -13,6 +13,7 @@ from typing import Any, Final
 from cotext.data.formats import read_documents
 from cotext.data.suites import CONTROLLED
 from cotext.errors import CotextError
+from cotext.integrity import sealed_lines, unsealed
 from cotext.metrics.bleu import Score
 from cotext.metrics.contrastive import DISTANCE_BUCKETS
 
@@ -190,12 +191,12 @@ def compare(
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:
-    """The lines of a run's metrics.jsonl that are complete; none if the run hasn't reported yet."""
-    try:
-        lines = (run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
-    except FileNotFoundError:
-        return []
-    return [json.loads(line) for line in lines if line.endswith("}")]
+    """The lines of a run's metrics.jsonl that are whole; none if the run hasn't reported yet."""
+    found: list[dict[str, Any]] = []
+    for line in sealed_lines(run / "metrics.jsonl"):
+        with suppress(ValueError):
+            found.append(unsealed(line))
+    return [entry for entry in found if entry.keys() >= {"kind", "update"}]
 
 
 def mark_difference(first: str, second: str) -> tuple[Line, Line]:

@@ -21,6 +21,7 @@ from cotext.data.languages import check_sides
 from cotext.errors import CotextError
 from cotext.files import replacing
 from cotext.jobs import check_output, open_translator
+from cotext.locks import writing
 from cotext.metrics.text import render_rows
 from cotext.translate import DocumentTranslator
 
@@ -145,24 +146,25 @@ def report_context(
     figures = out.with_suffix(".json")
     for path in (out, figures):
         check_output(path, [path for path in (source, target) if path is not None])
-    chosen = choose_document(source, target, document, format)
-    translator, loaded = open_translator(run, device, decode, update)
-    check_sides(loaded.languages, source, target, f"{run} translates")
-    translator.check([Document(chosen.id, chosen.source)])
-    if not any(translator.tokenizer.encode_batch(chosen.source)):
-        raise CotextError(f"{source}: document {chosen.id} has no words; there is nothing to translate")
-    own = target is None
-    if own:
-        [(_, found)] = translator.translate([Document(chosen.id, chosen.source)])
-        chosen = ParallelDocument(chosen.id, chosen.source, found.document.sentences)
-    report = examine(
-        translator, chosen, f"{loaded.signature}|{translator.signature}", own, on_start, on_sentences
-    )
-    page, content = render_page(report), json.dumps(report.as_dict(), indent=1, ensure_ascii=False)
-    for path, text in ((figures, content), (out, page)):
-        with replacing(path) as temporary:
-            temporary.write_text(text, encoding="utf-8")
-    return report
+    with writing(out, figures):
+        chosen = choose_document(source, target, document, format)
+        translator, loaded = open_translator(run, device, decode, update)
+        check_sides(loaded.languages, source, target, f"{run} translates")
+        translator.check([Document(chosen.id, chosen.source)])
+        if not any(translator.tokenizer.encode_batch(chosen.source)):
+            raise CotextError(f"{source}: document {chosen.id} has no words; there is nothing to translate")
+        own = target is None
+        if own:
+            [(_, found)] = translator.translate([Document(chosen.id, chosen.source)])
+            chosen = ParallelDocument(chosen.id, chosen.source, found.document.sentences)
+        report = examine(
+            translator, chosen, f"{loaded.signature}|{translator.signature}", own, on_start, on_sentences
+        )
+        page, content = render_page(report), json.dumps(report.as_dict(), indent=1, ensure_ascii=False)
+        for path, text in ((figures, content), (out, page)):
+            with replacing(path) as temporary:
+                temporary.write_text(text, encoding="utf-8")
+        return report
 
 
 def examine(

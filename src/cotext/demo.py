@@ -40,6 +40,7 @@ from cotext.data.formats import read_documents, write_documents
 from cotext.data.prepare import prepare_controlled
 from cotext.errors import CotextError
 from cotext.files import replacing
+from cotext.locks import NAME, working_in
 from cotext.progress import meter
 from cotext.report import write_report
 
@@ -105,34 +106,34 @@ def run_demo(out: Path, settings: DemoSettings = SETTINGS) -> None:
     """
     started = time.monotonic()
     typer.echo(INTRODUCTION)
-    _open_folder(out, settings)
-    _prepare(out, settings)
-    run_jobs(_jobs(out, settings), os.cpu_count() or 1)
-    comparison = compare(
-        [_system_figures(out, system, settings) for system in settings.systems],
-        out / "test.en",
-        out / "test.de",
-        {
-            "corpus": _corpus_command(out, settings),
-            **{system.title: _command(out, system, settings) for system in settings.systems},
-        },
-    )
-    write_report(out, comparison)
-    _show(comparison)
-    _conclude(out, settings, time.monotonic() - started)
+    with working_in(out):
+        _open_folder(out, settings)
+        _prepare(out, settings)
+        run_jobs(_jobs(out, settings), os.cpu_count() or 1)
+        comparison = compare(
+            [_system_figures(out, system, settings) for system in settings.systems],
+            out / "test.en",
+            out / "test.de",
+            {
+                "corpus": _corpus_command(out, settings),
+                **{system.title: _command(out, system, settings) for system in settings.systems},
+            },
+        )
+        write_report(out, comparison)
+        _show(comparison)
+        _conclude(out, settings, time.monotonic() - started)
 
 
 def _open_folder(out: Path, settings: DemoSettings) -> None:
-    """Make the folder, or check that it holds this demonstration."""
+    """Begin a demonstration, or check that the folder holds this one."""
     path = out / "demo.json"
     content = json.dumps({"cotext": cotext.__version__, **asdict(settings)}, indent=1)
     try:
         if not path.exists():
-            if out.is_dir() and any(out.iterdir()):
+            if any(not entry.name.startswith((".demo.json", NAME)) for entry in out.iterdir()):
                 raise CotextError(
                     f"{out}: is not empty and holds no demonstration; choose another folder with --out"
                 )
-            out.mkdir(parents=True, exist_ok=True)
             with replacing(path) as temporary:
                 temporary.write_text(content, encoding="utf-8")
         elif path.read_text(encoding="utf-8") != content:

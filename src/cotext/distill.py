@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 import torch
+from pydantic import TypeAdapter, ValidationError
 
 import cotext
 from cotext.checkpoint import model_file
@@ -28,13 +29,26 @@ from cotext.config import Config
 from cotext.data.corpus_statistics import SplitStatistics, StatisticsCollector
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.languages import check_pair
+from cotext.data.prepared import REPORT, checked_digests, file_digests, read_report
 from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import SentencePieceTokenizer
-from cotext.distillation_parts import LOCK, PARTS, REPORT, Entry, Parts, Shard, storage, working_folder
+from cotext.distillation_parts import (
+    JOB,
+    LOCKS,
+    PARTS,
+    Entry,
+    Parts,
+    Shard,
+    differences,
+    storage,
+    working_folder,
+)
 from cotext.errors import CotextError
 from cotext.files import checksum, replacing
+from cotext.integrity import require_whole
 from cotext.jobs import open_translator
-from cotext.runs import Data, open_data
+from cotext.locks import writing
+from cotext.runs import READ, Data, open_data
 from cotext.translate import DocumentTranslator
 
 CHUNK_DOCUMENTS: Final = 256  # encoded and written at once
@@ -117,7 +131,7 @@ class Distillation:
         self.folder = folder
         self.parts = parts
         # Written, but interrupted before it had its name: nothing is left to be translated.
-        self.written = (folder / REPORT).is_file()
+        self.written = _is_written(folder)
         self._places = shard.places(0 if self.written else len(data.train))
         self.documents = len(self._places)
         self.sentences = self.resumed_documents = self.resumed_sentences = 0
@@ -181,7 +195,9 @@ class Distillation:
         return True
 
     def _copy_unchanged(self) -> None:
-        for path in (path for pattern in UNCHANGED for path in sorted(self.data.folder.glob(pattern))):
+        paths = [path for pattern in UNCHANGED for path in sorted(self.data.folder.glob(pattern))]
+        checked_digests(self.data.folder, (str(path.relative_to(self.data.folder)) for path in paths))
+        for path in paths:
             copy = self.folder / path.relative_to(self.data.folder)
             copy.parent.mkdir(exist_ok=True)
             # The content alone: what may not be written to, must be so once more after an interruption.
@@ -221,10 +237,7 @@ class Distillation:
     def _report(self, outcome: Outcome, train: SplitStatistics) -> dict[str, Any]:
         """As that of `prepare`, with what the teacher did, and from what its corpus was prepared."""
         request = self.request
-        try:
-            before = dict(json.loads((self.data.folder / REPORT).read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError):
-            before = {}
+        before = read_report(self.data.folder)
         inputs = self.data.train.path, model_file(request.teacher, request.update)
         command = {"distill": str(request.teacher), "data": str(request.data)}
         own = {"fingerprint": self.data.tokenizer.fingerprint, "pieces": self.data.tokenizer.pieces}
@@ -235,6 +248,7 @@ class Distillation:
             "languages": asdict(self.data.languages),
             "tokenizer": before.get("tokenizer", own),
             "splits": {**before.get("splits", {}), "train": asdict(train)},
+            "files": file_digests(self.folder, without=(PARTS, LOCKS)),
             "notes": before.get("notes", []),
             "distillation": asdict(outcome),
             "versions": {"torch": torch.__version__, "numpy": np.__version__},
@@ -242,13 +256,35 @@ class Distillation:
         }
 
     def _publish(self) -> Outcome:
-        """Clear away what the work has needed, and give the folder its name."""
-        content = json.loads((self.folder / REPORT).read_text(encoding="utf-8"))["distillation"]
-        noted = [Noted(**content[key]) for key in ("kept", "cut", "long", "missing")]
-        for path in (*self.folder.glob(PARTS), *self.folder.glob(".*"), self.folder / LOCK):
-            path.unlink()
-        self.folder.replace(self.request.out)
-        return Outcome(content["documents"], content["sentences"], content["signature"], *noted)
+        """Clear away what the work has needed, and give the folder its name, unless it has it."""
+        outcome = outcome_of(self.folder)
+        if self.folder != self.request.out:
+            for path in (*self.folder.glob(PARTS), *self.folder.glob(".*")):
+                path.unlink()
+            self.folder.replace(self.request.out)
+        return outcome
+
+
+def outcome_of(folder: Path) -> Outcome:
+    """What a distilled folder says that it holds.
+
+    Raises:
+        CotextError: it is not finished, or damaged.
+    """
+    report = read_report(folder)
+    require_whole(folder, report.get("files", {}), "delete the folder to start anew")
+    try:
+        return TypeAdapter(Outcome).validate_python(report["distillation"])
+    except (KeyError, ValidationError):
+        raise CotextError(f"{folder / REPORT}: missing or damaged; delete the folder to start anew") from None
+
+
+def _is_written(folder: Path) -> bool:
+    try:
+        outcome_of(folder)
+    except CotextError:
+        return False
+    return True
 
 
 @contextmanager
@@ -263,7 +299,9 @@ def distillation(
             lies in the data, another process at work.
     """
     out = request.out.resolve()
-    _require_new(out, request)
+    finished = (out / JOB).is_file()
+    if not finished:
+        _require_new(out, request)
     data = open_data(request.data)
     translator, loaded = open_translator(request.teacher, device, request.decode, request.update)
     translator.check_passes()
@@ -271,9 +309,17 @@ def distillation(
     job = _job(request, data, translator)
     signature = f"{loaded.signature}|{translator.signature}"
     request = Request(request.teacher, request.data, out, request.decode, request.update)
-    with working_folder(out, job, alone=shard is None) as folder:
+    chosen = shard or Shard()
+    if finished:
+        # Repeated, or killed before it could say so.
+        if changed := differences(out, job):
+            raise CotextError(f"{request.out}: is there already; choose another --out:\n{changed}")
+        outcome_of(out)
+        with writing(out):
+            yield Distillation(request, data, translator, signature, out, chosen, Parts(out, chosen, 0))
+        return
+    with working_folder(out, job, shard) as folder:
         _require_new(out, request)  # still: another process may have made it before this one held the folder
-        chosen = shard or Shard()
         with Parts(folder, chosen, len(data.train)) as parts:
             yield Distillation(request, data, translator, signature, folder, chosen, parts)
 
@@ -289,7 +335,7 @@ def _job(request: Request, data: Data, translator: DocumentTranslator) -> dict[s
     """Everything that decides what the distilled corpus holds."""
     job: dict[str, Any] = {
         "cotext": cotext.__version__,
-        "train": checksum(data.train.path),
+        "data": checked_digests(data.folder, READ),
         "tokenizer": data.tokenizer.fingerprint,
         "teacher": _system(model_file(request.teacher, request.update), translator),
     }

@@ -2,16 +2,16 @@
 
     .OUT.distilling/distillation.json   what is distilled, and how; stays in the output
     .OUT.distilling/part-2-of-4.jsonl   what shard 2 of 4 has translated, one line per document
+    .OUT.distilling/part-2-of-4.lock    held by the process that is at work on shard 2 of 4
     .OUT.distilling/report.json         all is translated and written; what is left is to give it its name
 
-Every finished document is appended at once. Translations stay on disk: memory holds where each of them lies,
-12 bytes per document of the corpus.
+Every finished document is appended at once, with a checksum at the end of its line. Translations stay on
+disk: memory holds where each of them lies, 12 bytes per document of the corpus.
 """
 
-import fcntl
 import json
+import os
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass
@@ -21,13 +21,16 @@ from typing import Any, BinaryIO, Self
 
 import numpy as np
 
+from cotext.data.prepared import REPORT
 from cotext.errors import CotextError, shown
-from cotext.files import replacing
+from cotext.files import discard, replacing, sweep
+from cotext.integrity import sealed, unsealed
+from cotext.locks import beside, holding, require_free, writing
+from cotext.reading import read_json
 
-LOCK = "lock"
 JOB = "distillation.json"
-REPORT = "report.json"
 PARTS = "part-*.jsonl"
+LOCKS = "part-*.lock"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +56,11 @@ class Shard:
         """The documents of this shard."""
         return range(self.number - 1, documents, self.of)
 
+    @property
+    def part(self) -> str:
+        """The name of the file for what it translates."""
+        return f"part-{self.number}-of-{self.of}.jsonl"
+
     def __str__(self) -> str:
         """As it is given on the command line."""
         return f"{self.number}/{self.of}"
@@ -73,28 +81,26 @@ class Entry:
 
 
 class Parts:
-    """The parts of all shards, of which this process writes one."""
+    """The parts of all shards, of which this process writes one: it has to hold the shard."""
 
     def __init__(self, folder: Path, shard: Shard, documents: int) -> None:
-        self.path = folder / f"part-{shard.number}-of-{shard.of}.jsonl"
-        self._shard = shard
+        self.path = folder / shard.part
         self._files: list[BinaryIO] = []
+        self.damaged = 0  # parts in which a line is, and what follows it has to be translated again
         self._file = np.full(documents, -1, np.int32)
         self._offset = np.zeros(documents, np.int64)
         self._stack = ExitStack()
 
     def __enter__(self) -> Self:
-        """Take over what is there; a line of this shard that an interruption cut off is dropped."""
+        """Take over what is there, up to a line that is damaged or cut off."""
         with ExitStack() as stack, storage(self.path):
+            others = [path for path in sorted(self.path.parent.glob(PARTS)) if path != self.path]
+            for path in (self.path, *others):
+                if os.path.lexists(path) and not path.is_file():
+                    raise CotextError(f"{path}: is in the way, and no regular file; move it away")
             self._own = stack.enter_context(self.path.open("a+b"))
-            _lock(
-                self._own,
-                True,
-                f"{self.path}: another process is at work on shard {self._shard}; wait for it",
-            )
-            for path in sorted(self.path.parent.glob(PARTS)):
-                if path != self.path:
-                    self._take_over(stack.enter_context(path.open("rb")))
+            for path in others:
+                self._take_over(stack.enter_context(path.open("rb")))
             self._end = self._take_over(self._own)
             self._own.truncate(self._end)
             self._stack = stack.pop_all()
@@ -120,7 +126,7 @@ class Parts:
         Raises:
             CotextError: storage refuses.
         """
-        line = json.dumps(asdict(entry), ensure_ascii=False).encode() + b"\n"
+        line = f"{sealed(asdict(entry))}\n".encode()
         with storage(self.path):
             self._own.write(line)
             self._own.flush()
@@ -128,12 +134,16 @@ class Parts:
         self._end += len(line)
 
     def read(self, place: int) -> Entry:
-        """What became of a document that is done."""
+        """What became of a document that is done.
+
+        Raises:
+            CotextError: somebody has changed the part since.
+        """
         file = self._files[self._file[place]]
         file.seek(int(self._offset[place]))
         entry = _parse(file.readline())
-        assert entry is not None
-        assert entry.place == place
+        if entry is None or entry.place != place:
+            raise CotextError(f"{self.path.parent}: a part has changed meanwhile; run the command again")
         return entry
 
     def _take_over(self, file: BinaryIO) -> int:
@@ -144,6 +154,7 @@ class Parts:
         for line in file:
             entry = _parse(line)
             if entry is None or not 0 <= entry.place < len(self._file):
+                self.damaged += line.endswith(b"\n")
                 break
             self._file[entry.place], self._offset[entry.place] = len(self._files) - 1, end
             end += len(line)
@@ -155,20 +166,20 @@ def _parse(line: bytes) -> Entry | None:
     if not line.endswith(b"\n"):
         return None
     try:
-        content = json.loads(line)
+        content = unsealed(line.decode())
         sentences = content["sentences"]
         return Entry(
             int(content["place"]),
             None if sentences is None else tuple(map(str, sentences)),
             **{key: tuple(map(int, content[key])) for key in ("cut", "long", "missing")},
         )
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, OverflowError):
         return None
 
 
 @contextmanager
-def working_folder(out: Path, job: dict[str, Any], alone: bool) -> Iterator[Path]:
-    """Make the hidden folder of a job, or go on with it; `alone`: no other process may be at work in it.
+def working_folder(out: Path, job: dict[str, Any], shard: Shard | None) -> Iterator[Path]:
+    """Make the hidden folder of a job, or go on with it; without a shard, nobody else may be at work in it.
 
     Raises:
         CotextError: it holds another job or something else, or processes are in each other's way.
@@ -176,23 +187,42 @@ def working_folder(out: Path, job: dict[str, Any], alone: bool) -> Iterator[Path
     folder = out.with_name(f".{out.name}.distilling")
     with ExitStack() as stack:
         with storage(folder):
-            folder.mkdir(parents=True, exist_ok=True)
-            foreign = any(p.name != LOCK and JOB not in p.name for p in folder.iterdir())
-            if foreign and not (folder / JOB).exists():
+            _hold(stack, out, folder, shard)
+            names = [p.name for p in folder.iterdir() if not p.match(LOCKS) and JOB not in p.name]
+            if names and not (folder / JOB).exists():
                 raise CotextError(f"{folder}: is in the way, and not from a distillation; move it away")
-            lock = stack.enter_context((folder / LOCK).open("ab"))
-            _lock(lock, alone, f"{folder}: another process is at work on {out}; wait until it has ended")
-            if not (folder / JOB).exists() or (alone and _nothing_done(folder)):
+            begun = (folder / JOB).exists()
+            if begun and not (shard is None and _nothing_done(folder)):
+                _require_same(folder, job)
+            if shard is None or not begun:
                 with replacing(folder / JOB) as temporary:
                     temporary.write_text(json.dumps(job, indent=1, ensure_ascii=False), encoding="utf-8")
-            _require_same(folder, job)
         try:
             yield folder
         except CotextError:
             # As when the teacher turns out to be of no use: there is nothing to go on with.
-            if alone and _nothing_done(folder):
-                shutil.rmtree(folder, ignore_errors=True)
+            if shard is None and _nothing_done(folder):
+                discard(folder)
             raise
+
+
+def _hold(stack: ExitStack, out: Path, folder: Path, shard: Shard | None) -> None:
+    """Make the folder and hold a shard, or all of them with the output.
+
+    First what is held, then a look at what others hold: of two processes, at least one sees the other.
+    """
+    if shard is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = (folder / shard.part).with_suffix(".lock")
+        stack.enter_context(holding(lock, f"{out}: shard {shard}"))
+        require_free(beside(out), str(out))
+        return
+    out.parent.mkdir(parents=True, exist_ok=True)
+    stack.enter_context(writing(out))
+    for lock in folder.glob(LOCKS):
+        require_free(lock, f"{out}: {lock.stem}")
+    sweep(folder)
+    folder.mkdir(exist_ok=True)
 
 
 def _nothing_done(folder: Path) -> bool:
@@ -216,31 +246,29 @@ def storage(path: Path) -> Iterator[None]:
         ) from None
 
 
-def _lock(file: BinaryIO, exclusive: bool, refusal: str) -> None:
-    """Hold a file against other processes until it is closed, or its process is no more."""
-    try:
-        fcntl.flock(file, (fcntl.LOCK_EX if exclusive else fcntl.LOCK_SH) | fcntl.LOCK_NB)
-    except BlockingIOError:
-        raise CotextError(refusal) from None
-    except OSError:
-        pass  # a file system without locks: who starts the processes has to know
-
-
 def _require_same(folder: Path, job: dict[str, Any]) -> None:
-    try:
-        there = dict(json.loads((folder / JOB).read_text(encoding="utf-8")))
-    except (ValueError, TypeError):
-        raise CotextError(f"{folder / JOB}: damaged; delete the folder to start anew") from None
-    # As it is read back: JSON knows no tuples.
-    before, now = _flat(there), _flat(json.loads(json.dumps(job)))
-    changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
-    if changed:
-        lines = (f"  {key}: {before.get(key)} there, {now.get(key)} now" for key in changed)
+    if changed := differences(folder, job):
         raise CotextError(
             f"{folder}: holds what an interrupted distillation of other data, another teacher or other "
             "settings has translated; give the same again, choose another --out, or delete that folder:\n"
-            + "\n".join(lines)
+            + changed
         )
+
+
+def differences(folder: Path, job: dict[str, Any]) -> str:
+    """What sets a job apart from that whose folder this is, a line for each key; nothing if they are one.
+
+    Raises:
+        CotextError: the folder does not say whose it is.
+    """
+    try:
+        there = read_json(folder / JOB)
+    except CotextError as error:
+        raise CotextError(f"{error}; delete the folder to start anew") from None
+    # As it is read back: JSON knows no tuples.
+    before, now = _flat(there), _flat(json.loads(json.dumps(job)))
+    changed = [key for key in {**before, **now} if before.get(key) != now.get(key)]
+    return "\n".join(f"  {key}: {before.get(key)} there, {now.get(key)} now" for key in changed)
 
 
 def _flat(content: dict[str, Any], prefix: str = "") -> dict[str, Any]:

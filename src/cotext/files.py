@@ -2,12 +2,20 @@
 
 import hashlib
 import os
+import re
+import secrets
 import shutil
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Final
 
 from cotext.errors import CotextError
+from cotext.processes import Process
+
+# Nobody writes so long on what another machine left under a temporary name.
+ABANDONED_SECONDS: Final = 7 * 24 * 3600.0
 
 
 @contextmanager
@@ -20,7 +28,8 @@ def replacing(path: Path, refusals: type[Exception] = OSError) -> Iterator[Path]
     Raises:
         CotextError: storage refuses, or what is to be written; a library may say so by one of `refusals`.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    sweep(path)
+    temporary = temporary_name(path)
     try:
         yield temporary
         os.replace(temporary, path)
@@ -28,14 +37,57 @@ def replacing(path: Path, refusals: type[Exception] = OSError) -> Iterator[Path]
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise CotextError(f"{path}: cannot be written: {reason}") from None
     finally:
-        shutil.rmtree(temporary, ignore_errors=True)
-        with suppress(OSError):
-            temporary.unlink()
+        remove(temporary)
 
 
-def leftovers(folder: Path, *names: str) -> list[Path]:
-    """What a process that was killed inside `replacing` has left of the named files of a folder."""
-    return [path for name in names for path in folder.glob(f".{name}.*")]
+def temporary_name(path: Path) -> Path:
+    """A new hidden name beside `path` for what is going to replace it; it tells which process it is of."""
+    own = Process.current()
+    return path.with_name(f".{path.name}.{own.machine}-{own.pid}-{own.start}-{secrets.token_hex(2)}.partial")
+
+
+def leftovers(path: Path) -> list[Path]:
+    """What processes that are no more have left beside `path` under temporary names of it."""
+    process = r"([0-9a-f]{12})-([0-9]+)-([0-9]+)-[0-9a-f]{4}"
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.{process}\.partial")
+    found: list[Path] = []
+    with suppress(OSError):
+        for other in path.parent.iterdir():
+            if match := pattern.fullmatch(other.name):
+                runs = Process("", match[1], int(match[2]), int(match[3])).runs()
+                if runs is False or (runs is None and _abandoned(other)):
+                    found.append(other)
+    return sorted(found)
+
+
+def _abandoned(path: Path) -> bool:
+    try:
+        return time.time() - path.stat().st_mtime > ABANDONED_SECONDS
+    except OSError:
+        return False
+
+
+def sweep(path: Path) -> None:
+    """Delete the `leftovers` of a file or folder; what still runs keeps its own."""
+    for left in leftovers(path):
+        remove(left)
+
+
+def remove(path: Path) -> None:
+    """Delete a file, a link or a folder, if it is there and storage lets us."""
+    with suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
+
+
+def discard(folder: Path) -> None:
+    """Delete a folder under another name: cut short, it leaves nothing that looks whole."""
+    with suppress(OSError):
+        hidden = temporary_name(folder)
+        os.replace(folder, hidden)
+        remove(hidden)
 
 
 def checksum(path: Path) -> str:

@@ -1,4 +1,4 @@
-"""Stopping on request: the first signal asks, the second one insists."""
+"""Stopping on request: training is asked by a first signal, a second insists; other work is interrupted."""
 
 import signal
 from collections.abc import Iterator
@@ -37,3 +37,21 @@ def stop_on_signals() -> Iterator[StopRequest]:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+@contextmanager
+def termination_interrupts() -> Iterator[None]:
+    """While inside, SIGTERM interrupts as Ctrl-C does: files are closed, locks released, children stopped."""
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    try:
+        before = signal.signal(signal.SIGTERM, interrupt)
+    except ValueError:  # not in the main thread: whoever runs us there handles signals
+        yield
+        return
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

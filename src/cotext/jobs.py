@@ -22,6 +22,7 @@ from cotext.data.formats.table import FORMATS, find_format
 from cotext.data.languages import check_sides, name_warning
 from cotext.errors import CotextError, nearest, shown
 from cotext.files import checksum
+from cotext.locks import writing
 from cotext.systems import choose_threads
 from cotext.translate import DocumentTranslator, Translation
 from cotext.translation_journal import TranslationJournal
@@ -132,18 +133,21 @@ def translate_file(
     device: str | None = None,
     decode: dict[str, Any] | None = None,
     update: int | None = None,
+    overwrite: bool = False,
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
     on_message: Callable[[str], None] = lambda text: None,
 ) -> FileReport:
     """Translate a corpus file into the same format.
 
-    `on_start` is told the number of sentences, `on_sentences` of each few that are done, `on_message` what a
-    person should know at once.
+    `overwrite`: what an interrupted job with other settings has translated may be discarded. `on_start` is
+    told the number of sentences, `on_sentences` of each few that are done, `on_message` what a person should
+    know at once.
 
     Raises:
-        CotextError: unreadable input, a sentence over the limit, an output that cannot be written; all that
-            can be known beforehand is checked before any work is done.
+        CotextError: unreadable input, a sentence over the limit, an output that cannot be written or that
+            another process writes, translations of another job; all that can be known beforehand is checked
+            before any work is done.
     """
     check_output(out, [source])
     check_output(out.with_name(f"{out.name}.partial"), [source])  # the journal
@@ -168,13 +172,14 @@ def translate_file(
     )
     on_start(total)
     header = _header(source, kind, model_file(run, update), loaded, translator)
-    with TranslationJournal(out, header, on_message) as journal:
+    with writing(out) as lock, TranslationJournal(out, header, on_message, overwrite) as journal:
         todo = list(_remaining(read_documents(source, kind), journal.done))
         report.resumed_documents = len(journal.done)
         on_sentences(total - sum(len(d.sentences) for _, d in todo))
         places = [place for place, _ in todo]
         for number, translation in translator.translate((d for _, d in todo), on_sentences):
             journal.add(places[number], translation)
+        lock.require()
         write_translations(out, _paired(read_documents(source, kind), journal.done, report), kind)
         journal.finish()
     return report
@@ -249,7 +254,12 @@ def _header(
 
 
 def _remaining(documents: Iterator[Document], done: dict[int, Translation]) -> Iterator[tuple[int, Document]]:
-    return ((i, d) for i, d in enumerate(documents) if i not in done)
+    """The documents still to be translated; drops from `done` what is no translation of its document."""
+    for place, document in enumerate(documents):
+        found = done.get(place)
+        if found is None or (found.document.id, len(found.document)) != (document.id, len(document)):
+            done.pop(place, None)
+            yield place, document
 
 
 def _paired(

@@ -1,10 +1,10 @@
 """What a run reports of itself: sums between two reports, one line of JSON for each report, curves.
 
 `metrics.jsonl` is append-only but for one moment: on resumption, what was written after the checkpoint goes.
+Each of its lines ends with a checksum.
 TensorBoard gets the same figures in `tensorboard/` and is told to forget the same steps.
 """
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +15,7 @@ from torch.utils.tensorboard import SummaryWriter
 
 from cotext.errors import CotextError
 from cotext.files import replacing
+from cotext.integrity import sealed, sealed_lines, unsealed
 from cotext.losses.cross_entropy import LossParts
 
 TIMING = ("tokens_per_second", "waiting_share")  # the figures that differ between two runs of one seed
@@ -53,7 +54,7 @@ class Journal:
         """Append a line and a point to each curve; raises CotextError when they can't be written."""
         try:
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"kind": kind, **figures}) + "\n")
+                file.write(f"{sealed({'kind': kind, **figures})}\n")
             if self._curves is None:
                 folder = str(self.path.parent / "tensorboard")
                 self._curves = SummaryWriter(folder, purge_step=self._forgotten_from)
@@ -64,26 +65,30 @@ class Journal:
         except OSError as error:
             raise CotextError(f"{self.path}: cannot be written: {error}") from None
 
-    def forget_after(self, update: int) -> None:
-        """Drop what was reported after `update`, lines cut short, and the figures of a model made final.
+    def forget_after(self, update: int) -> int:
+        """Drop what was reported after `update`, damaged lines, and the figures of a model made final.
 
-        To be called before anything is written.
+        To be called before anything is written. Returns how many lines were damaged; the last, which an
+        interruption may cut short, is not counted.
 
         Raises:
-            CotextError: the file cannot be rewritten.
+            CotextError: the file cannot be read or rewritten.
         """
         self._forgotten_from = update + 1
-        if not self.path.exists():
-            return
+        *lines, cut_short = sealed_lines(self.path)
+        if not lines and not cut_short:
+            return 0
+        kept: list[str] = []
+        damaged = 0
+        for line in lines:
+            try:
+                entry = unsealed(line)
+                stands = entry["update"] <= update and entry["kind"] != "final"
+            except (ValueError, KeyError, TypeError):
+                damaged += 1
+                continue
+            if stands:
+                kept.append(f"{line}\n")
         with replacing(self.path) as temporary:
-            lines = self.path.read_text(encoding="utf-8", errors="replace").splitlines()
-            kept = [line for line in lines if _stands(line, update)]
-            temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
-
-
-def _stands(line: str, update: int) -> bool:
-    try:
-        entry = json.loads(line)
-        return bool(entry["update"] <= update and entry["kind"] != "final")
-    except (ValueError, KeyError, TypeError):
-        return False
+            temporary.write_text("".join(kept), encoding="utf-8")
+        return damaged

@@ -23,6 +23,7 @@ from cotext.data.store import TokenStore
 from cotext.errors import CotextError
 from cotext.files import replacing
 from cotext.jobs import choose_device
+from cotext.locks import working_in
 from cotext.runs import Data, data_of
 from cotext.systems import build_view, choose_threads, special_symbols
 
@@ -173,18 +174,6 @@ def _batches(opened: Probe, instances: Sequence[Instance]) -> Iterator[Source]:
         yield source_batch([replace(in_order[i], document=i) for i in group], symbols)
 
 
-def make_folder(out: Path) -> None:
-    """Make the folder for the results, before any work is done.
-
-    Raises:
-        CotextError: it cannot be made.
-    """
-    try:
-        out.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise CotextError(f"{out}: no folder can be made there: {error.strerror or error}") from None
-
-
 def probe_runs(
     runs: Sequence[Path],
     tasks: Sequence[Task],
@@ -201,26 +190,26 @@ def probe_runs(
     """Probe runs one after the other; writes probing.json and a picture per task into the folder `out`.
 
     Raises:
-        CotextError: as `parse_tasks`, `open_probes`, `choose_device`, `make_folder` and `read_states`.
+        CotextError: as `parse_tasks`, `open_probes`, `choose_device`, `working_in` and `read_states`.
     """
     place = choose_device(device)
     probes = open_probes(runs, data, update)
-    make_folder(out)
-    on_start(sum((each.layers + 2) * len(tasks) * seeds for each in probes))
-    found = [probe_run(each, tasks, max_tokens, seeds, place, on_classifier) for each in probes]
-    content: dict[str, Any] = {
-        "format": "cotext-probing",
-        "version": 1,
-        "max_distance": MAX_DISTANCE,
-        "max_tokens": max_tokens,
-        "seeds": list(range(1, seeds + 1)),
-        "runs": [summary.as_dict() for summary in found],
-    }
-    with replacing(out / "probing.json") as temporary:
-        temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
-    for task in tasks:
-        with replacing(out / f"{task}.png") as temporary:
-            draw(task, found).savefig(temporary, format="png", dpi=160)
+    with working_in(out):
+        on_start(sum((each.layers + 2) * len(tasks) * seeds for each in probes))
+        found = [probe_run(each, tasks, max_tokens, seeds, place, on_classifier) for each in probes]
+        content: dict[str, Any] = {
+            "format": "cotext-probing",
+            "version": 1,
+            "max_distance": MAX_DISTANCE,
+            "max_tokens": max_tokens,
+            "seeds": list(range(1, seeds + 1)),
+            "runs": [summary.as_dict() for summary in found],
+        }
+        with replacing(out / "probing.json") as temporary:
+            temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+        for task in tasks:
+            with replacing(out / f"{task}.png") as temporary:
+                draw(task, found).savefig(temporary, format="png", dpi=160)
     return found
 
 

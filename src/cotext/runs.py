@@ -4,9 +4,9 @@ Puts stores, view, model, loss and trainer together; translation of the developm
 here, because trainer and translate do not know each other.
 """
 
-import json
 import os
 from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -14,15 +14,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from cotext.checkpoint import checkpoint_folder, checkpoints, describe_file, model_file
+from cotext.checkpoint import checkpoints, describe_file, model_file
 from cotext.config import Config, differences, dump_config, parse_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
 from cotext.data.languages import Languages, check_pair
+from cotext.data.prepared import checked_digests, read_report
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.errors import CotextError
 from cotext.files import replacing
+from cotext.integrity import sealed, unsealed
+from cotext.locks import NAME, working_in
 from cotext.metrics.bleu import evaluate
 from cotext.models.base import Model
 from cotext.reading import parse_yaml, read_text
@@ -38,10 +41,11 @@ from cotext.systems import (
     special_symbols,
 )
 from cotext.trainer import Corpus, Reports, Trainer, make_accelerator
-from cotext.training_state import Progress, load_progress
+from cotext.training_state import Progress, require_resumable
 from cotext.translate import DocumentTranslator
 from cotext.warm_start import read_new, start_from
 
+READ = ("train.arrow", "dev.arrow", "dev.jsonl")  # what training reads of a prepared folder
 REQUIRED = "required"  # `train.init` of a recipe that cannot start from fresh weights
 
 # Keys that may change between an interruption and its continuation: they say how long and how loudly.
@@ -71,9 +75,9 @@ class Data:
     def languages(self) -> Languages:
         """What its report says of them; unknown in data prepared without."""
         try:
-            report = json.loads((self.folder / "report.json").read_text(encoding="utf-8"))
-            return Languages(str(report["languages"]["source"]), str(report["languages"]["target"]))
-        except (OSError, ValueError, KeyError, TypeError):
+            languages = read_report(self.folder)["languages"]
+            return Languages(str(languages["source"]), str(languages["target"]))
+        except (KeyError, TypeError):
             return Languages()
 
     @property
@@ -106,7 +110,11 @@ def open_data(folder: Path) -> Data:
 
 
 def corpus_of(config: Config, data: Data) -> Corpus:
-    """What a configuration trains and validates on, of prepared data."""
+    """What a configuration trains and validates on, of prepared data.
+
+    Raises:
+        CotextError: a file is not what the report of the prepared folder says.
+    """
     return Corpus(
         train=data.train,
         dev=data.dev,
@@ -115,22 +123,17 @@ def corpus_of(config: Config, data: Data) -> Corpus:
         symbols=special_symbols(data.tokenizer, config.view),
         unknown=data.tokenizer.unk,
         max_row_tokens=config.view.max_tokens,
+        checksums={**checked_digests(data.folder, READ), "tokenizer": data.tokenizer.fingerprint},
     )
 
 
-def note_data(run: Path, data: Data) -> None:
-    """Write into a run folder which data it is trained on: `data.json`.
-
-    Data that the run cannot go on with is not noted; the trainer refuses it.
-    """
+def note_data(run: Path, data: Data, checksums: dict[str, str]) -> None:
+    """Write into a run folder which data it is trained on: `data.json`."""
     totals = {"train": asdict(data.train.totals), "dev": asdict(data.dev.totals)}
-    saved = checkpoints(run)
-    if saved and load_progress(checkpoint_folder(run, saved[-1])).corpus != totals["train"]:
-        return
-    content = {"folder": str(data.folder.resolve()), **totals, "tokenizer": data.tokenizer.fingerprint}
-    if _noted(run) != content:
+    content = {"folder": str(data.folder.resolve()), **totals, "checksums": checksums}
+    if noted_data(run) != content:
         with replacing(run / "data.json") as temporary:
-            temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+            temporary.write_text(f"{sealed(content)}\n", encoding="utf-8")
 
 
 def data_of(run: Path, folder: Path | None) -> Data:
@@ -149,18 +152,20 @@ def data_of(run: Path, folder: Path | None) -> Data:
     return data
 
 
-def _noted(run: Path) -> Any:
-    """What `data.json` holds; None where it is missing or damaged."""
+def noted_data(run: Path) -> dict[str, Any]:
+    """What `data.json` of a run says of its data; nothing where it is missing or damaged."""
     try:
-        return json.loads((run / "data.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
+        noted = unsealed(read_text(run / "data.json"))
+    except (CotextError, ValueError):
+        return {}
+    whole = isinstance(noted.get("folder"), str) and isinstance(noted.get("checksums"), dict)
+    return noted if whole else {}
 
 
 def _noted_folder(run: Path) -> Path:
     try:
-        folder = Path(_noted(run)["folder"])
-    except (KeyError, TypeError):
+        folder = Path(noted_data(run)["folder"])
+    except KeyError:
         raise CotextError(
             f"{run}: does not say which data it was trained on (data.json is missing or damaged); give "
             "--data FOLDER"
@@ -228,7 +233,7 @@ def settle_first_sentence(config: Config, run: Path) -> Config:
 
 
 def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
-    """Make the run folder, or check that the run in it is the same.
+    """Begin a run in a folder, or check that the run in it is the same.
 
     Raises:
         CotextError: the folder holds another run, or something else, or cannot be written.
@@ -237,9 +242,8 @@ def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
     try:
         if path.exists():
             _require_same(_written_config(path), config, run)
-        elif run.is_dir() and any(not entry.name.startswith(".config.yaml") for entry in run.iterdir()):
+        elif any(not entry.name.startswith((".config.yaml", NAME)) for entry in run.iterdir()):
             raise CotextError(f"{run}: the folder is not empty and holds no run; choose another --out")
-        run.mkdir(parents=True, exist_ok=True)
         # The configuration comes first: what it stands beside is a run, however early it was cut short.
         with replacing(path) as temporary:
             temporary.write_text(dump_config(config), encoding="utf-8")
@@ -341,29 +345,34 @@ def train(
         new = start.inheritance.new
     elif config.train.init and config.train.fresh_rate != 1:
         new = read_new(run / "init.json")
-    if accelerator.is_main_process:
-        open_run(run, config, data.tokenizer)
-        note_data(run, data)
-        if start is not None:
-            start.write(run / "init.json")
-            reports.on_message(start.render())
-            measured = start_loss(start.run, model, config, data.dev, data.tokenizer, accelerator.device)
-            if measured is not None:
-                reports.on_message(measured.render())
-    accelerator.wait_for_everyone()
-    # Dropout must differ between processes, the initial weights must not.
-    torch.manual_seed(config.train.seed + 1000 * accelerator.process_index)
-    bleu = development_bleu(config, data, accelerator.device) if config.train.validate_bleu else None
-    trainer = Trainer(
-        config,
-        model,
-        build_loss(config.loss),
-        corpus_of(config, data),
-        run,
-        data.tokenizer.fingerprint,
-        reports,
-        score_development=bleu,
-        accelerator=accelerator,
-        fresh=new,
-    )
-    return trainer.train()
+    corpus = corpus_of(config, data)
+    with ExitStack() as stack:
+        lock = None
+        if accelerator.is_main_process:
+            lock = stack.enter_context(working_in(run))
+            require_resumable(run, corpus.checksums)
+            open_run(run, config, data.tokenizer)
+            note_data(run, data, corpus.checksums)
+            if start is not None:
+                start.write(run / "init.json")
+                reports.on_message(start.render())
+                measured = start_loss(start.run, model, config, data.dev, data.tokenizer, accelerator.device)
+                if measured is not None:
+                    reports.on_message(measured.render())
+        accelerator.wait_for_everyone()
+        # Dropout must differ between processes, the initial weights must not.
+        torch.manual_seed(config.train.seed + 1000 * accelerator.process_index)
+        bleu = development_bleu(config, data, accelerator.device) if config.train.validate_bleu else None
+        trainer = Trainer(
+            config,
+            model,
+            build_loss(config.loss),
+            corpus,
+            run,
+            reports,
+            score_development=bleu,
+            accelerator=accelerator,
+            fresh=new,
+            lock=lock,
+        )
+        return trainer.train()

@@ -10,7 +10,7 @@ import shutil
 import time
 from collections.abc import Callable, Collection, Generator, Iterator
 from contextlib import closing, nullcontext
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -29,6 +29,7 @@ from cotext.data.views import Mixture, View
 from cotext.errors import CotextError
 from cotext.interruption import stop_on_signals
 from cotext.journal import Interval, Journal
+from cotext.locks import Lock
 from cotext.losses.cross_entropy import LossParts
 from cotext.models.base import Model
 from cotext.optimizer import make_optimizer, set_rate
@@ -49,6 +50,7 @@ class Corpus:
     symbols: SpecialSymbols
     unknown: int  # what hidden words become
     max_row_tokens: int
+    checksums: dict[str, str]  # of the files that it was read from, and of the tokenizer
 
 
 @dataclass(slots=True)
@@ -107,7 +109,7 @@ class Trainer:
 
     `score_development` translates the development documents with the model as it stands and returns BLEU;
     it is called on the main process alone. `fresh` names parameters with a learning rate of their own, see
-    `make_optimizer`.
+    `make_optimizer`. `lock`, that of the run, is the main process's.
     """
 
     def __init__(
@@ -117,21 +119,21 @@ class Trainer:
         loss: Loss,
         corpus: Corpus,
         run: Path,
-        fingerprint: str,
         reports: Reports,
         score_development: Callable[[Model], float] | None = None,
         accelerator: Accelerator | None = None,
         fresh: Collection[str] = (),
+        lock: Lock | None = None,
     ) -> None:
         if config.train.best_by == "bleu" and score_development is None:
             raise CotextError("train.best_by = bleu needs train.validate_bleu = true")
         self.config = config
         self.corpus = corpus
         self.run = run
-        self.fingerprint = fingerprint
         self.reports = reports
         self.score_development = score_development
         self.accelerator = accelerator or make_accelerator(config.train, model.spares_parameters)
+        self.lock = lock
         self.model = model
         train = config.train
         optimizer, self.names = make_optimizer(model, train, fresh)
@@ -148,8 +150,7 @@ class Trainer:
             shards=self.accelerator.num_processes,
             arrangement=Arrangement(train.order, train.context),
         )
-        totals = asdict(corpus.train.totals)
-        self.progress = Progress(processes=self.accelerator.num_processes, corpus=totals)
+        self.progress = Progress(processes=self.accelerator.num_processes, corpus=corpus.checksums)
         self.cursor = Cursor()
         self.interval = Interval(time.perf_counter())
         self.journal = Journal(run / "metrics.jsonl")
@@ -168,7 +169,8 @@ class Trainer:
         self.progress.finished = False
         if self.accelerator.is_main_process:
             ckpt.sweep(self.run)
-            self.journal.forget_after(self.progress.update)
+            if damaged := self.journal.forget_after(self.progress.update):
+                self.reports.on_message(f"{self.journal.path}: damaged lines, left out: {damaged}")
             if self.progress.update:
                 self.reports.on_message(f"going on from update {self.progress.update} of {self.run}")
         self.interval.since = time.perf_counter()
@@ -368,6 +370,7 @@ class Trainer:
         else:
             progress.validations_without_best += 1
         if main:
+            self._require_run()
             self.journal.write("validation", figures)
             self.reports.on_validation({**figures, "best": float(improved)})
             # Before the checkpoint: a process killed in between does both again.
@@ -381,11 +384,12 @@ class Trainer:
         return -figures["nll_current"] if self.config.train.best_by == "loss" else figures["bleu"]
 
     def _save_model(self, path: Path, weights: dict[str, Tensor], updates: list[int]) -> None:
-        ckpt.save_model(path, weights, self.config, self.fingerprint, updates)
+        ckpt.save_model(path, weights, self.config, self.corpus.checksums["tokenizer"], updates)
 
     def _save_checkpoint(self) -> None:
         """Write everything that is needed to go on, in a folder that appears under its name when complete."""
         progress, main = self.progress, self.accelerator.is_main_process
+        self._require_run()
         final = ckpt.checkpoint_folder(self.run, progress.update)
         temporary = final.with_name(f".{final.name}")
         try:
@@ -400,9 +404,9 @@ class Trainer:
                 training_state.save_optimizer(temporary / "optimizer.safetensors", self.optimizer, self.names)
                 if self.accelerator.scaler is not None:
                     progress.scaler = self.accelerator.scaler.state_dict()
-                training_state.save_progress(temporary, progress)
             self.accelerator.wait_for_everyone()
             if main:
+                training_state.save_progress(temporary, progress)
                 ckpt.put_in_place(temporary, final)
                 saved = ckpt.checkpoints(self.run)
                 models = ckpt.worth_keeping(self._candidates(), progress.best_update, self.config.train)
@@ -416,12 +420,17 @@ class Trainer:
             if main:
                 shutil.rmtree(temporary, ignore_errors=True)
 
+    def _require_run(self) -> None:
+        """Stop where another process has taken the run over."""
+        if self.lock is not None:
+            self.lock.require()
+
     def _candidates(self) -> list[int]:
         """The checkpoints that averaging may choose from."""
         return [update for update in ckpt.checkpoints(self.run) if update in self.progress.validated]
 
     def _resume(self) -> None:
-        """Take up the last checkpoint, if there is one."""
+        """Take up the last checkpoint, if there is one; `require_resumable` has seen it to be whole."""
         saved = ckpt.checkpoints(self.run)
         if not saved:
             return
@@ -431,15 +440,15 @@ class Trainer:
             raise CotextError(
                 f"{folder}: trained by {before.processes} processes; {now.processes} cannot go on with it"
             )
-        if before.corpus != now.corpus:
-            raise CotextError(
-                f"{folder}: trained on another corpus ({before.corpus}, not {now.corpus}); give the same "
-                "data, or choose another --out"
-            )
         path = folder / "model.safetensors"
         ckpt.fill(self.model, ckpt.load_weights(path), path)
         training_state.load_optimizer(folder / "optimizer.safetensors", self.optimizer, self.names)
         state = training_state.load_process_state(folder, self.accelerator.process_index)
+        epochs = torch.tensor(self.sampler.epochs(state.cursor), device=self.accelerator.device)
+        if int(self.accelerator.reduce(epochs, "sum")) // now.processes != before.epoch:
+            raise CotextError(
+                f"{folder}: its place in the data is not in epoch {before.epoch}; delete {folder}"
+            )
         if self.accelerator.scaler is not None and before.scaler:
             self.accelerator.scaler.load_state_dict(before.scaler)
         self.progress, self.cursor = before, state.cursor
@@ -448,6 +457,7 @@ class Trainer:
     def _finish(self) -> None:
         """Make the model of the run: the mean of some checkpoints, or the best one if that is better."""
         progress, main = self.progress, self.accelerator.is_main_process
+        self.accelerator.wait_for_everyone()  # until the last checkpoint has its name
         chosen = ckpt.averaged(self._candidates(), progress.best_update, self.config.train)
         figures = self._validated(chosen)
         told = f"mean of the checkpoints {', '.join(map(str, chosen))}"

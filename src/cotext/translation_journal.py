@@ -1,6 +1,5 @@
 """The translations of a long job so far, on disk, so that an interrupted job can go on."""
 
-import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict
@@ -10,66 +9,88 @@ from typing import Any, TextIO
 from cotext.data.documents import Document
 from cotext.errors import CotextError
 from cotext.files import replacing
+from cotext.integrity import sealed, sealed_lines, unsealed
 from cotext.translate import Translation
 
 
 class TranslationJournal:
-    """The translations so far, on disk: a header line, then one line per document."""
+    """The translations so far, on disk: a header line, then one line per document, each with a checksum.
 
-    def __init__(self, out: Path, header: dict[str, Any], on_message: Callable[[str], None]) -> None:
+    `overwrite`: what another job has translated may be discarded.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        header: dict[str, Any],
+        on_message: Callable[[str], None],
+        overwrite: bool = False,
+    ) -> None:
         self.path = out.with_name(out.name + ".partial")
         self.header = header
         self.on_message = on_message
+        self.overwrite = overwrite
         self.done: dict[int, Translation] = {}
         self.file: TextIO | None = None
 
     def __enter__(self) -> "TranslationJournal":
+        kept = self._take_over(sealed_lines(self.path))
         with replacing(self.path) as temporary:
-            text = self.path.read_text(encoding="utf-8", errors="replace") if self.path.exists() else ""
-            kept = self._take_over(text.splitlines())
             temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
         self.file = self.path.open("a", encoding="utf-8")
         return self
 
     def _take_over(self, lines: list[str]) -> list[str]:
-        """Read the lines of an earlier, interrupted job; a line cut off by the interruption is dropped."""
-        header = json.dumps(self.header)
-        if not lines:
+        """Read the lines of an earlier, interrupted job; the documents of damaged ones are done again.
+
+        Raises:
+            CotextError: another job, which may not be discarded, or no job at all.
+        """
+        header = sealed(self.header)
+        if lines == [""]:
             return [header]
         if lines[0] != header:
-            self.on_message(
-                f"{self.path}: of another job ({self._differing(lines[0])}), not taken over; starting anew"
-            )
+            self._discard(lines)
             return [header]
         kept = [header]
-        for line in lines[1:]:
+        damaged = 0
+        for number, line in enumerate(lines[1:], start=2):
             try:
-                entry = json.loads(line)
+                entry = unsealed(line)
                 document = Document(entry["id"], tuple(entry["sentences"]))
                 keys = ("log_probabilities", "cut", "long", "shed", "missing", "pieces")
                 translation = Translation(document, **{key: tuple(entry[key]) for key in keys})
                 self.done[int(entry["place"])] = translation
-            except (ValueError, KeyError, TypeError):
-                break
+            except (ValueError, KeyError, TypeError, OverflowError):
+                damaged += number < len(lines)  # the last is cut off by the interruption, or nothing
+                continue
             kept.append(line)
+        if damaged:
+            self.on_message(f"{self.path}: damaged lines, whose documents are translated again: {damaged}")
         return kept
 
-    def _differing(self, line: str) -> str:
-        """Which parts of the header of another job differ.
+    def _discard(self, lines: list[str]) -> None:
+        """Leave out what another job has done, if that is wanted.
 
         Raises:
-            CotextError: not the header of any job.
+            CotextError: it is not, or the file is from no job.
         """
         try:
-            other = dict(json.loads(line))
-            if "cotext" not in other:
-                raise ValueError("another kind of file")
-        except (ValueError, TypeError):
+            other = unsealed(lines[0])
+        except ValueError:
             raise CotextError(
-                f"{self.path}: is in the way, and not from an interrupted translation; move it or choose "
-                "another --out"
+                f"{self.path}: is in the way, and not from an interrupted translation, or its first line is "
+                "damaged; move it away, or choose another --out"
             ) from None
-        return ", ".join(key for key in self.header if other.get(key) != self.header[key])
+        keys = {**self.header, **other}
+        differing = ", ".join(key for key in keys if other.get(key) != self.header.get(key))
+        if not self.overwrite:
+            raise CotextError(
+                f"{self.path}: holds {len(lines) - 2} documents that an interrupted job with another "
+                f"{differing} has translated; give the same again to go on with it, choose another --out, or "
+                "add --overwrite to discard it"
+            )
+        self.on_message(f"{self.path}: of another job ({differing}), discarded")
 
     def add(self, place: int, translation: Translation) -> None:
         """Append one document and push it to the disk."""
@@ -77,7 +98,7 @@ class TranslationJournal:
         fields = asdict(translation)
         document = fields.pop("document")
         try:
-            self.file.write(json.dumps({"place": place, **document, **fields}) + "\n")
+            self.file.write(sealed({"place": place, **document, **fields}) + "\n")
             self.file.flush()
         except OSError as error:
             raise CotextError(

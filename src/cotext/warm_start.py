@@ -15,7 +15,6 @@ seen start as copies of those that they resemble (`translate_symbols`): fresh ro
 as words first, since symbols that never occur have learned to be improbable.
 """
 
-import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -29,7 +28,9 @@ from cotext.config import Config, ViewConfig, differences
 from cotext.data.tokenizer import Tokenizer
 from cotext.errors import CotextError
 from cotext.files import replacing
+from cotext.integrity import sealed, unsealed
 from cotext.models.base import System
+from cotext.reading import read_text
 from cotext.systems import further_symbols
 
 # What may differ between two models whose weights mean the same.
@@ -153,7 +154,7 @@ class WarmStart:
             },
         }
         with replacing(path) as temporary:
-            temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+            temporary.write_text(f"{sealed(content)}\n", encoding="utf-8")
 
 
 def read_new(path: Path) -> list[str]:
@@ -163,9 +164,9 @@ def read_new(path: Path) -> list[str]:
         CotextError: missing or damaged.
     """
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = unsealed(read_text(path))
         return [*content["neutral"], *content["fresh"]]
-    except (OSError, ValueError, KeyError, TypeError):
+    except (CotextError, ValueError, KeyError, TypeError):
         raise CotextError(
             f"{path}: missing or damaged; it says which parameters learn at train.fresh_rate, so that the run"
             " cannot go on: restore it, or choose another --out"

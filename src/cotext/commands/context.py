@@ -5,7 +5,15 @@ from typing import Annotated, Any
 
 import typer
 
-from cotext.commands.options import Checkpoint, Decode, Device, Format, decode_settings, write_figures
+from cotext.commands.options import (
+    Checkpoint,
+    Decode,
+    Device,
+    Format,
+    decode_settings,
+    output,
+    write_figures,
+)
 from cotext.errors import CotextError
 
 
@@ -69,12 +77,9 @@ def cxmi(
         raise CotextError("--protocol is for translations: add --translate, or leave it out")
     from cotext.analysis.context_use import CONDITIONS
     from cotext.context_corpus import measure_corpus
-    from cotext.jobs import check_output
     from cotext.progress import meter
 
-    if out is not None:
-        check_output(out, [path for path in (source, target) if path is not None])
-    with meter("scoring", 0) as progress:
+    with output(out, [source, target]), meter("scoring", 0) as progress:
         found = measure_corpus(
             run,
             source,
@@ -90,8 +95,8 @@ def cxmi(
             on_start=progress.restart,
             on_sentences=progress.advance,
         )
+        write_figures(out, found.as_dict())
     typer.echo(found.render())
-    write_figures(out, found.as_dict())
 
 
 def profile(
@@ -108,18 +113,16 @@ def profile(
 ) -> None:
     """Quality against position in the document, and against the length of documents; from plain files."""
     from cotext.evaluation import name_systems, read_aligned
-    from cotext.jobs import check_output
     from cotext.metrics.bleu import DEFAULT_PROTOCOLS
     from cotext.metrics.profile import TITLES, by_length, by_position, render_profile
 
-    if out is not None:
-        check_output(out, [*hypothesis, reference])
-    protocols = tuple(protocol or DEFAULT_PROTOCOLS)
-    systems, [references], _ = read_aligned(name_systems(hypothesis), [reference], None, format)
-    names = list(systems)
-    figures: dict[str, Any] = {"format": "cotext-profile", "version": 1, "systems": names}
-    for kind, ways in (("position", by_position), ("length", by_length)):
-        buckets = ways(list(systems.values()), references, protocols, target_language=target_language)
-        typer.echo(f"{render_profile(TITLES[kind], buckets, names)}\n")
-        figures[f"by_{kind}"] = [bucket.as_dict() for bucket in buckets]
-    write_figures(out, figures)
+    with output(out, [*hypothesis, reference]):
+        protocols = tuple(protocol or DEFAULT_PROTOCOLS)
+        systems, [references], _ = read_aligned(name_systems(hypothesis), [reference], None, format)
+        names = list(systems)
+        figures: dict[str, Any] = {"format": "cotext-profile", "version": 1, "systems": names}
+        for kind, ways in (("position", by_position), ("length", by_length)):
+            buckets = ways(list(systems.values()), references, protocols, target_language=target_language)
+            typer.echo(f"{render_profile(TITLES[kind], buckets, names)}\n")
+            figures[f"by_{kind}"] = [bucket.as_dict() for bucket in buckets]
+        write_figures(out, figures)

@@ -10,6 +10,7 @@ from cotext.commands.options import (
     Decode,
     Device,
     decode_settings,
+    output,
     scoring_settings,
     write_figures,
 )
@@ -53,38 +54,40 @@ def contrastive(
     decode = decode_settings(set) if generate else scoring_settings(set)
     loaded_suites = [read_suite(path) for path in suites]
     from cotext.data.languages import check_pair
-    from cotext.jobs import check_output
     from cotext.metrics.contrastive import render_table
     from cotext.progress import meter
     from cotext.suite_jobs import evidence_of, run_suite, sight_of, suite_recipe
 
-    if out is not None:
-        check_output(out, suites)
-    translator, loaded = _opened(run, generate, device, decode, checkpoint)
-    for path, suite in zip(suites, loaded_suites, strict=True):
-        check_pair(loaded.languages, suite.languages, f"{path}", f"{run} translates")
-    recipe, sight = suite_recipe(translator, loaded), sight_of(translator)
-    if controls and not sight.context:
-        typer.echo(f"{run} sees one sentence at a time: no context can be taken away, and none can be used\n")
-    evidence: dict[str, list[Evidence]] = {}
-    reports: dict[str, Any] = {}
-    for path, suite in zip(suites, loaded_suites, strict=True):
-        with meter(suite.name, sum(len(e.candidates) for e in suite.examples)) as progress:
-            rules: dict[str, Any] = {"tie": tie, "score": score, "controls": controls and sight.context}
-            report = run_suite(translator, suite, **rules, recipe=recipe, on_candidates=progress.advance)
-        figures = report.as_dict()
-        typer.echo(f"{suite.name}\n{render_table(report)}\n")
-        if generate:
-            figures["generative"] = _generated(translator, loaded, suite)
-        key = f"{suite.name} ({path})" if suite.name in reports else suite.name
-        reports[key] = figures
-        if report.readings is not None:
-            evidence[key] = evidence_of(suite, report.readings, sight)
-    if evidence:
-        _conclude(evidence, reports)
-    elif sight.context:
-        typer.echo("Right choices alone do not show that context is used: --controls asks what it takes.\n")
-    write_figures(out, reports)
+    with output(out, suites):
+        translator, loaded = _opened(run, generate, device, decode, checkpoint)
+        for path, suite in zip(suites, loaded_suites, strict=True):
+            check_pair(loaded.languages, suite.languages, f"{path}", f"{run} translates")
+        recipe, sight = suite_recipe(translator, loaded), sight_of(translator)
+        if controls and not sight.context:
+            typer.echo(
+                f"{run} sees one sentence at a time: no context can be taken away, and none can be used\n"
+            )
+        evidence: dict[str, list[Evidence]] = {}
+        reports: dict[str, Any] = {}
+        for path, suite in zip(suites, loaded_suites, strict=True):
+            with meter(suite.name, sum(len(e.candidates) for e in suite.examples)) as progress:
+                rules: dict[str, Any] = {"tie": tie, "score": score, "controls": controls and sight.context}
+                report = run_suite(translator, suite, **rules, recipe=recipe, on_candidates=progress.advance)
+            figures = report.as_dict()
+            typer.echo(f"{suite.name}\n{render_table(report)}\n")
+            if generate:
+                figures["generative"] = _generated(translator, loaded, suite)
+            key = f"{suite.name} ({path})" if suite.name in reports else suite.name
+            reports[key] = figures
+            if report.readings is not None:
+                evidence[key] = evidence_of(suite, report.readings, sight)
+        if evidence:
+            _conclude(evidence, reports)
+        elif sight.context:
+            typer.echo(
+                "Right choices alone do not show that context is used: --controls asks what it takes.\n"
+            )
+        write_figures(out, reports)
 
 
 def _check_rules(tie: str, score: str) -> None:

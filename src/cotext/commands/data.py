@@ -39,7 +39,9 @@ def prepare(
     max_characters: Annotated[int, typer.Option(help="A longer sentence is refused.")] = 10_000,
     seed: Annotated[int, typer.Option(help="Of the controlled corpus and of the tokenizer's sample.")] = 1,
     format: Format = None,
-    overwrite: Annotated[bool, typer.Option(help="Replace an existing folder.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option(help="Replace an existing folder, and what an interrupted job left.")
+    ] = False,
 ) -> None:
     """Tokenise a corpus into a folder that `train` reads, and report what is in it."""
     from cotext.data.languages import Languages, language_code
@@ -104,11 +106,17 @@ def distill(
     decode = decode_settings(set)
     from cotext.distill import Request, distillation
     from cotext.distillation_parts import Shard
-    from cotext.progress import meter
+    from cotext.progress import console, meter
 
     part = None if shard is None else Shard.parse(shard)
     request = Request(teacher, data, out, decode, checkpoint)
     with distillation(request, part, device) as job:
+        if job.parts.damaged:
+            console.print(
+                f"{job.parts.path.parent}: damaged parts, translated again from the first such line on: "
+                f"{job.parts.damaged}",
+                soft_wrap=True,
+            )
         with meter("translating", job.sentences) as progress:
             job.translate(progress.advance)
         resumed = f" ({job.resumed_documents:,} of them before)" if job.resumed_documents else ""

@@ -1,6 +1,8 @@
 """Options that several commands have, and how their values are read."""
 
 import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -70,6 +72,24 @@ def scoring_settings(pairs: list[str] | None) -> dict[str, Any]:
 def counted(number: int, thing: str) -> str:
     """A number and its noun, as in "2 sentences"."""
     return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+@contextmanager
+def output(out: Path | None, inputs: Iterable[Path | None]) -> Iterator[None]:
+    """Check, before any work is done, that a file can be written, and hold it against other processes.
+
+    Raises:
+        CotextError: as `check_output`, or another process is writing it.
+    """
+    if out is None:
+        yield
+        return
+    from cotext.jobs import check_output
+    from cotext.locks import writing
+
+    check_output(out, [path for path in inputs if path is not None])
+    with writing(out):
+        yield
 
 
 def write_figures(out: Path | None, figures: dict[str, Any]) -> None:

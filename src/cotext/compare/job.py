@@ -13,6 +13,7 @@ from cotext.data.suites import ContrastiveSuite, read_suite
 from cotext.errors import CotextError
 from cotext.files import replacing
 from cotext.jobs import check_output
+from cotext.locks import writing
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, find_protocol
 from cotext.metrics.significance import Resampling
 
@@ -76,23 +77,24 @@ def compare_folders(request: Request, outputs: Outputs, watch: Watch) -> RunComp
     if len({path.absolute() for path in outputs.all}) < len(outputs.all):
         raise CotextError(f"{outputs.page}: two outputs would be written to one file; name each once")
     _check_languages(request, test, suites)
-    decode = request.decode or {}
-    asked = Asked(
-        test, suites, decode, request.device, request.use, request.attention, controls=request.controls
-    )
-    measured = [
-        measure_run(run, title, asked, watch) for run, title in zip(request.runs, titles, strict=True)
-    ]
-    found = compare_runs(
-        measured,
-        test,
-        {suite.name: suite for suite in suites.values()},
-        protocols=protocols,
-        target_language=request.target_language or measured[0].languages.target or None,
-        resampling=drawing,
-    )
-    _write(found, outputs)
-    return found
+    with writing(*outputs.all):
+        decode = request.decode or {}
+        asked = Asked(
+            test, suites, decode, request.device, request.use, request.attention, controls=request.controls
+        )
+        measured = [
+            measure_run(run, title, asked, watch) for run, title in zip(request.runs, titles, strict=True)
+        ]
+        found = compare_runs(
+            measured,
+            test,
+            {suite.name: suite for suite in suites.values()},
+            protocols=protocols,
+            target_language=request.target_language or measured[0].languages.target or None,
+            resampling=drawing,
+        )
+        _write(found, outputs)
+        return found
 
 
 def _check_languages(

@@ -31,8 +31,10 @@ from cotext.data.suites import ContrastiveSuite
 from cotext.errors import CotextError
 from cotext.files import checksum, replacing
 from cotext.jobs import open_scorer, open_translator, translate_file
+from cotext.locks import working_in
 from cotext.metrics.decisions import Decisions, read_decisions
 from cotext.models.base import ParallelModel
+from cotext.runs import noted_data
 from cotext.suite_jobs import run_suite, sight_of, suite_recipe
 from cotext.systems import count_parameters
 from cotext.translate import DocumentTranslator
@@ -132,8 +134,13 @@ def measure_run(path: Path, title: str, asked: Asked, watch: Watch) -> MeasuredR
 
     Raises:
         CotextError: no such run, a damaged model, a run folder that cannot be written to, a test set with a
-            sentence over the limit.
+            sentence over the limit, another process that measures the run.
     """
+    with working_in(_folder(path)):
+        return _measure(path, title, asked, watch)
+
+
+def _measure(path: Path, title: str, asked: Asked, watch: Watch) -> MeasuredRun:
     translator, loaded = open_translator(path, asked.device, dict(asked.decode))
     sight = sight_of(translator)
     weights = checksum(model_file(path))
@@ -306,11 +313,8 @@ def _folder(run: Path) -> Path:
 
 def _data(run: Path) -> str:
     """Which data the run notes that it was trained on: the digest of what it says of them, or nothing."""
-    try:
-        noted = json.loads((run / "data.json").read_text(encoding="utf-8"))
-        return _digest(json.dumps(noted["train"], sort_keys=True), noted["tokenizer"])
-    except (OSError, ValueError, KeyError, TypeError):
-        return ""
+    noted = noted_data(run)
+    return _digest(json.dumps(noted["checksums"], sort_keys=True)) if noted else ""
 
 
 def _read_json(path: Path) -> Any:

@@ -7,14 +7,13 @@ there is a test set, test.arrow and test.jsonl.
 
 import json
 import os
-import shutil
-import uuid
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+from pydantic import TypeAdapter, ValidationError
 
 from cotext import __version__
 from cotext.data.controlled import (
@@ -31,11 +30,19 @@ from cotext.data.formats import detect_format, read_parallel, write_documents, w
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.streams import check_readable, numbered_lines
 from cotext.data.languages import Languages, check_sides, languages_of_names
+from cotext.data.preparation import STATE, Preparation, preparing
+from cotext.data.prepared import REPORT, file_digests
 from cotext.data.store import StoreWriter
 from cotext.data.suites import write_suite
-from cotext.data.tokenizer import SentencePieceTokenizer, Tokenizer, TokenizerSettings, train_tokenizer
+from cotext.data.tokenizer import (
+    SentencePieceTokenizer,
+    Tokenizer,
+    TokenizerSettings,
+    load_tokenizer,
+    train_tokenizer,
+)
 from cotext.errors import CotextError
-from cotext.files import checksum
+from cotext.files import checksum, replacing
 
 CHUNK_SENTENCES: Final = 4096
 CHUNK_CHARACTERS: Final = 1_000_000
@@ -54,15 +61,19 @@ def silent(stage: str, documents: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was prepared, from what and how; written as report.json."""
+    """What was prepared, from what and how; written as report.json.
+
+    `inputs` and `files` hold SHA-256 digests: of what was read, and of what was written.
+    """
 
     cotext: str
-    command: dict[str, object]
+    command: dict[str, Any]
     inputs: dict[str, str]
     languages: dict[str, str]
-    tokenizer: dict[str, object]
+    tokenizer: dict[str, Any]
     splits: dict[str, SplitStatistics]
     notes: tuple[str, ...]
+    files: dict[str, str]
 
     def render(self) -> str:
         """Lay the main figures out as a table, one column a split."""
@@ -115,15 +126,6 @@ class _Corpus:
     files: tuple[Path, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _About:
-    """What a report says of where a corpus is from; `inputs`: checksums by file."""
-
-    languages: Languages
-    command: Mapping[str, object]
-    inputs: dict[str, str]
-
-
 def prepare(
     source: Path,
     target: Path | None,
@@ -144,9 +146,10 @@ def prepare(
 
     A target of None: the source file holds both languages. A language that `languages` leaves open is that
     which the names of the training files tell. `out` appears whole or not at all; with `overwrite` it
-    replaces an earlier prepared folder. Raises CotextError for what the readers refuse, for a sentence of
-    more than `max_characters`, for files whose names are the pair the wrong way round, and as
-    `train_tokenizer` does.
+    replaces an earlier prepared folder. The same call goes on with what an interrupted one has done: the
+    tokenizer, and each split. Raises CotextError for what the readers refuse, for a sentence of more than
+    `max_characters`, for files whose names are the pair the wrong way round, and as `train_tokenizer` and
+    `preparing` do.
     """
     given = {
         "train": (source, target),
@@ -170,10 +173,15 @@ def prepare(
         "format": format,
         "max_characters": max_characters,
     }
-    with _new_folder(out, overwrite, [path for corpus in corpora for path in corpus.files]) as folder:
-        about = _About(pair, command, _checksums(corpora, format))
-        chosen = settings or TokenizerSettings()
-        return _build(folder, corpora, corpora[0], chosen, max_characters, about, progress)
+    settings = settings or TokenizerSettings()
+    with preparing(out, overwrite, [path for corpus in corpora for path in corpus.files]) as work:
+        job = _job(command, _checksums(corpora, format), pair, settings)
+        report = work.begin(job)
+        if not report:
+            _build_tokenizer(work, corpora, corpora[0], settings, max_characters, progress)
+            report = _build(work, corpora, job, settings, progress)
+        work.publish()
+        return _read(work.out, report)
 
 
 def _languages(told: Languages, source: Path, target: Path | None) -> Languages:
@@ -215,56 +223,111 @@ def prepare_controlled(
         _Corpus("dev", partial(development_documents, seed)),
         _Corpus("test", partial(test_documents, seed)),
     ]
-    command = {"controlled": VERSION, "size": size, "documents": documents, "seed": seed}
-    with _new_folder(out, overwrite, []) as folder:
-        (folder / "contrastive").mkdir()
-        for suite in contrastive_suites(seed, contrastive_examples):
-            write_suite(folder / "contrastive" / f"{suite.name.rpartition('/')[2]}.json", suite)
-        for corpus in corpora[1:]:
-            sides = {"en": (Document(d.id, d.source) for d in corpus.read())}
-            sides["de"] = (Document(d.id, d.target) for d in corpus.read())
-            for language, side in sides.items():
-                write_documents(folder / f"{corpus.split}.{language}", side, "text")
-        # From the same documents whatever the size: all sizes of a seed share one vocabulary.
-        learn_from = _Corpus("train", partial(training_documents, CONTROLLED_TOKENIZER_DOCUMENTS, seed))
-        about = _About(Languages("en", "de"), command, {})
-        return _build(folder, corpora, learn_from, settings, 10_000, about, progress)
+    command = {
+        "controlled": VERSION,
+        "size": size,
+        "documents": documents,
+        "seed": seed,
+        "contrastive_examples": contrastive_examples,
+    }
+    with preparing(out, overwrite, []) as work:
+        job = _job(command, {}, Languages("en", "de"), settings)
+        report = work.begin(job)
+        if not report:
+            # From the same documents whatever the size: all sizes of a seed share one vocabulary.
+            learn_from = _Corpus("train", partial(training_documents, CONTROLLED_TOKENIZER_DOCUMENTS, seed))
+            _build_tokenizer(work, corpora, learn_from, settings, 10_000, progress)
+            _write_suites(work.folder, seed, contrastive_examples)
+            _write_sides(work.folder, corpora[1:])
+            report = _build(work, corpora, job, settings, progress)
+        work.publish()
+        return _read(work.out, report)
 
 
-def _build(
-    folder: Path,
+def _read(out: Path, report: dict[str, Any]) -> Report:
+    try:
+        return TypeAdapter(Report).validate_python(report)
+    except ValidationError:
+        raise CotextError(f"{out / REPORT}: damaged; prepare it again, with --overwrite") from None
+
+
+def _write_suites(folder: Path, seed: int, examples: int) -> None:
+    (folder / "contrastive").mkdir(exist_ok=True)
+    for suite in contrastive_suites(seed, examples):
+        write_suite(folder / "contrastive" / f"{suite.name.rpartition('/')[2]}.json", suite)
+
+
+def _write_sides(folder: Path, corpora: Iterable[_Corpus]) -> None:
+    """Both languages of controlled corpora as plain text, to be translated."""
+    for corpus in corpora:
+        sides = {"en": (Document(d.id, d.source) for d in corpus.read())}
+        sides["de"] = (Document(d.id, d.target) for d in corpus.read())
+        for language, side in sides.items():
+            write_documents(folder / f"{corpus.split}.{language}", side, "text")
+
+
+def _job(
+    command: dict[str, Any], inputs: dict[str, str], languages: Languages, settings: TokenizerSettings
+) -> dict[str, Any]:
+    """All that decides what a prepared folder holds; `inputs`: digests by file."""
+    return {
+        "cotext": __version__,
+        "command": command,
+        "inputs": inputs,
+        "languages": asdict(languages),
+        "tokenizer": asdict(settings),
+    }
+
+
+def _build_tokenizer(
+    work: Preparation,
     corpora: Sequence[_Corpus],
     learn_from: _Corpus,
     settings: TokenizerSettings,
     max_characters: int,
-    about: _About,
     progress: Progress,
-) -> Report:
+) -> None:
+    """Check all sentences and train the tokenizer, unless that is done."""
+    if work.done("tokenizer") is not None:
+        return
     for corpus in corpora[1:]:
         for _ in _checked(corpus, max_characters):
             pass
     tokenizer = train_tokenizer(_sentences(_checked(learn_from, max_characters), progress), settings)
-    tokenizer.save(folder / "tokenizer")
+    tokenizer.save(work.folder / "tokenizer")
+    work.note("tokenizer", (work.folder / "tokenizer").iterdir(), {})
+
+
+def _build(
+    work: Preparation,
+    corpora: Sequence[_Corpus],
+    job: dict[str, Any],
+    settings: TokenizerSettings,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Encode the corpora that are not encoded yet, and write the report, which is returned."""
+    folder = work.folder
+    tokenizer = load_tokenizer(folder / "tokenizer")
     if isinstance(tokenizer, SentencePieceTokenizer):
         tokenizer = tokenizer.with_threads(os.cpu_count() or 1)
-    splits = {corpus.split: _encode(folder, corpus, tokenizer, progress) for corpus in corpora}
+    splits: dict[str, Any] = {}
+    for corpus in corpora:
+        found = work.done(corpus.split)
+        if found is None:
+            found = asdict(_encode(folder, corpus, tokenizer, progress))
+            work.note(corpus.split, [folder / f"{corpus.split}.arrow"], found)
+        splits[corpus.split] = found
     for corpus in corpora[1:]:
         write_parallel(folder / f"{corpus.split}.jsonl", None, corpus.read(), "jsonl")
-    report = Report(
-        cotext=__version__,
-        command=dict(about.command),
-        inputs=about.inputs,
-        languages=asdict(about.languages),
-        tokenizer={
-            **asdict(settings),
-            "pieces": tokenizer.pieces,
-            "fingerprint": tokenizer.fingerprint,
-        },
-        splits=splits,
-        notes=_notes(settings, tokenizer),
-    )
-    text = json.dumps(asdict(report), indent=2, ensure_ascii=False)
-    (folder / "report.json").write_text(f"{text}\n", encoding="utf-8")
+    report = {
+        **job,
+        "tokenizer": {**job["tokenizer"], "pieces": tokenizer.pieces, "fingerprint": tokenizer.fingerprint},
+        "splits": splits,
+        "notes": _notes(settings, tokenizer),
+        "files": {**work.digests, **file_digests(folder, without=[STATE, *work.digests])},
+    }
+    with replacing(folder / REPORT) as temporary:
+        temporary.write_text(f"{json.dumps(report, indent=2, ensure_ascii=False)}\n", encoding="utf-8")
     return report
 
 
@@ -349,37 +412,3 @@ def _checksums(corpora: Sequence[_Corpus], format: str | None) -> dict[str, str]
             if each is not None and str(each) not in checksums:
                 checksums[str(each)] = checksum(each)
     return checksums
-
-
-@contextmanager
-def _new_folder(out: Path, overwrite: bool, inputs: Sequence[Path]) -> Iterator[Path]:
-    """Yield a temporary folder beside `out`, which takes its name if the block succeeds or else vanishes."""
-    out = out.resolve()
-    if out.is_file():
-        raise CotextError(f"{out}: is a file; name a folder to write to")
-    occupied = out.is_dir() and any(out.iterdir())
-    if occupied and not overwrite:
-        raise CotextError(
-            f"{out}: is there already and not empty; choose another folder, or allow overwriting "
-            "(--overwrite)"
-        )
-    if occupied and not (out / "report.json").is_file():
-        raise CotextError(f"{out}: holds something else than prepared data, and is left alone; name another")
-    inside = next((path for path in inputs if path.resolve().is_relative_to(out)), None)
-    if inside is not None:
-        raise CotextError(f"{inside}: lies inside the folder to be replaced, {out}; choose another folder")
-    name = uuid.uuid4().hex[:12]
-    partial_folder, old = (out.with_name(f".{out.name}-{name}.{kind}") for kind in ("partial", "old"))
-    try:
-        partial_folder.mkdir(parents=True)
-        yield partial_folder
-        if occupied:
-            out.replace(old)
-        partial_folder.replace(out)
-    except OSError as error:
-        raise CotextError(f"{out}: can't be written: {error.strerror or error}") from error
-    finally:
-        if old.is_dir() and not out.exists():
-            old.replace(out)
-        shutil.rmtree(partial_folder, ignore_errors=True)
-        shutil.rmtree(old, ignore_errors=True)

@@ -178,7 +178,8 @@ class Sampler:
         """Batches from `start` on, each with the cursor of the batch after it; never ends.
 
         Raises:
-            CotextError: this shard has no documents, or no instance of the store fits.
+            CotextError: this shard has no documents, no instance of the store fits, or there is no batch at
+                `start`.
         """
         cursor = start
         if len(self.store) <= self.shard:
@@ -188,9 +189,13 @@ class Sampler:
         while True:
             order = np.random.default_rng([self.seed, cursor.epoch]).permutation(len(self.store))
             order = order[self.shard :: self.shards]
+            if cursor.document > len(order):
+                raise self._no_batch_at(cursor)
             in_vain = cursor.document == 0
             while cursor.document < len(order):
                 groups, following = self._pool(order, cursor)
+                if cursor.batch >= max(len(groups), 1):
+                    raise self._no_batch_at(cursor)
                 for number in range(cursor.batch, len(groups)):
                     last = number + 1 == len(groups)
                     after = following if last else replace(cursor, batch=number + 1)
@@ -203,6 +208,12 @@ class Sampler:
                     "raise view.max_tokens"
                 )
             cursor = replace(cursor, epoch=cursor.epoch + 1, document=0, batch=0)
+
+    def _no_batch_at(self, cursor: Cursor) -> CotextError:
+        return CotextError(
+            f"{self.store.path}: has no batch {cursor.batch} from document {cursor.document} on in epoch "
+            f"{cursor.epoch}, where training is said to be: the checkpoint is of another corpus or damaged"
+        )
 
     def epochs(self, cursor: Cursor) -> int:
         """How many epochs this shard has ended where `cursor` is the next batch."""

@@ -374,15 +374,22 @@ def load_tokenizer(folder: Path) -> Tokenizer:
             f"{model_path}: not the model that {description_path.name} beside it describes (cut off, or "
             "copied from elsewhere); copy the whole folder again"
         )
-    return _KINDS[kind](model)
+    tokenizer = _KINDS[kind](model)
+    if description != _description(tokenizer, kind, model_path.name):
+        raise CotextError(
+            f"{description_path}: damaged: says something else than what is true of the model beside it; "
+            "copy the whole folder again"
+        )
+    return tokenizer
 
 
 def _fingerprint(kind: str, model: bytes) -> str:
     return hashlib.sha256(f"{FORMAT_VERSION} {kind}\n".encode() + model).hexdigest()
 
 
-def _save(folder: Path, tokenizer: Tokenizer, kind: str, model_name: str, model: bytes) -> None:
-    description = {
+def _description(tokenizer: Tokenizer, kind: str, model_name: str) -> dict[str, Any]:
+    """What stands in tokenizer.json."""
+    return {
         "version": FORMAT_VERSION,
         "kind": kind,
         "model": model_name,
@@ -390,6 +397,10 @@ def _save(folder: Path, tokenizer: Tokenizer, kind: str, model_name: str, model:
         "pieces": tokenizer.pieces,
         "special": {"pad": tokenizer.pad, "bos": tokenizer.bos, "eos": tokenizer.eos, "sep": tokenizer.sep},
     }
+
+
+def _save(folder: Path, tokenizer: Tokenizer, kind: str, model_name: str, model: bytes) -> None:
+    description = _description(tokenizer, kind, model_name)
     folder.mkdir(parents=True, exist_ok=True)
     for name, content in (
         (model_name, model),

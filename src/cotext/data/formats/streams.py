@@ -8,7 +8,6 @@ import gzip
 import io
 import lzma
 import os
-import uuid
 import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from cotext.errors import CotextError
+from cotext.files import sweep, temporary_name
 
 COMPRESSIONS = (".xz", ".gz")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
@@ -154,9 +154,10 @@ class TextSink:
                 raise CotextError(f"{path}: is no regular file, and cannot be replaced by one")
             if not self.final.parent.is_dir():
                 raise CotextError(f"{path}: the folder {path.parent} does not exist; create it first")
-        self._temporary = self.final.with_name(f".{uuid.uuid4().hex[:12]}.partial")
+        self._temporary = temporary_name(self.final)
         self._empty = True
         self._replaces = True
+        sweep(self.final)
         with self._named_errors():
             self._file = self._temporary.open("xb")
         self._stream: IO[bytes] = self._file

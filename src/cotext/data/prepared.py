@@ -1,0 +1,50 @@
+"""The report of a prepared folder, written last: what it was made from, and a digest of every file."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, Final
+
+from cotext.errors import CotextError
+from cotext.files import checksum
+from cotext.integrity import digests, require_whole
+from cotext.reading import read_json
+
+REPORT: Final = "report.json"
+
+
+def read_report(folder: Path) -> dict[str, Any]:
+    """What report.json says; nothing where there is none.
+
+    Raises:
+        CotextError: it is damaged, or as `read_json`.
+    """
+    path = folder / REPORT
+    if not path.exists():
+        return {}
+    content = read_json(path)
+    if not isinstance(content.get("files", {}), dict):
+        raise CotextError(f"{path}: damaged: its digests of files are none; prepare the corpus again")
+    return content
+
+
+def file_digests(folder: Path, without: Iterable[str] = ()) -> dict[str, str]:
+    """Digests of the files of a folder that is ready but for its report; `without` are patterns of names.
+
+    What is hidden is no part of it.
+    """
+    left_out = (REPORT, ".*", *without)
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return digests(folder, (path for path in files if not any(map(path.match, left_out))))
+
+
+def checked_digests(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """Digests of some files of a prepared folder, those that are there.
+
+    Raises:
+        CotextError: one is missing or not what the report says; without a report, nothing is known of them.
+    """
+    noted = read_report(folder).get("files", {})
+    names = [name for name in names if name in noted or (folder / name).is_file()]
+    expected = {name: noted[name] for name in names if name in noted}
+    require_whole(folder, expected, "prepare the corpus again")
+    return {name: expected.get(name) or checksum(folder / name) for name in names}

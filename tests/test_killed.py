@@ -1,0 +1,64 @@
+"""Every command that writes, killed before every file operation it has: the same command ends the same."""
+
+import shutil
+from itertools import count
+from pathlib import Path
+
+import pytest
+from command_line import (
+    World,
+    documents_file,
+    listing,
+    make_world,
+    prepare_arguments,
+    succeed,
+    train_arguments,
+)
+from killing import Moment, run_killed
+from tiny_runs import assert_same_run
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.getbasetemp() / "world")
+
+
+@pytest.mark.parametrize(
+    "command", ["prepare", "overwrite", "distill", "translate", "train", "score", "contrastive"]
+)
+def test_killed_before_any_operation(world: World, tmp_path: Path, command: str) -> None:
+    source, test = documents_file(tmp_path / "in.en", 4, 11), world.folder / "test"
+    out, expected = tmp_path / "out", tmp_path / "expected"
+
+    def arguments(out: Path) -> list[str | Path]:
+        return {
+            "prepare": prepare_arguments(world.folder, out),
+            "overwrite": [*prepare_arguments(world.folder, out), "--overwrite"],
+            "distill": ["distill", world.run, "--data", world.folder / "data", "--out", out],
+            "translate": ["translate", world.run, source, "--out", out],
+            "train": train_arguments(world.folder, out, "train.validate_bleu=false", "train.keep=1"),
+            "score": ["score", world.run, "--source", f"{test}.en", "--target", f"{test}.de", "--out", out],
+            "contrastive": ["contrastive", world.run, world.folder / "suite.json", "--out", out],
+        }[command]
+
+    succeed(*arguments(expected))
+    before = {path.name for path in tmp_path.iterdir()}
+    for number in count(1):
+        if command == "overwrite":
+            shutil.copytree(expected, out)
+        killed = run_killed(arguments(out), Moment(number))
+        succeed(*arguments(out))
+        assert {path.name for path in tmp_path.iterdir()} == before | {"out"}, number
+        if command == "train":
+            assert_same_run(out, expected)
+            assert not list(out.rglob(".*")), number
+        elif out.is_dir():
+            assert listing(out) == listing(expected), number
+        else:
+            assert out.read_bytes() == expected.read_bytes(), number
+        shutil.rmtree(out) if out.is_dir() else out.unlink()
+        if not killed:
+            break
+    assert number > 2
