@@ -71,7 +71,7 @@ def attack(
     elif same():
         attacks.unharmed()
     else:
-        attacks.fail(what, "another result, without a word")
+        attacks.fail(what, f"another result, without a word: {outcome.out[-300:]} {outcome.err[-300:]}")
 
 
 @pytest.fixture(scope="module")
