@@ -35,6 +35,7 @@ from benchmarks.batch_context import (
 )
 from benchmarks.documents import table
 from benchmarks.mcn_cost import decoding, memory, own_peak, training
+from cotext.catalogue import describe_model
 from cotext.checkpoint import load_run
 from cotext.config import Config, load_config
 from cotext.data.prepare import prepare_controlled
@@ -43,7 +44,7 @@ from cotext.metrics.contrastive import Accuracy
 from cotext.runs import train
 from cotext.sizes import SIZES
 from cotext.suite_jobs import run_suite
-from cotext.systems import build_model, describe_model
+from cotext.systems import build_model
 from cotext.trainer import Reports
 from cotext.translate import DocumentTranslator
 

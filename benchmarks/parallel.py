@@ -36,6 +36,7 @@ from benchmarks.batch_context import bleu, curve, test_documents
 from benchmarks.documents import SIZES, table
 from benchmarks.mcn import accuracies
 from benchmarks.parallel_cost import length, speed
+from cotext.catalogue import describe_model
 from cotext.checkpoint import checkpoints
 from cotext.config import load_config
 from cotext.data.controlled import contrastive_suites, development_documents, training_documents
@@ -48,7 +49,6 @@ from cotext.data.tokenizer import TokenizerSettings
 from cotext.distill import Request, distillation
 from cotext.jobs import open_translator
 from cotext.runs import train
-from cotext.systems import describe_model
 from cotext.trainer import Reports
 
 SYSTEMS = {

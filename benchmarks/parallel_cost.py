@@ -17,7 +17,7 @@ from benchmarks.documents import config_of, spread, table
 from benchmarks.training import VOCABULARY, lengths
 from cotext.config import Config
 from cotext.data.documents import Document
-from cotext.jobs import choose_device
+from cotext.devices import choose_device
 from cotext.models.base import Model
 from cotext.models.transformer import Transformer
 from cotext.systems import build_model

@@ -1,13 +1,25 @@
-"""Writes docs/recipes.md from the recipes and the configuration, so that it cannot lag behind them."""
+"""Writes docs/recipes.md, and the parameters of recipes, from the recipes and the configuration.
 
+So that they cannot lag behind.
+"""
+
+import json
 from pathlib import Path
 
-from cotext.config import LARGEST, reference
+import cotext
+from cotext.catalogue import PARAMETERS, entry
+from cotext.config import LARGEST, load_config, recipe_names, reference
 from cotext.reading import MAX_YAML_CHARACTERS
 from cotext.sizes import PROPORTIONS, SIZES
-from cotext.systems import describe
+from cotext.systems import parameters_at_base
 
 PAGE = Path(__file__).with_name("recipes.md")
+COUNTS = Path(cotext.__file__).with_name("recipes") / PARAMETERS
+
+
+def parameters() -> dict[str, int]:
+    """The parameters of every recipe."""
+    return {name: parameters_at_base(load_config(name)) for name in recipe_names()}
 
 
 def page() -> str:
@@ -32,7 +44,10 @@ def page() -> str:
         "| recipe | view | model | loss | decoding | parameters |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    lines += ["| " + " | ".join(cell.replace("|", "/") for cell in row) + " |" for row in describe()]
+    for name, count in parameters().items():
+        row = entry(name, load_config(name), count)
+        cells = (name, row.view, row.model, row.loss, row.decoding, f"{count:,}")
+        lines.append("| " + " | ".join(cell.replace("|", "/") for cell in cells) + " |")
     lines += ["", "## Sizes", "", "| size | changes |", "| --- | --- |"]
     for size, sections in SIZES.items():
         changes = [f"{s}.{k}={v}" for s, values in sections.items() for k, v in values.items()]
@@ -61,3 +76,4 @@ def page() -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(page(), encoding="utf-8")
+    COUNTS.write_text(json.dumps(parameters(), indent=1) + "\n", encoding="utf-8")

@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,9 @@ from tiny_runs import toy_documents
 
 import cotext
 from cotext import CotextError, Document, Translator
+from cotext.data.formats import read_documents, write_documents
+from cotext.jobs import translate_file
+from cotext.translate import DocumentTranslator
 
 
 @pytest.fixture(scope="session")
@@ -56,6 +60,34 @@ def test_documents_keep_their_id(translator: Translator) -> None:
     assert list(found.sentences) == translator.translate(document.sentences)
     empty = Document("none", ())
     assert translator.translate_document(empty) == empty
+
+
+def test_many_documents_in_one_call_take_as_many_batches_as_the_command(
+    world: World, translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    documents = [Document(f"n{i}", d.source) for i, d in enumerate(toy_documents(12, 31))]
+    documents[3:3] = [Document("empty", ())]
+    batches: list[int] = []
+    searched = DocumentTranslator._search
+
+    def counted(self: DocumentTranslator, batch: Sequence[Any], *rest: Any) -> Any:
+        batches.append(len(batch))
+        return searched(self, batch, *rest)
+
+    monkeypatch.setattr(DocumentTranslator, "_search", counted)
+    found = translator.translate_documents(iter(documents))
+    in_one_call, batches = batches, []
+    assert [d.id for d in found] == [d.id for d in documents]
+    write_documents(tmp_path / "in.jsonl", [d for d in documents if d.sentences], "jsonl")
+    translate_file(world.run, tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+    by_the_command, batches = batches, []
+    assert [d for d in found if d.sentences] == list(read_documents(tmp_path / "out.jsonl", side="target"))
+    assert in_one_call == by_the_command
+    assert found == [translator.translate_document(d) for d in documents]
+    assert len(in_one_call) < len(batches) / 3
+    assert translator.translate_documents([]) == []
+    with pytest.raises(CotextError, match=r"document long, sentence 1: \d+ tokens"):
+        translator.translate_documents([documents[0], Document("long", ("cat " * 2000,))])
 
 
 def test_the_sentences_before_count(translator: Translator) -> None:

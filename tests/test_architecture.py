@@ -1,6 +1,7 @@
 """Who may import whom: read from the source, so that a wrong import fails before it is a habit."""
 
 import ast
+import json
 import runpy
 from pathlib import Path
 
@@ -109,3 +110,4 @@ def test_the_recipe_reference_is_up_to_date() -> None:
     page = ROOT.parents[1] / "docs" / "recipes.md"
     maker = runpy.run_path(str(page.with_name("make_recipes.py")))
     assert page.read_text(encoding="utf-8") == maker["page"](), "run `make docs`"
+    assert json.loads(maker["COUNTS"].read_text(encoding="utf-8")) == maker["parameters"](), "run `make docs`"

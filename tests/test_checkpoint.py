@@ -73,6 +73,19 @@ def test_saved_and_loaded_gives_the_same_output_bit_for_bit(
     assert sorted(p.name for p in tmp_path.iterdir()) == ["model.safetensors"]
 
 
+def test_equal_models_are_equal_files(trained: Path, tmp_path: Path) -> None:
+    """Whatever is in their description: the library would write its parts in any order."""
+    loaded = ckpt.load_run(trained)
+    content = loaded.config.model_copy(update={"paper": '\x7f \n\t \x01 \\ / " ü 😀 \u2028'})
+    files = [tmp_path / f"{number}.safetensors" for number in range(4)]
+    for path in files:
+        ckpt.save_model(path, loaded.model.state_dict(), content, loaded.tokenizer.fingerprint, [7])
+    assert len({path.read_bytes() for path in files}) == 1
+    assert ckpt.describe_file(files[0]) == ckpt.Description(content, loaded.tokenizer.fingerprint, [7])
+    weights = ckpt.load_weights(files[0])
+    assert all(torch.equal(weights[name], tensor) for name, tensor in loaded.model.state_dict().items())
+
+
 def test_a_run_describes_itself(trained: Path, tmp_path: Path) -> None:
     """Nothing but model and tokenizer is needed, and the file says what it is."""
     shutil.copytree(trained / "tokenizer", tmp_path / "tokenizer")

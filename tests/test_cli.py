@@ -4,6 +4,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,7 @@ from command_line import (
 from tiny_runs import toy_documents
 
 import cotext as package
+from cotext.catalogue import PAPERS
 from cotext.checkpoint import load_weights
 from cotext.cli import Format
 from cotext.config import recipe_names
@@ -53,7 +55,9 @@ def in_a_fresh_process(code: str) -> str:
 # ------------------------------------------------------------------------------------------ start-up
 
 
-@pytest.mark.parametrize("arguments", [["--help"], ["--version"], ["translate", "--help"], ["nonsense"]])
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["--version"], ["translate", "--help"], ["nonsense"], ["systems"]]
+)
 def test_what_needs_no_model_does_not_wait_for_torch(arguments: list[str]) -> None:
     code = (
         f"import sys; sys.argv = ['cotext', *{arguments!r}]\n"
@@ -273,7 +277,9 @@ def test_score_gives_one_row_a_sentence(world: World, tmp_path: Path) -> None:
     expected = [s for d in documents for s in translator.score(d.source, d.target)]
     assert [float(r[2]) for r in rows] == pytest.approx(expected, abs=1e-3)
     assert re.fullmatch(
-        r"model:transformer\|updates:\d(\+\d)?\|version:\S+\|view:window-1\+1\+0-512\|unit:nats\n", shown.err
+        r"model:transformer\|updates:\d(\+\d)?\|version:\S+\|view:window-1\+1\+0-512\|subwords:of-text\|"
+        r"unit:nats\n",
+        shown.err,
     )
     out = tmp_path / "scores.tsv"
     succeed("score", world.run, "--source", f"{test}.en", "--target", f"{test}.de", "--out", out)
@@ -324,9 +330,19 @@ def test_evaluate_goes_by_order_where_a_format_names_no_documents(tmp_path: Path
 
 
 def test_systems_lists_every_recipe() -> None:
-    heading, *rows = succeed("systems").out.splitlines()
-    assert heading.split() == ["recipe", "view", "model", "loss", "decoding", "parameters"]
-    assert [row.split()[0] for row in rows] == recipe_names()
+    lines = succeed("systems").out.splitlines()
+    assert max(map(len, lines)) <= 100
+    assert [line.split()[0] for line in lines if re.match(r"  \S", line)] == recipe_names()
+    # By paper, with a title each.
+    assert [line for line in lines[1:] if re.match(r"\S.*\d{4}, ", line)] == [
+        line for before, line in pairwise(lines) if not before
+    ]
+    papers = {name.partition("/")[0] for name in recipe_names()}
+    assert set(PAPERS) == papers
+    assert lines.count("") == len(papers)
+    figures = json.loads(succeed("systems", "--json").out)["recipes"]
+    assert [each["recipe"] for each in figures] == recipe_names()
+    assert all(each["parameters"] > 40_000_000 for each in figures)
 
 
 def test_average_makes_a_run_that_translates(world: World, tmp_path: Path) -> None:

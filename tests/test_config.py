@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tiny import WordTokenizer
 
+from cotext.catalogue import describe_cut, describe_model
 from cotext.config import (
     Config,
     TrainConfig,
@@ -19,14 +20,7 @@ from cotext.config import (
 )
 from cotext.errors import CotextError
 from cotext.sizes import SIZES
-from cotext.systems import (
-    build_model,
-    build_view,
-    describe_cut,
-    describe_model,
-    further_symbols,
-    special_symbols,
-)
+from cotext.systems import build_model, build_view, further_symbols, special_symbols
 
 RECIPE = "focused-concatenation/s4to4-shift-cd"
 

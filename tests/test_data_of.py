@@ -1,13 +1,14 @@
 """A run knows the data that it was trained on."""
 
-import json
+import contextlib
 import shutil
 from pathlib import Path
 
 import pytest
 from tiny_runs import prepare_toy, run_config, train_here
 
-from cotext.data.prepared import file_digests
+from cotext.data.languages import Languages
+from cotext.data.prepared import file_digests, read_report, write_report
 from cotext.errors import CotextError
 from cotext.files import checksum
 from cotext.integrity import sealed, unsealed
@@ -51,6 +52,7 @@ def test_what_is_noted(data: Path, run: Path) -> None:
             "target_tokens": dev.target_tokens,
         },
         "checksums": {**digests, "tokenizer": opened.tokenizer.fingerprint},
+        "usual_source_tokens": 0,  # data without a report
     }
 
 
@@ -146,7 +148,7 @@ def test_a_digit_that_has_changed(run: Path) -> None:
 @pytest.mark.parametrize("name", ["train.arrow", "dev.arrow", "dev.jsonl"])
 def test_data_that_are_not_what_their_report_says(data: Path, tmp_path: Path, name: str) -> None:
     """Damaged between preparing and training: no run is begun."""
-    (data / "report.json").write_text(json.dumps({"files": file_digests(data)}))
+    write_report(data, {"files": file_digests(data)})
     train_here(run_config(max_updates=1), data, tmp_path / "one")
     content = bytearray((data / name).read_bytes())
     content[len(content) // 2] ^= 1
@@ -165,3 +167,23 @@ def test_a_damaged_report(data: Path, tmp_path: Path, content: bytes) -> None:
         CotextError, match=r"report\.json: (damaged|not valid JSON|cannot be read: not a text)"
     ):
         train_here(run_config(max_updates=1), data, tmp_path / "run")
+
+
+def test_a_report_of_which_one_character_is_another(data: Path) -> None:
+    """Wherever it stands: what the report says of languages and lengths is used, too."""
+    write_report(data, {"languages": {"source": "en", "target": "de"}, "files": {}})
+    path = data / "report.json"
+    whole = path.read_text()
+    assert open_data(data).languages == Languages("en", "de")
+    for at in range(len(whole)):
+        if whole[at].isspace():
+            continue
+        path.write_text(f"{whole[:at]}{chr(ord(whole[at]) ^ 1)}{whole[at + 1 :]}")
+        with contextlib.suppress(CotextError):
+            assert read_report(data)["languages"] == {"source": "en", "target": "de"}, at
+
+
+def test_data_without_a_report_are_not_whole(data: Path) -> None:
+    (data / "report.json").unlink()
+    with pytest.raises(CotextError, match="no prepared data there"):
+        open_data(data)

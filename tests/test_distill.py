@@ -29,6 +29,7 @@ from test_jobs import files_of_at_most
 
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
+from cotext.data.prepared import write_report
 from cotext.data.store import StoreWriter, TokenStore
 from cotext.data.tokenizer import load_tokenizer
 from cotext.distill import Distillation
@@ -102,6 +103,7 @@ def store_of(folder: Path, documents: list[tuple[str, list[str], list[str]]], li
     with StoreWriter(folder / "train.arrow", tokenizer.fingerprint) as writer:
         for name, source, target in documents:
             writer.add(name, tokenizer.encode_batch(source), tokenizer.encode_batch(target))
+    write_report(folder, {})
     return folder
 
 

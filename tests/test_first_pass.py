@@ -139,8 +139,8 @@ def test_scoring_needs_no_first_pass(world: Path, tmp_path: Path) -> None:
         open_translator(run, "cpu")
     out = tmp_path / "out.jsonl"
     translate_file(run, world / "in.jsonl", out, device="cpu", decode={"first_pass": ""})
-    rows, signature = score_file(run, out, None, device="cpu")
-    assert len(list(rows)) == 1 + sum(len(s) for s in sentences(out))
+    scored, signature = score_file(run, out, None, device="cpu")
+    assert [len(scores) for _, scores in scored] == [len(s) for s in sentences(out)]
     assert "first_pass" not in signature
 
 
@@ -152,9 +152,9 @@ def test_the_journal_tells_first_passes_apart_by_their_weights(
     headers: list[dict[str, Any]] = []
     journal = jobs.TranslationJournal
 
-    def noting(path: Path, header: dict[str, Any], on_message: Any) -> Any:
+    def noting(path: Path, header: dict[str, Any], *rest: Any) -> Any:
         headers.append(json.loads(json.dumps(header)))
-        return journal(path, header, on_message)
+        return journal(path, header, *rest)
 
     monkeypatch.setattr(jobs, "TranslationJournal", noting)
     for changed in (False, False, True):
@@ -177,6 +177,6 @@ def test_signatures_of_batch_level_systems_tell_who_sees_whom(world: Path, tmp_p
     translator, loaded = open_scorer(run, "cpu")
     assert suite_jobs.suite_recipe(translator, loaded)["neighbours"] == "3"
     _, signature = score_file(run, out, None, device="cpu")
-    assert signature.endswith("|neighbours:3|unit:nats")
+    assert signature.endswith("|neighbours:3|subwords:of-text|unit:nats")
     _, signature = score_file(world / "window", out, None, device="cpu")
     assert "neighbours" not in signature

@@ -18,6 +18,7 @@ from cotext.data.languages import (
     name_warning,
 )
 from cotext.data.prepare import prepare_controlled
+from cotext.data.prepared import write_report
 from cotext.data.suites import read_suite, write_suite
 from cotext.errors import CotextError
 from cotext.runs import open_data, resolve
@@ -130,13 +131,11 @@ def test_data_and_runs_without_languages_go_on(tmp_path: Path) -> None:
     train_here(first, data, run)
     assert load_run(run).languages == Languages()
     # Prepared again, by a version that notes them: the run goes on, and knows them from now on.
-    report = {"languages": {"source": "en", "target": "de"}}
-    (data / "report.json").write_text(json.dumps(report), encoding="utf-8")
+    write_report(data, {"languages": {"source": "en", "target": "de"}})
     train_here(run_config(max_updates=8), data, run)
     assert load_run(run).languages == EN_DE
-    for damaged in ("{", "[]", '{"languages": null}'):
-        (data / "report.json").write_text(damaged, encoding="utf-8")
-        assert open_data(data).languages == Languages()
+    write_report(data, {"languages": None})
+    assert open_data(data).languages == Languages()
 
 
 def test_settings_that_contradict_the_data(world: World) -> None:

@@ -1,10 +1,14 @@
 """Whatever is given for a file, a folder, a number or a name: a message that fits a screen, exit code 2."""
 
 import os
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 from command_line import TINY, Outcome, World, cotext, listing, make_world
+
+from cotext.errors import CotextError
 
 NINES = "9" * 6000
 LONG = "x" * 6000
@@ -160,6 +164,60 @@ def test_whatever_is_given(world: World, tmp_path: Path, line: str, values: list
         assert_refused(cotext(*given), value[:19], tmp_path)
 
 
+# Settings that parse, and are refused by what they ask for together or of the data.
+REFUSED = (
+    "train.best_by=bleu train.validate_bleu=false",
+    "view.max_tokens=1",
+    "view.kind=sentence view.before=1 view.target_before=null",
+    "view.separators=bracket decode.align=free",
+    "model.dimension=17",
+    "model.positions=reset model.name=p_transformer",
+    "loss.name=glancing",
+    "train.context=foreign view.mixed_with=[{kind: sentence}]",
+    "train.precision=fp16",
+    "train.order=documents view.mixed_with=[{kind: sentence}]",
+    "languages=en-fr model.layers=2",
+    "model.dimension=4096 model.feed_forward=1000000 model.encoder_layers=1000",
+    "train.init=required",
+)
+
+
+@pytest.mark.parametrize("settings", REFUSED)
+def test_a_refused_training_leaves_no_run_folder(world: World, tmp_path: Path, settings: str) -> None:
+    given = re.findall(r"\S+=(?:\[.*\]|\S+)", settings)
+    outcome = cotext("train", "focused-concatenation/s2to2", *TINY, *given, *data_and_out(world, tmp_path))
+    assert_refused(outcome, settings, tmp_path)
+
+
+@pytest.mark.parametrize("part", ["dev.jsonl", "dev.arrow", "tokenizer/tokenizer.json"])
+def test_a_training_on_damaged_data_leaves_no_run_folder(world: World, tmp_path: Path, part: str) -> None:
+    data, out = tmp_path / "data", tmp_path / "out"
+    out.mkdir()
+    shutil.copytree(world.folder / "data", data, copy_function=shutil.copyfile)
+    (data / part).write_bytes((data / part).read_bytes()[:40])
+    given = ["train", "focused-concatenation/s2to2", *TINY, "--data", data, "--out", out / "r"]
+    assert_refused(cotext(*given), part, out)
+
+
+def test_a_refused_probe_leaves_no_folder_and_keeps_one_with_results(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object) -> None:
+        raise CotextError("states that are not finite numbers")
+
+    monkeypatch.setattr("cotext.probe.probe_run", refused)
+    command = ["probe", world.run, "--out"]
+    assert_refused(cotext(*command, tmp_path / "p"), "tokens", tmp_path)
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "probing.json").write_text("{}")
+    assert cotext(*command, tmp_path / "kept").code == 2
+    assert (tmp_path / "kept" / "probing.json").is_file()
+
+
+def data_and_out(world: World, out: Path) -> list[str | Path]:
+    return ["--data", world.folder / "data", "--out", out / "r"]
+
+
 def test_names_that_are_no_text(world: World, tmp_path: Path) -> None:
     """No file that is written could note them."""
     for command in (
@@ -181,7 +239,6 @@ def test_names_that_are_no_text(world: World, tmp_path: Path) -> None:
 
 def test_long_messages_keep_their_beginning_and_end(monkeypatch: pytest.MonkeyPatch) -> None:
     from cotext import cli
-    from cotext.errors import CotextError
 
     def refuse() -> None:
         raise CotextError("\n".join(["here: " + "x" * 5000 + "; do that", *["and more"] * 500]))

@@ -6,6 +6,8 @@ import random
 import re
 import shutil
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from dataclasses import asdict, replace
@@ -15,7 +17,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import listing
+from command_line import listing, process_environment
 from safetensors.torch import load_file, save_file
 from test_checkpoint import visible
 from tiny_runs import (
@@ -66,8 +68,22 @@ def stop_after(update: int) -> Reports:
 
 
 def test_two_untroubled_runs_are_the_same(data: Path, untroubled: Path, tmp_path: Path) -> None:
-    train_here(run_config(), data, tmp_path / "run")
-    assert_same_run(tmp_path / "run", untroubled)
+    """Down to the bytes of every file of weights and states, and in another process, too."""
+    run = tmp_path / "run"
+    code = (
+        "import sys, pathlib, tiny_runs as t; t.train_here(t.run_config(), *map(pathlib.Path, sys.argv[1:]))"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code, data, run],
+        check=True,
+        cwd=Path(__file__).parent,
+        env={**process_environment(), "PYTHONHASHSEED": "7"},
+    )
+    assert_same_run(run, untroubled)
+    written = [path.relative_to(untroubled) for path in untroubled.rglob("*.safetensors")]
+    assert len(written) > 6
+    for path in written:
+        assert (run / path).read_bytes() == (untroubled / path).read_bytes(), path
 
 
 def test_the_untroubled_run_tries_what_it_should(untroubled: Path) -> None:

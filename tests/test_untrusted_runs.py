@@ -17,11 +17,12 @@ from safetensors.torch import load_file, save_file
 
 from cotext import checkpoint as ckpt
 from cotext import runs, systems
+from cotext.catalogue import describe_model
 from cotext.config import Config, ModelConfig, load_config, recipe_names
 from cotext.data.store import StoreWriter, TokenStore
 from cotext.errors import CotextError
 from cotext.layers import positions
-from cotext.systems import build_model, choose_threads, describe_model, parameters_at_most
+from cotext.systems import build_model, choose_threads, parameters_at_most
 
 NINES = "9" * 6000
 
@@ -48,6 +49,7 @@ def describe(run: Path, **changes: Callable[[str], str]) -> None:
         metadata = dict(file.metadata())
     for key, change in changes.items():
         metadata[f"cotext.{key}"] = change(metadata[f"cotext.{key}"])
+    metadata[ckpt.CHECKSUM] = ckpt.model_checksum(weights, metadata)
     save_file(weights, path, metadata)
 
 

@@ -15,6 +15,7 @@ from cotext import training_state
 from cotext.config import Config, parse_config
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
+from cotext.data.prepared import write_report
 from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import TokenizerSettings, train_tokenizer
 from cotext.integrity import unsealed
@@ -65,6 +66,7 @@ def prepare_toy(folder: Path, documents: int = 24, seed: int = 0) -> Path:
             for d in corpus:
                 writer.add(d.id, tokenizer.encode_batch(d.source), tokenizer.encode_batch(d.target))
         write_parallel(folder / f"{name}.jsonl", None, corpus, "jsonl")
+    write_report(folder, {})  # no digests: tests change what is there
     return folder
 
 

@@ -4,10 +4,11 @@ import cotext
 translator = cotext.load("runs/a")
 translator.translate(["The table was new.", "It was expensive."])     # one document: as many sentences back
 translator.translate_document(cotext.Document("d1", ("...", "...")))
+translator.translate_documents([...])                               # many, in order, in shared batches
 translator.score(["The table was new."], ["Der Tisch war neu."])      # log-probability per sentence
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +44,22 @@ class Translator:
         self.documents.check([document])
         [(_, translation)] = self.documents.translate([document])
         return translation.document
+
+    def translate_documents(self, documents: Iterable[Document]) -> list[Document]:
+        """Translate many documents, which share batches; they come back in the order given, with their ids.
+
+        As fast as `cotext translate`; each as `translate_document` translates it.
+
+        Raises:
+            CotextError: a sentence longer than `decode.max_source_tokens`, before any is translated.
+        """
+        given = list(documents)
+        places = [place for place, document in enumerate(given) if document.sentences]
+        self.documents.check(given[place] for place in places)
+        found = list(given)
+        for number, translation in self.documents.translate(given[place] for place in places):
+            found[places[number]] = translation.document
+        return found
 
     def score(self, source: Sequence[str], target: Sequence[str]) -> list[float]:
         """Log-probability (natural logarithm) of every target sentence of one document, in its context.

@@ -11,7 +11,7 @@ A run folder:
     checkpoints/00001000/  model, and what it takes to train on from it (see `training_state`)
 
 Every model file carries its whole configuration and a checksum, so that a file alone says what it is, and
-whether it is whole.
+whether it is whole. The same training writes the same bytes.
 """
 
 import json
@@ -29,6 +29,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import cotext
+from cotext.catalogue import describe_model
 from cotext.config import Config, TrainConfig, dump_config, parse_config
 from cotext.data.languages import Languages
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
@@ -37,7 +38,7 @@ from cotext.files import replacing
 from cotext.locks import writing
 from cotext.models.base import Model, ParallelModel, TranslationModel
 from cotext.reading import parse_json, parse_yaml
-from cotext.systems import build_model, describe_model, parameters_at_most
+from cotext.systems import build_model, parameters_at_most
 
 BYTES_PER_NUMBER = 4
 MOST_TIMES = 16  # a file's size, that its model may take in memory before it is known to fit
@@ -61,8 +62,22 @@ def save_model(
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path, SafetensorError) as temporary:
         save_file({name: tensor.contiguous() for name, tensor in weights.items()}, temporary, metadata)
+        _sort_metadata(temporary)
         # save_file lets nobody else read; a run is for whoever may read its folder.
         temporary.chmod(path.parent.stat().st_mode & 0o666)
+
+
+def _sort_metadata(path: Path) -> None:
+    """Put what a model file says of itself into one order, so that equal models are equal files.
+
+    The library writes it in an order drawn anew for each file. The length of the header stays as it is.
+    """
+    with path.open("r+b") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        file.seek(8)
+        file.write(json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode().ljust(length))
 
 
 def read_metadata(path: Path) -> dict[str, str]:

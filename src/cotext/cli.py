@@ -3,10 +3,10 @@
 Everything that takes long to import is imported inside its command, so that `cotext --help` answers at once.
 """
 
-import json
 import os
 import sys
 from collections.abc import Iterable
+from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,18 +14,22 @@ import typer
 from typer.core import TyperGroup
 
 import cotext
+from cotext.commands.analysis import attention, probe
 from cotext.commands.compare import compare
 from cotext.commands.context import context, cxmi, profile
 from cotext.commands.contrastive import contrastive
 from cotext.commands.data import distill, prepare
 from cotext.commands.evaluate import evaluate
+from cotext.commands.look import convert, head, systems
 from cotext.commands.messages import on_a_screen, require_text, short_refusals
 from cotext.commands.options import (
     Checkpoint,
     Decode,
     Device,
     Format,
+    Json,
     Scoring,
+    as_json,
     counted,
     decode_settings,
     output,
@@ -93,22 +97,43 @@ def train(
     overrides: Annotated[list[str] | None, typer.Argument(help="key.path=value ...")] = None,
     size: Annotated[str | None, typer.Option(help="tiny, small or base.")] = None,
     init: Annotated[Path | None, typer.Option(help="Run whose weights training starts from.")] = None,
+    device: Device = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Write nothing: tell parameters, memory, time and the first batch, from three updates.",
+        ),
+    ] = False,
+    json: Json = False,
 ) -> None:
     """Train a system; the same command goes on where it was interrupted."""
     from cotext.config import load_config
 
+    if json and not dry_run:
+        raise CotextError("--json is of --dry-run; training writes its figures to metrics.jsonl")
+
     # Quoted: a path is a text, whatever YAML might take it for.
-    start = [] if init is None else [f"train.init={json.dumps(str(init))}"]
+    start = [] if init is None else [f"train.init={dumps(str(init))}"]
     config = load_config(recipe, size, [*(overrides or []), *start])
+    if dry_run:
+        from cotext.dry_run import dry_run as make_dry_run
+
+        told = make_dry_run(config, data, out, recipe, device)
+        typer.echo(as_json(told.as_dict()) if json else told.render())
+        return
     from cotext.progress import console, meter
     from cotext.runs import train as train_run
     from cotext.trainer import Reports
 
     quiet = int(os.environ.get("RANK", "0")) != 0
-    with meter(recipe.rpartition("/")[2], config.train.max_updates) as progress:
+    with meter(recipe.rpartition("/")[2], config.train.max_updates, shown=not quiet) as progress:
 
         def on_update(figures: dict[str, float]) -> None:
-            note = f"loss {figures['loss']:.3f}  {figures['tokens_per_second']:,.0f} tokens/s"
+            note = f"loss {figures['loss']:.3f}"
+            if "nll_current" in figures:
+                note += f"  current {figures['nll_current']:.3f}"
+            note += f"  rate {figures['learning_rate']:.2g}  {figures['tokens_per_second']:,.0f} tokens/s"
             if "code_perplexity" in figures:
                 used = f"{figures['codes_used']:.0f} codes, perplexity {figures['code_perplexity']:.1f}"
                 note = f"{note}  {used}"
@@ -130,7 +155,8 @@ def train(
             if not quiet:
                 console.print(text, soft_wrap=True)
 
-        done = train_run(config, data, out, Reports(on_update, on_validation, on_message), recipe)
+        reports = Reports(on_update, on_validation, on_message, progress.start, progress.stage)
+        done = train_run(config, data, out, reports, recipe, device)
     if not quiet:
         state = "finished" if done.finished else "stopped"
         best = f"best at {done.best_update}" if done.validated else "not validated yet"
@@ -143,8 +169,23 @@ def train(
 @app.command()
 def translate(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
-    document: Annotated[Path, typer.Argument(help="File of one or more documents, in any format.")],
-    out: Annotated[Path, typer.Option(help="File to write, in the same format.")],
+    document: Annotated[
+        Path,
+        typer.Argument(
+            help="File of one or more documents, in any format; or - for standard input, a sentence a line "
+            "and an empty line behind each document, to standard output."
+        ),
+    ],
+    out: Annotated[Path | None, typer.Option(help="File to write, in the same format.")] = None,
+    split: Annotated[
+        bool,
+        typer.Option(
+            "--split", help="Translate lines of several sentences sentence by sentence; a line stays one."
+        ),
+    ] = False,
+    scores: Annotated[
+        Path | None, typer.Option(help="Write the log-probabilities of what was written here (TSV).")
+    ] = None,
     format: Format = None,
     device: Device = None,
     set: Decode = None,
@@ -155,6 +196,18 @@ def translate(
 ) -> None:
     """Translate the documents of a file; as many sentences come out as went in."""
     decode = decode_settings(set)
+    if str(document) == "-":
+        if out is not None or scores is not None or split or overwrite or format not in (None, "text"):
+            raise CotextError(
+                "- is standard input, one sentence a line, and goes to standard output: leave --out, "
+                "--scores, --split, --overwrite and --format out, or give a file"
+            )
+        from cotext.commands.stream import translate_standard_input
+
+        translate_standard_input(run, device, decode, checkpoint)
+        return
+    if out is None:
+        raise CotextError("--out FILE is needed (or - as the document, for standard input and output)")
     from cotext.jobs import translate_file
     from cotext.progress import console, meter
 
@@ -163,10 +216,12 @@ def translate(
             run,
             document,
             out,
+            scores=scores,
             format=format,
             device=device,
             decode=decode,
             update=checkpoint,
+            split=split,
             overwrite=overwrite,
             on_start=progress.restart,
             on_sentences=progress.advance,
@@ -189,6 +244,12 @@ def translate(
         if places:
             shown = f"{', '.join(places[:5])}{' ...' if places[5:] else ''}"
             typer.echo(f"  {counted(len(places), 'sentence')} {what}; document:sentence {shown}")
+    if report.otherwise:
+        rate = len(report.otherwise) / report.sentences
+        typer.echo(
+            f"  {counted(len(report.otherwise), 'sentence')} ({rate:.1%}) in other subwords than their text "
+            "is split into: `cotext score` differs there, --scores FILE has the scores of what was written"
+        )
     typer.echo(report.signature)
 
 
@@ -202,16 +263,25 @@ def score(
     device: Device = None,
     set: Scoring = None,
     checkpoint: Checkpoint = None,
+    json: Json = False,
 ) -> None:
     """Log-probability of every sentence of a translation, in its context (TSV)."""
     decode = scoring_settings(set)
     from cotext.jobs import score_file
+    from cotext.score_table import score_figures, score_lines
 
     with output(out, [source, target]):
-        rows, signature = score_file(
-            run, source, target, format=format, device=device, decode=decode, update=checkpoint
+        scored, signature = score_file(
+            run,
+            source,
+            target,
+            format=format,
+            device=device,
+            decode=decode,
+            update=checkpoint,
+            columns=not json,
         )
-        _write_lines(out, ("\t".join(row) for row in rows))
+        _write_lines(out, [as_json(score_figures(scored, signature))] if json else score_lines(scored))
     typer.echo(signature, err=True)
 
 
@@ -222,81 +292,8 @@ app.command()(evaluate)
 app.command()(compare)
 
 
-@app.command()
-def probe(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders; several are compared.")],
-    task: Annotated[
-        list[str] | None, typer.Option(help="absolute, relative, order or all; may be repeated.")
-    ] = None,
-    data: Annotated[
-        Path | None, typer.Option(help="Folder made by `prepare`; that of the training if not given.")
-    ] = None,
-    out: Annotated[
-        Path | None, typer.Option(help="Folder for figures and pictures; `probing` in the first run.")
-    ] = None,
-    tokens: Annotated[
-        int, typer.Option(min=1, help="Source tokens to learn from, and at most to test on.")
-    ] = 50_000,
-    seeds: Annotated[int, typer.Option(min=1, help="Repetitions; more than one show the spread.")] = 1,
-    device: Device = None,
-    checkpoint: Checkpoint = None,
-) -> None:
-    """How much of the position of a token each encoder layer still knows."""
-    from cotext.probe import parse_tasks, probe_runs, render
-    from cotext.progress import meter
-
-    tasks = parse_tasks(task or [])
-    folder = out or runs[0] / "probing"
-    with meter("probing", 0) as progress:
-        found = probe_runs(
-            runs,
-            tasks,
-            folder,
-            data=data,
-            max_tokens=tokens,
-            seeds=seeds,
-            device=device,
-            update=checkpoint,
-            on_start=progress.restart,
-            on_classifier=lambda: progress.advance(1),
-        )
-    for summary in found:
-        typer.echo(f"{render(summary)}\n")
-    typer.echo(f"{folder}: probing.json, {', '.join(f'{name}.png' for name in tasks)}")
-
-
-@app.command()
-def attention(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
-    document: Annotated[Path, typer.Argument(help="File with the document, in any format.")],
-    out: Annotated[Path, typer.Option(help="Folder for figures and pictures.")],
-    target: Annotated[Path | None, typer.Option(help="Its translation; the run's own if not given.")] = None,
-    id: Annotated[
-        str | None, typer.Option("--document", help="Id of the document; the first of the file.")
-    ] = None,
-    format: Format = None,
-    device: Device = None,
-    set: Decode = None,
-    checkpoint: Checkpoint = None,
-) -> None:
-    """Which sentence of a document attends to which, in every attention of a system."""
-    decode = decode_settings(set)
-    from cotext.attention_report import report_attention
-
-    report = report_attention(
-        run,
-        document,
-        out,
-        target=target,
-        document=id,
-        format=format,
-        device=device,
-        decode=decode,
-        update=checkpoint,
-    )
-    typer.echo(f"{report.signature}\n{report.render()}\n{out}: attention.json, {', '.join(report.pictures)}")
-
-
+app.command()(probe)
+app.command()(attention)
 app.command()(context)
 app.command()(cxmi)
 app.command()(profile)
@@ -315,14 +312,9 @@ def average(
     typer.echo(f"{out}: the mean of checkpoints {', '.join(map(str, checkpoint))}")
 
 
-@app.command()
-def systems() -> None:
-    """Every recipe: view, model, loss, decoding, and parameters at base size with 32,000 subwords."""
-    from cotext.metrics.text import render_rows
-    from cotext.systems import describe
-
-    rows = [("recipe", "view", "model", "loss", "decoding", "parameters"), *describe()]
-    typer.echo(render_rows(rows, left=len(rows[0])))
+app.command()(systems)
+app.command()(head)
+app.command()(convert)
 
 
 def _write_lines(out: Path | None, lines: Iterable[str]) -> None:

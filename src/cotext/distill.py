@@ -6,16 +6,17 @@ with a tokenizer and a view of its own: it is given the text of a document and t
 translate` does. The result is an ordinary prepared folder with the tokenizer of the corpus; development and
 test sets stay as they are.
 
+Instead, monolingual documents can be translated and added to the corpus: see `cotext.distillation_texts`.
+
 Documents can be shared out among shards, each a process of its own. Whoever is interrupted goes on with the
 same command; the call without a shard translates what no shard has, and writes the folder.
 """
 
-import json
 import os
 import shutil
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,8 +29,8 @@ from cotext.checkpoint import model_file
 from cotext.config import Config
 from cotext.data.corpus_statistics import SplitStatistics, StatisticsCollector
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.languages import check_pair
-from cotext.data.prepared import REPORT, checked_digests, file_digests, read_report
+from cotext.data.languages import Languages, check_pair, name_warning
+from cotext.data.prepared import REPORT, checked_digests, file_digests, read_report, write_report
 from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import SentencePieceTokenizer
 from cotext.distillation_parts import (
@@ -43,15 +44,15 @@ from cotext.distillation_parts import (
     storage,
     working_folder,
 )
+from cotext.distillation_texts import CorpusTexts, MonolingualTexts, Texts, choose_side
 from cotext.errors import CotextError
-from cotext.files import checksum, replacing
+from cotext.files import checksum
 from cotext.integrity import require_whole
 from cotext.jobs import open_translator
 from cotext.locks import writing
 from cotext.runs import READ, Data, open_data
 from cotext.translate import DocumentTranslator
 
-CHUNK_DOCUMENTS: Final = 256  # encoded and written at once
 EXAMPLES: Final = 5
 # Of a prepared folder, what a distilled one takes over as it is.
 UNCHANGED: Final = ("tokenizer/*", "contrastive/*", "dev.*", "test.*")
@@ -75,8 +76,8 @@ class Noted:
 class Outcome:
     """What a distilled corpus holds; sentences are named document:sentence, from 1.
 
-    `kept`: documents with a sentence that the teacher does not take, which keep the target they had. The
-    others as in `cotext.jobs.FileReport`.
+    `kept`: documents with a sentence that the teacher does not take, which keep the target they had;
+    monolingual ones are left out. The others as in `cotext.jobs.FileReport`.
     """
 
     documents: int
@@ -102,13 +103,20 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is distilled, by whom and how; `decode` overrides keys of the teacher's configuration."""
+    """What is distilled, by whom and how; `decode` overrides keys of the teacher's configuration.
+
+    `monolingual`: documents to translate in place of the corpus's sources, which are added to it; `format` of
+    the file; `side`: where they stand, as the languages tell if empty. See `cotext.distillation_texts`.
+    """
 
     teacher: Path
     data: Path
     out: Path
     decode: dict[str, Any] = field(default_factory=dict)
     update: int | None = None
+    monolingual: Path | None = None
+    format: str | None = None
+    side: str = ""
 
 
 class Distillation:
@@ -118,6 +126,7 @@ class Distillation:
         self,
         request: Request,
         data: Data,
+        texts: Texts,
         translator: DocumentTranslator,
         signature: str,
         folder: Path,
@@ -126,17 +135,18 @@ class Distillation:
     ) -> None:
         self.request = request
         self.data = data
+        self.texts = texts
         self.translator = translator
         self.signature = signature
         self.folder = folder
         self.parts = parts
         # Written, but interrupted before it had its name: nothing is left to be translated.
         self.written = _is_written(folder)
-        self._places = shard.places(0 if self.written else len(data.train))
+        self._places = shard.places(0 if self.written else len(texts))
         self.documents = len(self._places)
         self.sentences = self.resumed_documents = self.resumed_sentences = 0
         for place in self._places:
-            sentences = len(data.train.lengths(place)[0])
+            sentences = texts.sentences(place)
             self.sentences += sentences
             if place in parts:
                 self.resumed_documents += 1
@@ -149,10 +159,8 @@ class Distillation:
 
         def documents() -> Iterator[Document]:
             number = 0
-            for place in self._places:
-                if place in self.parts:
-                    continue
-                document = self._source(place)
+            todo = (place for place in self._places if place not in self.parts)
+            for place, document in self.texts.documents(todo):
                 if self._takes(document):
                     under_way[number] = place
                     number += 1
@@ -176,15 +184,8 @@ class Distillation:
                 self._copy_unchanged()
                 outcome, train = self._write_train(on_documents)
                 # Last: it says that all the others are whole.
-                with replacing(self.folder / REPORT) as temporary:
-                    text = json.dumps(self._report(outcome, train), indent=2, ensure_ascii=False)
-                    temporary.write_text(f"{text}\n", encoding="utf-8")
+                write_report(self.folder, self._report(outcome, train))
             return self._publish()
-
-    def _source(self, place: int) -> Document:
-        """The source of a document as text, which the teacher reads with its own tokenizer."""
-        document = self.data.train[place]
-        return Document(document.id, _decoded(self.data, document.source))
 
     def _takes(self, document: Document) -> bool:
         """Whether the teacher takes every sentence; passes and settings were checked before."""
@@ -207,39 +208,36 @@ class Distillation:
         store, tokenizer = self.data.train, self.data.tokenizer
         if isinstance(tokenizer, SentencePieceTokenizer):
             tokenizer = tokenizer.with_threads(os.cpu_count() or 1)
-        outcome = Outcome(store.totals.documents, store.totals.sentences, self.signature)
+        noted = Outcome(0, 0, self.signature)
         collector = StatisticsCollector(tokenizer.unk)
         with StoreWriter(self.folder / store.path.name, tokenizer.fingerprint) as writer:
-            for start in range(0, len(store), CHUNK_DOCUMENTS):
+            for chunk in self.texts.chunks(self.parts.read, tokenizer):
                 documents: list[ParallelDocument] = []
                 sources: list[list[int]] = []
                 targets: list[list[int]] = []
-                entries = [self.parts.read(p) for p in range(start, min(start + CHUNK_DOCUMENTS, len(store)))]
-                encoded = iter(tokenizer.encode_batch([s for e in entries for s in e.sentences or ()]))
-                for entry in entries:
-                    before = store[entry.place]
-                    outcome.note(before.id, entry)
-                    source = [s.tolist() for s in before.source]
-                    if entry.sentences is None:
-                        target = [t.tolist() for t in before.target]
-                        text = _decoded(self.data, before.target)
-                    else:
-                        target = [next(encoded) for _ in entry.sentences]
-                        text = entry.sentences
-                    writer.add(before.id, source, target)
-                    documents.append(ParallelDocument(before.id, _decoded(self.data, before.source), text))
-                    sources += source
-                    targets += target
-                collector.add(documents, sources, targets)
-                on_documents(len(documents))
-        return outcome, collector.statistics()
+                for row in chunk:
+                    if row.entry is not None:
+                        noted.note(row.id, row.entry)
+                    if row.text is None:
+                        continue
+                    writer.add(row.id, row.source, row.target)
+                    documents.append(row.text)
+                    sources += row.source
+                    targets += row.target
+                if documents:
+                    collector.add(documents, sources, targets)
+                on_documents(len(chunk))
+        totals = writer.totals
+        return replace(noted, documents=totals.documents, sentences=totals.sentences), collector.statistics()
 
     def _report(self, outcome: Outcome, train: SplitStatistics) -> dict[str, Any]:
         """As that of `prepare`, with what the teacher did, and from what its corpus was prepared."""
         request = self.request
         before = read_report(self.data.folder)
-        inputs = self.data.train.path, model_file(request.teacher, request.update)
+        inputs = self.data.train.path, model_file(request.teacher, request.update), *self.texts.inputs()
         command = {"distill": str(request.teacher), "data": str(request.data)}
+        if request.monolingual is not None:
+            command |= {"monolingual": str(request.monolingual), "side": request.side}
         own = {"fingerprint": self.data.tokenizer.fingerprint, "pieces": self.data.tokenizer.pieces}
         return {
             "cotext": cotext.__version__,
@@ -305,10 +303,9 @@ def distillation(
     data = open_data(request.data)
     translator, loaded = open_translator(request.teacher, device, request.decode, request.update)
     translator.check_passes()
-    check_pair(loaded.languages, data.languages, f"{request.data}", f"{request.teacher} translates")
-    job = _job(request, data, translator)
+    request, texts = _texts(replace(request, out=out), data, loaded.languages)
+    job = {**_job(request, data, translator), **texts.identity()}
     signature = f"{loaded.signature}|{translator.signature}"
-    request = Request(request.teacher, request.data, out, request.decode, request.update)
     chosen = shard or Shard()
     if finished:
         # Repeated, or killed before it could say so.
@@ -316,12 +313,25 @@ def distillation(
             raise CotextError(f"{request.out}: is there already; choose another --out:\n{changed}")
         outcome_of(out)
         with writing(out):
-            yield Distillation(request, data, translator, signature, out, chosen, Parts(out, chosen, 0))
+            yield Distillation(
+                request, data, texts, translator, signature, out, chosen, Parts(out, chosen, 0)
+            )
         return
     with working_folder(out, job, shard) as folder:
         _require_new(out, request)  # still: another process may have made it before this one held the folder
-        with Parts(folder, chosen, len(data.train)) as parts:
-            yield Distillation(request, data, translator, signature, folder, chosen, parts)
+        with Parts(folder, chosen, len(texts)) as parts:
+            yield Distillation(request, data, texts, translator, signature, folder, chosen, parts)
+
+
+def _texts(request: Request, data: Data, teacher: Languages) -> tuple[Request, Texts]:
+    """What is translated; the request with the side that is chosen for it."""
+    if request.monolingual is None:
+        check_pair(teacher, data.languages, f"{request.data}", f"{request.teacher} translates")
+        return request, CorpusTexts(data)
+    side = choose_side(request.side, teacher, data.languages, str(request.data))
+    warning = name_warning(request.monolingual, teacher.source, f"{request.teacher} translates")
+    texts = MonolingualTexts(data, request.monolingual, request.format, side, warning)
+    return replace(request, side=side), texts
 
 
 def _require_new(out: Path, request: Request) -> None:
@@ -357,7 +367,3 @@ def _deciding(config: Config) -> dict[str, Any]:
     content = config.model_dump(mode="json")
     del content["decode"]["max_tokens"]
     return content
-
-
-def _decoded(data: Data, sentences: Iterable[Any]) -> tuple[str, ...]:
-    return tuple(data.tokenizer.decode(tokens) for tokens in sentences)

@@ -18,11 +18,17 @@ from cotext.config import Config, DecodeConfig, ViewConfig, dump_config, parse_c
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import detect_format, read_documents, read_parallel, write_translations
 from cotext.data.formats.docids import find_side_file
+from cotext.data.formats.streams import atomic_sinks
 from cotext.data.formats.table import FORMATS, find_format
 from cotext.data.languages import check_sides, name_warning
+from cotext.data.splitting import Splitter
+from cotext.devices import choose_device
 from cotext.errors import CotextError, nearest, shown
 from cotext.files import checksum
 from cotext.locks import writing
+from cotext.prose import Prose, trained_length
+from cotext.score_table import ScoredDocument, require_column, score_lines
+from cotext.scoring import SentenceScore
 from cotext.systems import choose_threads
 from cotext.translate import DocumentTranslator, Translation
 from cotext.translation_journal import TranslationJournal
@@ -44,6 +50,7 @@ class FileReport:
     long: list[str] = field(default_factory=list)  # longer than what the model was trained on
     shed: list[str] = field(default_factory=list)  # translated with less context than the view asks for
     missing: list[str] = field(default_factory=list)  # left without text, possible in free search alone
+    otherwise: list[str] = field(default_factory=list)  # in other subwords than their text is split into
     signature: str = ""
 
 
@@ -89,20 +96,6 @@ def _open_first_pass(run: Path, device: torch.device) -> DocumentTranslator:
     return DocumentTranslator(loaded.model.to(device), loaded.config, loaded.tokenizer, device, name=name)
 
 
-def choose_device(name: str | None) -> torch.device:
-    """The named device, or the GPU where there is one."""
-    if name is None:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        # Read back, which a device that holds no numbers (meta) refuses.
-        torch.zeros(1, device=name).tolist()
-        return torch.device(name)
-    except (RuntimeError, AssertionError, ImportError) as error:
-        raise CotextError(
-            f"device {shown(name)} cannot be used: {str(error).splitlines()[0][:200]}"
-        ) from None
-
-
 def _with_decode(config: Config, decode: dict[str, Any]) -> Config:
     known = list(DecodeConfig.model_fields)
     for key in decode:
@@ -129,10 +122,12 @@ def translate_file(
     source: Path,
     out: Path,
     *,
+    scores: Path | None = None,
     format: str | None = None,
     device: str | None = None,
     decode: dict[str, Any] | None = None,
     update: int | None = None,
+    split: bool = False,
     overwrite: bool = False,
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
@@ -140,17 +135,23 @@ def translate_file(
 ) -> FileReport:
     """Translate a corpus file into the same format.
 
-    `overwrite`: what an interrupted job with other settings has translated may be discarded. `on_start` is
-    told the number of sentences, `on_sentences` of each few that are done, `on_message` what a person should
-    know at once.
+    With `split`, lines that look like several sentences, or are far longer than those trained on, are cut
+    into their sentences, which are translated in context and joined again: a line stays a line. `scores`:
+    where the log-probabilities of what was written go, as a table. `overwrite`: what an interrupted job with
+    other settings has translated may be discarded. `on_start` is told the number of sentences, `on_sentences`
+    of each few that are done, `on_message` what a person should know at once.
 
     Raises:
         CotextError: unreadable input, a sentence over the limit, an output that cannot be written or that
             another process writes, translations of another job; all that can be known beforehand is checked
-            before any work is done.
+            before any work is done. A language that only a package splits which is not installed.
     """
     check_output(out, [source])
     check_output(out.with_name(f"{out.name}.partial"), [source])  # the journal
+    if scores is not None:
+        check_output(scores, [source])
+        if scores.absolute() == out.absolute():
+            raise CotextError(f"{out}: --out and --scores name one file; give each its own")
     documents = read_documents(source, format)
     if not source.is_file():
         raise CotextError(
@@ -162,27 +163,50 @@ def translate_file(
     if warning := name_warning(source, loaded.languages.source, f"{run} translates"):
         on_message(warning)
     _require_room_for_missing(source, kind, translator)
+    splitter = Splitter(loaded.languages.source) if split else None
+    prose = Prose(trained_length(run), translator.tokenizer, splitter, loaded.languages.target)
     with _naming(source):
-        total = translator.check(documents)
+        total = translator.check(prose.count(documents if scores is None else _with_columns(documents)))
+    if told := prose.message(source, kind):
+        on_message(told)
     report = FileReport(
-        sentences=total,
+        sentences=prose.lines,
         align=translator.options.align,
         piece=_pieces(translator.config.view),
         signature=f"{loaded.signature}|{translator.signature}",
     )
     on_start(total)
     header = _header(source, kind, model_file(run, update), loaded, translator)
+    header["split"] = prose.settings
     with writing(out) as lock, TranslationJournal(out, header, on_message, overwrite) as journal:
         todo = list(_remaining(read_documents(source, kind), journal.done))
         report.resumed_documents = len(journal.done)
-        on_sentences(total - sum(len(d.sentences) for _, d in todo))
-        places = [place for place, _ in todo]
-        for number, translation in translator.translate((d for _, d in todo), on_sentences):
-            journal.add(places[number], translation)
+        on_sentences(total - sum(len(prose.split(d)) for _, d in todo))
+        for number, translation in translator.translate((prose.split(d) for _, d in todo), on_sentences):
+            place, document = todo[number]
+            journal.add(place, prose.join(document, translation))
         lock.require()
+        if scores is not None:
+            _write_scores(scores, [journal.done[place] for place in range(len(journal.done))])
         write_translations(out, _paired(read_documents(source, kind), journal.done, report), kind)
         journal.finish()
     return report
+
+
+def _with_columns(documents: Iterable[Document]) -> Iterator[Document]:
+    for document in documents:
+        require_column(document.id)
+        yield document
+
+
+def _write_scores(path: Path, translations: Iterable[Translation]) -> None:
+    """Write the log-probabilities of the tokens that were written for every sentence."""
+    documents = (
+        (t.document.id, list(map(SentenceScore, t.log_probabilities, t.tokens))) for t in translations
+    )
+    with atomic_sinks([path]) as [sink]:
+        for line in score_lines(documents):
+            sink.write(f"{line}\n")
 
 
 def _pieces(view: ViewConfig) -> str:
@@ -276,6 +300,7 @@ def _paired(
         report.long += [f"{document.id}:{j + 1}" for j in translation.long]
         report.shed += [f"{document.id}:{j + 1}" for j in translation.shed]
         report.missing += [f"{document.id}:{j + 1}" for j in translation.missing]
+        report.otherwise += [f"{document.id}:{j + 1}" for j in translation.otherwise]
         # A sentence without a visible character has no translation: as it is, it fits the format. One that
         # the model left out stays empty for all to see.
         target = tuple(
@@ -294,29 +319,34 @@ def score_file(
     device: str | None = None,
     decode: dict[str, Any] | None = None,
     update: int | None = None,
-) -> tuple[Iterator[tuple[str, ...]], str]:
-    """Score a translation: a header row, then document, sentence number, log-probability and tokens.
+    columns: bool = True,
+) -> tuple[Iterator[ScoredDocument], str]:
+    """Score a translation: the documents with the scores of their sentences, and the signature of these.
+
+    The text is split into subwords by the tokenizer, whatever subwords a system that wrote it chose
+    (`translate_file(scores=...)` has the scores of those). `columns`: ids must fit into a table.
 
     Raises:
         CotextError: no such run or device; files named for the languages of the run the wrong way round;
-            unequal files or a sentence over the limit, on either side, before any work is done, or where a
-            pipe, which can be read only once, has come to it.
+            unequal files, a sentence over the limit, on either side, or an id that does not fit, before any
+            work is done, or where a pipe, which can be read only once, has come to it.
     """
     translator, loaded = open_scorer(run, device, decode, update)
     check_sides(loaded.languages, source, target, f"{run} translates")
     paths = [path for path in (source, target) if path is not None]
+
+    def documents() -> Iterator[ParallelDocument]:
+        for document in read_parallel(source, target, format):
+            if columns:
+                require_column(document.id)
+            yield document
+
     if all(path.is_file() for path in paths):
         with _naming(*paths):
-            translator.check_pairs(read_parallel(source, target, format))
+            translator.check_pairs(documents())
     seen = [f"{key}:{value}" for key, value in what_is_seen(translator).items()]
-
-    def rows() -> Iterator[tuple[str, ...]]:
-        yield "document", "sentence", "log_probability", "tokens"
-        for document in read_parallel(source, target, format):
-            for number, score in enumerate(translator.score([document])[0], start=1):
-                yield document.id, str(number), f"{score.log_probability:.6f}", str(score.tokens)
-
-    return rows(), "|".join([loaded.signature, *seen, "unit:nats"])
+    scored = ((document.id, translator.score([document])[0]) for document in documents())
+    return scored, "|".join([loaded.signature, *seen, "subwords:of-text", "unit:nats"])
 
 
 def what_is_seen(translator: DocumentTranslator) -> dict[str, str]:

@@ -7,6 +7,7 @@ TensorBoard gets the same figures in `tensorboard/` and is told to forget the sa
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 
 import torch
@@ -18,7 +19,8 @@ from cotext.files import replacing
 from cotext.integrity import sealed, sealed_lines, unsealed
 from cotext.losses.cross_entropy import LossParts
 
-TIMING = ("tokens_per_second", "waiting_share")  # the figures that differ between two runs of one seed
+# What differs between two runs of one seed.
+TIMING = ("time", "tokens_per_second", "waiting_share")
 
 
 @dataclass(slots=True)
@@ -51,10 +53,15 @@ class Journal:
         self._forgotten_from: int | None = None
 
     def write(self, kind: str, figures: Mapping[str, float]) -> None:
-        """Append a line and a point to each curve; raises CotextError when they can't be written."""
+        """Append a line, with the time in UTC, and a point to each curve.
+
+        Raises:
+            CotextError: they can't be written.
+        """
+        time = datetime.now(UTC).isoformat(timespec="seconds")
         try:
             with self.path.open("a", encoding="utf-8") as file:
-                file.write(f"{sealed({'kind': kind, **figures})}\n")
+                file.write(f"{sealed({'kind': kind, 'time': time, **figures})}\n")
             if self._curves is None:
                 folder = str(self.path.parent / "tensorboard")
                 self._curves = SummaryWriter(folder, purge_step=self._forgotten_from)

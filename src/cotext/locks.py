@@ -147,6 +147,8 @@ def beside(out: Path) -> Path:
 def working_in(folder: Path) -> Iterator[Lock]:
     """Hold a folder, which is made if absent, against other processes that would work in it too.
 
+    What is refused before anything is written leaves no folder behind.
+
     Raises:
         CotextError: another process is at work in it, or storage refuses.
     """
@@ -155,8 +157,13 @@ def working_in(folder: Path) -> Iterator[Lock]:
     except OSError as error:
         reason = error.strerror or error
         raise CotextError(f"{folder}: cannot be written: no folder can be made there: {reason}") from None
-    with holding(folder / NAME, str(folder)) as lock:
-        yield lock
+    try:
+        with holding(folder / NAME, str(folder)) as lock:
+            yield lock
+    except CotextError:
+        with suppress(OSError):  # not empty: it holds earlier work, or somebody else's files
+            folder.rmdir()
+        raise
 
 
 def require_free(path: Path, what: str) -> None:

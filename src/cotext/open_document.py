@@ -14,11 +14,15 @@ from cotext.data.views import View, Window, join
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What the model wrote for one sentence; `cut`: its limit closed it."""
+    """What the model wrote for one sentence; `cut`: its limit closed it.
+
+    `labels` counts the tokens and, where the model wrote it, the symbol that closes the sentence.
+    """
 
     tokens: tuple[int, ...]
     log_probability: float = 0.0
     cut: bool = False
+    labels: int = 0
 
 
 @dataclass(slots=True)

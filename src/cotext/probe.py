@@ -20,9 +20,9 @@ from cotext.checkpoint import LoadedModel, load_run
 from cotext.data.batch import Instance, Source, source_batch
 from cotext.data.sampling import instances_of, pack
 from cotext.data.store import TokenStore
+from cotext.devices import choose_device
 from cotext.errors import CotextError
 from cotext.files import replacing
-from cotext.jobs import choose_device
 from cotext.locks import working_in
 from cotext.runs import Data, data_of
 from cotext.systems import build_view, choose_threads, special_symbols

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
 # Standard output is for results, which may be piped; progress goes beside it.
 # No markup: a name such as runs/[a] is shown as it is.
@@ -16,17 +16,19 @@ SECONDS_BETWEEN_LINES = 20.0
 
 
 class Meter:
-    """Counts up to a total and shows how far it is, with figures beside it."""
+    """Counts up to a total and shows how far it is, with figures beside it and the time that is left."""
 
-    def __init__(self, what: str, total: int, live: Progress | None) -> None:
+    def __init__(self, what: str, total: int, live: Progress | None, shown: bool = True) -> None:
         self.what = what
         self.total = total
         self.done = 0
         self.live = live
         self.task = live.add_task(what, total=total, note="") if live else None
+        self.shown = shown
         self.last_line = time.monotonic()
         # The first figure may be what an interrupted job had done: it says nothing about speed.
         self.first: tuple[float, int] | None = None
+        self.stage_began: tuple[str, float, int] | None = None
 
     def restart(self, total: int) -> None:
         """Set the total once it is known."""
@@ -34,43 +36,65 @@ class Meter:
         if self.live and self.task is not None:
             self.live.update(self.task, total=total)
 
+    def start(self, done: int) -> None:
+        """Note that work begins now, where `done` were done before."""
+        self.done, self.first = done, (time.monotonic(), done)
+        if self.live and self.task is not None:
+            self.live.reset(self.task, total=self.total, completed=done)
+
     def advance(self, count: int, note: str = "") -> None:
         """Note that `count` more are done."""
         self.reach(self.done + count, note)
 
     def reach(self, done: int, note: str = "") -> None:
         """Note that `done` are done in all."""
-        now, self.done = time.monotonic(), done
-        if self.live and self.task is not None:
-            if self.first is None:
-                self.live.reset(self.task, total=self.total, completed=done)
-            self.live.update(self.task, completed=done, note=note)
-        elif now - self.last_line >= SECONDS_BETWEEN_LINES or done >= self.total:
-            self.last_line = now
-            parts = [f"{self.what} {done}/{self.total}", note, self._left(now)]
-            console.print("  ".join(part for part in parts if part), soft_wrap=True)
-        self.first = self.first or (now, done)
+        now = time.monotonic()
+        if self.first is None:
+            self.start(done)
+        began, before = self.first or (now, done)
+        first = self.done == before < done
+        self.done, self.stage_began = done, None
+        left = time_left(now - began, done - before, self.total - done)
+        self._show(now, _joined(note, left), first or done >= self.total)
 
-    def _left(self, now: float) -> str:
-        """The time that is left at the speed since the first figure; empty where nobody can say."""
-        started, before = self.first or (now, self.done)
-        if self.done <= before or self.done >= self.total:
-            return ""
-        return f"{_clock((now - started) * (self.total - self.done) / (self.done - before))} left"
+    def stage(self, what: str, done: int, total: int) -> None:
+        """Note how far something is that goes on between two steps."""
+        now = time.monotonic()
+        if self.stage_began is None or self.stage_began[0] != what or done < self.stage_began[2]:
+            self.stage_began = what, now, done
+        _, began, before = self.stage_began
+        left = time_left(now - began, done - before, total - done)
+        self._show(now, _joined(f"{what} {done:,}/{total:,}", left), False)
+
+    def _show(self, now: float, note: str, whatever_the_time: bool) -> None:
+        """A live line, or elsewhere a line of its own if the last one is old enough."""
+        if self.live and self.task is not None:
+            self.live.update(self.task, completed=self.done, note=note)
+        elif self.shown and (whatever_the_time or now - self.last_line >= SECONDS_BETWEEN_LINES):
+            self.last_line = now
+            console.print(_joined(f"{self.what} {self.done}/{self.total}", note), soft_wrap=True)
+
+
+def time_left(seconds: float, done: int, remaining: int) -> str:
+    """As in "4:05 left", where `done` took so many seconds; empty where nobody can say."""
+    return f"{_clock(seconds * remaining / done)} left" if done > 0 and remaining > 0 else ""
+
+
+def _joined(*parts: str) -> str:
+    return "  ".join(part for part in parts if part)
 
 
 @contextmanager
-def meter(what: str, total: int) -> Iterator[Meter]:
-    """Show progress of one task."""
-    if not sys.stderr.isatty():
-        yield Meter(what, total, None)
+def meter(what: str, total: int, shown: bool = True) -> Iterator[Meter]:
+    """Show progress of one task; not `shown` where another process shows it."""
+    if not shown or not sys.stderr.isatty():
+        yield Meter(what, total, None, shown)
         return
     columns = (
         TextColumn("{task.description}", markup=False),
         BarColumn(bar_width=12),
         MofNCompleteColumn(),
         TextColumn("{task.fields[note]}", markup=False),
-        TimeRemainingColumn(),
     )
     with Progress(*columns, console=console) as live:
         yield Meter(what, total, live)

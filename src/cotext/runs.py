@@ -5,7 +5,7 @@ here, because trainer and translate do not know each other.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,19 +13,20 @@ from typing import Any
 
 import numpy as np
 import torch
+from accelerate import Accelerator
 
 from cotext.checkpoint import checkpoints, describe_file, model_file
 from cotext.config import Config, differences, dump_config, parse_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
 from cotext.data.languages import Languages, check_pair
-from cotext.data.prepared import checked_digests, read_report
+from cotext.data.prepared import REPORT, checked_digests, read_report
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.errors import CotextError
 from cotext.files import replacing
 from cotext.integrity import sealed, unsealed
-from cotext.locks import NAME, working_in
+from cotext.locks import NAME, Lock, working_in
 from cotext.metrics.bleu import evaluate
 from cotext.models.base import Model
 from cotext.reading import parse_yaml, read_text
@@ -43,7 +44,7 @@ from cotext.systems import (
 from cotext.trainer import Corpus, Reports, Trainer, make_accelerator
 from cotext.training_state import Progress, require_resumable
 from cotext.translate import DocumentTranslator
-from cotext.warm_start import read_new, start_from
+from cotext.warm_start import WarmStart, read_new, start_from
 
 READ = ("train.arrow", "dev.arrow", "dev.jsonl")  # what training reads of a prepared folder
 REQUIRED = "required"  # `train.init` of a recipe that cannot start from fresh weights
@@ -81,6 +82,15 @@ class Data:
             return Languages()
 
     @property
+    def usual_source_tokens(self) -> int:
+        """What 99 in 100 source sentences of the training corpus have at most; 0 without a report."""
+        try:
+            splits = read_report(self.folder)["splits"]
+            return int(splits["train"]["sentence_tokens"]["source"]["percentiles"]["99"])
+        except (ValueError, KeyError, TypeError):
+            return 0
+
+    @property
     def mean_sentence_tokens(self) -> int:
         """Mean sentence length over both sides of the training corpus, rounded: the shift `corpus`."""
         totals = self.train.totals
@@ -98,7 +108,7 @@ def open_data(folder: Path) -> Data:
     Raises:
         CotextError: not such a folder, or parts of it made with another tokenizer.
     """
-    if not (folder / "train.arrow").is_file():
+    if not (folder / "train.arrow").is_file() or not (folder / REPORT).is_file():
         raise CotextError(
             f"{folder}: no prepared data there; make it with `cotext prepare ... --out {folder}`"
         )
@@ -130,7 +140,12 @@ def corpus_of(config: Config, data: Data) -> Corpus:
 def note_data(run: Path, data: Data, checksums: dict[str, str]) -> None:
     """Write into a run folder which data it is trained on: `data.json`."""
     totals = {"train": asdict(data.train.totals), "dev": asdict(data.dev.totals)}
-    content = {"folder": str(data.folder.resolve()), **totals, "checksums": checksums}
+    content = {
+        "folder": str(data.folder.resolve()),
+        **totals,
+        "checksums": checksums,
+        "usual_source_tokens": data.usual_source_tokens,
+    }
     if noted_data(run) != content:
         with replacing(run / "data.json") as temporary:
             temporary.write_text(f"{sealed(content)}\n", encoding="utf-8")
@@ -281,8 +296,16 @@ def _require_same(before: Config, now: Config, run: Path) -> None:
         )
 
 
-def development_bleu(config: Config, data: Data, device: torch.device) -> Callable[[Model], float]:
-    """A function that translates the first development documents greedily and returns sentence BLEU."""
+def development_bleu(
+    config: Config,
+    data: Data,
+    device: torch.device,
+    on_stage: Callable[[str, int, int], None] = lambda stage, done, total: None,
+) -> Callable[[Model], float]:
+    """A function that translates the first development documents greedily and returns sentence BLEU.
+
+    `on_stage` as in `Reports`.
+    """
     documents: list[ParallelDocument] = []
     for document in read_parallel(data.folder / "dev.jsonl", None):
         if len(documents) == config.train.validate_documents:
@@ -293,10 +316,18 @@ def development_bleu(config: Config, data: Data, device: torch.device) -> Callab
     decode = config.decode.model_copy(update=alone)
     fast = config.model_copy(update={"decode": decode})
     references = [Document(d.id, d.target) for d in documents]
+    total = sum(map(len, documents))
 
     def score(model: Model) -> float:
+        done = 0
+
+        def on_sentences(count: int) -> None:
+            nonlocal done
+            done += count
+            on_stage("translating the development set, sentences", done, total)
+
         translator = DocumentTranslator(model, fast, data.tokenizer, device)
-        found = dict(translator.translate(Document(d.id, d.source) for d in documents))
+        found = dict(translator.translate((Document(d.id, d.source) for d in documents), on_sentences))
         hypotheses = [found[i].document for i in range(len(documents))]
         return float(evaluate(hypotheses, references, ("s-bleu",))[0].value)
 
@@ -321,20 +352,54 @@ def _require_memory(config: Config, vocabulary: int) -> None:
         )
 
 
-def train(
-    config: Config, data_folder: Path, run: Path, reports: Reports, recipe: str = "this recipe"
-) -> Progress:
-    """Train the configured system on a prepared folder; goes on where an earlier call was interrupted.
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What a training needs, ready and checked, with nothing written: see `set_up`."""
 
-    `recipe` is what messages call the configuration.
+    config: Config
+    data: Data
+    corpus: Corpus
+    model: Model
+    accelerator: Accelerator
+    start: WarmStart | None
+    fresh: Collection[str]
+
+    def trainer(
+        self,
+        run: Path,
+        reports: Reports,
+        score_development: Callable[[Model], float] | None = None,
+        lock: Lock | None = None,
+    ) -> Trainer:
+        """The trainer of a run; raises CotextError where nothing of the data could be trained on."""
+        trainer = Trainer(
+            self.config,
+            self.model,
+            build_loss(self.config.loss),
+            self.corpus,
+            run,
+            reports,
+            score_development=score_development,
+            accelerator=self.accelerator,
+            fresh=self.fresh,
+            lock=lock,
+        )
+        trainer.require_batches()
+        return trainer
+
+
+def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: str | None) -> Setup:
+    """Open the data, settle the configuration and build the model, as for `train`.
+
+    Raises:
+        CotextError: settings that do not fit together, to the data or to this machine.
     """
     data = open_data(data_folder)
     config = settle_first_sentence(settle_start(resolve(config, data), run, recipe), run)
-    # Before there is a run folder: a configuration that cannot be built leaves none behind.
     _require_memory(config, data.tokenizer.vocabulary_size)
     torch.manual_seed(config.train.seed)
     model = build_model(config, data.tokenizer.vocabulary_size)
-    accelerator = make_accelerator(config.train, model.spares_parameters)
+    accelerator = make_accelerator(config.train, model.spares_parameters, device)
     threads = choose_threads(config.model, config.train.threads)
     if not config.train.threads:
         threads = max(1, threads // accelerator.num_processes)  # which share the cores
@@ -345,34 +410,49 @@ def train(
         new = start.inheritance.new
     elif config.train.init and config.train.fresh_rate != 1:
         new = read_new(run / "init.json")
-    corpus = corpus_of(config, data)
+    return Setup(config, data, corpus_of(config, data), model, accelerator, start, new)
+
+
+def train(
+    config: Config,
+    data_folder: Path,
+    run: Path,
+    reports: Reports,
+    recipe: str = "this recipe",
+    device: str | None = None,
+) -> Progress:
+    """Train the configured system on a prepared folder; goes on where an earlier call was interrupted.
+
+    `recipe` is what messages call the configuration; `device` as in `make_accelerator`.
+
+    Raises:
+        CotextError: settings that do not fit together, to the data or to this machine, before there is a run
+            folder; another run in the folder; else as `Trainer.train`.
+    """
+    setup = set_up(config, data_folder, run, recipe, device)
+    config, data, start, accelerator = setup.config, setup.data, setup.start, setup.accelerator
     with ExitStack() as stack:
         lock = None
         if accelerator.is_main_process:
             lock = stack.enter_context(working_in(run))
-            require_resumable(run, corpus.checksums)
+            require_resumable(run, setup.corpus.checksums)
+        bleu = None
+        if config.train.validate_bleu:
+            bleu = development_bleu(config, data, accelerator.device, reports.on_stage)
+        trainer = setup.trainer(run, reports, bleu, lock)
+        # From here on the run is written to: whatever can be refused has been.
+        if accelerator.is_main_process:
             open_run(run, config, data.tokenizer)
-            note_data(run, data, corpus.checksums)
+            note_data(run, data, setup.corpus.checksums)
             if start is not None:
                 start.write(run / "init.json")
                 reports.on_message(start.render())
-                measured = start_loss(start.run, model, config, data.dev, data.tokenizer, accelerator.device)
+                measured = start_loss(
+                    start.run, setup.model, config, data.dev, data.tokenizer, accelerator.device
+                )
                 if measured is not None:
                     reports.on_message(measured.render())
         accelerator.wait_for_everyone()
         # Dropout must differ between processes, the initial weights must not.
         torch.manual_seed(config.train.seed + 1000 * accelerator.process_index)
-        bleu = development_bleu(config, data, accelerator.device) if config.train.validate_bleu else None
-        trainer = Trainer(
-            config,
-            model,
-            build_loss(config.loss),
-            corpus,
-            run,
-            reports,
-            score_development=bleu,
-            accelerator=accelerator,
-            fresh=new,
-            lock=lock,
-        )
         return trainer.train()

@@ -4,7 +4,7 @@ A new system is one model file, one recipe and one line in a table here.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
 
@@ -17,8 +17,6 @@ from cotext.config import (
     LossConfig,
     ModelConfig,
     ViewConfig,
-    load_config,
-    recipe_names,
 )
 from cotext.constraints import check_align
 from cotext.data.batch import Batch, SpecialSymbols
@@ -368,66 +366,12 @@ def parameters_asked(config: Config, vocabulary: int) -> int:
         return count_parameters(build_model(config, vocabulary))
 
 
-def describe() -> Iterator[tuple[str, ...]]:
-    """Every recipe: name, view, model, loss, decoding, parameters at base size and 32,000 subwords."""
-    for name in recipe_names():
-        config = load_config(name)
-        view, model, loss, decode = config.view, config.model, config.loss, config.decode
-        standing = f"{model.positions} {model.shift}" if model.positions == "shifted" else model.positions
-        segments = "" if model.segments == "none" else f", {model.segments} segments"
-        if model.shift == "corpus":
-            model = model.model_copy(update={"shift": 0})
-        # Numbers of sentences are not counted: how many there are is a matter of the corpus.
-        brackets = {"separators": "bracket"} if view.separators == "numbered" else {}
-        counted = {"model": model, "view": view.model_copy(update=brackets)}
-        parameters = parameters_asked(config.model_copy(update=counted), 32_000)
-        seen = [describe_cut(cut, view.max_sentences) for cut in (view, *view.mixed_with)]
-        if config.train.order == "documents":
-            seen.append("in order")
-        yield (
-            name,
-            ", ".join(seen if len(seen) < 4 else [seen[0], seen[1], "...", seen[-1]]),
-            f"{describe_model(model)} ({standing}{segments})",
-            describe_loss(loss),
-            f"beam {decode.beam} lp {decode.length_penalty:g} {describe_output(config)}".rstrip(),
-            f"{parameters:,}",
-        )
-
-
-def describe_model(config: ModelConfig) -> str:
-    """The name of a model with the switches of its own that are not as its paper has them."""
-    sections = {name: field.default for name, field in ModelConfig.model_fields.items()}
-    default, chosen = sections.get(config.name), dict(config).get(config.name)
-    if default is None or chosen is None:
-        return config.name
-    changed = [f"{key}={value}" for key, value in dict(chosen).items() if value != dict(default)[key]]
-    return f"{config.name}({','.join(changed)})" if changed else config.name
-
-
-def describe_loss(config: LossConfig) -> str:
-    """The name of a loss with the number that matters most to it."""
-    if config.name == "glancing":
-        return "{} {:g} to {:g}".format(config.name, *config.glancing)
-    return f"{config.name} CD {config.context_discount:g}"
-
-
-def describe_cut(cut: CutConfig, max_sentences: int) -> str:
-    """What an instance sees, in a word: `sentence`, `window-3+1+0`, `document`, `document-20s/4` ...
-
-    `max_sentences` is that of the view, 20 in the last of these.
-    """
-    if cut.kind == "sentence":
-        return cut.kind
-    if cut.kind == "window":
-        target = "" if cut.target_before is None else f"to{cut.target_before + 1}"
-        return f"window-{cut.before}+1+{cut.after}{target}"
-    pieces = f"{cut.kind}-{max_sentences}s" if max_sentences else cut.kind
-    return pieces if cut.parts == 1 else f"{pieces}/{cut.parts}"
-
-
-def describe_output(config: Config) -> str:
-    """How sentences that are written together, or in the context of earlier ones, are kept apart."""
-    view, decode = config.view, config.decode
-    if view.kind == "window" and view.target_before != 0:
-        return decode.target_context
-    return decode.align if view.kind == "document" else ""
+def parameters_at_base(config: Config) -> int:
+    """Number of trained numbers of a recipe at base size with 32,000 subwords."""
+    view, model = config.view, config.model
+    if model.shift == "corpus":
+        model = model.model_copy(update={"shift": 0})
+    # Numbers of sentences are not counted: how many there are is a matter of the corpus.
+    brackets = {"separators": "bracket"} if view.separators == "numbered" else {}
+    counted = {"model": model, "view": view.model_copy(update=brackets)}
+    return parameters_asked(config.model_copy(update=counted), 32_000)

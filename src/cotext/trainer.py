@@ -5,7 +5,9 @@ processes and divided by the global count, so that neither the number of process
 changes what an update is.
 """
 
+import itertools
 import math
+import os
 import shutil
 import time
 from collections.abc import Callable, Collection, Generator, Iterator
@@ -26,6 +28,7 @@ from cotext.data.batch import Batch, SpecialSymbols, hide_words
 from cotext.data.sampling import Arrangement, Cursor, Sampler, ordered_batches, read_ahead
 from cotext.data.store import TokenStore
 from cotext.data.views import Mixture, View
+from cotext.devices import choose_device
 from cotext.errors import CotextError
 from cotext.interruption import stop_on_signals
 from cotext.journal import Interval, Journal
@@ -55,11 +58,17 @@ class Corpus:
 
 @dataclass(slots=True)
 class Reports:
-    """Where a run tells of itself; each call gets a flat dictionary of figures."""
+    """Where a run tells of itself, on the main process alone.
+
+    Updates and validations come as flat dictionaries of figures. `on_start` is told the updates done before,
+    `on_stage` what goes on between updates, how much of it is done, and of how much.
+    """
 
     on_update: Callable[[dict[str, float]], None]
     on_validation: Callable[[dict[str, float]], None]
     on_message: Callable[[str], None]
+    on_start: Callable[[int], None] = lambda update: None
+    on_stage: Callable[[str, int, int], None] = lambda stage, done, total: None
 
 
 class Objective(nn.Module):
@@ -81,12 +90,24 @@ def learning_rate(config: TrainConfig, update: int) -> float:
     return config.learning_rate * min(update / warmup, math.sqrt(warmup / update))
 
 
-def make_accelerator(config: TrainConfig, spares_parameters: bool = False) -> Accelerator:
+def make_accelerator(
+    config: TrainConfig, spares_parameters: bool = False, device: str | None = None
+) -> Accelerator:
     """The device and the processes to train on; see `System.spares_parameters`.
 
+    `device`: cpu, cuda or, for a single process, one of several, as in cuda:1; if None, what there is.
+
     Raises:
-        CotextError: the device cannot compute in `precision`.
+        CotextError: no such device, or it cannot compute in `precision`.
     """
+    place = None if device is None else choose_device(device)
+    if place is not None and place.index is not None:
+        if int(os.environ.get("WORLD_SIZE", "1")) > 1:
+            raise CotextError(
+                f"--device {device}: several processes take a device each; say {place.type} alone, and "
+                "choose which by CUDA_VISIBLE_DEVICES"
+            )
+        torch.get_device_module(place).set_device(place)
     # Buffers are tables that every process computes for itself, as long as its rows need them: they differ
     # in size, and the processes do not make equally many forward passes in validation.
     # Looking for unused parameters takes time, and is warned of where there are none.
@@ -95,9 +116,15 @@ def make_accelerator(config: TrainConfig, spares_parameters: bool = False) -> Ac
     )
     try:
         mixed = "no" if config.precision == "fp32" else config.precision
-        accelerator = Accelerator(mixed_precision=mixed, kwargs_handlers=[wrapping])
+        on_cpu = place is not None and place.type == "cpu"
+        accelerator = Accelerator(mixed_precision=mixed, cpu=on_cpu, kwargs_handlers=[wrapping])
     except ValueError as error:
         raise CotextError(f"train.precision = {config.precision}: {error}") from None
+    if place is not None and accelerator.device.type != place.type:
+        raise CotextError(
+            f"--device {device}: training takes the {accelerator.device.type} here (ACCELERATE_USE_CPU, or "
+            "another kind of device than --device asks for); leave it out"
+        )
     # Accelerate would compute in single precision without a word.
     if config.precision == "fp16" and accelerator.device.type == "cpu":
         raise CotextError("train.precision = fp16 needs a GPU; on the CPU use bf16, or fp32")
@@ -156,6 +183,28 @@ class Trainer:
         self.journal = Journal(run / "metrics.jsonl")
         self.stopping = False
 
+    def require_batches(self) -> None:
+        """Refuse settings by which nothing of the data could be trained or validated on.
+
+        Raises:
+            CotextError: no sentence of the training or the development corpus fits into a row.
+        """
+        next(self.sampler.batches(Cursor()))
+        if next(self._development_batches(), None) is None:
+            raise CotextError(
+                f"{self.corpus.dev.path}: no sentence of the development set fits into "
+                f"{self.corpus.max_row_tokens} tokens; raise view.max_tokens"
+            )
+
+    def rehearse(self, updates: int) -> Iterator[tuple[list[Batch], float]]:
+        """Make the first updates in memory alone: the batches of each, and its seconds."""
+        with closing(self._updates()) as groups:
+            for batches, _ in itertools.islice(groups, updates):
+                begun = time.perf_counter()
+                self._update(batches, False)
+                float(self.interval.grad_norm)  # is there once the device is done
+                yield batches, time.perf_counter() - begun
+
     def train(self) -> Progress:
         """Train until `max_updates`, until patience runs out, or until a signal asks to stop.
 
@@ -173,6 +222,7 @@ class Trainer:
                 self.reports.on_message(f"{self.journal.path}: damaged lines, left out: {damaged}")
             if self.progress.update:
                 self.reports.on_message(f"going on from update {self.progress.update} of {self.run}")
+            self.reports.on_start(self.progress.update)
         self.interval.since = time.perf_counter()
         if not self._is_over():
             with closing(self._updates()) as updates:
@@ -326,32 +376,37 @@ class Trainer:
                 total[name] = before[0] + value, before[1] + count
         return total
 
-    @torch.no_grad()
-    def validate(self) -> dict[str, float]:
-        """Figures on the development set: loss, `nll_current`, `nll_context` per label, BLEU if asked for."""
-        self.objective.eval()
-        config, corpus = self.config.train, self.corpus
-        batches = ordered_batches(
+    def _development_batches(self) -> Iterator[Batch]:
+        corpus = self.corpus
+        return ordered_batches(
             corpus.dev,
             corpus.view,
             corpus.symbols,
-            config.max_tokens,
+            self.config.train.max_tokens,
             corpus.max_row_tokens,
             # As in translation: the figures are those of what it will do.
             neighbours=self.config.decode.neighbours if self.model.sees_other_rows else None,
         )
+
+    @torch.no_grad()
+    def validate(self) -> dict[str, float]:
+        """Figures on the development set: loss, `nll_current`, `nll_context` per label, BLEU if asked for."""
+        self.objective.eval()
         interval = Interval(0.0)
-        for number, batch in enumerate(batches):
+        totals, done = self.corpus.dev.totals, 0
+        for number, batch in enumerate(self._development_batches()):
             if number % self.accelerator.num_processes == self.accelerator.process_index:
                 interval.add(self.objective(batch.to(self.accelerator.device)))
+            if self.accelerator.is_main_process:
+                done += int(batch.is_current.sum())
+                self.reports.on_stage("validating, tokens", done, totals.target_tokens + totals.sentences)
         reduced = self._reduce({n: (float(pair[0]), float(pair[1])) for n, pair in interval.sums.items()})
-        if not reduced:
-            raise CotextError(
-                f"{corpus.dev.path}: no sentence of the development set fits into {corpus.max_row_tokens} "
-                "tokens; raise view.max_tokens"
-            )
         loss, count = reduced.pop("loss")
-        figures = {"update": float(self.progress.update), "loss": loss / count}
+        figures = {
+            "update": float(self.progress.update),
+            "epoch": float(self.progress.epoch),
+            "loss": loss / count,
+        }
         figures |= {name: total / count for name, (total, count) in reduced.items() if count}
         if self.score_development is not None:
             own = self.score_development(self.model) if self.accelerator.is_main_process else 0.0

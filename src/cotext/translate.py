@@ -14,12 +14,14 @@ waits for one. Windows that see each other (see `cotext.neighbours`) are searche
 beside the others of its group, or all of a group at once.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 
+from cotext.catalogue import describe_cut
 from cotext.config import Config
 from cotext.constraints import Request, SearchSymbols, check_align
 from cotext.data.batch import Instance, source_batch
@@ -34,7 +36,7 @@ from cotext.parallel import write
 from cotext.recovery import recover
 from cotext.scoring import SentenceScore, require_finite, score_instances, score_labels
 from cotext.search import Hypothesis, SearchOptions, search
-from cotext.systems import build_view, describe_cut, special_symbols
+from cotext.systems import build_view, special_symbols
 
 BATCHES_AHEAD = 4
 # At most, on average over a sentence: what has more is too long whatever its tokens are. To find them would
@@ -47,12 +49,14 @@ class Translation:
     """One translated document and what is to be known about it.
 
     `log_probabilities` has one entry per sentence, of the tokens that were written for it, the symbol that
-    closes it included. Sentences are counted from 0: `cut` are those that the length limit closed, `long`
-    those that are longer than any the model was trained on, `shed` those that had less context than the view
-    asks for, as their windows would not have fitted into `view.max_tokens`, and `missing`, possible in free
-    search alone, those that the model left without text. `pieces` has, of every window that was written (of
-    the document view, a sub-document), whether it was recovered: no current sentence is missing, and the
-    model wrote exactly as many as it was asked for, in order.
+    closes it included; `tokens` counts these. Sentences are counted from 0: `cut` are those that the length
+    limit closed, `long` those that are longer than any the model was trained on, `shed` those that had less
+    context than the view asks for, as their windows would not have fitted into `view.max_tokens`, `missing`,
+    possible in free search alone, those that the model left without text, and `otherwise` those whose text
+    the tokenizer splits into other subwords than were written: a score of the text is not that of what was
+    written for these, nor for sentences in whose context they stand. `pieces` has, of every window that was
+    written (of the document view, a sub-document), whether it was recovered: no current sentence is missing,
+    and the model wrote exactly as many as it was asked for, in order.
     """
 
     document: Document
@@ -62,6 +66,8 @@ class Translation:
     shed: tuple[int, ...] = ()
     missing: tuple[int, ...] = ()
     pieces: tuple[bool, ...] = (True,)
+    tokens: tuple[int, ...] = ()
+    otherwise: tuple[int, ...] = ()
 
     @property
     def recovered(self) -> bool:
@@ -433,8 +439,8 @@ class DocumentTranslator:
 
     def _too_long(self, found: str, limit: int) -> CotextError:
         return CotextError(
-            f"{found}, at most {limit} tokens are taken; split it, or raise decode.max_source_tokens (the "
-            f"model was trained on up to {self.config.view.max_tokens})"
+            f"{found}, at most {limit} tokens are taken; split it (translate --split), or raise "
+            f"decode.max_source_tokens (the model was trained on up to {self.config.view.max_tokens})"
         )
 
     def _advance(self, open_documents: Sequence[OpenDocument], on_sentences: Callable[[int], None]) -> None:
@@ -530,6 +536,7 @@ class DocumentTranslator:
         closing = {*self.symbols.separators, self.symbols.eos}
         tokens: list[list[int]] = [[] for _ in asked]
         log_probabilities = [0.0] * len(asked)
+        labels_of = Counter(recovered.sentence)
         for k, label, log_probability in zip(
             recovered.sentence, labels, hypothesis.token_log_probabilities, strict=True
         ):
@@ -538,7 +545,7 @@ class DocumentTranslator:
                 tokens[k].append(label)
         cut = {recovered.sentence[place] for place in hypothesis.cut}
         written = [
-            Written(tuple(t), p, k in cut)
+            Written(tuple(t), p, k in cut, labels_of[k])
             for k, (t, p) in enumerate(zip(tokens, log_probabilities, strict=True))
         ]
         return written, recovered.exact
@@ -548,6 +555,7 @@ class DocumentTranslator:
         sentences = tuple(self.tokenizer.decode(sentence.tokens) for sentence in written)
         longest = self.config.view.max_tokens - self.symbols.per_source_sentence
         missing = tuple(j for j in opened.kept if not sentences[j])
+        as_text = self.tokenizer.encode_batch(sentences)
         return Translation(
             document=Document(opened.document.id, sentences),
             log_probabilities=tuple(sentence.log_probability for sentence in written),
@@ -561,4 +569,6 @@ class DocumentTranslator:
                 number not in opened.inexact and all(sentences[opened.kept[j]] for j in window.current)
                 for number, window in enumerate(opened.windows)
             ),
+            tokens=tuple(sentence.labels for sentence in written),
+            otherwise=tuple(j for j in opened.kept if tuple(as_text[j]) != written[j].tokens),
         )

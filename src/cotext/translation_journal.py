@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -11,6 +11,9 @@ from cotext.errors import CotextError
 from cotext.files import replacing
 from cotext.integrity import sealed, sealed_lines, unsealed
 from cotext.translate import Translation
+
+# What an entry has beside the document; see `Translation`.
+LISTS = tuple(f.name for f in fields(Translation) if f.name != "document")
 
 
 class TranslationJournal:
@@ -58,8 +61,8 @@ class TranslationJournal:
             try:
                 entry = unsealed(line)
                 document = Document(entry["id"], tuple(entry["sentences"]))
-                keys = ("log_probabilities", "cut", "long", "shed", "missing", "pieces")
-                translation = Translation(document, **{key: tuple(entry[key]) for key in keys})
+                lists = {k: tuple(entry[k]) for k in LISTS}
+                translation = Translation(document, **lists)
                 self.done[int(entry["place"])] = translation
             except (ValueError, KeyError, TypeError, OverflowError):
                 damaged += number < len(lines)  # the last is cut off by the interruption, or nothing
@@ -95,10 +98,10 @@ class TranslationJournal:
     def add(self, place: int, translation: Translation) -> None:
         """Append one document and push it to the disk."""
         assert self.file is not None
-        fields = asdict(translation)
-        document = fields.pop("document")
+        entry = asdict(translation)
+        document = entry.pop("document")
         try:
-            self.file.write(sealed({"place": place, **document, **fields}) + "\n")
+            self.file.write(sealed({"place": place, **document, **entry}) + "\n")
             self.file.flush()
         except OSError as error:
             raise CotextError(

@@ -33,10 +33,31 @@ def prepare(
         int | None, typer.Option(help="Subwords; 32000 or as many as there can be.")
     ] = None,
     tokenizer: Annotated[
-        str, typer.Option(help="sentencepiece, sentencepiece-bpe, or moses-bpe for replication.")
+        str,
+        typer.Option(
+            help="sentencepiece, sentencepiece-bpe, or moses-bpe for replication; or a run or data folder "
+            "whose tokenizer is taken, to train on from that run (--init)."
+        ),
     ] = "sentencepiece",
     language: Annotated[str, typer.Option(help="Target language, for the Moses rules of moses-bpe.")] = "en",
     max_characters: Annotated[int, typer.Option(help="A longer sentence is refused.")] = 10_000,
+    split: Annotated[
+        bool,
+        typer.Option(
+            "--split", help="Split training lines that hold as many sentences on both sides, several."
+        ),
+    ] = False,
+    clean: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Leave training pairs out by a rule, cutting their documents: empty, length=1000, ratio=3, "
+            "copies, language=0.95, duplicates, or all; may be repeated."
+        ),
+    ] = None,
+    skip_unequal: Annotated[
+        bool,
+        typer.Option("--skip-unequal", help="Leave out documents with unequal numbers of sentences."),
+    ] = False,
     seed: Annotated[int, typer.Option(help="Of the controlled corpus and of the tokenizer's sample.")] = 1,
     format: Format = None,
     overwrite: Annotated[
@@ -47,12 +68,13 @@ def prepare(
     from cotext.data.languages import Languages, language_code
     from cotext.data.prepare import prepare as prepare_corpus
     from cotext.data.prepare import prepare_controlled
-    from cotext.data.tokenizer import TokenizerSettings
+    from cotext.data.tokenizer import KINDS, TokenizerSettings
     from cotext.progress import stages
 
     files = (source, target, dev_source, dev_target, test_source, test_target)
     if controlled is not None:
-        if any((*files, source_language, target_language)) or format or tokenizer != "sentencepiece":
+        of_files = (source_language, target_language, format, split, clean, skip_unequal)
+        if any((*files, *of_files)) or tokenizer != "sentencepiece":
             raise CotextError(
                 "--controlled makes its own corpus and tokenizer; leave --source, --target, --format, "
                 "--tokenizer and the like out"
@@ -69,6 +91,14 @@ def prepare(
             raise CotextError("--test-target is given without --test-source")
         sides = (("--source-language", source_language), ("--target-language", target_language))
         told = Languages(*(language_code(code, option) if code else "" for option, code in sides))
+        taken = Path(tokenizer) if (Path(tokenizer) / "tokenizer").is_dir() else None
+        if taken is not None and vocabulary is not None:
+            raise CotextError(f"--tokenizer {tokenizer} has its vocabulary; leave --vocabulary out")
+        if taken is None and tokenizer not in KINDS:
+            raise CotextError(
+                f"--tokenizer {tokenizer}: no run or data folder, which holds a folder named tokenizer; give "
+                f"one, or choose {', '.join(KINDS)}"
+            )
         settings = TokenizerSettings(kind=tokenizer, vocabulary=vocabulary, language=language, seed=seed)
         with stages() as progress:
             report = prepare_corpus(
@@ -81,8 +111,12 @@ def prepare(
                 test_target=test_target,
                 languages=told,
                 settings=settings,
+                tokenizer=taken,
                 format=format,
                 max_characters=max_characters,
+                split=split,
+                clean=clean or (),
+                skip_unequal=skip_unequal,
                 overwrite=overwrite,
                 progress=progress,
             )
@@ -98,19 +132,37 @@ def distill(
         str | None,
         typer.Option(help="i/n: translate this part alone; when all are done, the call without writes OUT."),
     ] = None,
+    monolingual: Annotated[
+        Path | None,
+        typer.Option(
+            help="Documents of one language to translate in place of the corpus's sources, and to add to it."
+        ),
+    ] = None,
+    side: Annotated[
+        str | None,
+        typer.Option(
+            help="Where monolingual documents stand: source (forward) or target (back-translation); as the "
+            "languages tell if not given."
+        ),
+    ] = None,
+    format: Format = None,
     device: Device = None,
     set: Decode = None,
     checkpoint: Checkpoint = None,
 ) -> None:
     """Copy prepared data with a system's translations as training targets; the same command goes on."""
+    if monolingual is None and (side or format):
+        raise CotextError("--side and --format say what --monolingual is; give that too, or leave them out")
     decode = decode_settings(set)
     from cotext.distill import Request, distillation
     from cotext.distillation_parts import Shard
     from cotext.progress import console, meter
 
     part = None if shard is None else Shard.parse(shard)
-    request = Request(teacher, data, out, decode, checkpoint)
+    request = Request(teacher, data, out, decode, checkpoint, monolingual, format, side or "")
     with distillation(request, part, device) as job:
+        for message in job.texts.messages():
+            typer.echo(message, err=True)
         if job.parts.damaged:
             console.print(
                 f"{job.parts.path.parent}: damaged parts, translated again from the first such line on: "
@@ -127,14 +179,15 @@ def distill(
                 f"when all shards are, the same command without --shard writes {out}"
             )
             return
-        with meter("writing documents", job.documents) as progress:
+        with meter("writing documents", job.texts.rows) as progress:
             outcome = job.write(progress.advance)
     sentences, documents = counted(outcome.sentences, "sentence"), counted(outcome.documents, "document")
     typer.echo(f"{out}: {sentences} in {documents}{resumed}")
     if outcome.kept.count:
         typer.echo(
             f"  {counted(outcome.kept.count, 'document')} with a sentence that the teacher does not take "
-            f"(--set max_source_tokens=...) as before; {_examples(outcome.kept)}"
+            f"(--set max_source_tokens=...) {'left out' if monolingual else 'as before'}; "
+            f"{_examples(outcome.kept)}"
         )
     for noted, what in (
         (outcome.missing, "missing"),

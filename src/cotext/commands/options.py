@@ -34,6 +34,7 @@ Checkpoint = Annotated[
     int | None,
     typer.Option("--checkpoint", help="Use the checkpoint of this update, not the final model."),
 ]
+Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON instead.")]
 
 
 def decode_settings(pairs: list[str] | None) -> dict[str, Any]:
@@ -92,6 +93,11 @@ def output(out: Path | None, inputs: Iterable[Path | None]) -> Iterator[None]:
         yield
 
 
+def as_json(figures: dict[str, Any]) -> str:
+    """Figures as JSON, as they are printed and written."""
+    return json.dumps(figures, indent=1, ensure_ascii=False)
+
+
 def write_figures(out: Path | None, figures: dict[str, Any]) -> None:
     """Write figures as JSON, where a file was asked for."""
     if out is None:
@@ -99,4 +105,4 @@ def write_figures(out: Path | None, figures: dict[str, Any]) -> None:
     from cotext.data.formats.streams import atomic_sinks
 
     with atomic_sinks([out]) as [sink]:
-        sink.write(json.dumps(figures, indent=1, ensure_ascii=False) + "\n")
+        sink.write(f"{as_json(figures)}\n")

@@ -119,24 +119,34 @@ class SeenPairs:
 
     def add(self, pairs: Iterable[tuple[str, str]]) -> int:
         """Remember the pairs; return how many were there before, counting earlier ones of this call."""
-        digests = [
-            hashlib.blake2b(f"{source}\0{target}".encode(), digest_size=16).digest()
-            for source, target in pairs
-        ]
+        digests = [_digest(pair) for pair in pairs]
         unique = dict.fromkeys(digests)
-        words = np.frombuffer(b"".join(unique), np.uint64).reshape(-1, 2)
+        return int(self._remember(unique).sum()) + len(digests) - len(unique)
+
+    def add_each(self, pairs: Iterable[tuple[str, str]]) -> list[bool]:
+        """Remember the pairs; return of each whether it was there before this call."""
+        digests = [_digest(pair) for pair in pairs]
+        return [bool(known) for known in self._remember(digests)] if digests else []
+
+    def _remember(self, digests: Iterable[bytes]) -> NDArray[np.bool_]:
+        """Whether each digest was there before, by a filter that then holds them all."""
+        words = np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
         # Two hashes make as many as needed (Kirsch and Mitzenmacher 2006).
         places = (words[:, 0] + self._steps * words[:, 1]) & self._mask
         byte, bit = places >> np.uint64(3), (1 << (places & np.uint64(7))).astype(np.uint8)
-        known = int((self._bits[byte] & bit).all(axis=0).sum())
+        known: NDArray[np.bool_] = (self._bits[byte] & bit).astype(bool).all(axis=0)
         np.bitwise_or.at(self._bits, byte, bit)
-        return known + len(digests) - len(unique)
+        return known
 
     def false_positive_rate(self) -> float:
         """Return the probability that a new pair would now be taken for a known one."""
         # In pieces: the counts of the whole would take as much memory again.
         ones = sum(int(np.bitwise_count(piece).sum()) for piece in np.array_split(self._bits, 64))
         return float((ones / (8 * len(self._bits))) ** len(self._steps))
+
+
+def _digest(pair: tuple[str, str]) -> bytes:
+    return hashlib.blake2b(f"{pair[0]}\0{pair[1]}".encode(), digest_size=16).digest()
 
 
 class StatisticsCollector:

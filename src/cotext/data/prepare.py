@@ -5,7 +5,6 @@ does not grow with the corpus. OUT holds train.arrow, dev.arrow, dev.jsonl, toke
 there is a test set, test.arrow and test.jsonl.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
@@ -16,6 +15,7 @@ from typing import Any, Final
 from pydantic import TypeAdapter, ValidationError
 
 from cotext import __version__
+from cotext.data.cleaning import parse_rules
 from cotext.data.controlled import (
     SIZES,
     VERSION,
@@ -24,15 +24,19 @@ from cotext.data.controlled import (
     test_documents,
     training_documents,
 )
-from cotext.data.corpus_statistics import OUTLIER_RATIO, Distribution, SplitStatistics, StatisticsCollector
+from cotext.data.corpus_statistics import SplitStatistics, StatisticsCollector
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import detect_format, read_parallel, write_documents, write_parallel
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.streams import check_readable, numbered_lines
 from cotext.data.languages import Languages, check_sides, languages_of_names
+from cotext.data.overlap import Overlap, OverlapCounter
 from cotext.data.preparation import STATE, Preparation, preparing
-from cotext.data.prepared import REPORT, file_digests
-from cotext.data.store import StoreWriter
+from cotext.data.preparation_report import Report
+from cotext.data.prepared import REPORT, file_digests, write_report
+from cotext.data.selection import Selection, render
+from cotext.data.splitting import Splitter
+from cotext.data.store import StoreWriter, TokenStore
 from cotext.data.suites import write_suite
 from cotext.data.tokenizer import (
     SentencePieceTokenizer,
@@ -42,7 +46,7 @@ from cotext.data.tokenizer import (
     train_tokenizer,
 )
 from cotext.errors import CotextError
-from cotext.files import checksum, replacing
+from cotext.files import checksum
 
 CHUNK_SENTENCES: Final = 4096
 CHUNK_CHARACTERS: Final = 1_000_000
@@ -60,70 +64,11 @@ def silent(stage: str, documents: int) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
-    """What was prepared, from what and how; written as report.json.
-
-    `inputs` and `files` hold SHA-256 digests: of what was read, and of what was written.
-    """
-
-    cotext: str
-    command: dict[str, Any]
-    inputs: dict[str, str]
-    languages: dict[str, str]
-    tokenizer: dict[str, Any]
-    splits: dict[str, SplitStatistics]
-    notes: tuple[str, ...]
-    files: dict[str, str]
-
-    def render(self) -> str:
-        """Lay the main figures out as a table, one column a split."""
-        columns = [
-            [name, *(figure(split) for figure in _ROWS.values())] for name, split in self.splits.items()
-        ]
-        widths = [max(map(len, column)) + 2 for column in columns]
-        lines = [
-            f"{label:32}" + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
-            for label, *cells in zip(["", *_ROWS], *columns, strict=True)
-        ]
-        for name, split in self.splits.items():
-            for example in split.ratio_examples:
-                lines.append(
-                    f"{name}: document {example.document!r}, sentence {example.sentence}: "
-                    f"{example.source_tokens} source and {example.target_tokens} target tokens"
-                )
-        pair = str(Languages(**self.languages)) or "not told (--source-language, --target-language)"
-        lines.append(f"languages: {pair}")
-        lines.append(f"tokenizer: {self.tokenizer['kind']}, {self.tokenizer['pieces']} pieces")
-        return "\n".join([*lines, *self.notes])
-
-
-def _percentiles(distribution: Distribution) -> str:
-    return "/".join(str(value) for value in (*distribution.percentiles.values(), distribution.maximum))
-
-
-_ROWS: Final[dict[str, Callable[[SplitStatistics], str]]] = {
-    "documents": lambda s: f"{s.documents:,}",
-    "sentence pairs": lambda s: f"{s.sentences:,}",
-    "source tokens": lambda s: f"{s.source_tokens:,}",
-    "target tokens": lambda s: f"{s.target_tokens:,}",
-    "tokens a sentence, mean": lambda s: f"{s.mean_sentence_tokens:.1f}",
-    "source, 50/90/99 %, longest": lambda s: _percentiles(s.sentence_tokens.source),
-    "target, 50/90/99 %, longest": lambda s: _percentiles(s.sentence_tokens.target),
-    "sentences a document": lambda s: _percentiles(s.document_sentences),
-    "source tokens a document": lambda s: _percentiles(s.document_tokens.source),
-    "target tokens a document": lambda s: _percentiles(s.document_tokens.target),
-    "empty, source/target": lambda s: "/".join(map(str, s.empty_sentences)),
-    "unknown tokens, source/target": lambda s: "/".join(f"{rate:.2%}" for rate in s.unknown_token_rate),
-    f"lengths differ more than {OUTLIER_RATIO} times": lambda s: f"{s.ratio_outliers:,}",
-    "repeated pairs, approximately": lambda s: f"{s.duplicate_pairs:,}",
-}
-
-
-@dataclass(frozen=True, slots=True)
 class _Corpus:
     split: str
     read: Callable[[], Iterator[ParallelDocument]]
     files: tuple[Path, ...] = ()
+    selection: Selection | None = None
 
 
 def prepare(
@@ -138,18 +83,25 @@ def prepare(
     languages: Languages | None = None,
     format: str | None = None,
     settings: TokenizerSettings | None = None,
+    tokenizer: Path | None = None,
     max_characters: int = 10_000,
+    split: bool = False,
+    clean: Sequence[str] = (),
+    skip_unequal: bool = False,
     overwrite: bool = False,
     progress: Progress = silent,
 ) -> Report:
     """Train a tokenizer, encode training, development and test corpora, and write all to the folder `out`.
 
-    A target of None: the source file holds both languages. A language that `languages` leaves open is that
-    which the names of the training files tell. `out` appears whole or not at all; with `overwrite` it
-    replaces an earlier prepared folder. The same call goes on with what an interrupted one has done: the
-    tokenizer, and each split. Raises CotextError for what the readers refuse, for a sentence of more than
-    `max_characters`, for files whose names are the pair the wrong way round, and as `train_tokenizer` and
-    `preparing` do.
+    `tokenizer`: a run or prepared data whose tokenizer is taken instead, so that training can go on from the
+    run with other text; `settings` say nothing then. A target of None: the source file holds both languages.
+    A language that `languages` leaves open is that which the names of the training files tell. Of the
+    training corpus, `split` splits lines of several sentences and `clean` names rules of
+    `cotext.data.cleaning`; of all, `skip_unequal` leaves out documents whose sides have unequal numbers of
+    sentences. `out` appears whole or not at all; with `overwrite` it replaces an earlier prepared folder. The
+    same call goes on with what an interrupted one has done: the tokenizer, and each split. Raises CotextError
+    for what the readers refuse, for a sentence of more than `max_characters`, for files whose names are the
+    pair the wrong way round, and as `load_tokenizer`, `train_tokenizer` and `preparing` do.
     """
     given = {
         "train": (source, target),
@@ -157,8 +109,11 @@ def prepare(
         "test": (test_source, test_target),
     }
     pair = _languages(languages or Languages(), source, target)
+    rules = parse_rules(clean)
+    splitters = (Splitter(pair.source), Splitter(pair.target)) if split else None
+    given_tokenizer = None if tokenizer is None else load_tokenizer(tokenizer / "tokenizer")
     corpora = []
-    for split, (source_path, target_path) in given.items():
+    for name, (source_path, target_path) in given.items():
         if source_path is None:
             continue
         check_sides(pair, source_path, target_path, "the corpus is")
@@ -167,19 +122,25 @@ def prepare(
             check_readable(path)
             if not path.is_file():
                 raise CotextError(f"{path}: not a regular file; preparing reads the text twice")
-        corpora.append(_Corpus(split, partial(read_parallel, source_path, target_path, format), files))
+        read = partial(read_parallel, source_path, target_path, format, skip_unequal=skip_unequal)
+        selection = Selection(read, pair, *((rules, splitters) if name == "train" else ()))
+        corpora.append(_Corpus(name, selection.read, files, selection))
     command = {
-        **{f"{split}_files": [str(path) for path in pair if path] for split, pair in given.items()},
+        **{f"{name}_files": [str(path) for path in paths if path] for name, paths in given.items()},
         "format": format,
         "max_characters": max_characters,
+        "split": [splitter.name for splitter in splitters or ()],
+        "clean": rules,
+        "skip_unequal": skip_unequal,
+        **({} if tokenizer is None else {"tokenizer": str(tokenizer)}),
     }
-    settings = settings or TokenizerSettings()
+    chosen = given_tokenizer or settings or TokenizerSettings()
     with preparing(out, overwrite, [path for corpus in corpora for path in corpus.files]) as work:
-        job = _job(command, _checksums(corpora, format), pair, settings)
+        job = _job(command, _checksums(corpora, format), pair, chosen)
         report = work.begin(job)
         if not report:
-            _build_tokenizer(work, corpora, corpora[0], settings, max_characters, progress)
-            report = _build(work, corpora, job, settings, progress)
+            _build_tokenizer(work, corpora, corpora[0], chosen, max_characters, progress)
+            report = _build(work, corpora, job, chosen, progress)
         work.publish()
         return _read(work.out, report)
 
@@ -267,15 +228,22 @@ def _write_sides(folder: Path, corpora: Iterable[_Corpus]) -> None:
 
 
 def _job(
-    command: dict[str, Any], inputs: dict[str, str], languages: Languages, settings: TokenizerSettings
+    command: dict[str, Any],
+    inputs: dict[str, str],
+    languages: Languages,
+    chosen: TokenizerSettings | Tokenizer,
 ) -> dict[str, Any]:
     """All that decides what a prepared folder holds; `inputs`: digests by file."""
+    if isinstance(chosen, TokenizerSettings):
+        how = asdict(chosen)
+    else:
+        how = {"kind": chosen.kind, "taken": chosen.fingerprint}
     return {
         "cotext": __version__,
         "command": command,
         "inputs": inputs,
         "languages": asdict(languages),
-        "tokenizer": asdict(settings),
+        "tokenizer": how,
     }
 
 
@@ -283,7 +251,7 @@ def _build_tokenizer(
     work: Preparation,
     corpora: Sequence[_Corpus],
     learn_from: _Corpus,
-    settings: TokenizerSettings,
+    chosen: TokenizerSettings | Tokenizer,
     max_characters: int,
     progress: Progress,
 ) -> None:
@@ -293,7 +261,13 @@ def _build_tokenizer(
     for corpus in corpora[1:]:
         for _ in _checked(corpus, max_characters):
             pass
-    tokenizer = train_tokenizer(_sentences(_checked(learn_from, max_characters), progress), settings)
+    sentences = _sentences(_checked(learn_from, max_characters), progress)
+    if isinstance(chosen, TokenizerSettings):
+        tokenizer = train_tokenizer(sentences, chosen)
+    else:
+        tokenizer = chosen
+        for _ in sentences:  # which are checked while they are read
+            pass
     tokenizer.save(work.folder / "tokenizer")
     work.note("tokenizer", (work.folder / "tokenizer").iterdir(), {})
 
@@ -302,7 +276,7 @@ def _build(
     work: Preparation,
     corpora: Sequence[_Corpus],
     job: dict[str, Any],
-    settings: TokenizerSettings,
+    chosen: TokenizerSettings | Tokenizer,
     progress: Progress,
 ) -> dict[str, Any]:
     """Encode the corpora that are not encoded yet, and write the report, which is returned."""
@@ -319,25 +293,59 @@ def _build(
         splits[corpus.split] = found
     for corpus in corpora[1:]:
         write_parallel(folder / f"{corpus.split}.jsonl", None, corpus.read(), "jsonl")
+    # Whether just counted or read back as JSON, whose keys are texts.
+    usual = {str(q): n for q, n in splits["train"]["sentence_tokens"]["source"]["percentiles"].items()}["99"]
+    overlap = _survey(folder, corpora, usual, progress)
+    told = [line for corpus in corpora for line in _told(corpus)]
     report = {
         **job,
         "tokenizer": {**job["tokenizer"], "pieces": tokenizer.pieces, "fingerprint": tokenizer.fingerprint},
         "splits": splits,
-        "notes": _notes(settings, tokenizer),
+        "notes": (*_notes(chosen, tokenizer), *told),
         "files": {**work.digests, **file_digests(folder, without=[STATE, *work.digests])},
+        "selected": {c.split: c.selection.counts() for c in corpora if c.selection is not None},
+        "overlap": {split: asdict(found) for split, found in overlap.items()},
     }
-    with replacing(folder / REPORT) as temporary:
-        temporary.write_text(f"{json.dumps(report, indent=2, ensure_ascii=False)}\n", encoding="utf-8")
+    write_report(folder, report)
     return report
 
 
-def _notes(settings: TokenizerSettings, tokenizer: Tokenizer) -> tuple[str, ...]:
-    if settings.vocabulary is None and tokenizer.pieces < settings.requested_vocabulary:
+def _notes(chosen: TokenizerSettings | Tokenizer, tokenizer: Tokenizer) -> tuple[str, ...]:
+    if not isinstance(chosen, TokenizerSettings):
+        return ("the tokenizer is that of other data; nothing was learnt here",)
+    if chosen.vocabulary is None and tokenizer.pieces < chosen.requested_vocabulary:
         return (
             f"note: the text supports {tokenizer.pieces} pieces, fewer than the usual "
-            f"{settings.requested_vocabulary}; the largest possible vocabulary was taken",
+            f"{chosen.requested_vocabulary}; the largest possible vocabulary was taken",
         )
     return ()
+
+
+def _survey(
+    folder: Path, corpora: Sequence[_Corpus], usual_tokens: int, progress: Progress
+) -> dict[str, Overlap]:
+    """Count, in stores that are written, what is not one sentence beside another, and what training holds."""
+    overlap = OverlapCounter()
+    for corpus in corpora[1:]:
+        store = TokenStore(folder / f"{corpus.split}.arrow")
+        for index, document in enumerate(overlap.remember(corpus.split, corpus.read())):
+            if corpus.selection is not None:
+                corpus.selection.note_lengths(document, store.lengths(index)[0], usual_tokens)
+    for number, _ in enumerate(overlap.compare(corpora[0].read()), 1):
+        if number % PROGRESS_DOCUMENTS == 0:
+            progress("comparing", number)
+    return overlap.overlaps()
+
+
+def _told(corpus: _Corpus) -> list[str]:
+    """What there is to say of what was selected of a corpus."""
+    if corpus.selection is None:
+        return []
+
+    def place(side: int, sentence: str) -> str:
+        return _place(corpus, side, sentence).removesuffix(": ") or repr(sentence[:40])
+
+    return render(corpus.split, corpus.selection, place)
 
 
 def _sentences(documents: Iterable[ParallelDocument], progress: Progress) -> Iterator[str]:

@@ -1,15 +1,26 @@
 """The report of a prepared folder, written last: what it was made from, and a digest of every file."""
 
-from collections.abc import Iterable
+import json
+import zlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from cotext.errors import CotextError
-from cotext.files import checksum
+from cotext.files import checksum, replacing
 from cotext.integrity import digests, require_whole
 from cotext.reading import read_json
 
 REPORT: Final = "report.json"
+_CHECKSUM: Final = "crc32"  # an entry of the report, over all others
+
+
+def write_report(folder: Path, content: Mapping[str, Any]) -> None:
+    """Write report.json, with a checksum: it says that everything else in the folder is whole."""
+    plain = json.loads(json.dumps(content))  # as it will be read
+    text = json.dumps({**plain, _CHECKSUM: _checksum(plain)}, indent=2, ensure_ascii=False)
+    with replacing(folder / REPORT) as temporary:
+        temporary.write_text(f"{text}\n", encoding="utf-8")
 
 
 def read_report(folder: Path) -> dict[str, Any]:
@@ -22,9 +33,15 @@ def read_report(folder: Path) -> dict[str, Any]:
     if not path.exists():
         return {}
     content = read_json(path)
-    if not isinstance(content.get("files", {}), dict):
-        raise CotextError(f"{path}: damaged: its digests of files are none; prepare the corpus again")
+    noted = content.pop(_CHECKSUM, None)
+    if noted not in (None, _checksum(content)) or not isinstance(content.get("files", {}), dict):
+        raise CotextError(f"{path}: damaged: not as it was written; prepare the corpus again")
     return content
+
+
+def _checksum(content: Mapping[str, Any]) -> str:
+    text = json.dumps(content, sort_keys=True)
+    return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
 
 
 def file_digests(folder: Path, without: Iterable[str] = ()) -> dict[str, str]:

@@ -80,6 +80,7 @@ class Tokenizer(Protocol):
     `fingerprint` is a SHA-256 over everything that decides how text is encoded.
     """
 
+    kind: str
     pieces: int
     vocabulary_size: int
     pad: int
@@ -320,7 +321,7 @@ class MosesBPETokenizer:
         _save(folder, self, self.kind, self.model_name, self._model)
 
 
-_KINDS: Final[Mapping[str, type[SentencePieceTokenizer | MosesBPETokenizer]]] = {
+KINDS: Final[Mapping[str, type[SentencePieceTokenizer | MosesBPETokenizer]]] = {
     SentencePieceTokenizer.kind: SentencePieceTokenizer,
     SentencePieceBPETokenizer.kind: SentencePieceBPETokenizer,
     MosesBPETokenizer.kind: MosesBPETokenizer,
@@ -333,8 +334,8 @@ def train_tokenizer(sentences: Iterable[str], settings: TokenizerSettings) -> To
     Raises CotextError for an unknown kind, for text that can't fill the vocabulary asked for, and for a
     vocabulary too small to hold the characters.
     """
-    if settings.kind not in _KINDS:
-        raise CotextError(f"unknown tokenizer {settings.kind!r}; choose one of {', '.join(_KINDS)}")
+    if settings.kind not in KINDS:
+        raise CotextError(f"unknown tokenizer {settings.kind!r}; choose one of {', '.join(KINDS)}")
     if settings.requested_vocabulary < 1 or settings.sample_sentences < 1:
         raise CotextError("the vocabulary and the sample of the tokenizer need at least one element")
     if settings.requested_vocabulary > MAX_VOCABULARY:
@@ -345,7 +346,7 @@ def train_tokenizer(sentences: Iterable[str], settings: TokenizerSettings) -> To
     sample = reservoir_sample(cleaned, settings.sample_sentences, settings.seed)
     if not sample:
         raise CotextError("there is no text to train a tokenizer on: every sentence is empty")
-    return _KINDS[settings.kind].train(sample, settings)
+    return KINDS[settings.kind].train(sample, settings)
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:
@@ -363,18 +364,18 @@ def load_tokenizer(folder: Path) -> Tokenizer:
             f"{description_path}: tokenizer format {shown(version)}, but this version reads "
             f"{FORMAT_VERSION}; prepare the corpus again"
         )
-    if not isinstance(kind, str) or kind not in _KINDS:
+    if not isinstance(kind, str) or kind not in KINDS:
         raise CotextError(
-            f"{description_path}: unknown tokenizer {shown(kind)}; this version knows {', '.join(_KINDS)}"
+            f"{description_path}: unknown tokenizer {shown(kind)}; this version knows {', '.join(KINDS)}"
         )
-    model_path = folder / _KINDS[kind].model_name
+    model_path = folder / KINDS[kind].model_name
     model = read_bytes(model_path, MAX_MODEL_BYTES)
     if _fingerprint(kind, model) != fingerprint:
         raise CotextError(
             f"{model_path}: not the model that {description_path.name} beside it describes (cut off, or "
             "copied from elsewhere); copy the whole folder again"
         )
-    tokenizer = _KINDS[kind](model)
+    tokenizer = KINDS[kind](model)
     if description != _description(tokenizer, kind, model_path.name):
         raise CotextError(
             f"{description_path}: damaged: says something else than what is true of the model beside it; "

@@ -1,6 +1,7 @@
 """Corpus files of eight formats, read and written a document at a time; .xz and .gz are transparent."""
 
 from cotext.data.formats.corpus import (
+    place_of_sentence,
     read_documents,
     read_parallel,
     second_file,
@@ -17,6 +18,7 @@ __all__ = [
     "CorpusProblems",
     "Problem",
     "detect_format",
+    "place_of_sentence",
     "read_documents",
     "read_parallel",
     "second_file",

@@ -5,6 +5,7 @@ from functools import partial
 from itertools import zip_longest
 from pathlib import Path
 
+from cotext.data.beads import Alignment, aligned_documents
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats.detection import detect_format
 from cotext.data.formats.docids import (
@@ -36,12 +37,37 @@ def _documents(path: Path, format: Format, side: Side) -> Iterator[Document]:
         yield Document(record.id, record.sentences or ())
 
 
-def read_parallel(source: Path, target: Path | None, format: str | None = None) -> Iterator[ParallelDocument]:
+def place_of_sentence(
+    path: Path, format: str | None, document: int, sentence: int, side: Side = "source"
+) -> str:
+    """Where a sentence stands, as messages tell it: file and line; both numbers count from 0.
+
+    The file is read again, up to there. Where several sentences share a line, which of them it is.
+    """
+    for number, record in enumerate(_side_records(path, _resolve(path, format), side)):
+        if number == document:
+            beside = (
+                "" if record.lines_per_sentence else f" (document {record.id!r}, sentence {sentence + 1})"
+            )
+            return f"{path}:{record.line_of(sentence)}{beside}"
+    return str(path)
+
+
+def read_parallel(
+    source: Path,
+    target: Path | None,
+    format: str | None = None,
+    alignment: Alignment | None = None,
+    skip_unequal: bool = False,
+) -> Iterator[ParallelDocument]:
     """Read two files in step, or one file that holds both languages (`target` None: wmt-xml, tsv, jsonl).
 
+    A document with beads comes as the pieces that are aligned: see `cotext.data.beads`; `alignment` is added
+    to. With `skip_unequal`, documents with unequal numbers of sentences are left out and counted there.
     Raises CotextError where documents, their ids (if both files have them) or their numbers of sentences
     differ, and for all that read_documents refuses.
     """
+    counts = alignment if alignment is not None else Alignment()
     source_format = _resolve(source, format)
     if target is None:
         if not source_format.holds_both_languages:
@@ -49,8 +75,9 @@ def read_parallel(source: Path, target: Path | None, format: str | None = None) 
                 f"{source}: the format {source_format.name} holds one language a file; name the target file "
                 "too"
             )
-        return _pairs_of_one_file(source, source_format)
-    return _pairs_of_two_files(source, source_format, target, _resolve(target, format))
+        return _pairs_of_one_file(source, source_format, counts, skip_unequal)
+    target_format = _resolve(target, format)
+    return _pairs_of_two_files(source, source_format, target, target_format, counts if skip_unequal else None)
 
 
 def second_file(source: Path, target: Path | None) -> Path | None:
@@ -59,16 +86,25 @@ def second_file(source: Path, target: Path | None) -> Path | None:
     return None if same else target
 
 
-def _pairs_of_one_file(path: Path, format: Format) -> Iterator[ParallelDocument]:
+def _pairs_of_one_file(
+    path: Path, format: Format, counts: Alignment, skip_unequal: bool
+) -> Iterator[ParallelDocument]:
     for record in checked_records(path, format):
+        source, target = record.source or (), record.target or ()
+        if skip_unequal and record.beads is None and source and target and len(source) != len(target):
+            counts.unequal += 1
+            continue
         problem = both_sides_problem(record)
         if problem:
             raise CotextError(f"{path}:{record.line}: {problem}")
-        yield ParallelDocument(record.id, record.source or (), record.target or ())
+        if record.beads is None:
+            yield ParallelDocument(record.id, source, target)
+        else:
+            yield from aligned_documents(record.id, source, target, record.beads, counts)
 
 
 def _pairs_of_two_files(
-    source: Path, source_format: Format, target: Path, target_format: Format
+    source: Path, source_format: Format, target: Path, target_format: Format, skipped: Alignment | None
 ) -> Iterator[ParallelDocument]:
     sources = _side_records(source, source_format, "source")
     targets = _side_records(target, target_format, "target")
@@ -89,6 +125,9 @@ def _pairs_of_two_files(
                 f"partner is document {record.id!r} at {longer}:{record.line}{doubt}"
             )
         problem = pair_problem(order, first, second, both_have_ids)
+        if problem and skipped is not None and (not both_have_ids or first.id == second.id):
+            skipped.unequal += 1
+            continue
         if problem:
             raise CotextError(f"{source}:{first.line} and {target}:{second.line}: {problem}{doubt}")
         known = second if target_format.carries_ids and not source_format.carries_ids else first
@@ -120,11 +159,11 @@ def both_sides_problem(record: Record) -> str | None:
             "target" if record.source is not None else "source" if record.target is not None else "second"
         )
         return f"document {record.id!r} has no {missing} side; a parallel corpus needs both languages"
-    if len(record.source) != len(record.target):
+    if record.beads is None and len(record.source) != len(record.target):
         return (
             f"document {record.id!r} has {len(record.source)} source sentences but {len(record.target)} "
-            "target "
-            "sentences; every source sentence needs exactly one target sentence"
+            "target sentences; every source sentence needs exactly one target sentence (or, in jsonl, beads "
+            "that say which belong together)"
         )
     return None
 

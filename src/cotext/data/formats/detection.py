@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from cotext.data.formats.docids import find_side_file
+from cotext.data.formats.foreign import CORPUS_ROOTS, binary_kind, markup_kind, refuse, subtitle_kind
 from cotext.data.formats.marked_lines import BOUNDARY_MARK, DOCUMENT_LINE, EOS_MARK
 from cotext.data.formats.records import OUTER_SPACE
 from cotext.data.formats.streams import beginning, check_readable
@@ -11,8 +12,10 @@ from cotext.errors import CotextError
 from cotext.reading import parse_json
 
 BEGINNING_BYTES = 1 << 18
-_XML_BEGINNING = re.compile(r"<(\?xml|!DOCTYPE|!--|dataset|collection|doc)\b", re.IGNORECASE)
-_COMMENT_BEGINNING = "<!--"
+# A prolog that markup follows, or a root element by itself; a sentence may begin with "<" too.
+_PROLOG_BEGINNING = re.compile(r"<\?xml\b|<!DOCTYPE\b|<!--", re.IGNORECASE)
+_ROOT_BEGINNING = re.compile(rf"<({'|'.join(CORPUS_ROOTS)})(\s+[\w:.-]+\s*=.*|\s*/?>.*|\s*)$", re.IGNORECASE)
+_PROLOG_THEN_WORDS = re.compile(r"(?><\?.*?\?>|<!--.*?-->|<!DOCTYPE[^<>]*>)\s*[^\s<]", re.IGNORECASE)
 _OBJECT_BEGINNING = re.compile(r'\{\s*"')
 
 
@@ -21,7 +24,8 @@ def detect_format(path: Path) -> str:
 
     The rules, the first that holds: a JSON object on the first line, an XML beginning, a first line `<d>`, a
     side file, `<EOS> <BOS>` in a line, `_eos` in a line, two tabs (or one) in every line. Raises CotextError
-    for a file that is missing, empty, or no regular file (a pipe can be read only once: name its format).
+    for a file that is missing, empty, or no regular file (a pipe can be read only once: name its format), and
+    for one that is no corpus but markup, subtitles or a binary file.
     """
     check_readable(path)
     if not path.is_file():
@@ -29,6 +33,7 @@ def detect_format(path: Path) -> str:
             f"{path}: the format of what is no regular file cannot be detected; name the format"
         )
     head, complete = beginning(path, BEGINNING_BYTES)
+    refuse(path, binary_kind(head))
     text = head.decode(errors="replace")
     lines = [line.strip("\r") for line in text.split("\n")]
     if not complete and len(lines) > 1:
@@ -38,12 +43,15 @@ def detect_format(path: Path) -> str:
         raise CotextError(f"{path}: is empty; a corpus has at least one sentence")
     if _is_object(first, complete or len(lines) > 1):
         return "jsonl"
-    if _XML_BEGINNING.match(first) or first.startswith(_COMMENT_BEGINNING):
+    prolog = _PROLOG_BEGINNING.match(first) and not _PROLOG_THEN_WORDS.match(first)
+    if prolog or _ROOT_BEGINNING.match(first):
+        refuse(path, markup_kind(text))
         return "wmt-xml"
     if first == DOCUMENT_LINE:
         return "d-lines"
     if find_side_file(path) is not None:
         return "docids"
+    refuse(path, markup_kind(text) if first.startswith("<") else subtitle_kind(lines))
     if any(BOUNDARY_MARK.search(line) for line in lines):
         return "line-documents"
     if any(EOS_MARK.search(line) for line in lines):

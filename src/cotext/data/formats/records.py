@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from cotext.data.beads import Bead
 from cotext.errors import CotextError
 
 Side = Literal["source", "target"]
@@ -22,7 +23,8 @@ class Record:
     """A document as a file holds it, in one language (`sentences`) or two (`source`, `target`).
 
     `line` is where its first sentence begins; `lines_per_sentence` is 1 where each sentence has a line of
-    its own, and 0 where the whole document shares one place.
+    its own, and 0 where the whole document shares one place. `beads` say how source and target are aligned
+    where not one to one.
     """
 
     id: str
@@ -31,6 +33,7 @@ class Record:
     sentences: tuple[str, ...] | None = None
     source: tuple[str, ...] | None = None
     target: tuple[str, ...] | None = None
+    beads: tuple[Bead, ...] | None = None
 
     def side(self, side: Side) -> tuple[str, ...] | None:
         """Give the sentences of one side; a document in one language serves as either."""

@@ -15,6 +15,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, cast
 
+from cotext.data.formats.foreign import binary_kind, refuse
 from cotext.errors import CotextError
 from cotext.files import sweep, temporary_name
 
@@ -85,11 +86,16 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def raw_lines(path: Path) -> Iterator[tuple[int, bytes]]:
-    """Yield (line number from 1, the bytes of the line); CotextError for more than MAX_LINE_BYTES."""
+    """Yield (line number from 1, the bytes of the line).
+
+    Raises CotextError for a line of more than MAX_LINE_BYTES, and for what begins as a binary file does.
+    """
     with opened(path) as stream:
         for number, raw in enumerate(iter(partial(stream.readline, MAX_LINE_BYTES + 1), b""), 1):
             if len(raw) > MAX_LINE_BYTES:
                 raise CotextError(f"{path}:{number}: a line of more than {MAX_LINE_BYTES:,} bytes; split it")
+            if number == 1:
+                refuse(path, binary_kind(raw))
             yield number, raw
 
 

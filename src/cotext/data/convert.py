@@ -1,0 +1,142 @@
+"""A corpus from one format into another, and its beginning to look at."""
+
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+from typing import TypeVar
+
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.formats import (
+    detect_format,
+    read_documents,
+    read_parallel,
+    write_documents,
+    write_parallel,
+)
+from cotext.data.formats.corpus import checked_records
+from cotext.data.formats.streams import same_file
+from cotext.data.formats.table import find_format
+from cotext.data.store import TokenStore
+from cotext.data.tokenizer import load_tokenizer
+from cotext.errors import CotextError
+
+SPLITS = ("train", "dev", "test")
+D = TypeVar("D", Document, ParallelDocument)
+
+
+class Tally:
+    """Documents and sentences that went through."""
+
+    def __init__(self) -> None:
+        self.documents = 0
+        self.sentences = 0
+
+    def count(self, documents: Iterable[D]) -> Iterator[D]:
+        """Let documents through and count them; a pair of sentences is one."""
+        for document in documents:
+            self.documents += 1
+            self.sentences += len(document)
+            yield document
+
+
+def convert(
+    source: Path,
+    target: Path | None,
+    out: Path,
+    out_target: Path | None,
+    to: str,
+    format: str | None = None,
+) -> Tally:
+    """Write a corpus in the format `to`: as many documents and sentences, in the same order.
+
+    Of one language or of two, in a file or in two, on either side: `out_target` is needed where there are two
+    languages, and the format holds one.
+
+    Raises:
+        CotextError: what the readers refuse, what the format cannot hold, an output that is an input.
+    """
+    for written in (out, out_target):
+        for read in (source, target):
+            if written is not None and read is not None and same_file(written, read):
+                raise CotextError(f"{written}: would overwrite what is read from; give --out another name")
+    row, tally = find_format(to), Tally()
+    if target is None and not holds_two_languages(source, format):
+        if out_target is not None:
+            raise CotextError(f"{source}: holds one language; leave --out-target {out_target} out")
+        write_documents(out, tally.count(read_documents(source, format)), to)
+        return tally
+    if not row.holds_both_languages and out_target is None:
+        raise CotextError(
+            f"the format {to} holds one language a file, and the corpus two: name the file of the other, "
+            "--out-target"
+        )
+    write_parallel(out, out_target, tally.count(read_parallel(source, target, format)), to)
+    return tally
+
+
+def holds_two_languages(path: Path, format: str | None = None) -> bool:
+    """Whether a corpus file does, as its first document tells.
+
+    Raises:
+        CotextError: what the readers refuse.
+    """
+    row = find_format(format or detect_format(path))
+    if not row.holds_both_languages:
+        return False
+    record = next(checked_records(path, row))
+    return record.source is not None and record.target is not None
+
+
+def beginning(
+    path: Path, target: Path | None, documents: int, split: str = "train", format: str | None = None
+) -> list[Document] | list[ParallelDocument]:
+    """The first documents of a corpus, or of a part of prepared data, as its tokenizer gives the text back.
+
+    Raises:
+        CotextError: what the readers refuse, or no such part.
+    """
+    if path.is_dir():
+        return list(islice(_stored(path, split), documents))
+    if target is None and not holds_two_languages(path, format):
+        return list(islice(read_documents(path, format), documents))
+    return list(islice(read_parallel(path, target, format), documents))
+
+
+def _stored(folder: Path, split: str) -> Iterator[ParallelDocument]:
+    if split not in SPLITS:
+        raise CotextError(f"--split {split}: choose one of {', '.join(SPLITS)}")
+    path = folder / f"{split}.arrow"
+    if not path.is_file():
+        raise CotextError(f"{path}: not there; is {folder} made by `cotext prepare`, with such a part?")
+    store, tokenizer = TokenStore(path), load_tokenizer(folder / "tokenizer")
+    store.require_tokenizer(tokenizer)
+    for document in store:
+        sides = (
+            tuple(tokenizer.decode(s.tolist()) for s in side) for side in (document.source, document.target)
+        )
+        yield ParallelDocument(document.id, *sides)
+
+
+def render_beginning(
+    documents: Iterable[Document | ParallelDocument], sentences: int, characters: int
+) -> str:
+    """The first sentences of documents, both sides one below the other; long ones are cut."""
+    lines: list[str] = []
+    for document in documents:
+        count = len(document)
+        lines.append(f"document {document.id}, {count:,} sentence{'' if count == 1 else 's'}")
+        two = isinstance(document, ParallelDocument)
+        source = document.source if isinstance(document, ParallelDocument) else document.sentences
+        target = document.target if isinstance(document, ParallelDocument) else ()
+        for number in range(min(sentences, count)):
+            lines.append(f"{number + 1:5}  {_cut(source[number], characters)}")
+            if two:
+                lines.append(f"{'':5}  {_cut(target[number], characters)}")
+        if count > sentences:
+            lines.append(f"{'':5}  ... and {count - sentences:,} more")
+        lines.append("")
+    return "\n".join(lines)
+
+
+def _cut(text: str, characters: int) -> str:
+    return text if len(text) <= characters else f"{text[:characters]} ..."

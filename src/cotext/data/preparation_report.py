@@ -1,0 +1,73 @@
+"""What `cotext prepare` says of what it prepared."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cotext.data.corpus_statistics import OUTLIER_RATIO, Distribution, SplitStatistics
+from cotext.data.languages import Languages
+from cotext.data.overlap import Overlap
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What was prepared, from what and how; written as report.json.
+
+    `inputs` and `files` hold SHA-256 digests: of what was read, and of what was written. `selected`: see
+    `cotext.data.selection`.
+    """
+
+    cotext: str
+    command: dict[str, Any]
+    inputs: dict[str, str]
+    languages: dict[str, str]
+    tokenizer: dict[str, Any]
+    splits: dict[str, SplitStatistics]
+    notes: tuple[str, ...]
+    files: dict[str, str]
+    selected: dict[str, dict[str, Any]] = field(default_factory=dict)
+    overlap: dict[str, Overlap] = field(default_factory=dict)
+
+    def render(self) -> str:
+        """Lay the main figures out as a table, one column a split."""
+        columns = [
+            [name, *(figure(split) for figure in _ROWS.values())] for name, split in self.splits.items()
+        ]
+        widths = [max(map(len, column)) + 2 for column in columns]
+        lines = [
+            f"{label:32}" + "".join(f"{cell:>{width}}" for cell, width in zip(cells, widths, strict=True))
+            for label, *cells in zip(["", *_ROWS], *columns, strict=True)
+        ]
+        for name, split in self.splits.items():
+            for example in split.ratio_examples:
+                lines.append(
+                    f"{name}: document {example.document!r}, sentence {example.sentence}: "
+                    f"{example.source_tokens} source and {example.target_tokens} target tokens"
+                )
+        pair = str(Languages(**self.languages)) or "not told (--source-language, --target-language)"
+        lines.append(f"languages: {pair}")
+        lines.append(f"tokenizer: {self.tokenizer['kind']}, {self.tokenizer['pieces']} pieces")
+        lines += [found.render(split) for split, found in self.overlap.items()]
+        return "\n".join([*lines, *self.notes])
+
+
+def _percentiles(distribution: Distribution) -> str:
+    return "/".join(str(value) for value in (*distribution.percentiles.values(), distribution.maximum))
+
+
+_ROWS: Final[dict[str, Callable[[SplitStatistics], str]]] = {
+    "documents": lambda s: f"{s.documents:,}",
+    "sentence pairs": lambda s: f"{s.sentences:,}",
+    "source tokens": lambda s: f"{s.source_tokens:,}",
+    "target tokens": lambda s: f"{s.target_tokens:,}",
+    "tokens a sentence, mean": lambda s: f"{s.mean_sentence_tokens:.1f}",
+    "source, 50/90/99 %, longest": lambda s: _percentiles(s.sentence_tokens.source),
+    "target, 50/90/99 %, longest": lambda s: _percentiles(s.sentence_tokens.target),
+    "sentences a document": lambda s: _percentiles(s.document_sentences),
+    "source tokens a document": lambda s: _percentiles(s.document_tokens.source),
+    "target tokens a document": lambda s: _percentiles(s.document_tokens.target),
+    "empty, source/target": lambda s: "/".join(map(str, s.empty_sentences)),
+    "unknown tokens, source/target": lambda s: "/".join(f"{rate:.2%}" for rate in s.unknown_token_rate),
+    f"lengths differ more than {OUTLIER_RATIO} times": lambda s: f"{s.ratio_outliers:,}",
+    "repeated pairs, approximately": lambda s: f"{s.duplicate_pairs:,}",
+}

@@ -1,0 +1,155 @@
+"""What of corpus files is prepared: read, cut at gaps, on request split and cleaned; counted on the way."""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import asdict, dataclass, field, replace
+
+from cotext.data.beads import Alignment
+from cotext.data.cleaning import Cleaned, Cleaner
+from cotext.data.documents import ParallelDocument
+from cotext.data.languages import Languages
+from cotext.data.sentence_ends import sentence_ends, told_several
+from cotext.data.splitting import Splitter
+
+# A line is far too long if it has more than so many times the tokens of 99 in 100 training sentences.
+LONG_TIMES = 2
+
+
+@dataclass(slots=True)
+class Prose:
+    """Lines that look like several sentences, or are far longer than training sentences.
+
+    `several`: pairs either side of which holds several sentences by punctuation; `long`: source sentences of
+    a held-out set. `first`: side (0 source, 1 target) and text of the first. `split`: pairs that were split,
+    into `sentences`; `uneven`: left whole, as the sides are of unequal numbers of sentences.
+    """
+
+    pairs: int = 0
+    several: int = 0
+    long: int = 0
+    first: tuple[int, str] | None = None
+    split: int = 0
+    sentences: int = 0
+    uneven: int = 0
+
+    def found(self, side: int, text: str) -> None:
+        """Note the first."""
+        if self.first is None:
+            self.first = side, text
+
+
+@dataclass(slots=True)
+class Selection:
+    """One split of a corpus, read as often as needed; the counts are those of the last time.
+
+    `read_files` is given what it counts into. `splitters` cut lines of either side, `rules` clean: see
+    `cotext.data.cleaning`.
+    """
+
+    read_files: Callable[[Alignment], Iterator[ParallelDocument]]
+    languages: Languages
+    rules: dict[str, float] = field(default_factory=dict)
+    splitters: tuple[Splitter, Splitter] | None = None
+    alignment: Alignment = field(default_factory=Alignment)
+    prose: Prose = field(default_factory=Prose)
+    cleaned: Cleaned | None = None
+    _lengths: tuple[int, int] | None = None
+
+    def read(self) -> Iterator[ParallelDocument]:
+        """The documents to be prepared."""
+        if "ratio" in self.rules and self._lengths is None:
+            self._lengths = _characters(self._uncleaned())
+        documents = self._uncleaned()
+        if not self.rules:
+            return documents
+        cleaner = Cleaner(self.rules, self.languages, self._lengths or (1, 1))
+        self.cleaned = cleaner.cleaned
+        return cleaner.documents(documents)
+
+    def note_lengths(self, document: ParallelDocument, tokens: Iterable[int], usual_tokens: int) -> None:
+        """Count the source sentences, with their numbers of tokens, that are far longer than is usual."""
+        for sentence, length in zip(document.source, tokens, strict=True):
+            if length > LONG_TIMES * usual_tokens:
+                self.prose.long += 1
+                self.prose.found(0, sentence)
+
+    def counts(self) -> dict[str, object]:
+        """What was counted, for the report."""
+        cleaned = None if self.cleaned is None else asdict(self.cleaned)
+        # Without the text of the first, which may be long; the notes say where it stands.
+        prose = asdict(replace(self.prose, first=None))
+        return {"alignment": asdict(self.alignment), "prose": prose, "cleaned": cleaned}
+
+    def _uncleaned(self) -> Iterator[ParallelDocument]:
+        self.alignment, self.prose = Alignment(), Prose()
+        return self._split(self.read_files(self.alignment))
+
+    def _split(self, documents: Iterable[ParallelDocument]) -> Iterator[ParallelDocument]:
+        """Count lines of several sentences, and split those whose sides have equally many."""
+        for document in documents:
+            pairs: list[tuple[str, str]] = []
+            for pair in zip(document.source, document.target, strict=True):
+                several = [side for side in (0, 1) if sentence_ends(pair[side])]
+                if several:
+                    self.prose.several += 1
+                    self.prose.found(several[0], pair[several[0]])
+                pairs += self._sentences(pair) if several else [pair]
+            self.prose.pairs += len(document)
+            if len(pairs) == len(document):
+                yield document
+            else:
+                yield ParallelDocument(document.id, tuple(s for s, _ in pairs), tuple(t for _, t in pairs))
+
+    def _sentences(self, pair: tuple[str, str]) -> list[tuple[str, str]]:
+        if self.splitters is None:
+            return [pair]
+        source, target = (
+            [sentence.strip() for sentence in splitter.sentences(side)]
+            for splitter, side in zip(self.splitters, pair, strict=True)
+        )
+        if len(source) != len(target) or len(source) == 1:
+            self.prose.uneven += len(source) != len(target)
+            return [pair]
+        self.prose.split += 1
+        self.prose.sentences += len(source)
+        return list(zip(source, target, strict=True))
+
+
+def _characters(documents: Iterable[ParallelDocument]) -> tuple[int, int]:
+    """Those of all source and of all target sentences."""
+    source = target = 0
+    for document in documents:
+        source += sum(map(len, document.source))
+        target += sum(map(len, document.target))
+    return source, target
+
+
+def render(split: str, selection: Selection, place: Callable[[int, str], str]) -> list[str]:
+    """What a report says of a split beside its figures; `place` finds a sentence in the files."""
+    lines = []
+    if told := selection.alignment.render(split):
+        lines.append(told)
+    prose = selection.prose
+    if prose.first is not None:
+        found = []
+        if prose.several:
+            found.append(told_several(prose.several, prose.pairs, "pairs"))
+        if prose.long:
+            found.append(
+                f"{prose.long:,} source {'sentence has' if prose.long == 1 else 'sentences have'} more than "
+                f"{LONG_TIMES} times the tokens of 99 in 100 training sentences"
+            )
+        hint = ""
+        if selection.splitters is not None:
+            hint = (
+                f"; {prose.split:,} were split into {prose.sentences:,}, {prose.uneven:,} left whole, as "
+                "their sides have unequal numbers of sentences"
+            )
+        elif split == "train":
+            hint = "; --split splits pairs of as many sentences on both sides"
+        lines.append(
+            f"{split}: {' and '.join(found)} (by punctuation and length alone), the first at "
+            f"{place(*prose.first)}{hint}"
+        )
+    if selection.cleaned is not None:
+        lines.append(selection.cleaned.render())
+    return lines

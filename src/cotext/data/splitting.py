@@ -1,0 +1,150 @@
+"""Lines of several sentences cut into these, and what became of the sentences joined into the line again.
+
+The languages that pysbd knows (Sadvilkar and Neumann 2020, *PySBD: Pragmatic Sentence Boundary
+Disambiguation*) are cut by its rules, which are not perfect: of its cuts, those before a closing mark move
+behind it and those after an abbreviation are undone. Others are cut where `cotext.data.sentence_ends` sees
+an end.
+"""
+
+import re
+from collections.abc import Sequence
+from importlib import import_module
+from importlib.metadata import version
+from itertools import pairwise
+from typing import Any, Final
+
+from cotext.data.sentence_ends import sentence_ends, shortens
+from cotext.errors import CotextError
+
+# Those of pysbd 0.3, known without importing it.
+_LANGUAGES = "am ar bg da de el en es fa fr hi hy it ja kk mr my nl pl ru sk ur zh"
+LANGUAGES: Final = frozenset(_LANGUAGES.split())
+# It takes time by the square of the length of a text; what is far longer without an end is no prose.
+CHUNK_CHARACTERS: Final = 1000
+MOST_CHARACTERS: Final = 10_000
+# Written without a space between sentences. Others that have none between words, as Thai, have one there.
+UNSPACED: Final = frozenset({"zh", "ja"})
+_UNSPACED_CHARACTER = re.compile("[\u2e80-\u303f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
+_CLOSING = re.compile(r"[\"'”’»›)\]」』）】〕》〉]+\s*")
+
+
+class Splitter:
+    """Cuts lines of one language into sentences; `name` says by what.
+
+    Raises CotextError where the language needs pysbd and it is not installed.
+    """
+
+    def __init__(self, language: str) -> None:
+        self._segmenter: Any = None
+        self.name = "punctuation"
+        if language not in LANGUAGES:
+            return
+        try:
+            self._segmenter = import_module("pysbd").Segmenter(language=language, clean=False)
+        except ImportError:
+            raise CotextError(
+                f"--split needs the package pysbd to split {language!r}; install it (pip install "
+                "'cotext[split]'), or split the lines beforehand"
+            ) from None
+        self.name = f"pysbd-{version('pysbd')}:{language}"
+
+    def sentences(self, text: str) -> list[str]:
+        """Cut a line; the sentences end to end are the line, white space included."""
+        if self._segmenter is None:
+            cuts = sentence_ends(text)
+        else:
+            cuts = []
+            for start, end in _chunks(text):
+                within = self._cuts(text[start:end]) if end - start <= MOST_CHARACTERS else []
+                cuts += [start, *(start + cut for cut in within)]
+        return _cut(text, _sound(text, cuts))
+
+    def _cuts(self, text: str) -> list[int]:
+        """Where pysbd cuts a text; nowhere if it has made something else of it, or nothing."""
+        try:
+            pieces = self._segmenter.segment(text)
+        except Exception:
+            # Hundreds of patterns, and texts that their author has not thought of: the line stays whole.
+            return []
+        cuts, place = [], 0
+        for piece in pieces:
+            for character in piece:
+                if character.isspace():
+                    continue
+                while place < len(text) and text[place].isspace():
+                    place += 1
+                if place == len(text) or text[place] != character:
+                    return []
+                place += 1
+            cuts.append(place)
+        return cuts
+
+
+def _chunks(text: str) -> list[tuple[int, int]]:
+    """A text in parts of bounded length, cut where sentences certainly end; one without ends stays whole."""
+    chunks, start, last = [], 0, 0
+    for end in [*sentence_ends(text), len(text)]:
+        if end - start > CHUNK_CHARACTERS and last > start:
+            chunks.append((start, last))
+            start = last
+        last = end
+    return [*chunks, (start, len(text))]
+
+
+def _sound(text: str, cuts: Sequence[int]) -> list[int]:
+    """The cuts that stand: behind white space and closing marks, none after an abbreviation."""
+    kept: list[int] = []
+    for cut in cuts:
+        end = cut
+        while end and text[end - 1].isspace():
+            end -= 1
+        # Dots that leave something out are none of an abbreviation.
+        if text[end - 2 : end] != ".." and text[end - 1 : end] == "." and shortens(text, end - 1):
+            continue
+        place = end
+        if closing := _CLOSING.match(text, place):
+            place = closing.end()
+        while place < len(text) and text[place].isspace():
+            place += 1
+        if place > (kept[-1] if kept else 0):
+            kept.append(place)
+    return kept
+
+
+def _cut(text: str, cuts: Sequence[int]) -> list[str]:
+    """The text in pieces that each hold a letter or a digit; what holds none goes with what is before it."""
+    bounds = [0, *(cut for cut in cuts if 0 < cut < len(text)), len(text)]
+    pieces: list[str] = []
+    for start, end in pairwise(bounds):
+        piece = text[start:end]
+        if pieces and not (_worded(piece) and _worded(pieces[-1])):
+            pieces[-1] += piece
+        else:
+            pieces.append(piece)
+    return pieces
+
+
+def _worded(piece: str) -> bool:
+    return any(map(str.isalnum, piece))
+
+
+def join_sentences(sentences: Sequence[str], language: str) -> str:
+    """Sentences as one line: a space between them, none in Chinese and Japanese.
+
+    What is joined in an unknown language is told by its characters.
+    """
+    line = ""
+    for sentence in sentences:
+        text = sentence.strip()
+        if line and text and not (_is_unspaced(language) and _unspaced_seam(line[-1], text[0])):
+            line += " "
+        line += text
+    return line
+
+
+def _is_unspaced(language: str) -> bool:
+    return not language or language in UNSPACED
+
+
+def _unspaced_seam(before: str, after: str) -> bool:
+    return bool(_UNSPACED_CHARACTER.match(before) or _UNSPACED_CHARACTER.match(after))

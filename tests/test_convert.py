@@ -1,0 +1,104 @@
+"""Corpora from every format into every other, and a look at their beginning."""
+
+import json
+from itertools import product
+from pathlib import Path
+
+import pytest
+from command_line import World, cotext, make_world, succeed
+from tiny_runs import toy_documents
+
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.formats import FORMATS, read_documents, read_parallel, write_documents, write_parallel
+
+DOCUMENTS = toy_documents(5, 51)
+SENTENCES = sum(map(len, DOCUMENTS))
+SOURCES = [Document(d.id, d.source) for d in DOCUMENTS]
+BOTH = [name for name, row in FORMATS.items() if row.holds_both_languages]
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.getbasetemp() / "world")
+
+
+@pytest.mark.parametrize(("read", "to"), list(product(FORMATS, FORMATS)))
+def test_one_language_from_every_format_into_every_format(tmp_path: Path, read: str, to: str) -> None:
+    write_documents(tmp_path / "in.x", SOURCES, read)
+    shown = succeed("convert", tmp_path / "in.x", "--to", to, "--out", tmp_path / "out.y", "--format", read)
+    assert shown.out == f"{tmp_path / 'out.y'}: {SENTENCES} sentences in 5 documents\n"
+    found = list(read_documents(tmp_path / "out.y", to))
+    assert [d.sentences for d in found] == [d.sentences for d in SOURCES]
+    if FORMATS[read].carries_ids and FORMATS[to].carries_ids:
+        assert found == SOURCES
+
+
+@pytest.mark.parametrize(("read", "to"), list(product(FORMATS, FORMATS)))
+def test_two_languages_from_every_format_into_every_format(tmp_path: Path, read: str, to: str) -> None:
+    given, written = ([tmp_path / f"{name}.x"] for name in ("in", "out"))
+    for files, name, stem in ((given, read, "in"), (written, to, "out")):
+        if name not in BOTH:
+            files.append(tmp_path / f"{stem}.t")
+    write_parallel(given[0], given[1] if len(given) == 2 else None, DOCUMENTS, read)
+    other = ["--out-target", written[1]] if len(written) == 2 else []
+    succeed("convert", *given, "--to", to, "--out", written[0], *other, "--format", read)
+    found = list(read_parallel(written[0], written[1] if other else None, to))
+    assert [(d.source, d.target) for d in found] == [(d.source, d.target) for d in DOCUMENTS]
+
+
+def test_what_a_format_cannot_hold_is_refused_and_nothing_written(tmp_path: Path) -> None:
+    path, out = tmp_path / "in.jsonl", tmp_path / "out"
+    write_parallel(path, None, [ParallelDocument("a\tb", ("x", ""), ("y", "z"))], "jsonl")
+    both = ["--out-target", tmp_path / "t"]
+    for given, words in (
+        (["--to", "tsv", "--out", out], "tab"),
+        (["--to", "text", "--out", out, *both], "empty"),
+        (["--to", "text", "--out", out], "--out-target"),
+        (["--to", "jsonl", "--out", out, *both], "leave out the target file"),
+        (["--to", "docx", "--out", out], "unknown corpus format"),
+        (["--to", "jsonl", "--out", path], "would overwrite"),
+    ):
+        refused = cotext("convert", path, *given)
+        assert (refused.code, words in refused.err) == (2, True), refused.err
+        assert [p.name for p in tmp_path.iterdir()] == ["in.jsonl"]
+    write_documents(tmp_path / "one", SOURCES, "text")
+    refused = cotext("convert", tmp_path / "one", "--to", "d-lines", "--out", out, *both)
+    assert (refused.code, "holds one language" in refused.err) == (2, True)
+
+
+def test_head_shows_the_first_documents_of_both_sides(world: World, tmp_path: Path) -> None:
+    sides = [world.folder / "train.en", world.folder / "train.de"]
+    first = toy_documents(24, 0)[:2]
+    expected = []
+    for number, d in enumerate(first, 1):
+        expected.append(f"document {number}, {len(d)} sentence{'s' * (len(d) > 1)}")
+        for place in range(min(len(d), 3)):
+            expected += [f"{place + 1:5}  {d.source[place]}", f"{'':5}  {d.target[place]}"]
+        if len(d) > 3:
+            expected.append(f"{'':5}  ... and {len(d) - 3} more")
+        expected.append("")
+    del expected[-1]  # between documents alone
+    options = ["--documents", "2", "--sentences", "3"]
+    assert succeed("head", *sides, *options).out.splitlines() == expected
+    # Prepared data give back the same text.
+    assert succeed("head", world.folder / "data", *options).out.splitlines() == expected
+    one = succeed("head", sides[0], *options).out.splitlines()
+    assert one == [line for line in expected if line[:5].strip() or not line.strip() or "..." in line]
+    found = json.loads(succeed("head", *sides, "--documents", "2", "--json").out)["documents"]
+    assert [(tuple(d["source"]), tuple(d["target"])) for d in found] == [(d.source, d.target) for d in first]
+
+
+def test_head_of_parts_and_of_what_is_not_there(world: World, tmp_path: Path) -> None:
+    data = world.folder / "data"
+    assert toy_documents(4, 1)[0].source[0] in succeed("head", data, "--split", "dev").out
+    for arguments, word in (
+        ([data, "--split", "test"], "test.arrow"),
+        ([data, "--split", "x"], "train, dev, test"),
+        ([tmp_path], "cotext prepare"),
+        ([tmp_path / "none"], "no such file"),
+    ):
+        refused = cotext("head", *arguments)
+        assert (refused.code, word in refused.err) == (2, True), refused.err
+    long = tmp_path / "long"
+    long.write_text("a" * 500 + "\n")
+    assert f"{'a' * 30} ...\n" in succeed("head", long, "--characters", "30").out

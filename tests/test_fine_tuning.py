@@ -1,0 +1,78 @@
+"""Another corpus prepared with the tokenizer of a run, so that training goes on from that run."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import TINY, World, cotext, make_world, prepare_arguments, succeed
+from tiny_runs import toy_documents
+
+from cotext.data.documents import ParallelDocument
+from cotext.data.formats import write_parallel
+from cotext.data.store import TokenStore
+from cotext.data.tokenizer import load_tokenizer
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.getbasetemp() / "world")
+
+
+@pytest.fixture(scope="module")
+def other(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A corpus with a letter that the tokenizer of the world does not know."""
+    folder = tmp_path_factory.mktemp("other")
+    for name, count, seed in (("train", 12, 70), ("dev", 3, 71)):
+        documents = [
+            ParallelDocument(d.id, (*d.source, "the šálek"), (*d.target, "die tasse"))
+            for d in toy_documents(count, seed)
+        ]
+        write_parallel(folder / f"{name}.en", folder / f"{name}.de", documents, "text")
+    return folder
+
+
+def arguments(folder: Path, out: Path, tokenizer: object) -> list[object]:
+    given = prepare_arguments(folder, out)
+    at = given.index("--vocabulary")
+    return [*given[:at], "--tokenizer", tokenizer, *given[at + 2 :]]
+
+
+@pytest.mark.parametrize("of", ["run", "data"])
+def test_training_goes_on_from_a_run_with_another_corpus(
+    world: World, other: Path, tmp_path: Path, of: str
+) -> None:
+    data = tmp_path / "data"
+    shown = succeed(*arguments(other, data, world.folder / of)).out
+    known = load_tokenizer(world.run / "tokenizer")
+    assert load_tokenizer(data / "tokenizer").fingerprint == known.fingerprint
+    assert TokenStore(data / "train.arrow").totals.documents == 12
+    report = json.loads((data / "report.json").read_text())
+    assert report["tokenizer"] == {
+        "kind": "sentencepiece",
+        "pieces": known.pieces,
+        "fingerprint": known.fingerprint,
+    }
+    assert report["command"]["tokenizer"] == str(world.folder / of)
+    assert report["splits"]["train"]["unknown_token_rate"][0] > 0
+    assert "the tokenizer is that of other data" in shown
+    if of == "run":
+        command = ["train", "focused-concatenation/s2to2", *TINY, "--data", data, "--out", tmp_path / "run"]
+        started = succeed(*command, "--init", world.run)
+        start = json.loads((tmp_path / "run" / "init.json").read_text())
+        assert start["run"] == str(world.run.resolve()), start.keys()
+        assert "finished at update 6" in started.out
+
+
+def test_tokenizers_that_are_none(world: World, other: Path, tmp_path: Path) -> None:
+    for tokenizer, more, words in (
+        (tmp_path, (), ["no run or data folder", "sentencepiece-bpe"]),
+        ("sentencepice", (), ["no run or data folder"]),
+        (world.run, ("--vocabulary", "40"), ["leave --vocabulary out"]),
+    ):
+        refused = cotext(*arguments(other, tmp_path / "data", tokenizer), *more)
+        assert refused.code == 2
+        assert all(word in refused.err for word in words), refused.err
+        assert not (tmp_path / "data").exists()
+    (tmp_path / "broken" / "tokenizer").mkdir(parents=True)
+    refused = cotext(*arguments(other, tmp_path / "data", tmp_path / "broken"))
+    assert (refused.code, "tokenizer.json" in refused.err) == (2, True)
