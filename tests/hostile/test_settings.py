@@ -1,5 +1,6 @@
 """Generated settings: recipes and overrides that may be anything. Refused in a message, or they train."""
 
+import json
 import string
 from pathlib import Path
 from typing import Any
@@ -10,12 +11,24 @@ from attacks import Attacks
 from command_line import RECIPE, TINY, World
 
 from cotext.config import load_config, recipe_names, reference
+from cotext.sizes import TOP_LAYERS
 
 KEYS = [key for key, *_ in reference()]
+RECIPES = {name: load_config(name, "tiny") for name in recipe_names()}
+# Of shallow stacks, whatever the recipe.
+SHALLOW = [f"model.{model}.{key}=1" for model, key in TOP_LAYERS.items()]
 NUMBERS = ["0", "-1", "1", "2", "3", "7", "1e-3", "0.5", "1e9", "1e300", "-0.0", ".inf", ".nan", "9" * 400]
 WORDS = ["", "true", "null", "none", "corpus", "epoch", "init", "sentence", "window", "document", "bracket"]
 WORDS += ["numbered", "casa", "docflat", "mcn", "g_transformer", "datapoints", "xavier", "~", "2001-99-99"]
 SHAPES = ["[]", "{}", "[1, 2]", "{a: 1}", "[[[[", "*a", "&a [*a]", "!!python/object:os.system x", "\ud800"]
+
+
+def usual(key: str, attacks: Attacks) -> str:
+    """What some recipe has for a key."""
+    found: Any = attacks.random.choice(list(RECIPES.values())).model_dump(mode="json")
+    for part in key.split("."):
+        found = found[part]
+    return json.dumps(found)
 
 
 def value(attacks: Attacks) -> str:
@@ -35,6 +48,8 @@ def override(attacks: Attacks) -> str:
     """A key, now and then one that nobody has, and a value."""
     draw = attacks.random
     key = draw.choice(KEYS)
+    if draw.random() < 0.6:
+        return f"{key}={usual(key, attacks)}"
     if draw.random() < 0.1:
         at = draw.randrange(len(key))
         key = key[:at] + draw.choice([".", "", "x", "..", "é", "\x00"]) + key[at + 1 :]
@@ -69,9 +84,9 @@ def mutated(text: str, attacks: Attacks) -> str:
 def test_overrides(attacks: Attacks, world: World, tmp_path: Path, part: int) -> None:
     for number in range(150):
         given = [override(attacks) for _ in range(attacks.random.randint(1, 3))]
-        recipe = attacks.random.choice(recipe_names())
+        recipe = attacks.random.choice([name for name, config in RECIPES.items() if not config.train.init])
         out = tmp_path / "run"
-        tiny = [*TINY, "train.max_updates=1"]
+        tiny = [*TINY, *SHALLOW, "train.max_updates=1"]
         outcome = attacks.run(
             f"{number}: {recipe} {given!r}",
             *(
