@@ -1,0 +1,223 @@
+"""Damage to every file of a run, of prepared data and of interrupted work: refused, or of no effect."""
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from attacks import Attacks
+from command_line import RECIPE, TINY, World, documents_file, listing, succeed
+from killing import Moment, run_killed
+from mutations import mutate
+
+from cotext.journal import TIMING
+
+# What a run folder holds that no command reads again.
+UNREAD = ("events.out",)
+
+
+def files_of(folder: Path) -> list[str]:
+    """Every file below a folder that matters."""
+    return [
+        name for name in listing(folder) if (folder / name).is_file() and not any(u in name for u in UNREAD)
+    ]
+
+
+def damage(folder: Path, name: str, attacks: Attacks) -> str:
+    """Damage a file; returns how."""
+    path = folder / name
+    kind = attacks.random.random()
+    if kind < 0.06:
+        path.unlink()
+        return f"{name} deleted"
+    if kind < 0.1:
+        path.unlink()
+        path.mkdir()
+        return f"{name} became a folder"
+    content, how = mutate(path.read_bytes(), attacks.random)
+    path.write_bytes(content)
+    return f"{name} {how}"
+
+
+def copied(whole: Path, to: Path) -> Path:
+    """A copy that may be written to, in place of what was there."""
+    if to.exists():
+        shutil.rmtree(to)
+    shutil.copytree(whole, to)
+    for path in (to, *to.rglob("*")):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    return to
+
+
+def attack(
+    attacks: Attacks,
+    number: int,
+    whole: Path,
+    folder: Path,
+    command: list[str | Path],
+    same: Callable[[], bool],
+    names: list[str],
+) -> None:
+    """Damage a file of a copy of `whole`, run a command, and see that its result is the same or none."""
+    copied(whole, folder)
+    name = attacks.random.choice(names)
+    what = f"{number}: {damage(folder, name, attacks)}"
+    outcome = attacks.run(what, *command)
+    if outcome is None:
+        return
+    if outcome.code == 2:
+        attacks.refused()
+    elif same():
+        attacks.unharmed()
+    else:
+        attacks.fail(what, f"another result, without a word: {outcome.out[-300:]} {outcome.err[-300:]}")
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return documents_file(tmp_path_factory.mktemp("source") / "in.en", 4, 11)
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_a_run_that_translates(
+    attacks: Attacks, world: World, tmp_path: Path, source: Path, part: int
+) -> None:
+    out, run = tmp_path / "out", tmp_path / "run"
+    succeed("translate", world.run, source, "--out", out)
+    expected = out.read_bytes()
+    names = [name for name in files_of(world.run) if not name.startswith("checkpoints")]
+    for number in range(200):
+        out.unlink(missing_ok=True)
+        command = ["translate", run, source, "--out", out]
+        attack(attacks, number, world.run, run, command, lambda: out.read_bytes() == expected, names)
+    attacks.require_none()
+
+
+def train_command(world: World, out: Path, data: Path) -> list[str | Path]:
+    return ["train", RECIPE, *TINY, "train.validate_bleu=false", "--data", data, "--out", out]
+
+
+def essence(run: Path) -> dict[str, object]:
+    """What training leaves, without what the clock decides."""
+    found: dict[str, object] = {}
+    for name in files_of(run):
+        content = (run / name).read_bytes()
+        if name == "metrics.jsonl":
+            found[name] = _without_times(content.decode())
+        elif "tensorboard" not in name:
+            found[name] = content
+    return found
+
+
+def _without_times(text: str) -> list[dict[str, object]]:
+    entries = (json.loads(line) for line in text.splitlines())
+    return [{k: v for k, v in entry.items() if k not in (*TIMING, "crc32")} for entry in entries]
+
+
+@pytest.fixture(scope="module")
+def interrupted(world: World, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, object]]:
+    """A run that was killed behind its first checkpoint, and what it would have become."""
+    folder = tmp_path_factory.mktemp("interrupted")
+    data = world.folder / "data"
+    succeed(*train_command(world, folder / "run", data))
+    expected = essence(folder / "run")
+    shutil.rmtree(folder / "run")
+    number = 1
+    while not (folder / "run" / "checkpoints" / "00000003").is_dir():
+        shutil.rmtree(folder / "run", ignore_errors=True)
+        assert run_killed(train_command(world, folder / "run", data), Moment(number))
+        number += 1
+    return folder / "run", expected
+
+
+@pytest.mark.parametrize("part", range(2))
+def test_a_run_that_goes_on(
+    attacks: Attacks, world: World, tmp_path: Path, interrupted: tuple[Path, dict[str, object]], part: int
+) -> None:
+    whole, expected = interrupted
+    # Same path: it is in the configuration of what starts from another run.
+    run, kept = whole, copied(whole, tmp_path / "kept")
+    names = files_of(kept)
+    for number in range(150):
+        command = train_command(world, run, world.folder / "data")
+        attack(attacks, number, kept, run, command, lambda: essence(run) == expected, names)
+    copied(kept, run)
+    attacks.require_none()
+
+
+def test_data_to_train_on(attacks: Attacks, world: World, tmp_path: Path) -> None:
+    data, run, whole = tmp_path / "data", tmp_path / "run", world.folder / "data"
+    copied(whole, data)
+    succeed(*train_command(world, run, data))
+    expected = essence(run)
+    names = files_of(whole)
+    for number in range(150):
+        shutil.rmtree(run, ignore_errors=True)
+        command = train_command(world, run, data)
+        attack(attacks, number, whole, data, command, lambda: essence(run) == expected, names)
+    attacks.require_none()
+
+
+def test_an_interrupted_translation(attacks: Attacks, world: World, tmp_path: Path, source: Path) -> None:
+    folder, out = tmp_path / "whole", tmp_path / "copy" / "out.de"
+    folder.mkdir()
+    command = ["translate", world.run, source, "--set", "max_tokens=40", "--out"]
+    succeed(*command, tmp_path / "expected")
+    expected = (tmp_path / "expected").read_bytes()
+    # Right before the result gets its name: the journal is complete.
+    assert run_killed([*command, out_of(folder)], Moment(path="out.de", operations=("replace", "rename")))
+    journals = [name for name in files_of(folder) if "lock" not in name]
+    assert journals
+    for number in range(200):
+        attack(
+            attacks,
+            number,
+            folder,
+            out.parent,
+            [*command, out],
+            lambda: out.read_bytes() == expected,
+            journals,
+        )
+    attacks.require_none()
+
+
+def out_of(folder: Path) -> Path:
+    """The output whose interrupted work lies in a folder."""
+    return folder / "out.de"
+
+
+def test_an_interrupted_distillation(attacks: Attacks, world: World, tmp_path: Path) -> None:
+    folder, copy = tmp_path / "whole", tmp_path / "copy"
+    folder.mkdir()
+    command = ["distill", world.run, "--data", world.folder / "data", "--out"]
+    succeed(*command, tmp_path / "expected")
+    expected = listing(tmp_path / "expected")
+    assert run_killed([*command, folder / "out"], Moment(path="out", operations=("replace", "rename")))
+    names = [name for name in files_of(folder) if "lock" not in name]
+    assert names
+    for number in range(100):
+        attack(
+            attacks,
+            number,
+            folder,
+            copy,
+            [*command, copy / "out"],
+            lambda: listing(copy / "out") == expected,
+            names,
+        )
+    attacks.require_none()
+
+
+def test_results_and_reports(attacks: Attacks, world: World, tmp_path: Path) -> None:
+    """Decisions of a suite, which `evaluate` reads again."""
+    whole = tmp_path / "whole"
+    whole.mkdir()
+    succeed("contrastive", world.run, world.folder / "suite.json", "--out", whole / "a.json")
+    succeed(
+        "contrastive", world.run, world.folder / "suite.json", "--checkpoint", "3", "--out", whole / "b.json"
+    )
+    command = ["evaluate", "--decisions", tmp_path / "copy/a.json", "--decisions", tmp_path / "copy/b.json"]
+    for number in range(100):
+        attack(attacks, number, whole, tmp_path / "copy", command, lambda: True, ["a.json", "b.json"])
+    attacks.require_none()
