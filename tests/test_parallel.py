@@ -100,10 +100,13 @@ def test_as_many_sentences_come_out_each_with_a_word(
 
 
 def test_limits_hold_and_are_reported() -> None:
-    model = model_of({}, seed=8)  # which has much to say
     row = instances()[2]
-    free = sentences(found(model, [row])[0])
-    longest = max(range(2), key=lambda k: len(free[k]))
+    for seed in range(60):  # the first that has much to say
+        model = model_of({}, seed=seed)
+        free = sentences(found(model, [row])[0])
+        longest = max(range(2), key=lambda k: len(free[k]))
+        if len(free[longest]) > 3:
+            break
     assert len(free[longest]) > 3
     limits = [60] * 2
     limits[longest] = len(free[longest])

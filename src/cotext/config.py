@@ -242,9 +242,9 @@ class ModelConfig(Closed):
     """On attention weights; above 0, attention on a CPU is several times slower."""
     pre_norm: bool = False
     """Layer norm before each sublayer, not after it."""
-    initialisation: Literal["xavier", "fairseq", "normal"] = "xavier"
+    initialisation: Literal["xavier", "fairseq", "normal"] = "fairseq"
     """Distribution of initial weights: Xavier's; that of the toolkit which the papers used, layer for layer;
-    or a normal one of standard deviation 0.02."""
+    or a normal one of standard deviation 0.02, as BERT's."""
     positions: Literal["absolute", "reset", "shifted"] = "absolute"
     """From the start of the row, from the start of the sentence, or segment-shifted."""
     shift: Sentences | Literal["corpus", "sequence"] = "corpus"

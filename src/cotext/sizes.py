@@ -7,6 +7,7 @@ A size scales the whole and keeps what a recipe is about:
     top layers of a kind       keep their number, as far as half of the shorter stack stays below them
     learning rates             are the size's; those of training that starts from another run, which are lower
                                than from scratch, remain lower by the same factor
+    initial weights            are those of which the scale follows the width
 """
 
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
             "decoder_layers": 2,
             "dropout": 0.0,
             "pre_norm": True,
+            "initialisation": "fairseq",
         },
         "train": {
             "learning_rate": 4e-3,
@@ -45,6 +47,7 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
             "encoder_layers": 4,
             "decoder_layers": 4,
             "dropout": 0.1,
+            "initialisation": "fairseq",
         },
         "train": {
             "learning_rate": 1e-3,
