@@ -13,7 +13,7 @@ import pytest
 from command_line import TINY, World, cotext, make_world, succeed
 from deciding import UNBALANCED, dashes, decided, guesser, reader
 
-from cotext.checkpoint import describe_file, load_weights, save_model
+from cotext.checkpoint import load_weights, save_model
 from cotext.compare.figures import RunComparison, compare_runs, uses_of
 from cotext.compare.job import Request, name_runs
 from cotext.compare.measured import DocumentUse, EvaluationSet, MeasuredRun, Use
@@ -28,6 +28,7 @@ from cotext.errors import CotextError
 from cotext.metrics.decisions import Decisions
 from cotext.metrics.readings import Reading, Readings
 from cotext.metrics.significance import Resampling
+from cotext.run_folder import describe_file
 
 DRAWS = Resampling(samples=1000)
 OWN = RecipeOf(None, ())

@@ -20,7 +20,7 @@ from cotext.commands.context import context, cxmi, profile
 from cotext.commands.contrastive import contrastive
 from cotext.commands.data import distill, prepare
 from cotext.commands.evaluate import evaluate
-from cotext.commands.look import convert, head, systems
+from cotext.commands.look import convert, head, info, systems
 from cotext.commands.messages import on_a_screen, require_text, short_refusals
 from cotext.commands.options import (
     Checkpoint,
@@ -296,6 +296,7 @@ def average(
 
 
 app.command()(systems)
+app.command()(info)
 app.command()(head)
 app.command()(convert)
 

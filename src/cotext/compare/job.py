@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cotext.checkpoint import describe_file, model_file
 from cotext.compare.figures import RunComparison, compare_runs
 from cotext.compare.measured import Asked, EvaluationSet, Watch, measure_run
 from cotext.data.languages import Languages, check_pair, check_sides
@@ -16,6 +15,7 @@ from cotext.jobs import check_output
 from cotext.locks import writing
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, find_protocol
 from cotext.metrics.significance import Resampling
+from cotext.run_folder import describe_file, model_file
 
 
 @dataclass(frozen=True, slots=True)
