@@ -45,12 +45,11 @@ class Outputs:
     page: Path
     csv: Path | None = None
     latex: Path | None = None
-    json: Path | None = None
 
     @property
     def all(self) -> list[Path]:
         """Those that are written."""
-        return [path for path in (self.page, self.csv, self.latex, self.json) if path is not None]
+        return [path for path in (self.page, self.csv, self.latex) if path is not None]
 
 
 def compare_folders(request: Request, outputs: Outputs, watch: Watch) -> RunComparison:
@@ -174,13 +173,12 @@ def _suite_files(data: Path) -> list[Path]:
 
 def _write(found: RunComparison, outputs: Outputs) -> None:
     from cotext.compare.page import render_comparison
-    from cotext.compare.tables import as_csv, as_json, as_latex
+    from cotext.compare.tables import as_csv, as_latex
 
     contents = [
         (outputs.page, render_comparison),
         (outputs.csv, as_csv),
         (outputs.latex, as_latex),
-        (outputs.json, as_json),
     ]
     for path, render in contents:
         if path is not None:
