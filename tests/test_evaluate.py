@@ -95,7 +95,7 @@ def test_paired_text(systems: Path) -> None:
 def test_json_holds_everything(systems: Path) -> None:
     options = ["--paired", "--test", "bootstrap", "--unit", "sentence", "--samples", "500", "--seed", "1"]
     shown = json.loads(succeed(*hypotheses(systems, "good", "poor"), *options, "--json").out)
-    assert set(shown) == {"cotext", "references", "systems", "paired"}
+    assert set(shown) == {"format", "version", "cotext", "references", "systems", "paired"}
     scores = shown["systems"]["poor.de"]["scores"]
     assert list(scores) == ["s-bleu", "d-bleu", "chrf"] == list(shown["paired"])
     assert scores["s-bleu"]["components"]["brevity_penalty"] == 1.0

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -159,6 +160,14 @@ def test_prepared_data_tell_what_they_are(world: World, tmp_path: Path) -> None:
     assert f"24 documents, {sentences} sentences" in shown
     for part in ("en-de", "sentencepiece, 48 pieces", "train.en", "clean: copies=0", "dev: of ", "left out"):
         assert part in shown
+
+
+def test_distilled_data_tell_whose_targets_they_have(world: World, tmp_path: Path) -> None:
+    out = tmp_path / "distilled"
+    succeed("distill", world.run, "--data", world.folder / "data", "--out", out, "--set", "beam=1")
+    shown = succeed("info", out).out
+    assert re.search(r"^ +targets by +model:transformer\|updates:.*\|beam:1", shown, re.M)
+    assert f"distill: {world.run}" in shown
 
 
 def test_a_run_without_a_model_tells_the_rest(copy: Path) -> None:

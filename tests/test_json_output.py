@@ -28,8 +28,8 @@ COMMANDS = {
     "--paired --samples 100",
     "evaluate-decisions": "evaluate --decisions WORLD-a.json --decisions WORLD-b.json",
     "contrastive": "contrastive RUN WORLD/suite.json --controls --generate --set beam=1",
-    "compare": "compare RUN --source WORLD/test.en --reference WORLD/test.de --suite WORLD/suite.json --samples "
-    "100 --out OUT.html --set beam=1",
+    "compare": "compare RUN --source WORLD/test.en --reference WORLD/test.de --suite WORLD/suite.json "
+    "--samples 100 --out OUT.html --set beam=1",
     "probe": "probe RUN --task order --tokens 60 --data WORLD/data --out OUT",
     "attention": "attention RUN WORLD/test.en --target WORLD/test.de --out OUT",
     "context": "context RUN WORLD/test.en --target WORLD/test.de --out OUT.html --set beam=1",

@@ -56,6 +56,9 @@ class DataInfo:
         if self.report is not None:
             rows += [("made from", f"{key}: {_value(value)}") for key, value in _given(self.report.command)]
             rows.append(("written by", f"Cotext {self.report.cotext}"))
+            teacher = self.content.get("distillation")
+            if isinstance(teacher, dict):
+                rows.append(("targets by", str(teacher.get("signature"))))
             rows += [("", found.render(split)) for split, found in self.report.overlap.items()]
             rows += [("", note) for note in self.report.notes]
         rows.append(("on disk", in_bytes(self.size)))

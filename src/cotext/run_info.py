@@ -126,9 +126,13 @@ class RunInfo:
             found = self.scores
             state = "finished" if found["finished"] else "interrupted, or still in training,"
             rows.append(("training", f"{state} at update {found['update']:,}"))
-            for key, title in (("best_loss", "best loss"), ("best_bleu", "best BLEU")):
+            for key, title, unit in (
+                ("best_loss", "best loss", " nats a token"),
+                ("best_bleu", "best BLEU", ""),
+            ):
                 if best := found[key]:
-                    rows.append((title, f"{best['value']:.4g} on the development set, at {best['update']:,}"))
+                    where = f"on the development set, at update {best['update']:,}"
+                    rows.append((title, f"{best['value']:.4g}{unit} {where}"))
             if final := found["final"]:
                 told = [f"{key} {value:.4g}" for key, value in final.items() if value is not None]
                 rows.append(("final model", f"{', '.join(told)} on the development set"))
