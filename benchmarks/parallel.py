@@ -37,7 +37,6 @@ from benchmarks.documents import SIZES, table
 from benchmarks.mcn import accuracies
 from benchmarks.parallel_cost import length, speed
 from cotext.catalogue import describe_model
-from cotext.checkpoint import checkpoints
 from cotext.config import load_config
 from cotext.data.controlled import contrastive_suites, development_documents, training_documents
 from cotext.data.controlled import test_documents as controlled_test_documents
@@ -48,6 +47,7 @@ from cotext.data.suites import write_suite
 from cotext.data.tokenizer import TokenizerSettings
 from cotext.distill import Request, distillation
 from cotext.jobs import open_translator
+from cotext.run_folder import checkpoints
 from cotext.runs import train
 from cotext.trainer import Reports
 

@@ -23,6 +23,7 @@ from cotext.data.sampling import instances_of
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import load_tokenizer
 from cotext.errors import CotextError
+from cotext.run_folder import Description, describe_file
 from cotext.systems import build_loss, build_model, build_view, special_symbols
 
 
@@ -81,7 +82,7 @@ def test_equal_models_are_equal_files(trained: Path, tmp_path: Path) -> None:
     for path in files:
         ckpt.save_model(path, loaded.model.state_dict(), content, loaded.tokenizer.fingerprint, [7])
     assert len({path.read_bytes() for path in files}) == 1
-    assert ckpt.describe_file(files[0]) == ckpt.Description(content, loaded.tokenizer.fingerprint, [7])
+    assert describe_file(files[0]) == Description(content, loaded.tokenizer.fingerprint, [7])
     weights = ckpt.load_weights(files[0])
     assert all(torch.equal(weights[name], tensor) for name, tensor in loaded.model.state_dict().items())
 

@@ -381,7 +381,7 @@ def test_evaluate(python: Path, files: Path) -> None:
     assert table[0].split() == ["d-BLEU", "COMET", "doc-COMET"]
     assert table[2].split() == ["same", "100.00", "100.00", "100.00"]
     assert any(line.split()[:5] == ["doc-COMET", "same", "-", "ours", "+36.67"] for line in table)
-    report = json.loads(succeed(*command(files, *both, "--report", "json")).out)
+    report = json.loads(succeed(*command(files, *both, "--json")).out)
     scores = report["systems"]["ours"]["scores"]
     assert list(scores) == ["d-bleu", "comet", "doc-comet"]
     assert scores["doc-comet"]["value"] == pytest.approx(63.3333, abs=1e-4)

@@ -94,8 +94,8 @@ def test_paired_text(systems: Path) -> None:
 
 def test_json_holds_everything(systems: Path) -> None:
     options = ["--paired", "--test", "bootstrap", "--unit", "sentence", "--samples", "500", "--seed", "1"]
-    shown = json.loads(succeed(*hypotheses(systems, "good", "poor"), *options, "--report", "json").out)
-    assert set(shown) == {"cotext", "references", "systems", "paired"}
+    shown = json.loads(succeed(*hypotheses(systems, "good", "poor"), *options, "--json").out)
+    assert set(shown) == {"format", "version", "cotext", "references", "systems", "paired"}
     scores = shown["systems"]["poor.de"]["scores"]
     assert list(scores) == ["s-bleu", "d-bleu", "chrf"] == list(shown["paired"])
     assert scores["s-bleu"]["components"]["brevity_penalty"] == 1.0
@@ -110,7 +110,7 @@ def test_json_holds_everything(systems: Path) -> None:
 
 
 def test_the_same_command_gives_the_same_report(systems: Path) -> None:
-    command = [*hypotheses(systems, "good", "fair"), "--paired", "--samples", "200", "--report", "json"]
+    command = [*hypotheses(systems, "good", "fair"), "--paired", "--samples", "200", "--json"]
     assert succeed(*command).out == succeed(*command).out
 
 
@@ -168,7 +168,6 @@ def test_ids_that_some_files_carry(tmp_path: Path) -> None:
         ("{two} --paired --unit word", "unknown unit 'word'"),
         ("{two} --paired --samples 5", "5 samples are too few"),
         ("{two} --hypothesis {0}/good.de", "good.de: is given twice"),
-        ("{two} --report yaml", "choose text or json"),
         ("{two} --discourse {0}/reference.de", "reference.de:"),
         ("{two} --decisions {0}/a.json", "--decisions are compared by themselves"),
         ("--decisions {0}/reference.de", "not valid JSON"),
@@ -209,7 +208,7 @@ def test_contrastive_decisions_are_stored_and_compared(world: World, tmp_path: P
     assert "theirs.json - ours.json" in shown.out
     assert "test:mcnemar|unit:document|n:6|sides:2|correction:holm-1-mid-p|" in shown.out
     assert shown.out.endswith("not decided by all: more\n")
-    (comparison,) = json.loads(succeed(*command, "--report", "json").out)["toy/order"]["comparisons"]
+    (comparison,) = json.loads(succeed(*command, "--json").out)["toy/order"]["comparisons"]
     values = list(ours.right.values())
     assert comparison["p_mid"] == mcnemar(values, [not value for value in values]).p_mid
 

@@ -8,7 +8,7 @@ import pytest
 from command_line import TINY, World, cotext, make_world, prepare_arguments, succeed, write_corpus
 from tiny_runs import prepare_toy, run_config, train_here
 
-from cotext.checkpoint import describe_file, load_run
+from cotext.checkpoint import load_run
 from cotext.data.languages import (
     Languages,
     check_sides,
@@ -21,6 +21,7 @@ from cotext.data.prepare import prepare_controlled
 from cotext.data.prepared import write_report
 from cotext.data.suites import read_suite, write_suite
 from cotext.errors import CotextError
+from cotext.run_folder import describe_file
 from cotext.runs import open_data, resolve
 
 EN_DE = Languages("en", "de")

@@ -1,22 +1,11 @@
 """Models on disk and the folders they lie in: safetensors and YAML, never pickle, never half-written.
 
-A run folder:
-
-    config.yaml            the resolved configuration
-    tokenizer/             a copy: a run needs nothing but itself
-    model.safetensors      what `translate` uses: the best so far, at the end the average
-    metrics.jsonl          one line per report and validation
-    data.json              which data it was trained on
-    init.json              what it started from, if from another run
-    checkpoints/00001000/  model, and what it takes to train on from it (see `training_state`)
-
-Every model file carries its whole configuration and a checksum, so that a file alone says what it is, and
-whether it is whole. The same training writes the same bytes.
+`run_folder` has what lies in a run folder. Every model file carries its whole configuration and a checksum,
+so that a file alone says what it is, and whether it is whole. The same training writes the same bytes.
 """
 
 import json
 import os
-import re
 import shutil
 import zlib
 from collections.abc import Mapping, Sequence
@@ -24,26 +13,34 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from safetensors import SafetensorError, safe_open
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
 import cotext
 from cotext.catalogue import describe_model
-from cotext.config import Config, TrainConfig, dump_config, parse_config
+from cotext.config import Config, TrainConfig, dump_config
 from cotext.data.languages import Languages
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.errors import CotextError, shown
 from cotext.files import replacing
 from cotext.locks import writing
 from cotext.models.base import Model, ParallelModel, TranslationModel
-from cotext.reading import parse_json, parse_yaml
+from cotext.run_folder import (
+    FORMAT,
+    checkpoint_folder,
+    checkpoints,
+    describe_file,
+    model_file,
+    model_signature,
+    read_metadata,
+    read_shapes,
+)
 from cotext.systems import build_model, parameters_at_most
 
 BYTES_PER_NUMBER = 4
 MOST_TIMES = 16  # a file's size, that its model may take in memory before it is known to fit
 MISFITS = 5  # tensors that do not fit, named in a message
-FORMAT = "1"  # raised whenever older model files can no longer be read
 CHECKSUM = "cotext.crc32"
 
 
@@ -78,59 +75,6 @@ def _sort_metadata(path: Path) -> None:
         header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
         file.seek(8)
         file.write(json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode().ljust(length))
-
-
-def read_metadata(path: Path) -> dict[str, str]:
-    """What a model file says of itself.
-
-    Raises:
-        CotextError: missing, truncated, not written by Cotext, or written in another format.
-    """
-    if not path.is_file():
-        raise CotextError(f"{path}: no such model file; has the run been trained?")
-    try:
-        with safe_open(path, framework="pt") as file:
-            metadata = file.metadata() or {}
-    except (SafetensorError, OSError) as error:
-        raise CotextError(f"{path}: damaged or truncated, or not a safetensors file: {error}") from None
-    if "cotext.format" not in metadata:
-        raise CotextError(f"{path}: a safetensors file, but not a model of Cotext")
-    if metadata["cotext.format"] != FORMAT:
-        raise CotextError(
-            f"{path}: written by Cotext {metadata.get('cotext.version', 'of no version')[:20]} in model "
-            f"format {metadata['cotext.format'][:20]}; this is Cotext {cotext.__version__}, which reads "
-            f"format {FORMAT}"
-        )
-    return metadata
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    """What a model file says of the model: its configuration, its tokenizer, the updates it comes from."""
-
-    config: Config
-    fingerprint: str
-    updates: list[int]
-
-
-def describe_file(path: Path) -> Description:
-    """Read what a model file says of the model.
-
-    Raises:
-        CotextError: as `read_metadata`, or unknown or impossible settings.
-    """
-    metadata = read_metadata(path)
-    try:
-        content = parse_yaml(metadata["cotext.config"], "its configuration")
-        updates = parse_json(metadata["cotext.updates"], "its updates")
-        fingerprint = metadata["cotext.tokenizer"]
-    except KeyError as error:
-        raise CotextError(f"{path}: its description of itself is damaged: no {error}") from None
-    except CotextError as error:
-        raise CotextError(f"{path}: its description of itself is damaged: {error}") from None
-    if not isinstance(updates, list) or not all(type(update) is int for update in updates):
-        raise CotextError(f"{path}: its description of itself is damaged: its updates are no whole numbers")
-    return Description(parse_config(content, str(path)), fingerprint, updates)
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
@@ -191,10 +135,7 @@ class LoadedModel:
     @property
     def signature(self) -> str:
         """Names the weights in reports: system, and the updates they were taken from."""
-        made_of = "+".join(str(u) for u in self.updates)
-        return (
-            f"model:{describe_model(self.config.model)}|updates:{made_of}|version:cotext-{cotext.__version__}"
-        )
+        return model_signature(self.config, self.updates)
 
     def left_to_right(self, asked: str) -> TranslationModel:
         """The model where `asked` needs one that writes from left to right.
@@ -231,22 +172,6 @@ def load_run(run: Path, update: int | None = None) -> LoadedModel:
     return LoadedModel(model.eval(), described.config, tokenizer, described.updates)
 
 
-def model_file(run: Path, update: int | None = None) -> Path:
-    """Where the model of a run lies, or that of one of its checkpoints.
-
-    Raises:
-        CotextError: no such folder or checkpoint.
-    """
-    if not run.is_dir():
-        raise CotextError(f"{run}: no such run folder")
-    if update is None:
-        return run / "model.safetensors"
-    if update not in (saved := checkpoints(run)):
-        there = ", ".join(map(str, saved)) or "none"
-        raise CotextError(f"{run}: no checkpoint of update {update}; there are: {there}")
-    return checkpoint_folder(run, update) / "model.safetensors"
-
-
 def fill(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
     """Copy weights into a model; names and shapes must agree."""
     _require_fit(_shapes(model.state_dict()), _shapes(weights), path)
@@ -265,9 +190,7 @@ def _require_shapes(path: Path, config: Config, vocabulary: int) -> None:
     """
     with torch.device("meta"):
         asked = _shapes(build_model(config, vocabulary).state_dict())
-    with safe_open(path, framework="pt") as file:
-        there = {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
-    _require_fit(asked, there, path)
+    _require_fit(asked, read_shapes(path), path)
 
 
 def _require_fit(asked: Mapping[str, list[int]], there: Mapping[str, list[int]], path: Path) -> None:
@@ -323,19 +246,6 @@ def average_run(run: Path, out: Path, updates: Sequence[int]) -> None:
         (temporary / "config.yaml").write_text(dump_config(loaded.config), encoding="utf-8")
         fingerprint = loaded.tokenizer.fingerprint
         save_model(temporary / "model.safetensors", weights, loaded.config, fingerprint, list(updates))
-
-
-def checkpoint_folder(run: Path, update: int) -> Path:
-    """Where the checkpoint of an update lies."""
-    return run / "checkpoints" / f"{update:08d}"
-
-
-def checkpoints(run: Path) -> list[int]:
-    """Updates of the complete checkpoints of a run, ascending."""
-    folder = run / "checkpoints"
-    if not folder.is_dir():
-        return []
-    return sorted(int(p.name) for p in folder.iterdir() if re.fullmatch("[0-9]{8,12}", p.name) and p.is_dir())
 
 
 def averaged(candidates: Sequence[int], best: int, config: TrainConfig) -> list[int]:

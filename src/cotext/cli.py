@@ -6,6 +6,7 @@ Everything that takes long to import is imported inside its command, so that `co
 import os
 import sys
 from collections.abc import Iterable
+from dataclasses import asdict
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,7 +21,7 @@ from cotext.commands.context import context, cxmi, profile
 from cotext.commands.contrastive import contrastive
 from cotext.commands.data import distill, prepare
 from cotext.commands.evaluate import evaluate
-from cotext.commands.look import convert, head, systems
+from cotext.commands.look import convert, head, info, systems
 from cotext.commands.messages import on_a_screen, require_text, short_refusals
 from cotext.commands.options import (
     Checkpoint,
@@ -193,14 +194,15 @@ def translate(
     overwrite: Annotated[
         bool, typer.Option(help="Discard what an interrupted job with other settings has translated.")
     ] = False,
+    json: Json = False,
 ) -> None:
     """Translate the documents of a file; as many sentences come out as went in."""
     decode = decode_settings(set)
     if str(document) == "-":
-        if out is not None or scores is not None or split or overwrite or format not in (None, "text"):
+        if any((out, scores, split, overwrite, json)) or format not in (None, "text"):
             raise CotextError(
                 "- is standard input, one sentence a line, and goes to standard output: leave --out, "
-                "--scores, --split, --overwrite and --format out, or give a file"
+                "--scores, --split, --overwrite, --json and --format out, or give a file"
             )
         from cotext.commands.stream import translate_standard_input
 
@@ -227,6 +229,9 @@ def translate(
             on_sentences=progress.advance,
             on_message=lambda text: console.print(text, soft_wrap=True),
         )
+    if json:
+        typer.echo(as_json({"format": "cotext-translate", "version": 1, "out": str(out), **asdict(report)}))
+        return
     resumed = f" ({report.resumed_documents} from an interrupted job)" if report.resumed_documents else ""
     sentences, documents = counted(report.sentences, "sentence"), counted(report.documents, "document")
     typer.echo(f"{out}: {sentences} in {documents}{resumed}")
@@ -304,15 +309,22 @@ def average(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     out: Annotated[Path, typer.Option(help="Run folder to make, with the averaged model.")],
     checkpoint: Annotated[list[int], typer.Option(help="Update of a checkpoint; repeat for each.")],
+    json: Json = False,
 ) -> None:
     """Average checkpoints of a run into a run folder of its own."""
     from cotext.checkpoint import average_run
 
     average_run(run, out, checkpoint)
+    if json:
+        from cotext.run_info import run_info
+
+        typer.echo(as_json(run_info(out).as_dict()))
+        return
     typer.echo(f"{out}: the mean of checkpoints {', '.join(map(str, checkpoint))}")
 
 
 app.command()(systems)
+app.command()(info)
 app.command()(head)
 app.command()(convert)
 

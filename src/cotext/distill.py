@@ -25,7 +25,6 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 
 import cotext
-from cotext.checkpoint import model_file
 from cotext.config import Config
 from cotext.data.corpus_statistics import SplitStatistics, StatisticsCollector
 from cotext.data.documents import Document, ParallelDocument
@@ -50,6 +49,7 @@ from cotext.files import checksum
 from cotext.integrity import require_whole
 from cotext.jobs import open_translator
 from cotext.locks import writing
+from cotext.run_folder import model_file
 from cotext.runs import READ, Data, open_data
 from cotext.translate import DocumentTranslator
 

@@ -39,6 +39,8 @@ class Evaluation:
     def as_dict(self) -> dict[str, Any]:
         """Everything, for a JSON file."""
         return {
+            "format": "cotext-evaluation",
+            "version": 1,
             "cotext": cotext.__version__,
             "references": [str(path) for path in self.references],
             "systems": {

@@ -36,7 +36,7 @@ def unsealed(line: str) -> dict[str, Any]:
     return content
 
 
-def sealed_lines(path: Path) -> list[str]:
+def sealed_lines(path: Path, max_bytes: int = MAX_SEALED_BYTES) -> list[str]:
     """The lines of a file to which sealed lines are appended, and what follows the last of them.
 
     That is nothing, unless writing a line was cut short; an absent file is as an empty one. Bytes that are no
@@ -47,7 +47,7 @@ def sealed_lines(path: Path) -> list[str]:
     """
     if not os.path.lexists(path):
         return [""]
-    return read_bytes(path, MAX_SEALED_BYTES).decode(errors="replace").split("\n")
+    return read_bytes(path, max_bytes).decode(errors="replace").split("\n")
 
 
 def _crc32(text: str) -> str:

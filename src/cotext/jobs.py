@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 import cotext
-from cotext.checkpoint import LoadedModel, load_run, model_file
+from cotext.checkpoint import LoadedModel, load_run
 from cotext.config import Config, DecodeConfig, ViewConfig, dump_config, parse_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import detect_format, read_documents, read_parallel, write_translations
@@ -27,6 +27,7 @@ from cotext.errors import CotextError, nearest, shown
 from cotext.files import checksum
 from cotext.locks import writing
 from cotext.prose import Prose, trained_length
+from cotext.run_folder import model_file
 from cotext.score_table import ScoredDocument, require_column, score_lines
 from cotext.scoring import SentenceScore
 from cotext.systems import choose_threads

@@ -197,20 +197,25 @@ def probe_runs(
     with working_in(out):
         on_start(sum((each.layers + 2) * len(tasks) * seeds for each in probes))
         found = [probe_run(each, tasks, max_tokens, seeds, place, on_classifier) for each in probes]
-        content: dict[str, Any] = {
-            "format": "cotext-probing",
-            "version": 1,
-            "max_distance": MAX_DISTANCE,
-            "max_tokens": max_tokens,
-            "seeds": list(range(1, seeds + 1)),
-            "runs": [summary.as_dict() for summary in found],
-        }
+        content = as_dict(found, max_tokens, seeds)
         with replacing(out / "probing.json") as temporary:
             temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
         for task in tasks:
             with replacing(out / f"{task}.png") as temporary:
                 draw(task, found).savefig(temporary, format="png", dpi=160)
     return found
+
+
+def as_dict(found: Sequence[RunSummary], max_tokens: int, seeds: int) -> dict[str, Any]:
+    """Everything that `probe_runs` found, for a JSON file."""
+    return {
+        "format": "cotext-probing",
+        "version": 1,
+        "max_distance": MAX_DISTANCE,
+        "max_tokens": max_tokens,
+        "seeds": list(range(1, seeds + 1)),
+        "runs": [summary.as_dict() for summary in found],
+    }
 
 
 def draw(task: Task, found: Sequence[RunSummary]) -> "Figure":

@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from accelerate import Accelerator
 
-from cotext.checkpoint import checkpoints, describe_file, model_file
 from cotext.config import Config, differences, dump_config, parse_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
@@ -30,6 +29,7 @@ from cotext.locks import NAME, Lock, working_in
 from cotext.metrics.bleu import evaluate
 from cotext.models.base import Model
 from cotext.reading import parse_yaml, read_text
+from cotext.run_folder import checkpoints, describe_file, model_file
 from cotext.start_loss import start_loss
 from cotext.systems import (
     build_loss,

@@ -36,6 +36,7 @@ from cotext.locks import Lock
 from cotext.losses.cross_entropy import LossParts
 from cotext.models.base import Model
 from cotext.optimizer import make_optimizer, set_rate
+from cotext.run_folder import checkpoint_folder, checkpoints
 from cotext.systems import Loss
 from cotext.training_state import ProcessState, Progress
 
@@ -445,7 +446,7 @@ class Trainer:
         """Write everything that is needed to go on, in a folder that appears under its name when complete."""
         progress, main = self.progress, self.accelerator.is_main_process
         self._require_run()
-        final = ckpt.checkpoint_folder(self.run, progress.update)
+        final = checkpoint_folder(self.run, progress.update)
         temporary = final.with_name(f".{final.name}")
         try:
             if main:
@@ -463,7 +464,7 @@ class Trainer:
             if main:
                 training_state.save_progress(temporary, progress)
                 ckpt.put_in_place(temporary, final)
-                saved = ckpt.checkpoints(self.run)
+                saved = checkpoints(self.run)
                 models = ckpt.worth_keeping(self._candidates(), progress.best_update, self.config.train)
                 ckpt.prune(self.run, {*models, saved[-1]}, set(saved[-2:]))
         except (OSError, SafetensorError, CotextError) as error:
@@ -482,14 +483,14 @@ class Trainer:
 
     def _candidates(self) -> list[int]:
         """The checkpoints that averaging may choose from."""
-        return [update for update in ckpt.checkpoints(self.run) if update in self.progress.validated]
+        return [update for update in checkpoints(self.run) if update in self.progress.validated]
 
     def _resume(self) -> None:
         """Take up the last checkpoint, if there is one; `require_resumable` has seen it to be whole."""
-        saved = ckpt.checkpoints(self.run)
+        saved = checkpoints(self.run)
         if not saved:
             return
-        folder = ckpt.checkpoint_folder(self.run, saved[-1])
+        folder = checkpoint_folder(self.run, saved[-1])
         before, now = training_state.load_progress(folder), self.progress
         if before.processes != now.processes:
             raise CotextError(
@@ -528,12 +529,10 @@ class Trainer:
             self.journal.write("final", figures)
             self.reports.on_validation({**figures, "final": 1.0})
             # Last: a process killed before this does all of it again.
-            training_state.save_progress(
-                ckpt.checkpoint_folder(self.run, ckpt.checkpoints(self.run)[-1]), progress
-            )
+            training_state.save_progress(checkpoint_folder(self.run, checkpoints(self.run)[-1]), progress)
 
     def _validated(self, updates: list[int]) -> dict[str, float]:
         """Fill the model with the mean of some checkpoints: its figures on the development set."""
-        files = [ckpt.checkpoint_folder(self.run, update) / "model.safetensors" for update in updates]
+        files = [checkpoint_folder(self.run, update) / "model.safetensors" for update in updates]
         ckpt.fill(self.model, ckpt.average(files), files[0])
         return self.validate()

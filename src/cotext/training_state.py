@@ -19,12 +19,13 @@ from safetensors.torch import save_file
 from torch import Tensor
 from torch.optim import Optimizer
 
-from cotext.checkpoint import checkpoint_folder, checkpoints, read_tensors
+from cotext.checkpoint import read_tensors
 from cotext.data.sampling import Cursor
 from cotext.errors import CotextError
 from cotext.files import replacing
 from cotext.integrity import digests, require_whole, sealed, unsealed
 from cotext.reading import read_text
+from cotext.run_folder import checkpoint_folder, checkpoints
 
 MOMENTS = frozenset({"step", "exp_avg", "exp_avg_sq"})  # of AdamW, by the names that torch gives them
 

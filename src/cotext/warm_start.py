@@ -23,7 +23,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from cotext.checkpoint import describe_file, load_weights, model_file
+from cotext.checkpoint import load_weights
 from cotext.config import Config, ViewConfig, differences
 from cotext.data.tokenizer import Tokenizer
 from cotext.errors import CotextError
@@ -31,6 +31,7 @@ from cotext.files import replacing
 from cotext.integrity import sealed, unsealed
 from cotext.models.base import System
 from cotext.reading import read_text
+from cotext.run_folder import describe_file, model_file
 from cotext.systems import further_symbols
 
 # What may differ between two models whose weights mean the same.

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from cotext.commands.options import Checkpoint, Decode, Device, Format, decode_settings
+from cotext.commands.options import Checkpoint, Decode, Device, Format, Json, as_json, decode_settings
 
 
 def probe(
@@ -25,9 +25,10 @@ def probe(
     seeds: Annotated[int, typer.Option(min=1, help="Repetitions; more than one show the spread.")] = 1,
     device: Device = None,
     checkpoint: Checkpoint = None,
+    json: Json = False,
 ) -> None:
     """How much of the position of a token each encoder layer still knows."""
-    from cotext.probe import parse_tasks, probe_runs, render
+    from cotext.probe import as_dict, parse_tasks, probe_runs, render
     from cotext.progress import meter
 
     tasks = parse_tasks(task or [])
@@ -45,6 +46,9 @@ def probe(
             on_start=progress.restart,
             on_classifier=lambda: progress.advance(1),
         )
+    if json:
+        typer.echo(as_json(as_dict(found, tokens, seeds)))
+        return
     for summary in found:
         typer.echo(f"{render(summary)}\n")
     typer.echo(f"{folder}: probing.json, {', '.join(f'{name}.png' for name in tasks)}")
@@ -62,6 +66,7 @@ def attention(
     device: Device = None,
     set: Decode = None,
     checkpoint: Checkpoint = None,
+    json: Json = False,
 ) -> None:
     """Which sentence of a document attends to which, in every attention of a system."""
     decode = decode_settings(set)
@@ -78,4 +83,7 @@ def attention(
         decode=decode,
         update=checkpoint,
     )
+    if json:
+        typer.echo(as_json(report.as_dict()))
+        return
     typer.echo(f"{report.signature}\n{report.render()}\n{out}: attention.json, {', '.join(report.pictures)}")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cotext.commands.options import Decode, Device, Format, decode_settings
+from cotext.commands.options import Decode, Device, Format, Json, as_json, decode_settings
 
 
 def compare(
@@ -32,18 +32,18 @@ def compare(
     attention: Annotated[bool, typer.Option(help="Draw the attention on a document of the test set.")] = True,
     csv: Annotated[Path | None, typer.Option(help="Write all figures here.")] = None,
     latex: Annotated[Path | None, typer.Option(help="Write tables for a paper here.")] = None,
-    json: Annotated[Path | None, typer.Option(help="Write words and all figures here.")] = None,
     format: Format = None,
     device: Device = None,
     set: Decode = None,
+    json: Json = False,
 ) -> None:
     """Systems side by side: who uses context, where, how much, is it real, and what papers say."""
     decode: dict[str, Any] = decode_settings(set)
     from cotext.compare.job import Outputs, Request, compare_folders
-    from cotext.compare.tables import as_text
+    from cotext.compare.tables import as_dict, as_text
     from cotext.progress import meter
 
-    outputs = Outputs(out, csv, latex, json)
+    outputs = Outputs(out, csv, latex)
     with ExitStack() as shown:
 
         def watch(what: str, total: int) -> Callable[[int], None]:
@@ -70,4 +70,7 @@ def compare(
             outputs,
             watch,
         )
+    if json:
+        typer.echo(as_json(as_dict(found)))
+        return
     typer.echo(f"{as_text(found)}\n\n{', '.join(map(str, outputs.all))}")

@@ -10,6 +10,8 @@ from cotext.commands.options import (
     Decode,
     Device,
     Format,
+    Json,
+    as_json,
     decode_settings,
     output,
     write_figures,
@@ -29,6 +31,7 @@ def context(
     device: Device = None,
     set: Decode = None,
     checkpoint: Checkpoint = None,
+    json: Json = False,
 ) -> None:
     """Which context sentence of a document, when taken away, changes which word of its translation."""
     decode = decode_settings(set)
@@ -49,7 +52,10 @@ def context(
             on_start=progress.restart,
             on_sentences=progress.advance,
         )
-    typer.echo(f"{report.signature}\n{report.render()}\n{out}, {out.with_suffix('.json').name}")
+    if json:
+        typer.echo(as_json(report.as_dict()))
+    else:
+        typer.echo(f"{report.signature}\n{report.render()}\n{out}, {out.with_suffix('.json').name}")
 
 
 def cxmi(
@@ -70,6 +76,7 @@ def cxmi(
     device: Device = None,
     set: Decode = None,
     checkpoint: Checkpoint = None,
+    json: Json = False,
 ) -> None:
     """What context adds to the probability of a translation: the true one, shuffled, of other documents."""
     decode = decode_settings(set)
@@ -96,7 +103,7 @@ def cxmi(
             on_sentences=progress.advance,
         )
         write_figures(out, found.as_dict())
-    typer.echo(found.render())
+    typer.echo(as_json(found.as_dict()) if json else found.render())
 
 
 def profile(
@@ -110,6 +117,7 @@ def profile(
     target_language: Annotated[str | None, typer.Option(help="Code such as zh, for the tokenizer.")] = None,
     out: Annotated[Path | None, typer.Option(help="Write all figures here as JSON.")] = None,
     format: Format = None,
+    json: Json = False,
 ) -> None:
     """Quality against position in the document, and against the length of documents; from plain files."""
     from cotext.evaluation import name_systems, read_aligned
@@ -123,6 +131,9 @@ def profile(
         figures: dict[str, Any] = {"format": "cotext-profile", "version": 1, "systems": names}
         for kind, ways in (("position", by_position), ("length", by_length)):
             buckets = ways(list(systems.values()), references, protocols, target_language=target_language)
-            typer.echo(f"{render_profile(TITLES[kind], buckets, names)}\n")
+            if not json:
+                typer.echo(f"{render_profile(TITLES[kind], buckets, names)}\n")
             figures[f"by_{kind}"] = [bucket.as_dict() for bucket in buckets]
+        if json:
+            typer.echo(as_json(figures))
         write_figures(out, figures)

@@ -1,5 +1,6 @@
 """The command `contrastive`."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +10,8 @@ from cotext.commands.options import (
     Checkpoint,
     Decode,
     Device,
+    Json,
+    as_json,
     decode_settings,
     output,
     scoring_settings,
@@ -21,6 +24,8 @@ if TYPE_CHECKING:
     from cotext.data.suites import ContrastiveSuite
     from cotext.metrics.evidence import Evidence
     from cotext.translate import DocumentTranslator
+
+Tell = Callable[[str], None]  # what a person reads of the figures
 
 
 def contrastive(
@@ -46,6 +51,7 @@ def contrastive(
     device: Device = None,
     set: Decode = None,
     checkpoint: Checkpoint = None,
+    json: Json = False,
 ) -> None:
     """How often a system prefers the right translation to wrong ones, by phenomenon and distance."""
     from cotext.data.suites import read_suite
@@ -58,6 +64,7 @@ def contrastive(
     from cotext.progress import meter
     from cotext.suite_jobs import evidence_of, run_suite, sight_of, suite_recipe
 
+    tell: Tell = _silent if json else typer.echo
     with output(out, suites):
         translator, loaded = _opened(run, generate, device, decode, checkpoint)
         for path, suite in zip(suites, loaded_suites, strict=True):
@@ -65,7 +72,8 @@ def contrastive(
         recipe, sight = suite_recipe(translator, loaded), sight_of(translator)
         if controls and not sight.context:
             typer.echo(
-                f"{run} sees one sentence at a time: no context can be taken away, and none can be used\n"
+                f"{run} sees one sentence at a time: no context can be taken away, and none can be used\n",
+                err=json,
             )
         evidence: dict[str, list[Evidence]] = {}
         reports: dict[str, Any] = {}
@@ -74,20 +82,24 @@ def contrastive(
                 rules: dict[str, Any] = {"tie": tie, "score": score, "controls": controls and sight.context}
                 report = run_suite(translator, suite, **rules, recipe=recipe, on_candidates=progress.advance)
             figures = report.as_dict()
-            typer.echo(f"{suite.name}\n{render_table(report)}\n")
+            tell(f"{suite.name}\n{render_table(report)}\n")
             if generate:
-                figures["generative"] = _generated(translator, loaded, suite)
+                figures["generative"] = _generated(translator, loaded, suite, tell)
             key = f"{suite.name} ({path})" if suite.name in reports else suite.name
             reports[key] = figures
             if report.readings is not None:
                 evidence[key] = evidence_of(suite, report.readings, sight)
         if evidence:
-            _conclude(evidence, reports)
+            _conclude(evidence, reports, tell)
         elif sight.context:
-            typer.echo(
-                "Right choices alone do not show that context is used: --controls asks what it takes.\n"
-            )
+            tell("Right choices alone do not show that context is used: --controls asks what it takes.\n")
+        if json:
+            typer.echo(as_json(reports))
         write_figures(out, reports)
+
+
+def _silent(text: str) -> None:
+    pass
 
 
 def _check_rules(tie: str, score: str) -> None:
@@ -108,24 +120,24 @@ def _opened(
     return translator, loaded
 
 
-def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any]) -> None:
-    """What the controls of all suites together show, on the screen and with the figures of each suite."""
+def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell: Tell) -> None:
+    """What the controls of all suites together show, told and with the figures of each suite."""
     from cotext.metrics.evidence import corrected
     from cotext.metrics.evidence_words import conclusion, legend, render_evidence
 
     evidence = corrected([each for of_suite in found.values() for each in of_suite])
     if evidence:
-        typer.echo(f"{render_evidence(evidence)}\n{legend(evidence)}")
-    typer.echo(f"{conclusion(evidence)}\n")
+        tell(f"{render_evidence(evidence)}\n{legend(evidence)}")
+    tell(f"{conclusion(evidence)}\n")
     rest = iter(evidence)
     for key, of_suite in found.items():
         reports[key]["use_of_context"] = [next(rest).as_dict() for _ in of_suite]
 
 
 def _generated(
-    translator: "DocumentTranslator", loaded: "LoadedModel", suite: "ContrastiveSuite"
+    translator: "DocumentTranslator", loaded: "LoadedModel", suite: "ContrastiveSuite", tell: Tell
 ) -> dict[str, Any]:
-    """The generative reading of a suite, shown and as figures."""
+    """The generative reading of a suite, told and as figures."""
     from cotext.metrics.generative import render_forms
     from cotext.progress import meter
     from cotext.suite_jobs import forms_recipe, write_suite_forms
@@ -134,5 +146,5 @@ def _generated(
     with meter(f"{suite.name}, translating", sum(map(len, sources))) as progress:
         recipe = forms_recipe(translator, loaded)
         forms = write_suite_forms(translator, suite, recipe=recipe, on_sentences=progress.advance)
-    typer.echo(f"{render_forms(forms)}\n")
+    tell(f"{render_forms(forms)}\n")
     return forms.as_dict()

@@ -1,12 +1,22 @@
 """Commands that make prepared data: `prepare` and `distill`."""
 
 import re
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cotext.commands.options import Checkpoint, Decode, Device, Format, counted, decode_settings
+from cotext.commands.options import (
+    Checkpoint,
+    Decode,
+    Device,
+    Format,
+    Json,
+    as_json,
+    counted,
+    decode_settings,
+)
 from cotext.errors import CotextError
 
 if TYPE_CHECKING:
@@ -63,6 +73,7 @@ def prepare(
     overwrite: Annotated[
         bool, typer.Option(help="Replace an existing folder, and what an interrupted job left.")
     ] = False,
+    json: Json = False,
 ) -> None:
     """Tokenise a corpus into a folder that `train` reads, and report what is in it."""
     from cotext.data.languages import Languages, language_code
@@ -120,6 +131,9 @@ def prepare(
                 overwrite=overwrite,
                 progress=progress,
             )
+    if json:
+        typer.echo(as_json({"format": "cotext-prepare", "version": 1, "out": str(out), **asdict(report)}))
+        return
     typer.echo(report.render())
     typer.echo(f"{out}: ready for `cotext train RECIPE --data {out} --out RUN`")
 
@@ -149,6 +163,7 @@ def distill(
     device: Device = None,
     set: Decode = None,
     checkpoint: Checkpoint = None,
+    json: Json = False,
 ) -> None:
     """Copy prepared data with a system's translations as training targets; the same command goes on."""
     if monolingual is None and (side or format):
@@ -172,7 +187,12 @@ def distill(
         with meter("translating", job.sentences) as progress:
             job.translate(progress.advance)
         resumed = f" ({job.resumed_documents:,} of them before)" if job.resumed_documents else ""
+        heading = {"format": "cotext-distill", "version": 1, "out": str(out)}
         if part is not None:
+            if json:
+                done = {"documents": job.documents, "sentences": job.sentences, "signature": job.signature}
+                typer.echo(as_json({**heading, "shard": str(part), **done}))
+                return
             sentences, documents = counted(job.sentences, "sentence"), counted(job.documents, "document")
             typer.echo(
                 f"shard {part}: {sentences} in {documents} translated{resumed}\n"
@@ -181,6 +201,9 @@ def distill(
             return
         with meter("writing documents", job.texts.rows) as progress:
             outcome = job.write(progress.advance)
+    if json:
+        typer.echo(as_json({**heading, **asdict(outcome)}))
+        return
     sentences, documents = counted(outcome.sentences, "sentence"), counted(outcome.documents, "document")
     typer.echo(f"{out}: {sentences} in {documents}{resumed}")
     if outcome.kept.count:

@@ -1,13 +1,12 @@
 """The command that measures what lies in files: translations, and decisions on contrastive suites."""
 
-import json
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from cotext.commands.options import Format
+from cotext.commands.options import Format, Json, as_json
 from cotext.errors import CotextError
 
 
@@ -52,11 +51,9 @@ def evaluate(
     samples: Annotated[int | None, typer.Option(help="10000 if not given; needs --paired.")] = None,
     seed: Annotated[int | None, typer.Option(help="12345 if not given; needs --paired.")] = None,
     format: Format = None,
-    report: Annotated[str, typer.Option(help="text, or json with everything.")] = "text",
+    json: Json = False,
 ) -> None:
     """BLEU, chrF and more of one or several systems, with signatures, and tests of the differences."""
-    if report not in ("text", "json"):
-        raise CotextError(f"--report {report}: choose text or json (--format is that of the files read)")
     drawing = {"test": test, "unit": unit, "samples": samples, "seed": seed}
     given = {name: value for name, value in drawing.items() if value is not None}
     if given and not paired:
@@ -67,7 +64,7 @@ def evaluate(
     if decisions:
         if hypothesis or reference or source or protocol or discourse or comet or given:
             raise CotextError("--decisions are compared by themselves; leave --hypothesis and the like out")
-        _compare_decisions(decisions, baseline, report)
+        _compare_decisions(decisions, baseline, json)
         return
     if not hypothesis or not reference:
         raise CotextError("--hypothesis and --reference are needed (or --decisions, twice)")
@@ -99,18 +96,18 @@ def evaluate(
             resampling=Resampling(**choices) if paired else None,
             baseline=baseline,
         )
-    typer.echo(_json(evaluation.as_dict()) if report == "json" else evaluation.render())
+    typer.echo(as_json(evaluation.as_dict()) if json else evaluation.render())
 
 
-def _compare_decisions(paths: list[Path], baseline: str | None, report: str) -> None:
+def _compare_decisions(paths: list[Path], baseline: str | None, json: bool) -> None:
     from cotext.evaluation import name_systems
     from cotext.metrics.decisions import compare_decisions, read_decisions
     from cotext.metrics.text import render_p, render_rows
 
     systems = {name: read_decisions(path) for name, path in name_systems(paths).items()}
     found = compare_decisions(systems, baseline)
-    if report == "json":
-        typer.echo(_json({comparison.suite: comparison.as_dict() for comparison in found}))
+    if json:
+        typer.echo(as_json({comparison.suite: comparison.as_dict() for comparison in found}))
         return
     for comparison in found:
         rows = [(name, f"{value:.2f}") for name, value in comparison.accuracies.items()]
@@ -141,7 +138,3 @@ def _compare_decisions(paths: list[Path], baseline: str | None, report: str) -> 
     left_out = sorted({suite for each in systems.values() for suite in each} - {c.suite for c in found})
     if left_out:
         typer.echo(f"not decided by all: {', '.join(left_out)}")
-
-
-def _json(content: dict[str, Any]) -> str:
-    return json.dumps(content, indent=1, ensure_ascii=False)

@@ -1,4 +1,4 @@
-"""Commands that look at what is there, or put it into another form: `systems`, `head` and `convert`."""
+"""Commands that look at what is there, or change its form: `systems`, `info`, `head` and `convert`."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from cotext.commands.messages import printable
 from cotext.commands.options import Format, Json, as_json, counted
 
 
@@ -18,6 +19,17 @@ def systems(json: Json = False) -> None:
         return
     found = [{**asdict(each), "paper": PAPERS[each.paper]} for each in entries()]
     typer.echo(as_json({"format": "cotext-systems", "version": 1, "recipes": found}))
+
+
+def info(
+    folder: Annotated[Path, typer.Argument(help="Run folder, or a folder made by `prepare` or `distill`.")],
+    json: Json = False,
+) -> None:
+    """What a run or prepared data are: system, data, scores, sizes, what it takes to translate elsewhere."""
+    from cotext.info import folder_info
+
+    found = folder_info(folder)
+    typer.echo(as_json(found.as_dict()) if json else printable(found.render()))
 
 
 def head(

@@ -17,14 +17,22 @@ UsageError: Any = typer.BadParameter.__base__
 def on_a_screen(message: str) -> str:
     """The beginning of a long message, and of long lines the beginning and the end."""
     lines = message.splitlines()
-    half = MAX_MESSAGE_WIDTH // 2
-    told = [
-        line if len(line) <= MAX_MESSAGE_WIDTH else f"{line[:half]} ... {line[-half:]}"
-        for line in lines[:MAX_MESSAGE_LINES]
-    ]
+    told = [_shortened(line) for line in lines[:MAX_MESSAGE_LINES]]
     if len(lines) > MAX_MESSAGE_LINES:
         told.append(f"... and {len(lines) - MAX_MESSAGE_LINES:,} more lines")
     return "\n".join(told)
+
+
+def _shortened(line: str) -> str:
+    half = MAX_MESSAGE_WIDTH // 2
+    return line if len(line) <= MAX_MESSAGE_WIDTH else f"{line[:half]} ... {line[-half:]}"
+
+
+def printable(text: str) -> str:
+    """Lines that come from files: long ones shortened, control and half characters as escapes."""
+    lines = text.splitlines()
+    shown_lines = map(_shortened, lines)
+    return "\n".join("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line) for line in shown_lines)
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """Options that several commands have, and how their values are read."""
 
 import json
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -94,8 +95,17 @@ def output(out: Path | None, inputs: Iterable[Path | None]) -> Iterator[None]:
 
 
 def as_json(figures: dict[str, Any]) -> str:
-    """Figures as JSON, as they are printed and written."""
-    return json.dumps(figures, indent=1, ensure_ascii=False)
+    """Figures as JSON, as they are printed and written: null where there is no finite number."""
+    text = json.dumps(_finite(figures), indent=1, ensure_ascii=False, allow_nan=False)
+    return text.encode(errors="backslashreplace").decode()  # half characters, which no output takes
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def write_figures(out: Path | None, figures: dict[str, Any]) -> None:

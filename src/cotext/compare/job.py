@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cotext.checkpoint import describe_file, model_file
 from cotext.compare.figures import RunComparison, compare_runs
 from cotext.compare.measured import Asked, EvaluationSet, Watch, measure_run
 from cotext.data.languages import Languages, check_pair, check_sides
@@ -16,6 +15,7 @@ from cotext.jobs import check_output
 from cotext.locks import writing
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, find_protocol
 from cotext.metrics.significance import Resampling
+from cotext.run_folder import describe_file, model_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +45,11 @@ class Outputs:
     page: Path
     csv: Path | None = None
     latex: Path | None = None
-    json: Path | None = None
 
     @property
     def all(self) -> list[Path]:
         """Those that are written."""
-        return [path for path in (self.page, self.csv, self.latex, self.json) if path is not None]
+        return [path for path in (self.page, self.csv, self.latex) if path is not None]
 
 
 def compare_folders(request: Request, outputs: Outputs, watch: Watch) -> RunComparison:
@@ -174,13 +173,12 @@ def _suite_files(data: Path) -> list[Path]:
 
 def _write(found: RunComparison, outputs: Outputs) -> None:
     from cotext.compare.page import render_comparison
-    from cotext.compare.tables import as_csv, as_json, as_latex
+    from cotext.compare.tables import as_csv, as_latex
 
     contents = [
         (outputs.page, render_comparison),
         (outputs.csv, as_csv),
         (outputs.latex, as_latex),
-        (outputs.json, as_json),
     ]
     for path, render in contents:
         if path is not None:

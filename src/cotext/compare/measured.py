@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import cotext
 from cotext.attention_report import AttentionReport, watch_document
-from cotext.checkpoint import LoadedModel, model_file
+from cotext.checkpoint import LoadedModel
 from cotext.compare.recipe import RecipeOf, recipe_of
 from cotext.comparison import Sight, read_metrics
 from cotext.context_corpus import measure_corpus
@@ -34,6 +34,7 @@ from cotext.jobs import open_scorer, open_translator, translate_file
 from cotext.locks import working_in
 from cotext.metrics.decisions import Decisions, read_decisions
 from cotext.models.base import ParallelModel
+from cotext.run_folder import model_file
 from cotext.runs import noted_data
 from cotext.suite_jobs import run_suite, sight_of, suite_recipe
 from cotext.systems import count_parameters

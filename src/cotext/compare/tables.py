@@ -2,10 +2,10 @@
 
 import csv
 import io
-import json
 import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
+from typing import Any
 
 from cotext.compare.beside import BesidePaper
 from cotext.compare.figures import RunComparison, ScoreOf, signature
@@ -169,9 +169,9 @@ def as_csv(found: RunComparison) -> str:
     return sink.getvalue()
 
 
-def as_json(found: RunComparison) -> str:
+def as_dict(found: RunComparison) -> dict[str, Any]:
     """The words, the evidence of the use of context run by run, and all figures, as CSV has them."""
-    content = {
+    return {
         "format": "cotext-compare",
         "version": 1,
         "verdict": {answer.question: answer.lines for answer in verdict(found)},
@@ -191,7 +191,6 @@ def as_json(found: RunComparison) -> str:
         ],
         "figures": list(_lines(found)),
     }
-    return json.dumps(content, indent=1, ensure_ascii=False) + "\n"
 
 
 def _lines(found: RunComparison) -> Iterator[dict[str, object]]:

@@ -2,11 +2,15 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Final
+
+from pydantic import TypeAdapter, ValidationError
 
 from cotext.data.corpus_statistics import OUTLIER_RATIO, Distribution, SplitStatistics
 from cotext.data.languages import Languages
 from cotext.data.overlap import Overlap
+from cotext.errors import CotextError
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,11 @@ class Report:
     selected: dict[str, dict[str, Any]] = field(default_factory=dict)
     overlap: dict[str, Overlap] = field(default_factory=dict)
 
+    @property
+    def pair(self) -> Languages:
+        """The languages; unknown where they were not told."""
+        return Languages(self.languages.get("source", ""), self.languages.get("target", ""))
+
     def render(self) -> str:
         """Lay the main figures out as a table, one column a split."""
         columns = [
@@ -44,11 +53,23 @@ class Report:
                     f"{name}: document {example.document!r}, sentence {example.sentence}: "
                     f"{example.source_tokens} source and {example.target_tokens} target tokens"
                 )
-        pair = str(Languages(**self.languages)) or "not told (--source-language, --target-language)"
+        pair = str(self.pair) or "not told (--source-language, --target-language)"
         lines.append(f"languages: {pair}")
         lines.append(f"tokenizer: {self.tokenizer['kind']}, {self.tokenizer['pieces']} pieces")
         lines += [found.render(split) for split, found in self.overlap.items()]
         return "\n".join([*lines, *self.notes])
+
+
+def report_of(content: dict[str, Any], path: Path) -> Report:
+    """The report that a file holds, whose content is given; what else stands there is left out.
+
+    Raises:
+        CotextError: it is no such report.
+    """
+    try:
+        return TypeAdapter(Report).validate_python(content)
+    except ValidationError:
+        raise CotextError(f"{path}: damaged; prepare it again, with --overwrite") from None
 
 
 def _percentiles(distribution: Distribution) -> str:

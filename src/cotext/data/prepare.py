@@ -12,8 +12,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from pydantic import TypeAdapter, ValidationError
-
 from cotext import __version__
 from cotext.data.cleaning import parse_rules
 from cotext.data.controlled import (
@@ -32,7 +30,7 @@ from cotext.data.formats.streams import check_readable, numbered_lines
 from cotext.data.languages import Languages, check_sides, languages_of_names
 from cotext.data.overlap import Overlap, OverlapCounter
 from cotext.data.preparation import STATE, Preparation, preparing
-from cotext.data.preparation_report import Report
+from cotext.data.preparation_report import Report, report_of
 from cotext.data.prepared import REPORT, file_digests, write_report
 from cotext.data.selection import Selection, render
 from cotext.data.splitting import Splitter
@@ -142,7 +140,7 @@ def prepare(
             _build_tokenizer(work, corpora, corpora[0], chosen, max_characters, progress)
             report = _build(work, corpora, job, chosen, progress)
         work.publish()
-        return _read(work.out, report)
+        return report_of(report, work.out / REPORT)
 
 
 def _languages(told: Languages, source: Path, target: Path | None) -> Languages:
@@ -202,14 +200,7 @@ def prepare_controlled(
             _write_sides(work.folder, corpora[1:])
             report = _build(work, corpora, job, settings, progress)
         work.publish()
-        return _read(work.out, report)
-
-
-def _read(out: Path, report: dict[str, Any]) -> Report:
-    try:
-        return TypeAdapter(Report).validate_python(report)
-    except ValidationError:
-        raise CotextError(f"{out / REPORT}: damaged; prepare it again, with --overwrite") from None
+        return report_of(report, work.out / REPORT)
 
 
 def _write_suites(folder: Path, seed: int, examples: int) -> None:
