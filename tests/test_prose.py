@@ -111,13 +111,18 @@ def test_what_is_known_of_sentences_is_known_of_their_line(world: World) -> None
     document = Document("d", ("a", "Cat. Dog. Bird.", "b. C."))
     assert prose.split(document).sentences == ("a", "Cat.", "Dog.", "Bird.", "b. C.")
     pieces = ("一。", "二。", "", "三。", "")
-    places = {"cut": (0, 2), "long": (1, 3), "shed": (4,), "missing": (2, 4)}
-    translation = Translation(Document("d", pieces), (1.0, 2.0, 3.0, 4.0, 5.0), **places, pieces=(False,))
-    assert {f.name for f in fields(translation)} == {"document", "log_probabilities", "pieces", *PLACES}
+    places = {"cut": (0, 2), "long": (1, 3), "shed": (4,), "missing": (2, 4), "otherwise": (3,)}
+    translation = Translation(
+        Document("d", pieces), (1.0, 2.0, 3.0, 4.0, 5.0), **places, pieces=(False,), tokens=(1, 2, 3, 4, 5)
+    )
+    kept = {"document", "log_probabilities", "pieces", "tokens"}
+    assert {f.name for f in fields(translation)} == kept | set(PLACES)
     joined = prose.join(document, translation)
     assert joined.document == Document("d", ("一。", "二。三。", ""))
     assert joined.log_probabilities == (1.0, 9.0, 5.0)
     assert (joined.cut, joined.long, joined.shed, joined.missing) == ((0, 1), (1,), (2,), (1, 2))
+    assert joined.otherwise == (1,)
+    assert joined.tokens == (1, 9, 5)
     assert joined.pieces == (False,)
 
 

@@ -17,7 +17,7 @@ from cotext.commands.options import (
     counted,
     decode_settings,
 )
-from cotext.errors import CotextError
+from cotext.errors import CotextError, shown
 
 if TYPE_CHECKING:
     from cotext.distill import Noted
@@ -107,7 +107,7 @@ def prepare(
             raise CotextError(f"--tokenizer {tokenizer} has its vocabulary; leave --vocabulary out")
         if taken is None and tokenizer not in KINDS:
             raise CotextError(
-                f"--tokenizer {tokenizer}: no run or data folder, which holds a folder named tokenizer; give "
+                f"--tokenizer {shown(tokenizer)}: no run or data folder, which holds a folder named tokenizer; give "
                 f"one, or choose {', '.join(KINDS)}"
             )
         settings = TokenizerSettings(kind=tokenizer, vocabulary=vocabulary, language=language, seed=seed)
