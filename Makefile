@@ -17,9 +17,9 @@ test: $(READY)
 test-slow: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow
 
-# Attacks at random, counted: kills, damage, settings, inputs. COTEXT_HOSTILE_SEED=2 draws others.
+# Attacks at random, counted: kills, damage, settings, inputs; a quarter of an hour. COTEXT_HOSTILE_SEED=2 draws others.
 test-hostile: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m hostile --numprocesses auto --dist loadfile tests/hostile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m hostile tests/hostile
 
 lint: $(READY)
 	$(BIN)/ruff check .

@@ -107,7 +107,7 @@ def prepare(
             raise CotextError(f"--tokenizer {tokenizer} has its vocabulary; leave --vocabulary out")
         if taken is None and tokenizer not in KINDS:
             raise CotextError(
-                f"--tokenizer {shown(tokenizer)}: no run or data folder, which holds a folder named tokenizer; "
+                f"--tokenizer {shown(tokenizer)}: no run or data folder, which holds a tokenizer folder; "
                 f"give one, or choose {', '.join(KINDS)}"
             )
         settings = TokenizerSettings(kind=tokenizer, vocabulary=vocabulary, language=language, seed=seed)
