@@ -548,3 +548,19 @@ def test_terminated_process_stops_cleanly(data: Path, tmp_path: Path) -> None:
     assert train_here(config, data, run).finished
     train_here(config, data, tmp_path / "untroubled")
     assert_same_run(run, tmp_path / "untroubled")
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+def test_reports_that_are_gone_are_missed(data: Path, tmp_path: Path, deleted: bool) -> None:
+    run = tmp_path / "run"
+    train_here(run_config(max_updates=4), data, run)
+    (run / "metrics.jsonl").unlink() if deleted else (run / "metrics.jsonl").write_text("")
+
+    def messages(updates: int) -> list[str]:
+        told: list[str] = []
+        reports = Reports(lambda figures: None, lambda figures: None, told.append)
+        runs.train(run_config(max_updates=updates), data, run, reports)
+        return told
+
+    assert f"{run}/metrics.jsonl: missing or empty; what it held is lost" in messages(8)
+    assert not any("metrics.jsonl" in text for text in messages(12))

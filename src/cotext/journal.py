@@ -72,6 +72,11 @@ class Journal:
         except OSError as error:
             raise CotextError(f"{self.path}: cannot be written: {error}") from None
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is there of what was reported."""
+        return not self.path.exists() or self.path.stat().st_size == 0
+
     def forget_after(self, update: int) -> int:
         """Drop what was reported after `update`, damaged lines, and the figures of a model made final.
 

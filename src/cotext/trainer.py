@@ -221,6 +221,8 @@ class Trainer:
             ckpt.sweep(self.run)
             if damaged := self.journal.forget_after(self.progress.update):
                 self.reports.on_message(f"{self.journal.path}: damaged lines, left out: {damaged}")
+            if self.progress.validated and self.journal.is_empty:
+                self.reports.on_message(f"{self.journal.path}: missing or empty; what it held is lost")
             if self.progress.update:
                 self.reports.on_message(f"going on from update {self.progress.update} of {self.run}")
             self.reports.on_start(self.progress.update)

@@ -34,7 +34,7 @@ def read_report(folder: Path) -> dict[str, Any]:
         return {}
     content = read_json(path)
     noted = content.pop(_CHECKSUM, None)
-    if noted not in (None, _checksum(content)) or not isinstance(content.get("files", {}), dict):
+    if noted != _checksum(content) or not isinstance(content.get("files", {}), dict):
         raise CotextError(f"{path}: damaged: not as it was written; prepare the corpus again")
     return content
 
