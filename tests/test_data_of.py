@@ -12,7 +12,8 @@ from cotext.data.prepared import file_digests, read_report, write_report
 from cotext.errors import CotextError
 from cotext.files import checksum
 from cotext.integrity import sealed, unsealed
-from cotext.runs import data_of, noted_data, open_data
+from cotext.run_folder import noted_data
+from cotext.runs import data_of, open_data
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from cotext.data import splitting
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
 from cotext.data.splitting import Splitter
+from cotext.integrity import sealed
 from cotext.jobs import open_translator
 from cotext.prose import PLACES, Prose, trained_length
 from cotext.translate import Translation
@@ -56,6 +57,14 @@ def test_a_run_notes_the_length_of_its_sentences(world: World, tmp_path: Path) -
     assert trained_length(world.run) == percentiles["99"] > 0
     assert trained_length(tmp_path) == 0
     (tmp_path / "data.json").write_text('{"usual_source_tokens": "x"}')
+    assert trained_length(tmp_path) == 0
+    noted = {"folder": "x", "checksums": {}}
+    for value, expected in ((41, 41), ("x", 0), (True, 0), (-1, 0)):
+        (tmp_path / "data.json").write_text(sealed({**noted, "usual_source_tokens": value}))
+        assert trained_length(tmp_path) == expected
+    # What has been damaged decides nothing.
+    whole = sealed({**noted, "usual_source_tokens": 41})
+    (tmp_path / "data.json").write_text(whole.replace("41", "14"))
     assert trained_length(tmp_path) == 0
 
 

@@ -431,6 +431,9 @@ class TestForeignContext:
             writer.add("nothing", [[]], [[]])
         with pytest.raises(CotextError, match=r"one.arrow: train.context = foreign needs a second document"):
             next(make_sampler(TokenStore(tmp_path / "one.arrow"), arrangement=FOREIGN).batches(Cursor()))
+        with pytest.raises(CotextError, match=r"one.arrow: train.context = foreign needs a second document"):
+            make_sampler(TokenStore(tmp_path / "one.arrow"), arrangement=FOREIGN).require_instances()
+        make_sampler(TokenStore(tmp_path / "one.arrow")).require_instances()
 
     def test_by_hand(self, tmp_path: Path) -> None:
         """Two documents, the other longer by one sentence; the long stranger makes its window shed one."""
@@ -503,6 +506,8 @@ def test_too_few_documents_for_the_processes(tmp_path: Path) -> None:
     assert next(make_sampler(few, max_row_tokens=100, shard=1, shards=3).batches(Cursor()))
     with pytest.raises(CotextError, match=r"few.arrow: 2 documents are too few for 3 processes"):
         next(make_sampler(few, shard=2, shards=3).batches(Cursor()))
+    with pytest.raises(CotextError, match=r"few.arrow: 2 documents are too few for 3 processes"):
+        make_sampler(few, shard=2, shards=3).require_instances()
 
 
 @pytest.mark.parametrize("cursor", [Cursor(0, 61), Cursor(1, 10**9), Cursor(0, 0, 10**6)])
@@ -517,6 +522,8 @@ def test_places_that_the_corpus_does_not_have(store: TokenStore, cursor: Cursor)
 def test_nothing_fits(store: TokenStore, tmp_path: Path) -> None:
     with pytest.raises(CotextError, match=r"no sentence fits into 1 tokens; raise view.max_tokens"):
         next(make_sampler(store, max_row_tokens=1).batches(Cursor()))
+    with pytest.raises(CotextError, match=r"no sentence fits into 1 tokens; raise view.max_tokens"):
+        make_sampler(store, max_row_tokens=1).require_instances()
     with StoreWriter(tmp_path / "two.arrow", "none") as writer:
         writer.add("long", [[7] * 50], [[7] * 50])
         writer.add("short", [[7]], [[7]])

@@ -24,6 +24,8 @@ from cotext.commands.evaluate import evaluate
 from cotext.commands.look import convert, head, info, systems
 from cotext.commands.messages import on_a_screen, require_text, short_refusals
 from cotext.commands.options import (
+    CUT_OFF,
+    LONG,
     Checkpoint,
     Decode,
     Device,
@@ -117,17 +119,18 @@ def train(
     # Quoted: a path is a text, whatever YAML might take it for.
     start = [] if init is None else [f"train.init={dumps(str(init))}"]
     config = load_config(recipe, size, [*(overrides or []), *start])
+    quiet = int(os.environ.get("RANK", "0")) != 0  # of several processes, one speaks
     if dry_run:
         from cotext.dry_run import dry_run as make_dry_run
 
         told = make_dry_run(config, data, out, recipe, device)
-        typer.echo(as_json(told.as_dict()) if json else told.render())
+        if not quiet:
+            typer.echo(as_json(told.as_dict()) if json else told.render())
         return
     from cotext.progress import console, meter
     from cotext.runs import train as train_run
     from cotext.trainer import Reports
 
-    quiet = int(os.environ.get("RANK", "0")) != 0
     with meter(recipe.rpartition("/")[2], config.train.max_updates, shown=not quiet) as progress:
 
         def on_update(figures: dict[str, float]) -> None:
@@ -242,8 +245,8 @@ def translate(
         )
     for places, what in (
         (report.missing, "missing"),
-        (report.cut, "cut off at the length limit (--set max_ratio=... or max_extra=...)"),
-        (report.long, "longer than what the model was trained on"),
+        (report.cut, CUT_OFF),
+        (report.long, LONG),
         (report.shed, "with some of their context left out, to fit into view.max_tokens"),
     ):
         if places:

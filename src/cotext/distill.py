@@ -233,7 +233,7 @@ class Distillation:
     def _report(self, outcome: Outcome, train: SplitStatistics) -> dict[str, Any]:
         """As that of `prepare`, with what the teacher did, and from what its corpus was prepared."""
         request = self.request
-        before = read_report(self.data.folder)
+        before = self.data.report
         inputs = self.data.train.path, model_file(request.teacher, request.update), *self.texts.inputs()
         command = {"distill": str(request.teacher), "data": str(request.data)}
         if request.monolingual is not None:

@@ -8,11 +8,12 @@ from typing import Any, Final
 
 import torch
 
-from cotext.catalogue import describe_cut, describe_loss, describe_model
+from cotext.catalogue import entry
 from cotext.config import Config
 from cotext.data.batch import Batch
 from cotext.data.tokenizer import Tokenizer
 from cotext.errors import CotextError
+from cotext.run_info import in_bytes
 from cotext.runs import set_up
 from cotext.systems import count_parameters
 from cotext.trainer import Reports
@@ -84,8 +85,8 @@ class DryRun:
             if len(sentences) > SHOWN_SENTENCES:
                 lines.append(f"  {side}   ... {len(sentences) - SHOWN_SENTENCES} more sentences")
         lines += [
-            f"memory       {_gigabytes(self.model_memory)} for weights, gradients and Adam's moments; "
-            f"{_gigabytes(self.peak_memory)} at most so far ({self.device}, everything included)",
+            f"memory       {in_bytes(self.model_memory)} for weights, gradients and Adam's moments; "
+            f"{in_bytes(self.peak_memory)} at most so far ({self.device}, everything included)",
             f"time         {self.seconds_an_update:.2f} s an update here: {_duration(self.seconds)} for "
             f"{self.updates:,} updates, about {epochs:.1f} epochs, validation not included",
             "nothing was written; the first row is shown, > marks its current sentences",
@@ -115,9 +116,9 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
     labels = sum(int((b.is_label & b.is_current).sum()) for batches, _ in found for b in batches)
     totals = setup.data.train.totals
     told = setup.config
-    seen = ", ".join(describe_cut(cut, told.view.max_sentences) for cut in (told.view, *told.view.mixed_with))
+    words = entry("", told, parameters)
     return DryRun(
-        system=f"{describe_model(told.model)}; {seen}; {describe_loss(told.loss)}",
+        system=f"{words.model}; {words.view}; {words.loss}",
         device=place.type,
         parameters=parameters,
         training_documents=totals.documents,
@@ -164,10 +165,6 @@ def _peak_memory(place: torch.device) -> int:
     if place.type == "cuda":
         return int(torch.cuda.max_memory_allocated(place))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-
-
-def _gigabytes(count: int) -> str:
-    return f"{count / 2**30:.2f} GiB"
 
 
 def _duration(seconds: float) -> str:

@@ -20,13 +20,13 @@ _SEAL = re.compile(r',\s*"crc32": "([0-9a-f]{8})"\s*\}\s*\Z')
 def sealed(content: Mapping[str, Any]) -> str:
     """A line of JSON, without a line feed, whose last entry is the CRC-32 of what stands before it."""
     beginning = json.dumps(content)[:-1]
-    return f'{beginning}, "crc32": "{_crc32(beginning)}"}}'
+    return f'{beginning}, "crc32": "{crc32(beginning)}"}}'
 
 
 def unsealed(line: str) -> dict[str, Any]:
     """Undo `sealed`; raises ValueError where the line is damaged, cut off, or without a checksum."""
     seal = _SEAL.search(line)
-    if seal is None or _crc32(line[: seal.start()]) != seal[1]:
+    if seal is None or crc32(line[: seal.start()]) != seal[1]:
         raise ValueError("damaged or cut off")
     try:
         content: dict[str, Any] = json.loads(line)
@@ -50,7 +50,8 @@ def sealed_lines(path: Path, max_bytes: int = MAX_SEALED_BYTES) -> list[str]:
     return read_bytes(path, max_bytes).decode(errors="replace").split("\n")
 
 
-def _crc32(text: str) -> str:
+def crc32(text: str) -> str:
+    """CRC-32 of a text, in hexadecimal."""
     return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
 
 

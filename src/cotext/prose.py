@@ -16,8 +16,7 @@ from cotext.data.selection import LONG_TIMES
 from cotext.data.sentence_ends import sentence_ends, told_several
 from cotext.data.splitting import Splitter, join_sentences
 from cotext.data.tokenizer import Tokenizer
-from cotext.errors import CotextError
-from cotext.reading import read_json
+from cotext.run_folder import noted_data
 from cotext.translate import CHARACTERS_PER_TOKEN, Translation
 
 # Of a translation, what names sentences by their places.
@@ -29,10 +28,7 @@ def trained_length(run: Path) -> int:
 
     Noted by `cotext.runs.note_data`.
     """
-    try:
-        found = read_json(run / "data.json").get("usual_source_tokens", 0)
-    except CotextError:
-        return 0
+    found = noted_data(run).get("usual_source_tokens", 0)
     return found if type(found) is int and found > 0 else 0
 
 

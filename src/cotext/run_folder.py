@@ -15,6 +15,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 
@@ -22,7 +23,8 @@ import cotext
 from cotext.catalogue import describe_model
 from cotext.config import Config, parse_config
 from cotext.errors import CotextError
-from cotext.reading import parse_json, parse_yaml
+from cotext.integrity import unsealed
+from cotext.reading import parse_json, parse_yaml, read_text
 
 FORMAT = "1"  # raised whenever older model files can no longer be read
 
@@ -78,6 +80,16 @@ def read_metadata(path: Path) -> dict[str, str]:
             f"format {FORMAT}"
         )
     return metadata
+
+
+def noted_data(run: Path) -> dict[str, Any]:
+    """What `data.json` of a run says of its data; nothing where it is missing or damaged."""
+    try:
+        noted = unsealed(read_text(run / "data.json"))
+    except (CotextError, ValueError):
+        return {}
+    whole = isinstance(noted.get("folder"), str) and isinstance(noted.get("checksums"), dict)
+    return noted if whole else {}
 
 
 @dataclass(frozen=True, slots=True)

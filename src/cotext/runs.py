@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Collection
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +25,12 @@ from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.errors import CotextError
 from cotext.files import replacing
-from cotext.integrity import sealed, unsealed
+from cotext.integrity import sealed
 from cotext.locks import NAME, Lock, working_in
 from cotext.metrics.bleu import evaluate
 from cotext.models.base import Model
 from cotext.reading import parse_yaml, read_text
-from cotext.run_folder import checkpoints, describe_file, model_file
+from cotext.run_folder import checkpoints, describe_file, model_file, noted_data
 from cotext.start_loss import start_loss
 from cotext.systems import (
     build_loss,
@@ -63,7 +64,7 @@ MAY_CHANGE = (
 )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Data:
     """A folder that `cotext prepare` made, opened."""
 
@@ -72,11 +73,16 @@ class Data:
     train: TokenStore
     dev: TokenStore
 
+    @cached_property
+    def report(self) -> dict[str, Any]:
+        """What its report says; raises CotextError as `read_report`."""
+        return read_report(self.folder)
+
     @property
     def languages(self) -> Languages:
         """What its report says of them; unknown in data prepared without."""
         try:
-            languages = read_report(self.folder)["languages"]
+            languages = self.report["languages"]
             return Languages(str(languages["source"]), str(languages["target"]))
         except (KeyError, TypeError):
             return Languages()
@@ -85,7 +91,7 @@ class Data:
     def usual_source_tokens(self) -> int:
         """What 99 in 100 source sentences of the training corpus have at most; 0 without a report."""
         try:
-            splits = read_report(self.folder)["splits"]
+            splits = self.report["splits"]
             return int(splits["train"]["sentence_tokens"]["source"]["percentiles"]["99"])
         except (ValueError, KeyError, TypeError):
             return 0
@@ -165,16 +171,6 @@ def data_of(run: Path, folder: Path | None) -> Data:
             "data that it was trained on"
         )
     return data
-
-
-def noted_data(run: Path) -> dict[str, Any]:
-    """What `data.json` of a run says of its data; nothing where it is missing or damaged."""
-    try:
-        noted = unsealed(read_text(run / "data.json"))
-    except (CotextError, ValueError):
-        return {}
-    whole = isinstance(noted.get("folder"), str) and isinstance(noted.get("checksums"), dict)
-    return noted if whole else {}
 
 
 def _noted_folder(run: Path) -> Path:

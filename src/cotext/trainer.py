@@ -190,7 +190,7 @@ class Trainer:
         Raises:
             CotextError: no sentence of the training or the development corpus fits into a row.
         """
-        next(self.sampler.batches(Cursor()))
+        self.sampler.require_instances()
         if next(self._development_batches(), None) is None:
             raise CotextError(
                 f"{self.corpus.dev.path}: no sentence of the development set fits into "

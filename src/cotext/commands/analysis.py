@@ -5,7 +5,18 @@ from typing import Annotated
 
 import typer
 
-from cotext.commands.options import Checkpoint, Decode, Device, Format, Json, as_json, decode_settings
+from cotext.commands.options import (
+    Checkpoint,
+    Decode,
+    Device,
+    DocumentId,
+    Format,
+    Json,
+    OneDocument,
+    Translated,
+    as_json,
+    decode_settings,
+)
 
 
 def probe(
@@ -56,12 +67,10 @@ def probe(
 
 def attention(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
-    document: Annotated[Path, typer.Argument(help="File with the document, in any format.")],
+    document: OneDocument,
     out: Annotated[Path, typer.Option(help="Folder for figures and pictures.")],
-    target: Annotated[Path | None, typer.Option(help="Its translation; the run's own if not given.")] = None,
-    id: Annotated[
-        str | None, typer.Option("--document", help="Id of the document; the first of the file.")
-    ] = None,
+    target: Translated = None,
+    id: DocumentId = None,
     format: Format = None,
     device: Device = None,
     set: Decode = None,

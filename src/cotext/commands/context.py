@@ -9,8 +9,11 @@ from cotext.commands.options import (
     Checkpoint,
     Decode,
     Device,
+    DocumentId,
     Format,
     Json,
+    OneDocument,
+    Translated,
     as_json,
     decode_settings,
     output,
@@ -21,12 +24,10 @@ from cotext.errors import CotextError
 
 def context(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
-    document: Annotated[Path, typer.Argument(help="File with the document, in any format.")],
+    document: OneDocument,
     out: Annotated[Path, typer.Option(help="Page to write; its figures stand beside it, in .json.")],
-    target: Annotated[Path | None, typer.Option(help="Its translation; the run's own if not given.")] = None,
-    id: Annotated[
-        str | None, typer.Option("--document", help="Id of the document; the first of the file.")
-    ] = None,
+    target: Translated = None,
+    id: DocumentId = None,
     format: Format = None,
     device: Device = None,
     set: Decode = None,

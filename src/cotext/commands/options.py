@@ -35,7 +35,17 @@ Checkpoint = Annotated[
     int | None,
     typer.Option("--checkpoint", help="Use the checkpoint of this update, not the final model."),
 ]
+# Of commands that look at one document.
+OneDocument = Annotated[Path, typer.Argument(help="File with the document, in any format.")]
+Translated = Annotated[Path | None, typer.Option(help="Its translation; the run's own if not given.")]
+DocumentId = Annotated[
+    str | None, typer.Option("--document", help="Id of the document; the first of the file.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON instead.")]
+
+# What is told of translated sentences.
+CUT_OFF = "cut off at the length limit (--set max_ratio=... or max_extra=...)"
+LONG = "longer than what the model was trained on"
 
 
 def decode_settings(pairs: list[str] | None) -> dict[str, Any]:

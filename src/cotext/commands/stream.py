@@ -6,7 +6,7 @@ from typing import Any
 
 import typer
 
-from cotext.commands.options import counted
+from cotext.commands.options import CUT_OFF, LONG, counted
 
 STANDARD_INPUT = Path("/dev/stdin")
 
@@ -28,10 +28,7 @@ def translate_standard_input(
     report = translate_stream(translator, numbered_lines(STANDARD_INPUT), write)
     sentences, documents = counted(report.sentences, "sentence"), counted(report.documents, "document")
     typer.echo(f"{sentences} in {documents}", err=True)
-    for count, what in (
-        (report.cut, "cut off at the length limit (--set max_ratio=... or max_extra=...)"),
-        (report.long, "longer than what the model was trained on"),
-    ):
+    for count, what in ((report.cut, CUT_OFF), (report.long, LONG)):
         if count:
             typer.echo(f"  {counted(count, 'sentence')} {what}", err=True)
     typer.echo(f"{loaded.signature}|{translator.signature}", err=True)

@@ -34,8 +34,7 @@ from cotext.jobs import open_scorer, open_translator, translate_file
 from cotext.locks import working_in
 from cotext.metrics.decisions import Decisions, read_decisions
 from cotext.models.base import ParallelModel
-from cotext.run_folder import model_file
-from cotext.runs import noted_data
+from cotext.run_folder import model_file, noted_data
 from cotext.suite_jobs import run_suite, sight_of, suite_recipe
 from cotext.systems import count_parameters
 from cotext.translate import DocumentTranslator

@@ -1,14 +1,13 @@
 """The report of a prepared folder, written last: what it was made from, and a digest of every file."""
 
 import json
-import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 from cotext.errors import CotextError
 from cotext.files import checksum, replacing
-from cotext.integrity import digests, require_whole
+from cotext.integrity import crc32, digests, require_whole
 from cotext.reading import read_json
 
 REPORT: Final = "report.json"
@@ -40,8 +39,7 @@ def read_report(folder: Path) -> dict[str, Any]:
 
 
 def _checksum(content: Mapping[str, Any]) -> str:
-    text = json.dumps(content, sort_keys=True)
-    return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
+    return crc32(json.dumps(content, sort_keys=True))
 
 
 def file_digests(folder: Path, without: Iterable[str] = ()) -> dict[str, str]:

@@ -15,7 +15,7 @@ import queue
 import threading
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Literal, TypeVar
 
 import numpy as np
@@ -182,10 +182,7 @@ class Sampler:
                 `start`.
         """
         cursor = start
-        if len(self.store) <= self.shard:
-            raise CotextError(
-                f"{self.store.path}: {len(self.store)} documents are too few for {self.shards} processes"
-            )
+        self._require_documents()
         while True:
             order = np.random.default_rng([self.seed, cursor.epoch]).permutation(len(self.store))
             order = order[self.shard :: self.shards]
@@ -202,11 +199,8 @@ class Sampler:
                     yield make_batch(groups[number], self.symbols), after
                 in_vain = in_vain and not groups
                 cursor = following
-            if in_vain and not self._anything_fits():
-                raise CotextError(
-                    f"{self.store.path}: no sentence fits into {self.max_row_tokens} tokens; "
-                    "raise view.max_tokens"
-                )
+            if in_vain:
+                self._require_fit()
             cursor = replace(cursor, epoch=cursor.epoch + 1, document=0, batch=0)
 
     def _no_batch_at(self, cursor: Cursor) -> CotextError:
@@ -219,14 +213,37 @@ class Sampler:
         """How many epochs this shard has ended where `cursor` is the next batch."""
         return cursor.epoch + (cursor.document >= len(range(self.shard, len(self.store), self.shards)))
 
-    def _anything_fits(self) -> bool:
+    def require_instances(self) -> None:
+        """Refuse what `batches` could never draw from, without reading a pool.
+
+        Raises:
+            CotextError: as `batches`; no second document for `foreign` context.
+        """
+        self._require_documents()
+        self._require_fit()
+        if self.arrangement.context == "foreign":
+            documents = (self.store[index].without_empty_pairs() for index in range(len(self.store)))
+            if len(list(islice((d for d in documents if d.source), 2))) < 2:
+                raise self._no_other()
+
+    def _require_documents(self) -> None:
+        if len(self.store) <= self.shard:
+            raise CotextError(
+                f"{self.store.path}: {len(self.store)} documents are too few for {self.shards} processes"
+            )
+
+    def _require_fit(self) -> None:
         instances = (
             instance
             for d in range(len(self.store))
             for view, _ in self.mixture.parts
             for instance in instances_of(self.store[d], view)
         )
-        return any(i.row_tokens(self.symbols) <= self.max_row_tokens for i in instances)
+        if not any(i.row_tokens(self.symbols) <= self.max_row_tokens for i in instances):
+            raise CotextError(
+                f"{self.store.path}: no sentence fits into {self.max_row_tokens} tokens; "
+                "raise view.max_tokens"
+            )
 
     def _pool(self, order: np.ndarray, cursor: Cursor) -> tuple[list[list[Instance]], Cursor]:
         """The batches of the pool that begins at `cursor.document`, and the cursor of the next pool."""
@@ -297,7 +314,10 @@ class Sampler:
             other = self.store[int(index)].without_empty_pairs()
             if other.source and other.index != document.index:
                 return other
-        raise CotextError(
+        raise self._no_other()
+
+    def _no_other(self) -> CotextError:
+        return CotextError(
             f"{self.store.path}: train.context = foreign needs a second document with a sentence"
         )
 
