@@ -26,18 +26,18 @@ from matplotlib.figure import Figure
 
 from benchmarks.batch_context_cost import attention_peak, decoding_speed, memory, training_speed
 from benchmarks.documents import table
-from cotext.attention_report import watch_document
-from cotext.config import load_config
+from cotext.analysis.attention_of_document import watch_document
+from cotext.analysis.contrastive import run_suite
+from cotext.config.recipe import load_config
+from cotext.data.contrastive_suites import read_suite
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
 from cotext.data.prepare import prepare_controlled
-from cotext.data.suites import read_suite
-from cotext.jobs import open_scorer, open_translator
+from cotext.decoding.translate_file import open_scorer, open_translator
+from cotext.decoding.translator import DocumentTranslator
 from cotext.metrics.bleu import evaluate
-from cotext.runs import train
-from cotext.suite_jobs import run_suite
-from cotext.trainer import Reports
-from cotext.translate import DocumentTranslator
+from cotext.training.run import train
+from cotext.training.trainer import Reports
 
 SYSTEMS = ("doc2doc", "docflat-c", "docflat-d", "docflat-i", "mbe", "abd")
 BEFORE = range(6)

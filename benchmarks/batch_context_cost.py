@@ -17,9 +17,9 @@ from benchmarks.training import SYMBOLS, VOCABULARY, lengths
 from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
 from cotext.data.documents import Document
 from cotext.data.views import WindowView
-from cotext.layers.flat import FlatBatchAttention, FlatContext, Standing
-from cotext.systems import build_model
-from cotext.translate import DocumentTranslator, Translation
+from cotext.decoding.translator import DocumentTranslator, Translation
+from cotext.layers.flat_batch import FlatBatchAttention, FlatContext, Standing
+from cotext.models.build import build_model
 
 ROWS = 16  # windows of a batch
 LOCAL = 3  # sentences of context in them

@@ -16,15 +16,15 @@ from pathlib import Path
 
 import torch
 
-from cotext.alternatives import Choice, score_candidates
-from cotext.config import load_config
+from cotext.analysis.contrastive_contexts import ForeignSentences, score_in_contexts
+from cotext.config.recipe import load_config
+from cotext.data.contrastive_suites import read_suite
 from cotext.data.documents import ParallelDocument
-from cotext.data.suites import read_suite
 from cotext.data.tokenizer import TokenizerSettings, train_tokenizer
-from cotext.scoring import SentenceScore
-from cotext.suite_contexts import ForeignSentences, score_in_contexts
-from cotext.systems import build_model
-from cotext.translate import DocumentTranslator
+from cotext.decoding.candidate_scoring import Choice, score_candidates
+from cotext.decoding.scorer import SentenceScore
+from cotext.decoding.translator import DocumentTranslator
+from cotext.models.build import build_model
 
 Scores = list[list[SentenceScore]]
 

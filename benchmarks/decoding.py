@@ -30,11 +30,11 @@ from ctranslate2.converters.transformers import BartLoader
 from transformers import MarianConfig, MarianMTModel
 from transformers.utils import logging
 
-from cotext.constraints import Request, SearchSymbols
 from cotext.data.batch import Source, SpecialSymbols
+from cotext.decoding.beam_search import SearchOptions, search
+from cotext.decoding.constraints import Request, SearchSymbols
 from cotext.layers.blocks import SentenceEmbedding, Size
 from cotext.models.transformer import Transformer
-from cotext.search import SearchOptions, search
 
 VOCABULARY = 32_000
 SYMBOLS = SpecialSymbols(pad=31_995, bos=31_996, eos=31_997, separators=(31_998,))

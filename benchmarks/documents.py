@@ -25,17 +25,18 @@ import torch
 
 from benchmarks.data import PeakMemory
 from benchmarks.training import SYMBOLS, VOCABULARY, document_batches, instance, lengths, sentence_batches
-from cotext.config import Config, load_config
+from cotext.config.recipe import Config, load_config
 from cotext.data.batch import Batch, make_batch
-from cotext.layers.attend import attend
-from cotext.layers.attention import SelfAttention
-from cotext.layers.local import LocalSelfAttention, Sentences
-from cotext.layers.relative import attend_relative
+from cotext.decoding.beam_search import Request, SearchOptions, SearchSymbols, search
+from cotext.layers.buckets import LocalSelfAttention, Sentences
+from cotext.layers.kernels.relative import attend_relative
+from cotext.layers.kernels.sdpa import attend
+from cotext.layers.multi_head import SelfAttention
 from cotext.layers.state import SelfReach
-from cotext.metrics.text import render_rows
-from cotext.models.base import TranslationModel
-from cotext.search import Request, SearchOptions, SearchSymbols, search
-from cotext.systems import build_loss, build_model
+from cotext.losses.build import build_loss
+from cotext.models.build import build_model
+from cotext.models.interface import TranslationModel
+from cotext.runtime.tables import render_rows
 
 SIZES = {"base": (512, 2048, 8), "small": (256, 1024, 4)}
 LENGTHS = (512, 1024, 2048, 4096, 8192)

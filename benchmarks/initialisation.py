@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import get_args
 
 from benchmarks.documents import table
-from cotext.config import load_config
+from cotext.config.recipe import load_config
+from cotext.config.sizes import SIZES
 from cotext.layers.initialisation import Initialisation
-from cotext.runs import train
-from cotext.sizes import SIZES
-from cotext.trainer import Reports
+from cotext.training.run import train
+from cotext.training.trainer import Reports
 
 POINTS = 6  # of a curve, that are shown
 

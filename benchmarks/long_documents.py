@@ -22,20 +22,20 @@ import torch
 from matplotlib.figure import Figure
 
 from cotext.analysis.attention import attention_spread
-from cotext.checkpoint import load_run
-from cotext.config import load_config
+from cotext.config.recipe import load_config
+from cotext.data.build import build_view, special_symbols
 from cotext.data.controlled import development_documents, test_documents, training_documents
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel, write_parallel
 from cotext.data.prepare import prepare
 from cotext.data.sampling import ordered_batches
 from cotext.data.tokenizer import TokenizerSettings
+from cotext.decoding.translator import DocumentTranslator
 from cotext.metrics.bleu import evaluate
-from cotext.metrics.text import render_rows
-from cotext.runs import open_data, train
-from cotext.systems import build_view, special_symbols
-from cotext.trainer import Reports
-from cotext.translate import DocumentTranslator
+from cotext.models.checkpoint import load_run
+from cotext.runtime.tables import render_rows
+from cotext.training.run import open_data, train
+from cotext.training.trainer import Reports
 
 JOINED = 9  # controlled documents that make a long one
 DOCUMENTS = 20_000

@@ -35,18 +35,18 @@ from benchmarks.batch_context import (
 )
 from benchmarks.documents import table
 from benchmarks.mcn_cost import decoding, memory, own_peak, training
-from cotext.catalogue import describe_model
-from cotext.checkpoint import load_run
-from cotext.config import Config, load_config
+from cotext.analysis.contrastive import run_suite
+from cotext.config.recipe import Config, load_config
+from cotext.config.sizes import SIZES
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite
 from cotext.data.prepare import prepare_controlled
-from cotext.data.suites import ContrastiveExample, ContrastiveSuite, read_suite
+from cotext.decoding.translator import DocumentTranslator
 from cotext.metrics.contrastive import Accuracy
-from cotext.runs import train
-from cotext.sizes import SIZES
-from cotext.suite_jobs import run_suite
-from cotext.systems import build_model
-from cotext.trainer import Reports
-from cotext.translate import DocumentTranslator
+from cotext.models.build import build_model
+from cotext.models.checkpoint import load_run
+from cotext.models.describe import describe_model
+from cotext.training.run import train
+from cotext.training.trainer import Reports
 
 # What is trained: a recipe and, beside it, what the recipe leaves as the paper has it.
 SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {

@@ -17,18 +17,19 @@ from benchmarks.batch_context_cost import Numerals, speed_rows
 from benchmarks.data import PeakMemory
 from benchmarks.documents import table
 from benchmarks.training import SYMBOLS, VOCABULARY, instance, lengths
-from cotext.config import Config, load_config
+from cotext.config.recipe import Config, load_config
 from cotext.data.batch import Batch, Source, SpecialSymbols, make_batch
 from cotext.data.documents import Document
 from cotext.data.sampling import pack
+from cotext.decoding.translator import DocumentTranslator
+from cotext.layers.kernels.relative import attend_from_memory
 from cotext.layers.masks import causal
-from cotext.layers.recurrence import RecurrentSelfAttention
-from cotext.layers.relative import attend_from_memory
 from cotext.layers.state import DecoderState
-from cotext.models.base import AutoregressiveModel
+from cotext.layers.transformer_xl import RecurrentSelfAttention
+from cotext.losses.build import build_loss
+from cotext.models.build import build_model
+from cotext.models.interface import AutoregressiveModel
 from cotext.models.mcn import MCN
-from cotext.systems import build_loss, build_model
-from cotext.translate import DocumentTranslator
 
 DOCUMENTS = 8  # of a round of training
 SENTENCES = 20  # of a document

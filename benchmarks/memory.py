@@ -13,10 +13,10 @@ import tempfile
 from pathlib import Path
 
 from benchmarks.data import PeakMemory
-from cotext.config import load_config
+from cotext.config.recipe import load_config
 from cotext.data.prepare import prepare_controlled
-from cotext.runs import train
-from cotext.trainer import Reports
+from cotext.training.run import train
+from cotext.training.trainer import Reports
 
 DOCUMENTS = 10_000
 FACTOR = 8

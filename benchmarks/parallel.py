@@ -36,20 +36,20 @@ from benchmarks.batch_context import bleu, curve, test_documents
 from benchmarks.documents import SIZES, table
 from benchmarks.mcn import accuracies
 from benchmarks.parallel_cost import length, speed
-from cotext.catalogue import describe_model
-from cotext.config import load_config
+from cotext.config.recipe import load_config
+from cotext.data.contrastive_suites import write_suite
 from cotext.data.controlled import contrastive_suites, development_documents, training_documents
 from cotext.data.controlled import test_documents as controlled_test_documents
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.prepare import prepare
-from cotext.data.suites import write_suite
 from cotext.data.tokenizer import TokenizerSettings
-from cotext.distill import Request, distillation
-from cotext.jobs import open_translator
-from cotext.run_folder import checkpoints
-from cotext.runs import train
-from cotext.trainer import Reports
+from cotext.decoding.translate_file import open_translator
+from cotext.models.describe import describe_model
+from cotext.models.run_folder import checkpoints
+from cotext.training.distillation import Request, distillation
+from cotext.training.run import train
+from cotext.training.trainer import Reports
 
 SYSTEMS = {
     "casa": "casa/casa",

@@ -15,13 +15,13 @@ import torch
 from benchmarks.batch_context_cost import Numerals
 from benchmarks.documents import config_of, spread, table
 from benchmarks.training import VOCABULARY, lengths
-from cotext.config import Config
+from cotext.config.recipe import Config
 from cotext.data.documents import Document
-from cotext.devices import choose_device
-from cotext.models.base import Model
+from cotext.decoding.translator import DocumentTranslator
+from cotext.models.build import build_model
+from cotext.models.interface import Model
 from cotext.models.transformer import Transformer
-from cotext.systems import build_model
-from cotext.translate import DocumentTranslator
+from cotext.runtime.devices import choose_device
 
 WORDS = 24  # tokens of a sentence, which has two brackets beside
 SENTENCE = "p-transformer/transformer-sent"

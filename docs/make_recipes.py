@@ -7,14 +7,16 @@ import json
 from pathlib import Path
 
 import cotext
-from cotext.catalogue import PARAMETERS, entry
-from cotext.config import LARGEST, load_config, recipe_names, reference
-from cotext.reading import MAX_YAML_CHARACTERS
-from cotext.sizes import PROPORTIONS, SIZES
-from cotext.systems import parameters_at_base
+from cotext.config.fields import LARGEST
+from cotext.config.recipe import load_config, recipe_names
+from cotext.config.reference import reference
+from cotext.config.sizes import PROPORTIONS, SIZES
+from cotext.models.describe import PARAMETERS, entry
+from cotext.models.parameters import parameters_at_base
+from cotext.runtime.reading import MAX_YAML_CHARACTERS
 
 PAGE = Path(__file__).with_name("recipes.md")
-COUNTS = Path(cotext.__file__).with_name("recipes") / PARAMETERS
+COUNTS = Path(cotext.__file__).parent / "config" / "recipes" / PARAMETERS
 
 
 def parameters() -> dict[str, int]:

@@ -15,7 +15,7 @@ from typing import Any
 
 import yaml
 
-from cotext.config import Config, load_config, recipe_names
+from cotext.config.recipe import Config, load_config, recipe_names
 
 PAGE = Path(__file__).with_name("replication.md")
 FACTS = Path(__file__).with_name("replication.yaml")
@@ -91,7 +91,7 @@ def facts() -> dict[str, Any]:
 
 def written(recipe: str) -> list[Setting]:
     """What a recipe writes, in order; a list of mappings counts as one value."""
-    text = (resources.files("cotext") / "recipes" / f"{recipe}.yaml").read_text(encoding="utf-8")
+    text = (resources.files("cotext.config") / "recipes" / f"{recipe}.yaml").read_text(encoding="utf-8")
     lines = text.splitlines()
 
     def walk(node: yaml.MappingNode, path: tuple[str, ...]) -> Iterator[Setting]:

@@ -16,10 +16,10 @@ from unittest.mock import patch
 
 from tiny_runs import toy_documents
 
-from cotext.cli import main
+from cotext.cli.main import main
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents, write_parallel
-from cotext.data.suites import ContrastiveExample, ContrastiveSuite, write_suite
 
 RECIPE = "focused-concatenation/s2to2"
 TINY = (

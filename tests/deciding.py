@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from random import Random
 
-from cotext.data.suites import ContrastiveExample, ContrastiveSuite
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.metrics.decisions import Decisions
 from cotext.metrics.readings import CONTEXTS, Reading, Readings
 

@@ -2,9 +2,9 @@
 
     python tests/golden.py > tests/golden.json        (from the repository root, in the state to be kept)
 
-Written before the models were taken apart into slots (commit c49827c). `test_golden.py` computes the same numbers
-again: every parameter is found under its name of then (`RENAMED` says what a name of today was), has the shape
-of then, and with the weights of then the losses, in training too, and the translations are those of then.
+Written before the models were taken apart into slots. `test_golden.py` computes the same numbers again: every
+parameter is found under its name of then (`RENAMED` says what a name of today was), with its shape of then, and
+with the weights of then the losses, in training too, and the translations are those of then.
 """
 
 import json
@@ -18,13 +18,15 @@ import torch
 from tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer
 from torch import Tensor, nn
 
-from cotext.config import Config, load_config, recipe_names
+from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.data.batch import make_batch
+from cotext.data.build import build_view, special_symbols
 from cotext.data.documents import Document
 from cotext.data.sampling import instances_of
 from cotext.data.store import TokenDocument
-from cotext.systems import build_loss, build_model, build_view, special_symbols
-from cotext.translate import DocumentTranslator
+from cotext.decoding.translator import DocumentTranslator
+from cotext.losses.build import build_loss
+from cotext.models.build import build_model
 
 GOLDEN = Path(__file__).with_suffix(".json")
 TOKENIZER = PlainWordTokenizer([f"w{i}" for i in range(4, 40)])

@@ -11,8 +11,8 @@ from tiny_runs import toy_documents
 import cotext
 from cotext import CotextError, Document, Translator
 from cotext.data.formats import read_documents, write_documents
-from cotext.jobs import translate_file
-from cotext.translate import DocumentTranslator
+from cotext.decoding.translate_file import translate_file
+from cotext.decoding.translator import DocumentTranslator
 
 
 @pytest.fixture(scope="session")

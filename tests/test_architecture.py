@@ -3,6 +3,7 @@
 import ast
 import json
 import runpy
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,100 +11,89 @@ import pytest
 import cotext
 
 ROOT = Path(cotext.__file__).parent
-
-# room -> prefixes of cotext modules that it may import
-ALLOWED = {
-    "layers": ("cotext.layers",),
-    "data": (
-        "cotext.data",
-        "cotext.errors",
-        "cotext.files",
-        "cotext.integrity",
-        "cotext.locks",
-        "cotext.reading",
-    ),
-    "models": ("cotext.models.base", "cotext.layers", "cotext.data.batch"),
-    "losses": ("cotext.losses", "cotext.models.base", "cotext.layers", "cotext.data.batch", "cotext.errors"),
-    "metrics": ("cotext.metrics", "cotext.data", "cotext.errors", "cotext.reading"),
-    "analysis": (
-        "cotext.analysis",
-        "cotext.models.base",
-        "cotext.layers",
-        "cotext.data",
-        "cotext.errors",
-    ),
-    "constraints.py": ("cotext.data.batch", "cotext.errors"),
-    "recovery.py": ("cotext.data.batch",),
-    "parallel.py": (
-        "cotext.constraints",
-        "cotext.losses.prefix_beam",
-        "cotext.models.base",
-        "cotext.recovery",
-        "cotext.search",
-        "cotext.data.batch",
-        "cotext.errors",
-    ),
-    "search.py": ("cotext.constraints", "cotext.models.base", "cotext.data.batch", "cotext.errors"),
-}
-FORBIDDEN = {
-    "trainer.py": ("cotext.translate", "cotext.search", "cotext.jobs"),
-    "translate.py": ("cotext.trainer", "cotext.runs", "cotext.jobs"),
-    "scoring.py": ("cotext.trainer", "cotext.translate"),
+# A room imports rooms of lower floors alone, beside itself.
+FLOORS = {
+    "runtime": 1,
+    "layers": 1,
+    "config": 2,
+    "data": 3,
+    "models": 4,
+    "metrics": 4,
+    "losses": 5,
+    "decoding": 6,
+    "training": 7,
+    "analysis": 8,
+    "reports": 9,
+    "cli": 10,
 }
 
 
-def imports(path: Path) -> set[str]:
-    names = set()
+def module(path: Path) -> str:
+    name = ".".join(path.relative_to(ROOT.parent).with_suffix("").parts)
+    return name.removesuffix(".__init__")
+
+
+FILES = {module(path): path for path in sorted(ROOT.rglob("*.py"))}
+ROOMS = {name: path for name, path in FILES.items() if name.count(".") and name != "cotext.__main__"}
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The modules of the package that a file imports, wherever in it."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            names.update(alias.name for alias in node.names)
+            yield from (alias.name for alias in node.names if alias.name.split(".")[0] == "cotext")
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            names.update({node.module or "", *(f"{node.module}.{alias.name}" for alias in node.names)})
-    return {name for name in names if name.split(".")[0] == "cotext"}
+            if node.module and node.module.split(".")[0] == "cotext":
+                inner = (f"{node.module}.{alias.name}" for alias in node.names)
+                yield from (name if name in FILES else node.module for name in inner)
 
 
-def files(room: str) -> list[Path]:
-    path = ROOT / room
-    return [path] if path.is_file() else sorted(path.rglob("*.py"))
+def room(name: str) -> str:
+    return name.split(".")[1] if "." in name else "the face"
 
 
-def within(name: str, prefixes: tuple[str, ...]) -> bool:
-    return any(name == p or name.startswith(f"{p}.") or p.startswith(f"{name}.") for p in prefixes)
+def allowed(importer: str, imported: str) -> bool:
+    here, there = room(importer), room(imported)
+    return here == there or FLOORS[here] > FLOORS.get(there, 99)
 
 
-@pytest.mark.parametrize("room", ALLOWED)
-def test_a_room_imports_only_what_it_may(room: str) -> None:
-    for path in files(room):
-        wrong = {
-            n
-            for n in imports(path)
-            if n != "cotext" and n != "cotext.__version__" and not within(n, ALLOWED[room])
-        }
-        assert not wrong, f"{path.relative_to(ROOT)} imports {wrong}"
+@pytest.mark.parametrize("name", sorted(FLOORS))
+def test_a_room_imports_only_rooms_below_it(name: str) -> None:
+    wrong = [
+        f"{importer} imports {imported}"
+        for importer, path in ROOMS.items()
+        if room(importer) == name
+        for imported in imports(path)
+        if not allowed(importer, imported)
+    ]
+    assert not wrong, "\n".join(wrong)
 
 
-@pytest.mark.parametrize("room", FORBIDDEN)
-def test_rooms_that_do_not_know_each_other(room: str) -> None:
-    for path in files(room):
-        wrong = {n for n in imports(path) if any(n == f or n.startswith(f"{f}.") for f in FORBIDDEN[room])}
-        assert not wrong, f"{room} imports {wrong}"
+def test_every_file_lies_in_a_room() -> None:
+    assert {room(name) for name in ROOMS} == set(FLOORS)
 
 
-def test_nobody_imports_the_command_line() -> None:
-    for path in ROOT.rglob("*.py"):
-        assert not any(n.startswith("cotext.cli") for n in imports(path)) or path.name == "__main__.py"
-        of_it = path.name == "cli.py" or path.parent.name == "commands"
-        assert of_it or not any(n.startswith("cotext.commands") for n in imports(path))
+def test_no_circle() -> None:
+    open_modules = {name: set(imports(path)) - {name} for name, path in ROOMS.items()}
+    while free := [name for name, needed in open_modules.items() if not needed & open_modules.keys()]:
+        for name in free:
+            del open_modules[name]
+    assert not open_modules, f"a circle among {sorted(open_modules)}"
 
 
-def test_the_check_can_fail(tmp_path: Path) -> None:
-    bad = tmp_path / "bad.py"
-    bad.write_text("from cotext.models import transformer\nimport cotext.trainer\n")
-    found = imports(bad)
-    assert "cotext.trainer" in found
-    assert not within("cotext.trainer", ALLOWED["layers"])
-    assert not within("cotext.models.transformer", ALLOWED["models"])
+def test_layers_know_torch_alone_and_the_rest_no_model() -> None:
+    for name, path in ROOMS.items():
+        if room(name) == "layers":
+            assert {room(imported) for imported in imports(path)} <= {"layers"}, name
+
+
+def test_the_check_can_fail() -> None:
+    assert not allowed("cotext.layers.masks", "cotext.runtime.errors")
+    assert not allowed("cotext.data.batch", "cotext.models.transformer")
+    assert not allowed("cotext.data.batch", "cotext")
+    assert not allowed("cotext.metrics.bleu", "cotext.models.transformer")
+    assert allowed("cotext.training.trainer", "cotext.decoding.translator")
 
 
 def test_the_recipe_reference_is_up_to_date() -> None:

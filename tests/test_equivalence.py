@@ -18,19 +18,21 @@ import torch
 from tiny import PlainWordTokenizer, random_model, tiny_config, window
 from torch import Tensor
 
-from cotext import checkpoint
-from cotext.config import Config
-from cotext.constraints import Request, SearchSymbols
+from cotext.config.recipe import Config
 from cotext.data.batch import Batch, Instance, Source, SpecialSymbols, make_batch, source_batch
+from cotext.data.build import build_view, special_symbols
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
 from cotext.data.views import Window
+from cotext.decoding.beam_search import Hypothesis, SearchOptions, search
+from cotext.decoding.constraints import Request, SearchSymbols
+from cotext.decoding.scorer import score_instances
+from cotext.decoding.translator import DocumentTranslator
+from cotext.losses.build import build_loss
 from cotext.losses.cross_entropy import CrossEntropy
-from cotext.models.base import TranslationModel
-from cotext.scoring import score_instances
-from cotext.search import Hypothesis, SearchOptions, search
-from cotext.systems import build_loss, build_model, build_view, special_symbols
-from cotext.translate import DocumentTranslator
+from cotext.models import checkpoint
+from cotext.models.build import build_model
+from cotext.models.interface import TranslationModel
 
 # Every system as overrides of `model`, in the window view of two sentences before and one after.
 POSITIONS: dict[str, dict[str, Any]] = {

@@ -22,20 +22,23 @@ import torch
 from tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer, pieces, random_model, tiny_config, window
 from torch import Tensor
 
-from cotext.alternatives import Choice, score_candidates
-from cotext.config import Config, ModelConfig, load_config, recipe_names
+from cotext.config.model import ModelConfig
+from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.data import sampling
 from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
+from cotext.data.build import build_mixture, build_view, special_symbols
 from cotext.data.documents import Document
 from cotext.data.sampling import Arrangement, Cursor, Sampler, ordered_batches
 from cotext.data.store import StoreWriter, TokenStore
-from cotext.errors import CotextError
+from cotext.decoding.candidate_scoring import Choice, score_candidates
+from cotext.decoding.document_state import OpenDocument, Written
+from cotext.decoding.translator import DocumentTranslator
+from cotext.decoding.window_groups import source_of
+from cotext.losses.build import build_loss
 from cotext.losses.glancing import Glancing
-from cotext.models.base import Draft, Model, ParallelModel, TranslationModel
-from cotext.neighbours import source_of
-from cotext.open_document import OpenDocument, Written
-from cotext.systems import MODELS, build_loss, build_mixture, build_model, build_view, special_symbols
-from cotext.translate import DocumentTranslator
+from cotext.models.build import MODELS, build_model
+from cotext.models.interface import Draft, Model, ParallelModel, TranslationModel
+from cotext.runtime.errors import CotextError
 
 TOKENIZER = PlainWordTokenizer([f"w{i}" for i in range(4, 40)])
 WORDS = 20  # ids from here on are names

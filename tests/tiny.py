@@ -6,10 +6,10 @@ from typing import Any
 
 import torch
 
-from cotext.config import Config, parse_config
+from cotext.config.recipe import Config, parse_config
 from cotext.data.tokenizer import Tokenizer
-from cotext.models.base import TranslationModel
-from cotext.systems import build_model
+from cotext.models.build import build_model
+from cotext.models.interface import TranslationModel
 
 TINY_MODEL = {
     "dimension": 16,

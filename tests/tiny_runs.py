@@ -10,19 +10,19 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from cotext import checkpoint as ckpt
-from cotext import training_state
-from cotext.config import Config, parse_config
+from cotext.config.recipe import Config, parse_config
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.prepared import write_report
 from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import TokenizerSettings, train_tokenizer
-from cotext.integrity import unsealed
-from cotext.journal import TIMING
-from cotext.runs import train
-from cotext.trainer import Reports, Trainer
-from cotext.training_state import Progress
+from cotext.models import checkpoint as ckpt
+from cotext.runtime.integrity import unsealed
+from cotext.training import resume as training_state
+from cotext.training.log import TIMING
+from cotext.training.resume import Progress
+from cotext.training.run import train
+from cotext.training.trainer import Reports, Trainer
 
 WORDS = {
     "the": "die", "cat": "katze", "dog": "hund", "bird": "vogel", "fish": "fisch", "sees": "sieht",
@@ -36,7 +36,7 @@ os.environ.setdefault("ACCELERATE_USE_CPU", "true")
 # Forked from a server that has imported everything already: a process costs little.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
-    ["cotext.runs", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor.parallel"]
+    ["cotext.training.run", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor.parallel"]
 )
 
 

@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cotext.data.documents import Document, ParallelDocument
-from cotext.errors import CotextError
+from cotext.runtime.errors import CotextError
+from cotext.runtime.version import __version__
 
 if TYPE_CHECKING:  # torch takes seconds to import, and `import cotext` should not
-    from cotext.translate import DocumentTranslator
+    from cotext.decoding.translator import DocumentTranslator
 
-__version__ = "0.1.0"
-__all__ = ["CotextError", "Document", "ParallelDocument", "Translator", "load"]
+__all__ = ["CotextError", "Document", "ParallelDocument", "Translator", "__version__", "load"]
 
 
 class Translator:
@@ -78,7 +78,7 @@ def load(run: str | Path, device: str | None = None, **decode: Any) -> Translato
     Raises:
         CotextError: no such run, a damaged or foreign model file, an unknown setting.
     """
-    from cotext.jobs import open_translator
+    from cotext.decoding.translate_file import open_translator
 
     translator, loaded = open_translator(Path(run), device, decode)
     return Translator(translator, f"{loaded.signature}|{translator.signature}")

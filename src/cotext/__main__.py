@@ -1,6 +1,6 @@
 """`python -m cotext`: the command line, for launchers that start modules."""
 
-from cotext.cli import main
+from cotext.cli.main import main
 
 if __name__ == "__main__":
     main()

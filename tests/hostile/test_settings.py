@@ -10,8 +10,9 @@ import yaml
 from attacks import Attacks
 from command_line import RECIPE, TINY, World
 
-from cotext.config import load_config, recipe_names, reference
-from cotext.sizes import TOP_LAYERS
+from cotext.config.recipe import load_config, recipe_names
+from cotext.config.reference import reference
+from cotext.config.sizes import TOP_LAYERS
 
 KEYS = [key for key, *_ in reference()]
 RECIPES = {name: load_config(name, "tiny") for name in recipe_names()}

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor, nn
 
 from cotext.data.batch import Batch
-from cotext.layers.attend import Places, watch_weights
-from cotext.models.base import TranslationModel
+from cotext.layers.kernels.sdpa import Places, watch_weights
+from cotext.models.interface import TranslationModel
 
 
 @dataclass(slots=True)

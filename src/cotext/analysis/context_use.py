@@ -17,7 +17,7 @@ from typing import Final, Protocol, overload
 
 from cotext.data.context_edits import Excerpt, Pair, alone, excerpt, replaced, shuffled, without
 from cotext.data.documents import Document, ParallelDocument
-from cotext.errors import CotextError
+from cotext.runtime.errors import CotextError
 
 CONDITIONS: Final = ("true", "shuffled", "random", "none")
 DOCUMENTS_AT_ONCE = 16

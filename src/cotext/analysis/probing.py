@@ -23,11 +23,11 @@ from torch import Tensor, nn
 
 from cotext.analysis.classifier import fit
 from cotext.data.batch import Source
-from cotext.errors import CotextError
 from cotext.layers.blocks import Stack
-from cotext.layers.local import Sentences
-from cotext.layers.ragged import Ragged
-from cotext.models.base import TranslationModel
+from cotext.layers.buckets import Sentences
+from cotext.layers.kernels.packing import Ragged
+from cotext.models.interface import TranslationModel
+from cotext.runtime.errors import CotextError
 
 Task = Literal["absolute", "relative", "order"]
 TASKS: Final[tuple[Task, ...]] = ("absolute", "relative", "order")

@@ -24,11 +24,11 @@ from torch.nn.functional import one_hot
 from cotext.analysis.attention import Spread, calls
 from cotext.analysis.gates import GateOpenness
 from cotext.data.batch import Batch, Source
-from cotext.errors import CotextError
-from cotext.layers.attend import Places, watch_weights
-from cotext.layers.flat import NeuralContextGate
-from cotext.layers.local import LocalCrossAttention, LocalSelfAttention
-from cotext.models.base import TranslationModel
+from cotext.layers.buckets import LocalCrossAttention, LocalSelfAttention
+from cotext.layers.flat_batch import NeuralContextGate
+from cotext.layers.kernels.sdpa import Places, watch_weights
+from cotext.models.interface import TranslationModel
+from cotext.runtime.errors import CotextError
 
 NOWHERE = -1  # of a key that is no token of a row
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from cotext.data.documents import ParallelDocument
 from cotext.data.splitting import join_sentences
-from cotext.errors import CotextError
+from cotext.runtime.errors import CotextError
 
 # Source and target sentences of one document that say the same, counted from 0; one side may be empty.
 Bead = tuple[tuple[int, ...], tuple[int, ...]]

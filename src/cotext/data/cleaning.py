@@ -12,10 +12,10 @@ from importlib import import_module
 from typing import Any, Final
 
 from cotext.data.beads import pieces_of
-from cotext.data.corpus_statistics import SeenPairs
 from cotext.data.documents import ParallelDocument
 from cotext.data.languages import Languages
-from cotext.errors import CotextError, nearest, shown
+from cotext.data.statistics import SeenPairs
+from cotext.runtime.errors import CotextError, nearest, shown
 
 # What a rule without a number takes.
 DEFAULTS: Final[dict[str, float]] = {"length": 1000, "ratio": 3, "language": 0.95}

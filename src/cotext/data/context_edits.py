@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from random import Random
 
 from cotext.data.documents import ParallelDocument
-from cotext.errors import CotextError
+from cotext.runtime.errors import CotextError
 
 Pair = tuple[str, str]  # a source sentence and its target
 

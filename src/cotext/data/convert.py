@@ -18,7 +18,7 @@ from cotext.data.formats.streams import same_file
 from cotext.data.formats.table import find_format
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import load_tokenizer
-from cotext.errors import CotextError
+from cotext.runtime.errors import CotextError
 
 SPLITS = ("train", "dev", "test")
 D = TypeVar("D", Document, ParallelDocument)

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cotext.errors import CotextError
+from cotext.runtime.errors import CotextError
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from cotext.errors import CotextError
+from cotext.runtime.errors import CotextError
 
 # ISO 639-1: what counts as a language in the name of a file.
 _CODES = """

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.data.prepared import REPORT, read_report
-from cotext.errors import CotextError
-from cotext.files import discard, replacing, sweep
-from cotext.integrity import digests, require_whole, sealed, unsealed
-from cotext.locks import Lock, writing
-from cotext.reading import read_text
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import discard, replacing, sweep
+from cotext.runtime.integrity import digests, require_whole, sealed, unsealed
+from cotext.runtime.locks import Lock, writing
+from cotext.runtime.reading import read_text
 
 STATE: Final = "preparing.json"
 

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 from pydantic import TypeAdapter, ValidationError
 
-from cotext.data.corpus_statistics import OUTLIER_RATIO, Distribution, SplitStatistics
 from cotext.data.languages import Languages
 from cotext.data.overlap import Overlap
-from cotext.errors import CotextError
+from cotext.data.statistics import OUTLIER_RATIO, Distribution, SplitStatistics
+from cotext.runtime.errors import CotextError
 
 
 @dataclass(frozen=True, slots=True)

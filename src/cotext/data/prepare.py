@@ -12,8 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from cotext import __version__
 from cotext.data.cleaning import parse_rules
+from cotext.data.contrastive_suites import write_suite
 from cotext.data.controlled import (
     SIZES,
     VERSION,
@@ -22,7 +22,6 @@ from cotext.data.controlled import (
     test_documents,
     training_documents,
 )
-from cotext.data.corpus_statistics import SplitStatistics, StatisticsCollector
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import detect_format, read_parallel, write_documents, write_parallel
 from cotext.data.formats.docids import find_side_file
@@ -34,8 +33,8 @@ from cotext.data.preparation_report import Report, report_of
 from cotext.data.prepared import REPORT, file_digests, write_report
 from cotext.data.selection import Selection, render
 from cotext.data.splitting import Splitter
+from cotext.data.statistics import SplitStatistics, StatisticsCollector
 from cotext.data.store import StoreWriter, TokenStore
-from cotext.data.suites import write_suite
 from cotext.data.tokenizer import (
     SentencePieceTokenizer,
     Tokenizer,
@@ -43,8 +42,9 @@ from cotext.data.tokenizer import (
     load_tokenizer,
     train_tokenizer,
 )
-from cotext.errors import CotextError
-from cotext.files import checksum
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import checksum
+from cotext.runtime.version import __version__
 
 CHUNK_SENTENCES: Final = 4096
 CHUNK_CHARACTERS: Final = 1_000_000

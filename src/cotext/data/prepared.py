@@ -5,10 +5,10 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.errors import CotextError
-from cotext.files import checksum, replacing
-from cotext.integrity import crc32, digests, require_whole
-from cotext.reading import read_json
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import checksum, replacing
+from cotext.runtime.integrity import crc32, digests, require_whole
+from cotext.runtime.reading import read_json
 
 REPORT: Final = "report.json"
 _CHECKSUM: Final = "crc32"  # an entry of the report, over all others

@@ -23,7 +23,7 @@ import numpy as np
 from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
 from cotext.data.store import TokenDocument, TokenStore
 from cotext.data.views import Mixture, View, Window
-from cotext.errors import CotextError
+from cotext.runtime.errors import CotextError
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from cotext.data.sentence_ends import sentence_ends, shortens
-from cotext.errors import CotextError
+from cotext.runtime.errors import CotextError
 
 # Those of pysbd 0.3, known without importing it.
 _LANGUAGES = "am ar bg da de el en es fa fr hi hy it ja kk mr my nl pl ru sk ur zh"

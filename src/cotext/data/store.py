@@ -21,8 +21,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from cotext.data.tokenizer import Tokenizer
-from cotext.errors import CotextError
-from cotext.reading import parse_json
+from cotext.runtime.errors import CotextError
+from cotext.runtime.reading import parse_json
 
 FORMAT_VERSION = 1
 MAX_BATCH_DOCUMENTS = 256

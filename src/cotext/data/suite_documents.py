@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from cotext.data.suites import ContrastiveExample
+from cotext.data.contrastive_suites import ContrastiveExample
 
 
 def documents_of(examples: Sequence[ContrastiveExample]) -> list[int]:

@@ -19,9 +19,9 @@ from typing import Any, Final, Protocol, Self
 
 import sentencepiece
 
-from cotext.errors import CotextError, shown
-from cotext.files import replacing
-from cotext.reading import parse_json, read_bytes, read_json
+from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.files import replacing
+from cotext.runtime.reading import parse_json, read_bytes, read_json
 
 FORMAT_VERSION = 1
 SPECIAL_SYMBOLS = 4

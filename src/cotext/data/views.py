@@ -29,7 +29,7 @@ from typing import Protocol, TypeVar
 
 from numpy.random import Generator
 
-from cotext.errors import CotextError
+from cotext.runtime.errors import CotextError
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from typing import Any, Generic, Literal, TypeVar
 import torch
 from torch import Tensor, nn
 
-from cotext.layers.attention import FeedForward
-from cotext.layers.dropout import Dropout
+from cotext.layers.kernels.dropout import Dropout
+from cotext.layers.multi_head import FeedForward
 from cotext.layers.positions import Kind, PositionTable, closed_sentence, place, sinusoidal
 
 

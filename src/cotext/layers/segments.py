@@ -23,9 +23,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
-from cotext.layers.attend import Places, attend
-from cotext.layers.attention import merge_heads, projection, split_heads
-from cotext.layers.ragged import Ragged
+from cotext.layers.kernels.packing import Ragged
+from cotext.layers.kernels.sdpa import Places, attend
+from cotext.layers.multi_head import merge_heads, projection, split_heads
 
 CLIP = 20  # sentences farther apart share a vector
 

@@ -5,10 +5,10 @@ Shapes: B entries, S source tokens, R rows, T tokens, D model, H heads, K per he
 
 from torch import Tensor, nn
 
-from cotext.layers.attention import CrossAttention
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, Stack
+from cotext.layers.kernels.packing import Ragged
 from cotext.layers.masks import visible
-from cotext.layers.ragged import Ragged
+from cotext.layers.multi_head import CrossAttention
 from cotext.layers.state import DecoderState, SelfReach
 
 

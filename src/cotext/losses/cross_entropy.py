@@ -13,7 +13,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from cotext.data.batch import Batch
-from cotext.models.base import Model, ParallelModel
+from cotext.models.interface import Model, ParallelModel
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ from cotext.data.batch import Batch
 from cotext.layers.glance import glanced
 from cotext.losses.cross_entropy import LossParts, output_loss
 from cotext.losses.ctc import Units, best_alignment, ctc_nll, fits
-from cotext.losses.written import units, written
-from cotext.models.base import Model, ParallelModel
+from cotext.losses.ctc_targets import units, written
+from cotext.models.interface import Model, ParallelModel
 
 CHUNK = 1024
 

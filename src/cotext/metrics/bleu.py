@@ -16,8 +16,8 @@ from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
 
 from cotext.data.documents import Document
-from cotext.errors import CotextError
-from cotext.metrics.statistics import CorpusMetric, Statistics, Unit, sum_scorer
+from cotext.metrics.sufficient_statistics import CorpusMetric, Statistics, Unit, sum_scorer
+from cotext.runtime.errors import CotextError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

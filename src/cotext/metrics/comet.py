@@ -18,11 +18,11 @@ from typing import IO, Any
 
 import numpy as np
 
-from cotext import __version__
 from cotext.data.documents import Document
-from cotext.errors import CotextError
 from cotext.metrics.bleu import Measurement, Score, check_correspondence
-from cotext.metrics.statistics import Floats, Statistics
+from cotext.metrics.sufficient_statistics import Floats, Statistics
+from cotext.runtime.errors import CotextError
+from cotext.runtime.version import __version__
 
 PYTHON_VARIABLE = "COTEXT_COMET_PYTHON"
 INSTALL = "python -m venv comet-env && comet-env/bin/pip install unbabel-comet 'setuptools<81'"

@@ -11,12 +11,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal, get_args
 
-from cotext import __version__
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.suite_documents import documents_of
-from cotext.data.suites import ContrastiveExample, ContrastiveSuite
-from cotext.errors import CotextError
 from cotext.metrics.forms import Choice, balanced_weights, choice_of
 from cotext.metrics.readings import Reading, Readings
+from cotext.runtime.errors import CotextError
+from cotext.runtime.version import __version__
 
 TieRule = Literal["wrong", "first"]
 ScoreRule = Literal["sum", "mean"]

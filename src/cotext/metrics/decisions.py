@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from cotext import __version__
 from cotext.data.formats.streams import read_whole
-from cotext.errors import CotextError, shown
 from cotext.metrics.flips import SIGNIFICANT, least_p, mcnemar_by_document
 from cotext.metrics.readings import Readings
 from cotext.metrics.significance import McNemar, compared_pairs, holm
-from cotext.reading import parse_json
+from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.reading import parse_json
+from cotext.runtime.version import __version__
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,12 +15,12 @@ from typing import Literal
 
 import numpy as np
 
-from cotext import __version__
 from cotext.data.documents import Document
 from cotext.data.formats.streams import numbered_lines, refuse_named_pipe
-from cotext.errors import CotextError, shown
 from cotext.metrics.bleu import Measurement, Score, check_correspondence
-from cotext.metrics.statistics import Floats, Statistics, SumScorer
+from cotext.metrics.sufficient_statistics import Floats, Statistics, SumScorer
+from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.version import __version__
 
 Phenomenon = Literal["TC", "CP", "PT"]
 Tokens = Literal["none", "moses"]

@@ -24,8 +24,8 @@ from typing import Any, Final
 
 import numpy as np
 
+from cotext.data.contrastive_suites import CONTROLLED, ContrastiveExample, ContrastiveSuite
 from cotext.data.suite_documents import documents_of
-from cotext.data.suites import CONTROLLED, ContrastiveExample, ContrastiveSuite
 from cotext.metrics.contrastive import DISTANCE_BUCKETS, distance_bucket
 from cotext.metrics.flips import SIGNIFICANT, flipped_sums, least_p, mcnemar_by_document
 from cotext.metrics.forms import balanced_weights, choice_of

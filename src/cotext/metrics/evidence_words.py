@@ -5,7 +5,7 @@ from itertools import groupby
 
 from cotext.metrics.evidence import CONDITIONS, Evidence
 from cotext.metrics.flips import SIGNIFICANT
-from cotext.metrics.text import listed, render_rows
+from cotext.runtime.tables import listed, render_rows
 
 LEGEND = (
     "*: right and balanced are above chance, the others below the true context; "

@@ -13,8 +13,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from cotext.errors import CotextError
 from cotext.metrics.significance import McNemar, mcnemar
+from cotext.runtime.errors import CotextError
 
 SIGNIFICANT = 0.05
 ALL_PATTERNS = 13  # documents: so many have fewer patterns than are drawn

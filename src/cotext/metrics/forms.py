@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from cotext.data.suites import ContrastiveExample
+from cotext.data.contrastive_suites import ContrastiveExample
 
 _HAN_AND_KANA: Final = "\\u3040-\\u30ff\\u3400-\\u9fff"
 _WORD: Final = re.compile(f"[{_HAN_AND_KANA}]|[^\\W{_HAN_AND_KANA}]+|[^\\w\\s]")

@@ -24,12 +24,12 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from cotext import __version__
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import Document
-from cotext.data.suites import ContrastiveExample, ContrastiveSuite
-from cotext.errors import CotextError
 from cotext.metrics.contrastive import DISTANCE_BUCKETS, Accuracy, distance_bucket
 from cotext.metrics.forms import words_of
+from cotext.runtime.errors import CotextError
+from cotext.runtime.version import __version__
 
 OUTCOMES: Final = ("right", "wrong", "both", "neither")
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from cotext.data.documents import Document
-from cotext.errors import CotextError
 from cotext.metrics.bleu import Score, check_correspondence, evaluate
-from cotext.metrics.text import render_rows
+from cotext.runtime.errors import CotextError
+from cotext.runtime.tables import render_rows
 
 # Where buckets begin; the last has no end.
 POSITIONS: Final = (1, 2, 3, 5, 9, 17, 33, 65)

@@ -15,9 +15,9 @@ from typing import Any, Literal
 
 import numpy as np
 
-from cotext import __version__
-from cotext.errors import CotextError, shown
-from cotext.metrics.statistics import Floats, Statistics, Unit
+from cotext.metrics.sufficient_statistics import Floats, Statistics, Unit
+from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.version import __version__
 
 Test = Literal["randomisation", "bootstrap", "koehn"]
 TESTS: tuple[Test, ...] = ("randomisation", "bootstrap", "koehn")

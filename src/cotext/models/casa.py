@@ -29,10 +29,10 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from cotext.data.batch import Source
-from cotext.layers.attention import CrossAttention, SelfAttention
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size, Stack
-from cotext.layers.codes import Codebook, CodeGate, perplexity
-from cotext.layers.context import (
+from cotext.layers.buckets import LocalCrossAttention, LocalSelfAttention, Sentences, sentence_spans
+from cotext.layers.codebook import Codebook, CodeGate, perplexity
+from cotext.layers.context_nodes import (
     ContextCrossAttention,
     ContextSelfAttention,
     NodeQueryCrossAttention,
@@ -41,12 +41,12 @@ from cotext.layers.context import (
     node_query_mask,
 )
 from cotext.layers.glance import glanced
-from cotext.layers.local import LocalCrossAttention, LocalSelfAttention, Sentences, sentence_spans
 from cotext.layers.masks import visible
+from cotext.layers.multi_head import CrossAttention, SelfAttention
 from cotext.layers.positions import ranks
 from cotext.layers.soft_copy import soft_copy, stretched
 from cotext.layers.state import SelfReach
-from cotext.models.base import Draft, Foretold, ParallelModel, PathKind
+from cotext.models.interface import Draft, Foretold, ParallelModel, PathKind
 
 PLACES_PER_TOKEN = 2
 LENGTH_WEIGHT = 0.1  # of the loss of a foretold length

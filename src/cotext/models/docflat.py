@@ -23,9 +23,8 @@ import torch
 from torch import Tensor, nn
 
 from cotext.data.batch import Source
-from cotext.layers.attention import CrossAttention, SelfAttention
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size, Stack
-from cotext.layers.flat import (
+from cotext.layers.flat_batch import (
     Beside,
     FlatBatchAttention,
     FlatContext,
@@ -37,10 +36,11 @@ from cotext.layers.flat import (
     is_current,
 )
 from cotext.layers.masks import causal
+from cotext.layers.multi_head import CrossAttention, SelfAttention
 from cotext.layers.positions import ranks
 from cotext.layers.stacks import decode_rows, encode_rows
 from cotext.layers.state import DecoderState
-from cotext.models.base import TranslationModel
+from cotext.models.interface import TranslationModel
 
 
 @dataclass(slots=True, kw_only=True)

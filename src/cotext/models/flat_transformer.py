@@ -16,14 +16,14 @@ import torch
 from torch import Tensor, nn
 
 from cotext.data.batch import Source
-from cotext.layers.attention import CrossAttention, SelfAttention
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size, Stack
+from cotext.layers.kernels.packing import Ragged
 from cotext.layers.masks import visible
+from cotext.layers.multi_head import CrossAttention, SelfAttention
 from cotext.layers.positions import ranks
-from cotext.layers.ragged import Ragged
 from cotext.layers.stacks import decode_rows
 from cotext.layers.state import DecoderState, SelfReach
-from cotext.models.base import TranslationModel
+from cotext.models.interface import TranslationModel
 
 CURRENT, CONTEXT = 0, 1  # segments; all of the target is current
 

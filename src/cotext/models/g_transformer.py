@@ -21,13 +21,13 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from cotext.data.batch import Source
-from cotext.layers.attention import CrossAttention, SelfAttention
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size, Stack
-from cotext.layers.local import LocalCrossAttention, LocalSelfAttention, Sentences, sentence_spans
+from cotext.layers.buckets import LocalCrossAttention, LocalSelfAttention, Sentences, sentence_spans
 from cotext.layers.masks import visible
+from cotext.layers.multi_head import CrossAttention, SelfAttention
 from cotext.layers.positions import ranks
 from cotext.layers.state import DecoderState, SelfReach
-from cotext.models.base import TranslationModel
+from cotext.models.interface import TranslationModel
 
 Attention = TypeVar("Attention", bound=nn.Module)
 

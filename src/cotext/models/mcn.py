@@ -20,18 +20,18 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from cotext.data.batch import Source
-from cotext.layers.attend import Places
-from cotext.layers.attention import CrossAttention
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size, Stack
-from cotext.layers.dropout import Dropout
-from cotext.layers.local import LocalCrossAttention, LocalSelfAttention, Sentences, sentence_spans
+from cotext.layers.buckets import LocalCrossAttention, LocalSelfAttention, Sentences, sentence_spans
+from cotext.layers.kernels.dropout import Dropout
+from cotext.layers.kernels.packing import Ragged
+from cotext.layers.kernels.sdpa import Places
 from cotext.layers.masks import visible
+from cotext.layers.multi_head import CrossAttention
 from cotext.layers.positions import ranks
-from cotext.layers.ragged import Ragged
-from cotext.layers.recurrence import Reach, Recollection, RecurrentSelfAttention, RecurrentState
 from cotext.layers.segments import SegmentAttention, Segments
 from cotext.layers.state import SelfReach
-from cotext.models.base import TranslationModel
+from cotext.layers.transformer_xl import Reach, Recollection, RecurrentSelfAttention, RecurrentState
+from cotext.models.interface import TranslationModel
 
 
 class GlobalContext(nn.Module):

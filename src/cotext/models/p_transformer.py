@@ -18,15 +18,15 @@ from torch import Tensor, nn
 from torch.nn.functional import linear
 
 from cotext.data.batch import Source
-from cotext.layers.attend import attend
-from cotext.layers.attention import merge_heads, projection, side_by_side, split_heads
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size, Stack
+from cotext.layers.kernels.packing import Ragged
+from cotext.layers.kernels.relative import attend_at_distances, attend_relative
+from cotext.layers.kernels.sdpa import attend
 from cotext.layers.masks import visible
+from cotext.layers.multi_head import merge_heads, projection, side_by_side, split_heads
 from cotext.layers.positions import PositionTable, ranks
-from cotext.layers.ragged import Ragged
-from cotext.layers.relative import attend_at_distances, attend_relative
 from cotext.layers.state import DecoderState, KeyValueCache, SelfReach
-from cotext.models.base import TranslationModel
+from cotext.models.interface import TranslationModel
 
 SPAN = 512  # distances beyond it share the table's ends: no row of the paper is longer
 

@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, nn
 
 from cotext.data.batch import Source
-from cotext.layers.attention import CrossAttention, SelfAttention
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size, Stack
+from cotext.layers.multi_head import CrossAttention, SelfAttention
 from cotext.layers.positions import mean_sentence_length, ranks
 from cotext.layers.stacks import decode_rows, encode_rows
 from cotext.layers.state import DecoderState
-from cotext.models.base import TranslationModel
+from cotext.models.interface import TranslationModel
 
 
 class Transformer(TranslationModel):

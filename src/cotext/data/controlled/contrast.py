@@ -9,12 +9,12 @@ is right for exactly one member of each group: chance, exactly.
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.controlled import lexicon
 from cotext.data.controlled.discourse import Choice, Draw, Phenomenon, Plan, plan_document
 from cotext.data.controlled.grammar import Sentence
 from cotext.data.controlled.splits import split_of
-from cotext.data.suites import ContrastiveExample, ContrastiveSuite
-from cotext.errors import CotextError
+from cotext.runtime.errors import CotextError
 
 DISTANCES: Final[Mapping[Phenomenon, tuple[int, ...]]] = {
     "pronoun": (0, 1, 2, 3, 4, 5),

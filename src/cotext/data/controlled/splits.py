@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 from cotext.data.controlled.discourse import Draw, plan_document
 from cotext.data.documents import ParallelDocument
-from cotext.errors import CotextError
+from cotext.runtime.errors import CotextError
 
 # Changes whenever the text generated for a seed changes.
 VERSION: Final = 3

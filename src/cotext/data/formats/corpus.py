@@ -19,7 +19,7 @@ from cotext.data.formats.records import Record, Side
 from cotext.data.formats.streams import TextSink, atomic_sinks, check_readable, same_file
 from cotext.data.formats.table import Format, find_format
 from cotext.data.formats.wmt_xml import encode_wmt_xml
-from cotext.errors import CotextError
+from cotext.runtime.errors import CotextError
 
 
 def read_documents(path: Path, format: str | None = None, side: Side = "source") -> Iterator[Document]:

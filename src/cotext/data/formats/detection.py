@@ -8,8 +8,8 @@ from cotext.data.formats.foreign import CORPUS_ROOTS, binary_kind, markup_kind, 
 from cotext.data.formats.marked_lines import BOUNDARY_MARK, DOCUMENT_LINE, EOS_MARK
 from cotext.data.formats.records import OUTER_SPACE
 from cotext.data.formats.streams import beginning, check_readable
-from cotext.errors import CotextError
-from cotext.reading import parse_json
+from cotext.runtime.errors import CotextError
+from cotext.runtime.reading import parse_json
 
 BEGINNING_BYTES = 1 << 18
 # A prolog that markup follows, or a root element by itself; a sentence may begin with "<" too.

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cotext.data.formats.records import OUTER_SPACE, Gathered, Record, id_to_write, sentences_to_write
 from cotext.data.formats.streams import COMPRESSIONS, numbered_lines, same_file, without_compression
-from cotext.errors import CotextError
+from cotext.runtime.errors import CotextError
 
 COUNT_LINE = re.compile(r"([^\t]+)\t([0-9]{1,9})")
 

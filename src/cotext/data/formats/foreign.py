@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from cotext.errors import CotextError
+from cotext.runtime.errors import CotextError
 
 # Root elements of what the reader of wmt-xml takes.
 CORPUS_ROOTS: Final = ("dataset", "collection", "doc")

@@ -11,8 +11,8 @@ from pathlib import Path
 from cotext.data.beads import read_beads
 from cotext.data.formats.records import OUTER_SPACE, Record, one_line
 from cotext.data.formats.streams import numbered_lines
-from cotext.errors import CotextError
-from cotext.reading import parse_json
+from cotext.runtime.errors import CotextError
+from cotext.runtime.reading import parse_json
 
 LISTS = ("sentences", "source", "target")
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cotext.data.formats.records import OUTER_SPACE, Gathered, Record, sentences_to_write
 from cotext.data.formats.streams import numbered_lines
-from cotext.errors import CotextError
+from cotext.runtime.errors import CotextError
 
 DOCUMENT_LINE = "<d>"
 EOS_MARK = re.compile(r"(?<![^ ])_eos(?![^ ])")

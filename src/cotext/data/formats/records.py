@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from cotext.data.beads import Bead
-from cotext.errors import CotextError
+from cotext.runtime.errors import CotextError
 
 Side = Literal["source", "target"]
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO, cast
 
 from cotext.data.formats.foreign import binary_kind, refuse
-from cotext.errors import CotextError
-from cotext.files import sweep, temporary_name
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import sweep, temporary_name
 
 COMPRESSIONS = (".xz", ".gz")
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"

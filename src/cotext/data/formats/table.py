@@ -6,7 +6,7 @@ from pathlib import Path
 
 from cotext.data.formats import docids, jsonl, marked_lines, tsv, wmt_xml
 from cotext.data.formats.records import Record
-from cotext.errors import CotextError, nearest, shown
+from cotext.runtime.errors import CotextError, nearest, shown
 
 
 @dataclass(frozen=True, slots=True)

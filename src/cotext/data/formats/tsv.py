@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cotext.data.formats.records import OUTER_SPACE, Gathered, Record, id_to_write, one_line
 from cotext.data.formats.streams import numbered_lines
-from cotext.errors import CotextError
+from cotext.runtime.errors import CotextError
 
 HEADER = ["docid", "source", "target"]
 

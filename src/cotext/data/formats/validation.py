@@ -13,7 +13,7 @@ from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.records import Record, Side
 from cotext.data.formats.streams import BYTE_ORDER_MARK, check_readable, describe_invalid, raw_lines
 from cotext.data.formats.table import Format, find_format
-from cotext.errors import CotextError
+from cotext.runtime.errors import CotextError
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x0c\x0e-\x1f\x7f-\x9f\u2028\u2029\ufeff]|\r(?!\r*$)")
 

@@ -11,7 +11,7 @@ from xml.sax.saxutils import escape, quoteattr
 
 from cotext.data.formats import records, streams
 from cotext.data.formats.records import OUTER_SPACE, Record, id_to_write, one_line
-from cotext.errors import CotextError
+from cotext.runtime.errors import CotextError
 
 HEADER = '<?xml version="1.0" encoding="utf-8"?>\n<dataset>\n'
 FOOTER = "</dataset>\n"

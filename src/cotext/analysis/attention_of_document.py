@@ -1,0 +1,148 @@
+"""Who looks at whom in one document: the maps of every attention, and its gates.
+
+The document is read in the windows and, by systems whose rows see each other, in the groups of windows that
+the run translates it in.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from cotext.analysis.gates import GateOpenness
+from cotext.analysis.sentence_maps import Averaged, SentenceMap, average_by_kind, sentence_maps
+from cotext.data.batch import Batch, Instance, make_batch
+from cotext.data.documents import ParallelDocument
+from cotext.data.sampling import pack
+from cotext.decoding.translator import DocumentTranslator
+from cotext.models.interface import ParallelModel
+from cotext.runtime.tables import render_rows
+
+DIGITS = 6  # that are worth keeping of a weight
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionReport:
+    """What was found of a document; `numbers` are the places, from 1, of the sentences that have words."""
+
+    signature: str
+    document: ParallelDocument
+    translated_by_run: bool
+    numbers: tuple[int, ...]
+    tokens: tuple[tuple[int, int], ...]  # of these sentences, source and target
+    maps: dict[str, SentenceMap]
+    gates: dict[str, GateOpenness]
+    kinds: tuple[Averaged, ...]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for a JSON file."""
+        sentences = [
+            {
+                "number": number,
+                "source": self.document.source[number - 1],
+                "target": self.document.target[number - 1],
+                "source_tokens": source,
+                "target_tokens": target,
+            }
+            for number, (source, target) in zip(self.numbers, self.tokens, strict=True)
+        ]
+        return {
+            "format": "cotext-attention",
+            "version": 1,
+            "signature": self.signature,
+            "document": self.document.id,
+            "target": "translation by the run" if self.translated_by_run else "given",
+            "sentences": sentences,
+            "kinds": {
+                each.kind: {"attentions": list(each.attentions), "heads": each.heads, **_matrices(each)}
+                for each in self.kinds
+            },
+            "attentions": {
+                name: {
+                    "kind": each.kind,
+                    "heads": each.heads,
+                    "entropy_nats": each.spread.nats,
+                    "evenness": each.spread.evenness,
+                    **_matrices(each),
+                }
+                for name, each in self.maps.items()
+            },
+            "gates": {name: gate.as_dict(self.share_of(gate.kind)) for name, gate in self.gates.items()},
+        }
+
+    @property
+    def pictures(self) -> tuple[str, ...]:
+        """Names of the files."""
+        return (*(f"{each.kind}.png" for each in self.kinds), *(["gate.png"] if self.gates else []))
+
+    def share_of(self, kind: str) -> Tensor:
+        """The shares of a kind of attention, averaged: [N, N]."""
+        return next(each.share for each in self.kinds if each.kind == kind)
+
+    def render(self) -> str:
+        """A line for every attention, and one for every gate."""
+        rows = [("attention", "nats", "evenness", "own sentence", "share beside"), *map(self._row, self.maps)]
+        gates = [f"{name}: open by {gate.overall:.2f}" for name, gate in self.gates.items()]
+        return "\n".join([render_rows(rows, left=1), *gates])
+
+    def _row(self, name: str) -> tuple[str, ...]:
+        each = self.maps[name]
+        figures = each.share.diagonal().nanmean(), each.beside.nanmean()
+        own, beside = (f"{float(share):.2f}" for share in figures)
+        return name, f"{each.spread.nats:.2f}", f"{each.spread.evenness:.2f}", own, beside
+
+
+def _matrices(found: SentenceMap | Averaged) -> dict[str, Any]:
+    return {
+        "mean_weight": _numbers(found.mean),
+        "share": _numbers(found.share),
+        "share_beside": _numbers(found.beside),
+    }
+
+
+def _numbers(values: Tensor) -> Any:
+    """Nested lists, None where there is no number."""
+    if values.dim() > 1:
+        return [_numbers(row) for row in values]
+    return [None if v != v else float(f"{v:.{DIGITS}g}") for v in values.tolist()]
+
+
+def watch_document(
+    translator: DocumentTranslator, document: ParallelDocument, signature: str, own: bool
+) -> AttentionReport:
+    """The maps and gates of a document and its translation; `own`: by this very run."""
+    source = translator.tokenizer.encode_batch(document.source)
+    target = translator.tokenizer.encode_batch(document.target)
+    # A sentence that is empty on both sides is no part of its document, as in translation and scoring.
+    kept = [j for j in range(len(source)) if source[j] or target[j]]
+    source, target = [source[j] for j in kept], [target[j] for j in kept]
+    instances = [
+        Instance(0, w, [source[j] for j in w.source], [target[j] for j in w.target])
+        for w in translator.view.split([len(s) for s in source], [])
+    ]
+    batches = [batch.to(translator.device) for batch in _batches(translator, instances)]
+    assert not isinstance(translator.model, ParallelModel)
+    maps, gates = sentence_maps(translator.model, batches, len(kept))
+    return AttentionReport(
+        signature=signature,
+        document=document,
+        translated_by_run=own,
+        numbers=tuple(j + 1 for j in kept),
+        tokens=tuple((len(s), len(t)) for s, t in zip(source, target, strict=True)),
+        maps=maps,
+        gates=gates,
+        kinds=tuple(average_by_kind(maps)),
+    )
+
+
+def _batches(translator: DocumentTranslator, instances: Sequence[Instance]) -> list[Batch]:
+    """Windows that see each other together, others as they fit."""
+    decode = translator.config.decode
+    if translator.model.sees_other_rows:
+        starts = range(0, len(instances), decode.neighbours)
+        groups = [list(range(first, min(first + decode.neighbours, len(instances)))) for first in starts]
+    else:
+        lengths = [instance.row_tokens(translator.symbols) for instance in instances]
+        groups = pack(lengths, decode.max_tokens)
+    return [make_batch([instances[i] for i in group], translator.symbols) for group in groups]

@@ -1,0 +1,166 @@
+"""How much a run uses the context of a whole corpus: what `cotext cxmi` does."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cotext.analysis.context_use import (
+    CONDITIONS,
+    ConditionMean,
+    Pool,
+    SentenceUse,
+    check_conditions,
+    conditions_of,
+    excerpts,
+    mean_use,
+    measure,
+)
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.formats import read_parallel, second_file
+from cotext.data.languages import check_sides
+from cotext.decoding.translate_file import open_scorer, open_translator
+from cotext.decoding.translator import DocumentTranslator
+from cotext.metrics.bleu import DEFAULT_PROTOCOLS, Score, evaluate, find_protocol
+from cotext.runtime.errors import CotextError
+from cotext.runtime.tables import render_rows
+
+DIGITS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusUse:
+    """CXMI of a corpus by condition, and the quality of what is written under each, where that was asked."""
+
+    signature: str
+    sentences: tuple[SentenceUse, ...]
+    means: tuple[ConditionMean, ...]  # of all conditions but none
+    scores: dict[str, tuple[Score, ...]]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for a JSON file."""
+        return {
+            "format": "cotext-cxmi",
+            "version": 1,
+            "signature": self.signature,
+            "unit": "nats",
+            "conditions": {
+                mean.condition: {
+                    "sentences_with_context": mean.sentences,
+                    "tokens": mean.tokens,
+                    "per_sentence": mean.per_sentence,
+                    "per_token": mean.per_token,
+                    "share_above_zero": mean.share_above,
+                }
+                for mean in self.means
+            },
+            "quality": {name: [score.as_dict() for score in scores] for name, scores in self.scores.items()},
+            "sentences": [
+                {
+                    "document": each.document,
+                    "sentence": each.number + 1,
+                    "context": each.context,
+                    "cxmi": {m.condition: round(each.cxmi(m.condition), DIGITS) for m in self.means},
+                    "tokens": [round(value, DIGITS) for value in each.token_cxmi()],
+                }
+                for each in self.sentences
+            ],
+        }
+
+    def render(self) -> str:
+        """A line for every condition."""
+        protocols = [score.title for score in next(iter(self.scores.values()), ())]
+        rows: list[list[str]] = [["context", "nats/sentence", "nats/token", "above 0", *protocols]]
+        by_condition = {mean.condition: mean for mean in self.means}
+        for condition in (*by_condition, "none"):
+            cells = ["0", "0", ""]
+            if condition in by_condition:
+                mean = by_condition[condition]
+                share = f"{100 * mean.share_above:.1f} %"
+                cells = [f"{mean.per_sentence:+.4f}", f"{mean.per_token:+.5f}", share]
+            rows.append([condition, *cells, *(f"{s.value:.2f}" for s in self.scores.get(condition, ()))])
+        mean = self.means[0]
+        counts = (
+            f"{mean.sentences:,} of {len(self.sentences):,} sentences have context; {mean.tokens:,} tokens"
+        )
+        signatures = [score.signature for score in next(iter(self.scores.values()), ())]
+        return "\n".join([render_rows(rows, left=1), counts, *signatures, self.signature])
+
+
+def measure_corpus(
+    run: Path,
+    source: Path,
+    target: Path | None,
+    *,
+    conditions: Sequence[str] = CONDITIONS,
+    translate: bool = False,
+    protocols: Sequence[str] | None = None,
+    seed: int = 1,
+    format: str | None = None,
+    device: str | None = None,
+    decode: dict[str, Any] | None = None,
+    update: int | None = None,
+    on_start: Callable[[int], None] = lambda total: None,
+    on_sentences: Callable[[int], None] = lambda count: None,
+) -> CorpusUse:
+    """Score reference translations under every condition; `translate`: write under every condition, too.
+
+    `on_start` is told how many sentences there are, and `on_sentences` of each few that are scored.
+
+    Raises:
+        CotextError: unreadable or unequal files, files whose names are the languages of the run the wrong
+            way round, a sentence over the limit, no context at all, an unknown condition or protocol.
+    """
+    chosen = tuple(protocols) if protocols else DEFAULT_PROTOCOLS
+    for name in chosen:
+        find_protocol(name)
+    documents = list(read_parallel(source, second_file(source, target), format))
+    check_conditions(conditions, len(documents))
+    wanted = [c for c in CONDITIONS if c in conditions or c == "none"]
+    opened = open_translator if translate else open_scorer
+    translator, loaded = opened(run, device, decode, update)
+    check_sides(loaded.languages, source, target, f"{run} translates")
+    if translate:
+        translator.check(Document(d.id, d.source) for d in documents)
+    translator.check_pairs(documents)
+    if all(len(reach) < 2 for d in documents for reach in translator.reach(Document(d.id, d.source))):
+        raise CotextError(
+            f"{run}: no sentence of {source} is translated in sight of another; measure a system that sees "
+            "context, on documents of several sentences"
+        )
+    on_start(sum(map(len, documents)))
+    found = tuple(measure(translator, documents, wanted, seed, on_sentences))
+    means = tuple(mean_use(found, condition) for condition in wanted if condition != "none")
+    scores = {}
+    if translate:
+        references = [Document(d.id, d.target) for d in documents]
+        for condition in wanted:
+            written = translate_under(translator, documents, condition, seed)
+            scores[condition] = tuple(evaluate(written, references, chosen))
+    parts = [f"{loaded.signature}|{translator.signature}", f"seed:{seed}", "unit:nats"]
+    return CorpusUse("|".join(parts), found, means, scores)
+
+
+def translate_under(
+    translator: DocumentTranslator, documents: Sequence[ParallelDocument], condition: str, seed: int
+) -> list[Document]:
+    """Translate every sentence in its excerpt under a condition; as many documents and sentences come back.
+
+    The context is what is translated with it: target sentences of the corpus are not shown.
+    """
+    pool = Pool(documents)
+    asked: dict[tuple[str, ...], int] = {}
+    wanted: list[list[tuple[int, int]]] = []
+    for number, document in enumerate(documents):
+        places = []
+        excerpts_of = excerpts(translator, document)
+        for made in conditions_of(excerpts_of, [condition], pool.without(number), seed):
+            found = made[condition]
+            places.append((asked.setdefault(found.document.source, len(asked)), found.place))
+        wanted.append(places)
+    todo = (Document(str(index), source) for source, index in asked.items())
+    written = {index: found.document.sentences for index, found in translator.translate(todo)}
+    return [
+        Document(document.id, tuple(written[index][place] for index, place in places))
+        for document, places in zip(documents, wanted, strict=True)
+    ]

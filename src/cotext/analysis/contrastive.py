@@ -1,0 +1,129 @@
+"""Contrastive suites with a run: which candidate it prefers, and which form it writes by itself."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from cotext.analysis.comparison import EVERYTHING, WITHIN, Sight
+from cotext.analysis.contrastive_contexts import ForeignSentences, score_in_contexts
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
+from cotext.data.documents import Document, ParallelDocument
+from cotext.decoding.translate_file import signature_entries, what_is_seen
+from cotext.decoding.translator import DocumentTranslator
+from cotext.metrics.contrastive import CandidateScores, ContrastiveReport, contrastive_accuracy
+from cotext.metrics.evidence import Evidence, groups_of, weigh
+from cotext.metrics.generative import GenerativeReport, generative_accuracy
+from cotext.metrics.readings import Readings
+from cotext.models.checkpoint import LoadedModel
+
+SUITE_CHUNK = 2000  # candidates scored between two signs of progress
+
+
+def run_suite(
+    translator: DocumentTranslator,
+    suite: ContrastiveSuite,
+    *,
+    tie: Any = "wrong",
+    score: Any = "sum",
+    recipe: dict[str, str] | None = None,
+    controls: bool = False,
+    on_candidates: Callable[[int], None] = lambda count: None,
+) -> ContrastiveReport:
+    """Score every candidate of a suite in its context and count how often the right one wins.
+
+    What is scored are the sentences in which the candidates differ, each as current sentence of its window.
+    `controls`: also without context and in the context of other documents.
+
+    Raises:
+        CotextError: a sentence longer than the system takes, before any work is done; controls of a suite
+            whose examples are all of one document.
+    """
+    translator.check_pairs(_texts(suite))
+    foreign = ForeignSentences.of(suite) if controls else None
+    scores: dict[str, list[CandidateScores]] = {}
+    for chunk in _chunks(suite):
+        for context, found in score_in_contexts(translator, chunk, foreign).items():
+            scores.setdefault(context, []).extend(found)
+        on_candidates(sum(len(e.candidates) for e in chunk))
+    own = scores.pop("true", [])
+    rules = {"tie": tie, "score": score, "recipe": recipe}
+    return contrastive_accuracy(suite, own, **rules, controls=scores if controls else None)
+
+
+def sight_of(translator: DocumentTranslator) -> Sight:
+    """How many sentences a system may see at most, as far as its view goes."""
+    view = translator.config.view
+    if translator.model.sees_other_rows or view.kind == "document":
+        return Sight(EVERYTHING, EVERYTHING, EVERYTHING)
+    if view.kind == "cumulative":
+        return Sight(EVERYTHING, 0, 0)
+    if view.kind == "window":
+        target = view.before if view.target_before is None else view.target_before
+        return Sight(view.before, view.after, target)
+    return Sight(0, 0, 0)
+
+
+def evidence_of(suite: ContrastiveSuite, readings: Readings, sight: Sight) -> list[Evidence]:
+    """What a suite shows of the use of context, by group with the clue in sight; not yet corrected."""
+    return [
+        weigh(group, readings)
+        for group in groups_of(suite)
+        if group.distance != WITHIN and sight.reaches(group.phenomenon, group.distance)
+    ]
+
+
+def write_suite_forms(
+    translator: DocumentTranslator,
+    suite: ContrastiveSuite,
+    *,
+    recipe: dict[str, str] | None = None,
+    on_sentences: Callable[[int], None] = lambda count: None,
+) -> GenerativeReport:
+    """Translate every source of a suite and count how often the right form is in the translation.
+
+    The context is what the system makes of it itself; equal sources are translated once.
+
+    Raises:
+        CotextError: a sentence longer than the system takes, or a suite whose candidates differ in no word.
+    """
+    places = {source: n for n, source in enumerate(dict.fromkeys(e.source for e in suite.examples))}
+    documents = [Document(str(n), source) for source, n in places.items()]
+    translator.check(documents)
+    found = dict(translator.translate(documents, on_sentences))
+    translations = [found[places[e.source]].document for e in suite.examples]
+    return generative_accuracy(suite, translations, recipe)
+
+
+def forms_recipe(translator: DocumentTranslator, loaded: LoadedModel) -> dict[str, str]:
+    """What the signature of a generative accuracy says of the model, and of how it decodes."""
+    model = signature_entries(loaded.signature)
+    return {"model": model["model"], "updates": model["updates"], **signature_entries(translator.signature)}
+
+
+def _texts(suite: ContrastiveSuite) -> Iterator[ParallelDocument]:
+    """Every candidate beside its source; of further candidates, only where they differ from the first."""
+    for example in suite.examples:
+        first, *others = example.candidates
+        yield ParallelDocument(example.id, example.source, first)
+        nothing = ("",) * len(first)
+        for other in others:
+            differing = ("" if ours == theirs else ours for ours, theirs in zip(other, first, strict=True))
+            yield ParallelDocument(example.id, nothing, tuple(differing))
+
+
+def _chunks(suite: ContrastiveSuite) -> Iterator[list[ContrastiveExample]]:
+    """The examples in turn, so many at a time that there are SUITE_CHUNK candidates, or a few more."""
+    chunk: list[ContrastiveExample] = []
+    for example in suite.examples:
+        chunk.append(example)
+        if sum(len(e.candidates) for e in chunk) >= SUITE_CHUNK:
+            yield chunk
+            chunk = []
+    if chunk:
+        yield chunk
+
+
+def suite_recipe(translator: DocumentTranslator, loaded: LoadedModel) -> dict[str, str]:
+    """What the signature of a contrastive accuracy says of the model, and of what it saw and scored."""
+    model = signature_entries(loaded.signature)
+    seen = what_is_seen(translator)
+    return {"model": model["model"], "updates": model["updates"], **seen, "scored": "differing"}

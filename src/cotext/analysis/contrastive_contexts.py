@@ -1,0 +1,121 @@
+"""Contrastive examples without their context, and in the context of other documents: controls of `run_suite`.
+
+What an example asks is then asked of each sentence in which its candidates differ, in the excerpt that the
+system sees of the document (see `cotext.data.context_edits`): of this sentence alone, and of the excerpt with
+sentences of the suite's other documents in the place of its context. The candidates of an example have the
+same context, and so have examples with the same sentence and candidates, which then are one choice: what is
+asked twice is scored once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from random import Random
+
+from cotext.analysis.context_use import Pool, edited, excerpts
+from cotext.data.context_edits import Excerpt
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
+from cotext.data.documents import ParallelDocument
+from cotext.data.suite_documents import documents_of
+from cotext.decoding.candidate_scoring import Choice, score_candidates
+from cotext.decoding.scorer import SentenceScore
+from cotext.decoding.translator import DocumentTranslator
+from cotext.metrics.contrastive import CandidateScores
+from cotext.metrics.readings import CONTEXTS
+from cotext.runtime.errors import CotextError
+
+SEED = 1  # of the sentences of other documents
+
+
+@dataclass(frozen=True, slots=True)
+class ForeignSentences:
+    """The sentences of a suite by document, each source with its right translation."""
+
+    pool: Pool
+    documents: dict[str, int]  # by the id of the example
+
+    @classmethod
+    def of(cls, suite: ContrastiveSuite) -> "ForeignSentences":
+        """Gather them, each once a document.
+
+        Raises:
+            CotextError: all examples are of one document.
+        """
+        numbers = documents_of(suite.examples)
+        pairs: list[dict[tuple[str, str], None]] = [{} for _ in set(numbers)]
+        if len(pairs) < 2:
+            raise CotextError(
+                f"contrastive suite {suite.name!r}: all examples are of one document, and foreign context is "
+                "drawn from others; leave the controls out"
+            )
+        for example, number in zip(suite.examples, numbers, strict=True):
+            right = example.candidates[example.correct]
+            pairs[number].update(dict.fromkeys(zip(example.source, right, strict=True)))
+        pool = Pool([ParallelDocument("", *zip(*each, strict=True)) for each in pairs])
+        return cls(pool, {e.id: n for e, n in zip(suite.examples, numbers, strict=True)})
+
+
+def score_in_contexts(
+    translator: DocumentTranslator,
+    examples: Sequence[ContrastiveExample],
+    foreign: ForeignSentences | None,
+) -> dict[str, list[CandidateScores]]:
+    """Score the candidates of examples in their own context and, given sentences of others, in all CONTEXTS.
+
+    Everything is scored in one call, so that batches are shared.
+    """
+    asked: dict[Choice, int] = {}
+    places: dict[str, list[list[int]]] = {context: [] for context in CONTEXTS[: 1 if foreign is None else 3]}
+    for example in examples:
+        choices = {"true": [Choice(example.source, example.candidates, example.differing_sentences)]}
+        if foreign is not None:
+            choices |= _controls(translator, example, foreign)
+        for context, of_example in choices.items():
+            places[context].append([asked.setdefault(choice, len(asked)) for choice in of_example])
+    scores = score_candidates(translator, list(asked))
+    return {
+        context: [
+            _added(len(example.candidates), [scores[place] for place in of_example])
+            for example, of_example in zip(examples, each, strict=True)
+        ]
+        for context, each in places.items()
+    }
+
+
+def _controls(
+    translator: DocumentTranslator, example: ContrastiveExample, foreign: ForeignSentences
+) -> dict[str, list[Choice]]:
+    """For none and foreign context, one choice a sentence in which candidates differ."""
+    right = ParallelDocument(example.id, example.source, example.candidates[example.correct])
+    others = foreign.pool.without(foreign.documents[example.id])
+    found: dict[str, list[Choice]] = {"none": [], "foreign": []}
+    for number, excerpt in zip(
+        example.differing_sentences,
+        excerpts(translator, right, example.differing_sentences),
+        strict=True,
+    ):
+        # Drawn by what is asked, and not by whose example it is.
+        told = f"{SEED} {example.source[number]} {[candidate[number] for candidate in example.candidates]}"
+        for context, condition in (("none", "none"), ("foreign", "random")):
+            made = edited(excerpt, condition, others, Random(told))
+            found[context].append(_choice(made, example.candidates))
+    return found
+
+
+def _choice(found: Excerpt, candidates: Sequence[Sequence[str]]) -> Choice:
+    """The candidates in an edited excerpt of the document that has the right one."""
+    targets = tuple(
+        tuple(
+            written if number is None else candidate[number]
+            for written, number in zip(found.document.target, found.numbers, strict=True)
+        )
+        for candidate in candidates
+    )
+    return Choice(found.document.source, targets, (found.place,))
+
+
+def _added(candidates: int, scores: Sequence[Sequence[SentenceScore]]) -> CandidateScores:
+    """The scores of an example's candidates, added up over choices."""
+    return CandidateScores(
+        tuple(sum(each[n].log_probability for each in scores) for n in range(candidates)),
+        tuple(sum(each[n].tokens for each in scores) for n in range(candidates)),
+    )

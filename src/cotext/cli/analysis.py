@@ -1,0 +1,99 @@
+"""Commands about what a trained model knows and looks at: `probe` and `attention`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cotext.cli.options import (
+    Checkpoint,
+    Decode,
+    Device,
+    DocumentId,
+    Format,
+    Json,
+    OneDocument,
+    Translated,
+    as_json,
+    decode_settings,
+)
+
+
+def probe(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders; several are compared.")],
+    task: Annotated[
+        list[str] | None, typer.Option(help="absolute, relative, order or all; may be repeated.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder made by `prepare`; that of the training if not given.")
+    ] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for figures and pictures; `probing` in the first run.")
+    ] = None,
+    tokens: Annotated[
+        int, typer.Option(min=1, help="Source tokens to learn from, and at most to test on.")
+    ] = 50_000,
+    seeds: Annotated[int, typer.Option(min=1, help="Repetitions; more than one show the spread.")] = 1,
+    device: Device = None,
+    checkpoint: Checkpoint = None,
+    json: Json = False,
+) -> None:
+    """How much of the position of a token each encoder layer still knows."""
+    from cotext.analysis.probe_runs import parse_tasks
+    from cotext.reports.probe import as_dict, probe_runs, render
+    from cotext.runtime.progress import meter
+
+    tasks = parse_tasks(task or [])
+    folder = out or runs[0] / "probing"
+    with meter("probing", 0) as progress:
+        found = probe_runs(
+            runs,
+            tasks,
+            folder,
+            data=data,
+            max_tokens=tokens,
+            seeds=seeds,
+            device=device,
+            update=checkpoint,
+            on_start=progress.restart,
+            on_classifier=lambda: progress.advance(1),
+        )
+    if json:
+        typer.echo(as_json(as_dict(found, tokens, seeds)))
+        return
+    for summary in found:
+        typer.echo(f"{render(summary)}\n")
+    typer.echo(f"{folder}: probing.json, {', '.join(f'{name}.png' for name in tasks)}")
+
+
+def attention(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    document: OneDocument,
+    out: Annotated[Path, typer.Option(help="Folder for figures and pictures.")],
+    target: Translated = None,
+    id: DocumentId = None,
+    format: Format = None,
+    device: Device = None,
+    set: Decode = None,
+    checkpoint: Checkpoint = None,
+    json: Json = False,
+) -> None:
+    """Which sentence of a document attends to which, in every attention of a system."""
+    decode = decode_settings(set)
+    from cotext.reports.attention import report_attention
+
+    report = report_attention(
+        run,
+        document,
+        out,
+        target=target,
+        document=id,
+        format=format,
+        device=device,
+        decode=decode,
+        update=checkpoint,
+    )
+    if json:
+        typer.echo(as_json(report.as_dict()))
+        return
+    typer.echo(f"{report.signature}\n{report.render()}\n{out}: attention.json, {', '.join(report.pictures)}")

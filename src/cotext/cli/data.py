@@ -1,0 +1,227 @@
+"""Commands that make prepared data: `prepare` and `distill`."""
+
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cotext.cli.options import (
+    Checkpoint,
+    Decode,
+    Device,
+    Format,
+    Json,
+    as_json,
+    counted,
+    decode_settings,
+)
+from cotext.runtime.errors import CotextError, shown
+
+if TYPE_CHECKING:
+    from cotext.training.distillation import Noted
+
+
+def prepare(
+    out: Annotated[Path, typer.Option(help="Folder to make.")],
+    source: Annotated[Path | None, typer.Option(help="Training corpus, source side (or both sides).")] = None,
+    target: Annotated[Path | None, typer.Option(help="Training corpus, target side.")] = None,
+    dev_source: Annotated[Path | None, typer.Option(help="Development corpus, source side.")] = None,
+    dev_target: Annotated[Path | None, typer.Option(help="Development corpus, target side.")] = None,
+    test_source: Annotated[Path | None, typer.Option(help="Test corpus, source side.")] = None,
+    test_target: Annotated[Path | None, typer.Option(help="Test corpus, target side.")] = None,
+    source_language: Annotated[
+        str | None, typer.Option(help="Code such as en; as the names of the files tell if not given.")
+    ] = None,
+    target_language: Annotated[str | None, typer.Option(help="Code such as de.")] = None,
+    controlled: Annotated[
+        str | None,
+        typer.Option(help="Make the controlled corpus instead: small, medium, large or a number."),
+    ] = None,
+    vocabulary: Annotated[
+        int | None, typer.Option(help="Subwords; 32000 or as many as there can be.")
+    ] = None,
+    tokenizer: Annotated[
+        str,
+        typer.Option(
+            help="sentencepiece, sentencepiece-bpe, or moses-bpe for replication; or a run or data folder "
+            "whose tokenizer is taken, to train on from that run (--init)."
+        ),
+    ] = "sentencepiece",
+    language: Annotated[str, typer.Option(help="Target language, for the Moses rules of moses-bpe.")] = "en",
+    max_characters: Annotated[int, typer.Option(help="A longer sentence is refused.")] = 10_000,
+    split: Annotated[
+        bool,
+        typer.Option(
+            "--split", help="Split training lines that hold as many sentences on both sides, several."
+        ),
+    ] = False,
+    clean: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="Leave training pairs out by a rule, cutting their documents: empty, length=1000, ratio=3, "
+            "copies, language=0.95, duplicates, or all; may be repeated."
+        ),
+    ] = None,
+    skip_unequal: Annotated[
+        bool,
+        typer.Option("--skip-unequal", help="Leave out documents with unequal numbers of sentences."),
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Of the controlled corpus and of the tokenizer's sample.")] = 1,
+    format: Format = None,
+    overwrite: Annotated[
+        bool, typer.Option(help="Replace an existing folder, and what an interrupted job left.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Tokenise a corpus into a folder that `train` reads, and report what is in it."""
+    from cotext.data.languages import Languages, language_code
+    from cotext.data.prepare import prepare as prepare_corpus
+    from cotext.data.prepare import prepare_controlled
+    from cotext.data.tokenizer import KINDS, TokenizerSettings
+    from cotext.runtime.progress import stages
+
+    files = (source, target, dev_source, dev_target, test_source, test_target)
+    if controlled is not None:
+        of_files = (source_language, target_language, format, split, clean, skip_unequal)
+        if any((*files, *of_files)) or tokenizer != "sentencepiece":
+            raise CotextError(
+                "--controlled makes its own corpus and tokenizer; leave --source, --target, --format, "
+                "--tokenizer and the like out"
+            )
+        size = int(controlled) if re.fullmatch("[0-9]{1,12}", controlled) else controlled
+        with stages() as progress:
+            report = prepare_controlled(
+                size, out, seed=seed, vocabulary=vocabulary, overwrite=overwrite, progress=progress
+            )
+    else:
+        if source is None or dev_source is None:
+            raise CotextError("--source and --dev-source are needed (or --controlled small)")
+        if test_target is not None and test_source is None:
+            raise CotextError("--test-target is given without --test-source")
+        sides = (("--source-language", source_language), ("--target-language", target_language))
+        told = Languages(*(language_code(code, option) if code else "" for option, code in sides))
+        taken = Path(tokenizer) if (Path(tokenizer) / "tokenizer").is_dir() else None
+        if taken is not None and vocabulary is not None:
+            raise CotextError(f"--tokenizer {tokenizer} has its vocabulary; leave --vocabulary out")
+        if taken is None and tokenizer not in KINDS:
+            raise CotextError(
+                f"--tokenizer {shown(tokenizer)}: no run or data folder, which holds a tokenizer folder; "
+                f"give one, or choose {', '.join(KINDS)}"
+            )
+        settings = TokenizerSettings(kind=tokenizer, vocabulary=vocabulary, language=language, seed=seed)
+        with stages() as progress:
+            report = prepare_corpus(
+                source,
+                target,
+                dev_source,
+                dev_target,
+                out,
+                test_source=test_source,
+                test_target=test_target,
+                languages=told,
+                settings=settings,
+                tokenizer=taken,
+                format=format,
+                max_characters=max_characters,
+                split=split,
+                clean=clean or (),
+                skip_unequal=skip_unequal,
+                overwrite=overwrite,
+                progress=progress,
+            )
+    if json:
+        typer.echo(as_json({"format": "cotext-prepare", "version": 1, "out": str(out), **asdict(report)}))
+        return
+    typer.echo(report.render())
+    typer.echo(f"{out}: ready for `cotext train RECIPE --data {out} --out RUN`")
+
+
+def distill(
+    teacher: Annotated[Path, typer.Argument(help="Run folder of the teacher.")],
+    data: Annotated[Path, typer.Option(help="Folder made by `prepare`.")],
+    out: Annotated[Path, typer.Option(help="Folder to make.")],
+    shard: Annotated[
+        str | None,
+        typer.Option(help="i/n: translate this part alone; when all are done, the call without writes OUT."),
+    ] = None,
+    monolingual: Annotated[
+        Path | None,
+        typer.Option(
+            help="Documents of one language to translate in place of the corpus's sources, and to add to it."
+        ),
+    ] = None,
+    side: Annotated[
+        str | None,
+        typer.Option(
+            help="Where monolingual documents stand: source (forward) or target (back-translation); as the "
+            "languages tell if not given."
+        ),
+    ] = None,
+    format: Format = None,
+    device: Device = None,
+    set: Decode = None,
+    checkpoint: Checkpoint = None,
+    json: Json = False,
+) -> None:
+    """Copy prepared data with a system's translations as training targets; the same command goes on."""
+    if monolingual is None and (side or format):
+        raise CotextError("--side and --format say what --monolingual is; give that too, or leave them out")
+    decode = decode_settings(set)
+    from cotext.runtime.progress import console, meter
+    from cotext.training.distillation import Request, distillation
+    from cotext.training.distillation_shards import Shard
+
+    part = None if shard is None else Shard.parse(shard)
+    request = Request(teacher, data, out, decode, checkpoint, monolingual, format, side or "")
+    with distillation(request, part, device) as job:
+        for message in job.texts.messages():
+            typer.echo(message, err=True)
+        if job.parts.damaged:
+            console.print(
+                f"{job.parts.path.parent}: damaged parts, translated again from the first such line on: "
+                f"{job.parts.damaged}",
+                soft_wrap=True,
+            )
+        with meter("translating", job.sentences) as progress:
+            job.translate(progress.advance)
+        resumed = f" ({job.resumed_documents:,} of them before)" if job.resumed_documents else ""
+        heading = {"format": "cotext-distill", "version": 1, "out": str(out)}
+        if part is not None:
+            if json:
+                done = {"documents": job.documents, "sentences": job.sentences, "signature": job.signature}
+                typer.echo(as_json({**heading, "shard": str(part), **done}))
+                return
+            sentences, documents = counted(job.sentences, "sentence"), counted(job.documents, "document")
+            typer.echo(
+                f"shard {part}: {sentences} in {documents} translated{resumed}\n"
+                f"when all shards are, the same command without --shard writes {out}"
+            )
+            return
+        with meter("writing documents", job.texts.rows) as progress:
+            outcome = job.write(progress.advance)
+    if json:
+        typer.echo(as_json({**heading, **asdict(outcome)}))
+        return
+    sentences, documents = counted(outcome.sentences, "sentence"), counted(outcome.documents, "document")
+    typer.echo(f"{out}: {sentences} in {documents}{resumed}")
+    if outcome.kept.count:
+        typer.echo(
+            f"  {counted(outcome.kept.count, 'document')} with a sentence that the teacher does not take "
+            f"(--set max_source_tokens=...) {'left out' if monolingual else 'as before'}; "
+            f"{_examples(outcome.kept)}"
+        )
+    for noted, what in (
+        (outcome.missing, "missing"),
+        (outcome.cut, "cut off at the length limit (--set max_ratio=... or max_extra=...)"),
+        (outcome.long, "longer than what the teacher was trained on"),
+    ):
+        if noted.count:
+            typer.echo(f"  {counted(noted.count, 'sentence')} {what}; document:sentence {_examples(noted)}")
+    typer.echo(outcome.signature)
+    typer.echo(f"{out}: ready for `cotext train RECIPE --data {out} --out RUN`")
+
+
+def _examples(noted: "Noted") -> str:
+    return f"{', '.join(noted.examples)}{' ...' if noted.count > len(noted.examples) else ''}"

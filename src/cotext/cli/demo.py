@@ -1,0 +1,391 @@
+"""The demonstration: three tiny systems on the controlled corpus, and what context does for each.
+
+    out/data/             the controlled corpus, prepared
+    out/test.en, test.de  the test documents that are translated
+    out/<system>/         a run folder for each system
+    out/results/          contrastive accuracies and translations of each system
+    out/logs/             what the child processes wrote
+    out/report.html       the report, and report.json with all its figures
+
+Every step is a command of the command line, run in a child process; steps that are done are not repeated.
+"""
+
+import json
+import os
+import sys
+import time
+from dataclasses import asdict, dataclass
+from itertools import islice
+from pathlib import Path
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from cotext.analysis.comparison import (
+    Comparison,
+    Sample,
+    SystemFigures,
+    bracketed,
+    compare,
+    read_metrics,
+)
+from cotext.config.recipe import Config, load_config
+from cotext.data.controlled import SIZES
+from cotext.data.formats import read_documents, write_documents
+from cotext.data.prepare import prepare_controlled
+from cotext.reports.demo_page import write_report
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import replacing
+from cotext.runtime.locks import NAME, working_in
+from cotext.runtime.processes import Job, run_jobs
+from cotext.runtime.progress import meter
+from cotext.runtime.version import __version__
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSystem:
+    """A system of the demonstration: the name of its folder, its title, recipe and own settings."""
+
+    name: str
+    title: str
+    recipe: str
+    overrides: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class DemoSettings:
+    """Everything that decides how long the demonstration takes and what comes out of it."""
+
+    systems: tuple[DemoSystem, ...]
+    overrides: tuple[str, ...]  # of all systems, before their own
+    size: str
+    documents: str | int
+    seed: int
+    contrastive_examples: int
+    test_documents: int
+
+
+SETTINGS = DemoSettings(
+    systems=(
+        DemoSystem("sentence", "sentence", "focused-concatenation/base", ("train.max_updates=700",)),
+        DemoSystem("s4to4", "s4to4", "focused-concatenation/s4to4"),
+        DemoSystem("s4to4-shift-cd", "s4to4+shift+CD", "focused-concatenation/s4to4-shift-cd"),
+    ),
+    overrides=(
+        "train.max_updates=1000",
+        "train.validate_every=100",
+        "train.log_every=20",
+        "train.validate_bleu=false",
+        # So short a run has not settled: older checkpoints would drag the average back.
+        "train.average=3",
+        "train.threads=1",
+    ),
+    size="tiny",
+    documents="small",
+    seed=1,
+    contrastive_examples=600,
+    test_documents=100,
+)
+
+INTRODUCTION = """\
+Cotext trains three tiny systems on a small English-German world in which some words can be translated
+only with another sentence in view, and it is known with which one: "it" is er, sie or es by the gender
+of a thing mentioned earlier; "you" is du or Sie by who is spoken to. A system that sees the clue should
+learn this; one that does not see it can only guess, and stays at chance.
+"""
+
+
+def run_demo(out: Path, settings: DemoSettings = SETTINGS) -> None:
+    """Prepare, train, evaluate and report in the folder `out`; what is there already is not repeated.
+
+    Raises:
+        CotextError: the folder holds something else or a demonstration with other settings; a step failed.
+    """
+    started = time.monotonic()
+    typer.echo(INTRODUCTION)
+    with working_in(out):
+        _open_folder(out, settings)
+        _prepare(out, settings)
+        run_jobs(_jobs(out, settings), os.cpu_count() or 1)
+        comparison = compare(
+            [_system_figures(out, system, settings) for system in settings.systems],
+            out / "test.en",
+            out / "test.de",
+            {
+                "corpus": _corpus_command(out, settings),
+                **{system.title: _command(out, system, settings) for system in settings.systems},
+            },
+        )
+        write_report(out, comparison)
+        _show(comparison)
+        _conclude(out, settings, time.monotonic() - started)
+
+
+def _open_folder(out: Path, settings: DemoSettings) -> None:
+    """Begin a demonstration, or check that the folder holds this one."""
+    path = out / "demo.json"
+    content = json.dumps({"cotext": __version__, **asdict(settings)}, indent=1)
+    try:
+        if not path.exists():
+            if any(not entry.name.startswith((".demo.json", NAME)) for entry in out.iterdir()):
+                raise CotextError(
+                    f"{out}: is not empty and holds no demonstration; choose another folder with --out"
+                )
+            with replacing(path) as temporary:
+                temporary.write_text(content, encoding="utf-8")
+        elif path.read_text(encoding="utf-8") != content:
+            raise CotextError(
+                f"{out}: holds a demonstration with other settings, or of another version of Cotext; "
+                "delete it, or choose another folder with --out"
+            )
+    except OSError as error:
+        raise CotextError(f"{out}: cannot be used: {error}") from None
+
+
+def _prepare(out: Path, settings: DemoSettings) -> None:
+    """The corpus, and the test documents that are going to be translated."""
+    if not (out / "data" / "report.json").exists():
+        size = settings.documents
+        documents = SIZES[size] if isinstance(size, str) else size
+        with meter("preparing the corpus", 2 * documents) as progress:
+
+            def on_documents(stage: str, count: int) -> None:
+                if stage == "reading":
+                    progress.reach(count)
+                elif stage == "encoding train":
+                    progress.reach(documents + count)
+
+            prepare_controlled(
+                size,
+                out / "data",
+                settings.seed,
+                contrastive_examples=settings.contrastive_examples,
+                progress=on_documents,
+            )
+    for name in ("test.en", "test.de"):
+        if not (out / name).exists():
+            documents_of_side = read_documents(out / "data" / name, "text")
+            write_documents(out / name, islice(documents_of_side, settings.test_documents), "text")
+
+
+def _jobs(out: Path, settings: DemoSettings) -> list[Job]:
+    """Training first and the longest first; a system is evaluated as soon as it is trained."""
+    configs = {system.name: _config(system, settings) for system in settings.systems}
+
+    def length(system: DemoSystem) -> tuple[int, int]:
+        config = configs[system.name]
+        return config.train.max_updates, config.view.before + config.view.after
+
+    longest_first = sorted(settings.systems, key=length, reverse=True)
+    training = [_training(out, system, configs[system.name], settings) for system in longest_first]
+    evaluation = [job for system in longest_first for job in _evaluation(out, system, settings)]
+    return [*training, *evaluation]
+
+
+def _config(system: DemoSystem, settings: DemoSettings) -> Config:
+    return load_config(system.recipe, settings.size, _overrides(system, settings))
+
+
+def _overrides(system: DemoSystem, settings: DemoSettings) -> list[str]:
+    """Those of all systems, replaced by the system's own where both set a key."""
+    by_key = {override.partition("=")[0]: override for override in (*settings.overrides, *system.overrides)}
+    return list(by_key.values())
+
+
+def _training(out: Path, system: DemoSystem, config: Config, settings: DemoSettings) -> Job:
+    run = out / system.name
+
+    def finished() -> bool:
+        metrics = read_metrics(run)
+        return bool(metrics) and metrics[-1]["kind"] == "final"
+
+    def progress() -> tuple[int, str]:
+        metrics = read_metrics(run)
+        if not metrics:
+            return 0, ""
+        notes = [
+            f"{kind} {last['nll_current']:.3f}"
+            for kind, name in (("train", "train"), ("dev", "validation"))
+            if (last := next((m for m in reversed(metrics) if m["kind"] == name), None)) is not None
+        ]
+        return int(metrics[-1]["update"]), " ".join(notes)
+
+    return Job(
+        name=f"train {system.title}",
+        command=_child(*_arguments(out, system, settings)),
+        log=out / "logs" / f"train-{system.name}.log",
+        finished=finished,
+        total=config.train.max_updates,
+        progress=progress,
+    )
+
+
+def _evaluation(out: Path, system: DemoSystem, settings: DemoSettings) -> list[Job]:
+    run, results = out / system.name, out / "results"
+    results.mkdir(exist_ok=True)
+    accuracies, translation = results / f"{system.name}.json", results / f"{system.name}.de"
+    suites = sorted((out / "data" / "contrastive").glob("*.json"))
+    trained = (f"train {system.title}",)
+
+    def newer_than_model(path: Path) -> bool:
+        return path.exists() and path.stat().st_mtime >= (run / "model.safetensors").stat().st_mtime
+
+    def translated() -> tuple[int, str]:
+        journal = translation.with_name(f"{translation.name}.partial")
+        if not journal.exists():
+            return 0, ""
+        with journal.open("rb") as lines:
+            return max(sum(1 for _ in lines) - 1, 0), ""
+
+    return [
+        Job(
+            name=f"suites {system.title}",
+            command=_child("contrastive", run, *suites, "--out", accuracies),
+            log=out / "logs" / f"contrastive-{system.name}.log",
+            finished=lambda: newer_than_model(accuracies),
+            total=1,
+            progress=lambda: (0, ""),
+            after=trained,
+        ),
+        Job(
+            name=f"translate {system.title}",
+            command=_child("translate", run, out / "test.en", "--out", translation),
+            log=out / "logs" / f"translate-{system.name}.log",
+            finished=lambda: newer_than_model(translation),
+            total=settings.test_documents,
+            progress=translated,
+            after=trained,
+        ),
+    ]
+
+
+def _child(*arguments: str | Path) -> tuple[str, ...]:
+    return (sys.executable, "-m", "cotext.cli.main", *map(str, arguments))
+
+
+def _arguments(out: Path, system: DemoSystem, settings: DemoSettings) -> list[str | Path]:
+    return [
+        "train",
+        system.recipe,
+        *("--size", settings.size),
+        *("--data", out / "data"),
+        *("--out", out / system.name),
+        *_overrides(system, settings),
+    ]
+
+
+def _command(out: Path, system: DemoSystem, settings: DemoSettings) -> str:
+    return " ".join(["cotext", *map(str, _arguments(out, system, settings))])
+
+
+def _corpus_command(out: Path, settings: DemoSettings) -> str:
+    return f"cotext prepare --controlled {settings.documents} --seed {settings.seed} --out {out / 'data'}"
+
+
+def _system_figures(out: Path, system: DemoSystem, settings: DemoSettings) -> SystemFigures:
+    from cotext.decoding.translate_file import open_translator
+    from cotext.metrics.evaluate_files import evaluate_files
+
+    translation = out / "results" / f"{system.name}.de"
+    translator, loaded = open_translator(out / system.name)
+    evaluation = evaluate_files(
+        [translation], [out / "test.de"], out / "test.en", protocols=("s-bleu", "d-bleu"), format="text"
+    )
+    accuracies = json.loads((out / "results" / f"{system.name}.json").read_text(encoding="utf-8"))
+    return SystemFigures(
+        title=system.title,
+        recipe=system.recipe,
+        before=loaded.config.view.before,
+        after=loaded.config.view.after,
+        parameters=sum(p.numel() for p in loaded.model.parameters()),
+        updates=max(int(entry["update"]) for entry in read_metrics(out / system.name)),
+        curve=tuple(
+            (int(entry["update"]), entry["nll_current"])
+            for entry in read_metrics(out / system.name)
+            if entry["kind"] == "validation"
+        ),
+        accuracies=accuracies,
+        scores=tuple(evaluation.scores[translation.name]),
+        translations=tuple(document.sentences for document in read_documents(translation, "text")),
+        signature=f"{loaded.signature}|{translator.signature}",
+    )
+
+
+def _show(comparison: Comparison) -> None:
+    """The table, what was expected, and the sample document, on the terminal."""
+    screen = Console(highlight=False)
+    screen.print(_table(comparison))
+    typer.echo(
+        "back: sentences from the choice back to its clue; ahead: the clue is in the next sentence.\n"
+        "(in brackets): the system can't see the clue, so chance is expected.\n"
+        f"BLEU: {comparison.systems[0].scores[0].documents} test documents.\n"
+    )
+    for expectation in comparison.expectations:
+        state = Text("as expected", "green") if expectation.met else Text("NOT AS EXPECTED", "bold red")
+        words = Text.assemble(state, f": {expectation.text} ({expectation.found})")
+        screen.print(words, soft_wrap=True)
+    typer.echo()
+    _show_sample(screen, comparison.sample)
+
+
+def _table(comparison: Comparison) -> Table:
+    table = Table(
+        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Right choices, per cent", title_justify="left"
+    )
+    table.add_column("")
+    for title in ("back", "chance", *(system.title for system in comparison.systems)):
+        table.add_column(title, justify="right", no_wrap=True)
+    table.add_column("", no_wrap=True)
+    last = ""
+    for row in comparison.rows:
+        if last and row.phenomenon != last:
+            table.add_section()
+        cells = [
+            Text(f"{cell.percent:.1f} ") if cell.in_reach else Text(f"({cell.percent:.1f})", "dim")
+            for cell in row.cells
+        ]
+        name = row.phenomenon if row.phenomenon != last else ""
+        table.add_row(name, row.distance, f"{row.chance:.1f}", *cells, row.verdict)
+        last = row.phenomenon
+    table.add_section()
+    for number, score in enumerate(comparison.systems[0].scores):
+        values = [f"{system.scores[number].value:.1f} " for system in comparison.systems]
+        table.add_row(score.title, "", "", *values, "")
+    return table
+
+
+def _show_sample(screen: Console, sample: Sample) -> None:
+    width = max(len(title) for title in (sample.first_title, sample.second_title, "reference"))
+    typer.echo(f"Test document {sample.number}; words in [brackets] differ between the two systems:\n")
+
+    def show(who: str, text: Text) -> None:
+        screen.print(Text.assemble((f"{who:>{width}}  ", "dim"), text), soft_wrap=True)
+
+    for sentence in sample.sentences:
+        show("source", Text(sentence.source, "italic"))
+        for title, line in ((sample.first_title, sentence.first), (sample.second_title, sentence.second)):
+            words = [Text(bracketed((word,)), "bold reverse" if word.marked else "") for word in line]
+            show(title, Text(" ").join(words))
+        if " ".join(word.text for word in sentence.second) != sentence.reference:
+            show("reference", Text(sentence.reference))
+        typer.echo()
+
+
+def _conclude(out: Path, settings: DemoSettings, seconds: float) -> None:
+    """Where everything is, and what to do next."""
+    best, data = out / settings.systems[-1].name, out / "data"
+    minutes, rest = divmod(round(seconds), 60)
+    typer.echo(
+        f"Done in {minutes}:{rest:02d} minutes. Signatures, intervals and plots: {out / 'report.html'}; "
+        f"all figures: {out / 'report.json'}\n\n"
+        "What to try next:\n"
+        f"  cotext contrastive {best} {data / 'contrastive' / 'pronoun.json'}\n"
+        f"  cotext translate {best} {data / 'test.en'} --out test.de --set beam=1\n"
+        f"  cotext evaluate --hypothesis test.de --reference {data / 'test.de'} --source {data / 'test.en'}\n"
+        "  cotext prepare --controlled medium --out medium\n"
+        f"  cotext train {settings.systems[-1].recipe} --size small --data medium --out small\n"
+        "  cotext systems"
+    )

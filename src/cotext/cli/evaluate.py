@@ -1,0 +1,140 @@
+"""The command that measures what lies in files: translations, and decisions on contrastive suites."""
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cotext.cli.options import Format, Json, as_json
+from cotext.runtime.errors import CotextError
+
+
+def evaluate(
+    hypothesis: Annotated[
+        list[Path] | None, typer.Option(help="Translated documents; repeat for each system.")
+    ] = None,
+    reference: Annotated[list[Path] | None, typer.Option(help="Reference; may be repeated.")] = None,
+    source: Annotated[Path | None, typer.Option(help="Source documents; checked to fit.")] = None,
+    protocol: Annotated[
+        list[str] | None, typer.Option(help="Named protocol (docs/metrics.md); may be repeated.")
+    ] = None,
+    target_language: Annotated[str | None, typer.Option(help="Code such as zh, for the tokenizer.")] = None,
+    discourse: Annotated[
+        Path | None, typer.Option(help="Marked words of the reference; adds TC, CP, PT and TCP.")
+    ] = None,
+    comet: Annotated[
+        str | None, typer.Option(help="COMET model, a path or a name (docs/metrics.md); adds its score.")
+    ] = None,
+    comet_context: Annotated[
+        int | None,
+        typer.Option(help="Earlier sentences for document COMET, which this adds; 2 in its paper."),
+    ] = None,
+    comet_python: Annotated[
+        Path | None,
+        typer.Option(help="Environment that has COMET, or its interpreter; else COTEXT_COMET_PYTHON."),
+    ] = None,
+    decisions: Annotated[
+        list[Path] | None,
+        typer.Option(help="Instead of translations: files of `contrastive --out` to compare by McNemar."),
+    ] = None,
+    paired: Annotated[bool, typer.Option("--paired", help="Test the differences between systems.")] = False,
+    baseline: Annotated[
+        str | None, typer.Option(help="File name of the system to compare with; all pairs if not given.")
+    ] = None,
+    test: Annotated[
+        str | None, typer.Option(help="randomisation (if not given), bootstrap or koehn; needs --paired.")
+    ] = None,
+    unit: Annotated[
+        str | None, typer.Option(help="What is drawn: document (if not given) or sentence; needs --paired.")
+    ] = None,
+    samples: Annotated[int | None, typer.Option(help="10000 if not given; needs --paired.")] = None,
+    seed: Annotated[int | None, typer.Option(help="12345 if not given; needs --paired.")] = None,
+    format: Format = None,
+    json: Json = False,
+) -> None:
+    """BLEU, chrF and more of one or several systems, with signatures, and tests of the differences."""
+    drawing = {"test": test, "unit": unit, "samples": samples, "seed": seed}
+    given = {name: value for name, value in drawing.items() if value is not None}
+    if given and not paired:
+        raise CotextError(f"--{next(iter(given))} says how to make a paired test; give --paired too")
+    if comet is None and (comet_context is not None or comet_python is not None):
+        option = "--comet-python" if comet_context is None else "--comet-context"
+        raise CotextError(f"{option} says how to run COMET; name the model by --comet too")
+    if decisions:
+        if hypothesis or reference or source or protocol or discourse or comet or given:
+            raise CotextError("--decisions are compared by themselves; leave --hypothesis and the like out")
+        _compare_decisions(decisions, baseline, json)
+        return
+    if not hypothesis or not reference:
+        raise CotextError("--hypothesis and --reference are needed (or --decisions, twice)")
+    if baseline is not None and not paired:
+        raise CotextError("--baseline names the system of a paired test; give --paired too")
+    from cotext.metrics.comet import Comet, find_python
+    from cotext.metrics.evaluate_files import evaluate_files
+    from cotext.metrics.significance import Resampling
+    from cotext.runtime.progress import meter
+
+    choices: dict[str, Any] = given
+    with meter("COMET", 0) if comet is not None else nullcontext() as progress:
+
+        def on_comet(done: int, total: int) -> None:
+            if progress is not None:
+                progress.restart(total)
+                progress.reach(done)
+
+        evaluation = evaluate_files(
+            hypothesis,
+            reference,
+            source,
+            protocols=protocol,
+            target_language=target_language,
+            format=format,
+            discourse=discourse,
+            comet=None if comet is None else Comet(comet, find_python(comet_python), comet_context or 0),
+            on_comet=on_comet,
+            resampling=Resampling(**choices) if paired else None,
+            baseline=baseline,
+        )
+    typer.echo(as_json(evaluation.as_dict()) if json else evaluation.render())
+
+
+def _compare_decisions(paths: list[Path], baseline: str | None, json: bool) -> None:
+    from cotext.metrics.decisions import compare_decisions, read_decisions
+    from cotext.metrics.evaluate_files import name_systems
+    from cotext.runtime.tables import render_p, render_rows
+
+    systems = {name: read_decisions(path) for name, path in name_systems(paths).items()}
+    found = compare_decisions(systems, baseline)
+    if json:
+        typer.echo(as_json({comparison.suite: comparison.as_dict() for comparison in found}))
+        return
+    for comparison in found:
+        rows = [(name, f"{value:.2f}") for name, value in comparison.accuracies.items()]
+        share = (
+            "" if comparison.documents == comparison.examples else f" of {comparison.documents:,} documents"
+        )
+        typer.echo(
+            f"{comparison.suite}, {comparison.examples:,} examples{share}\n{render_rows(rows, left=1)}"
+        )
+        table = [("", "difference", "95 % interval", "lost", "won", "p exact", "p mid", "corrected")]
+        for each in comparison.tests:
+            low, high = each.test.interval_95
+            table.append(
+                (
+                    f"{each.system} - {each.baseline}",
+                    f"{each.test.difference:+.2f}",
+                    f"[{low:+.2f}, {high:+.2f}]",
+                    f"{each.test.only_baseline}",
+                    f"{each.test.only_system}",
+                    render_p(each.test.p_exact),
+                    render_p(each.test.p_mid),
+                    render_p(each.p_corrected),
+                )
+            )
+        few = f"\n{comparison.documents} documents are too few for any difference to show"
+        signature = comparison.as_dict()["signature"]
+        typer.echo(f"{render_rows(table, left=1)}{few if comparison.too_few else ''}\n{signature}\n")
+    left_out = sorted({suite for each in systems.values() for suite in each} - {c.suite for c in found})
+    if left_out:
+        typer.echo(f"not decided by all: {', '.join(left_out)}")

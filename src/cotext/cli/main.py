@@ -1,0 +1,391 @@
+"""The command line: one verb each, thin; what they do lives elsewhere.
+
+Everything that takes long to import is imported inside its command, so that `cotext --help` answers at once.
+"""
+
+import os
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict
+from json import dumps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from cotext.cli.analysis import attention, probe
+from cotext.cli.compare import compare
+from cotext.cli.context import context, cxmi, profile
+from cotext.cli.contrastive import contrastive
+from cotext.cli.data import distill, prepare
+from cotext.cli.evaluate import evaluate
+from cotext.cli.look import convert, head, info, systems
+from cotext.cli.messages import on_a_screen, require_text, short_refusals
+from cotext.cli.options import (
+    CUT_OFF,
+    LONG,
+    Checkpoint,
+    Decode,
+    Device,
+    Format,
+    Json,
+    Scoring,
+    as_json,
+    counted,
+    decode_settings,
+    output,
+    scoring_settings,
+)
+from cotext.runtime.errors import CotextError
+from cotext.runtime.signals import termination_interrupts
+from cotext.runtime.version import __version__
+
+
+class InterruptionError(Exception):
+    """Ctrl-C in the middle of a command."""
+
+
+class Commands(TyperGroup):
+    """The commands; Ctrl-C leaves them as an error of ours, for which typer has no message of its own."""
+
+    def make_context(self, *args: Any, **extra: Any) -> Any:
+        """Read the arguments before the command."""
+        with short_refusals():
+            return super().make_context(*args, **extra)
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command that was asked for."""
+        try:
+            with short_refusals():
+                return super().invoke(ctx)
+        except KeyboardInterrupt:
+            raise InterruptionError from None
+
+
+app = typer.Typer(
+    cls=Commands,
+    help="Train, run, score and explain document-level neural machine translation.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+OUT_OF_MEMORY = (
+    "not enough memory for a batch or the model; lower train.max_tokens or decode.max_tokens (--set "
+    "max_tokens=...), or take a smaller model"
+)
+INTERRUPTED = 130  # what shells say of a command that Ctrl-C ended; of one that was asked to end, too
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for data, runs and the report.")] = Path("demo"),
+) -> None:
+    """Train three tiny systems on the controlled corpus and show what context does (about ten minutes)."""
+    from cotext.cli.demo import run_demo
+
+    run_demo(out)
+
+
+app.command()(prepare)
+app.command()(distill)
+
+
+@app.command()
+def train(
+    recipe: Annotated[str, typer.Argument(help="A shipped recipe (`cotext systems`), or a YAML file.")],
+    data: Annotated[Path, typer.Option(help="Folder made by `prepare`.")],
+    out: Annotated[Path, typer.Option(help="Run folder; an interrupted run in it goes on.")],
+    overrides: Annotated[list[str] | None, typer.Argument(help="key.path=value ...")] = None,
+    size: Annotated[str | None, typer.Option(help="tiny, small or base.")] = None,
+    init: Annotated[Path | None, typer.Option(help="Run whose weights training starts from.")] = None,
+    device: Device = None,
+    dry_run: Annotated[
+        bool,
+        typer.Option(
+            "--dry-run",
+            help="Write nothing: tell parameters, memory, time and the first batch, from three updates.",
+        ),
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Train a system; the same command goes on where it was interrupted."""
+    from cotext.config.recipe import load_config
+
+    if json and not dry_run:
+        raise CotextError("--json is of --dry-run; training writes its figures to metrics.jsonl")
+
+    # Quoted: a path is a text, whatever YAML might take it for.
+    start = [] if init is None else [f"train.init={dumps(str(init))}"]
+    config = load_config(recipe, size, [*(overrides or []), *start])
+    quiet = int(os.environ.get("RANK", "0")) != 0  # of several processes, one speaks
+    if dry_run:
+        from cotext.training.dry_run import dry_run as make_dry_run
+
+        told = make_dry_run(config, data, out, recipe, device)
+        if not quiet:
+            typer.echo(as_json(told.as_dict()) if json else told.render())
+        return
+    from cotext.runtime.progress import console, meter
+    from cotext.training.run import train as train_run
+    from cotext.training.trainer import Reports
+
+    with meter(recipe.rpartition("/")[2], config.train.max_updates, shown=not quiet) as progress:
+
+        def on_update(figures: dict[str, float]) -> None:
+            note = f"loss {figures['loss']:.3f}"
+            if "nll_current" in figures:
+                note += f"  current {figures['nll_current']:.3f}"
+            note += f"  rate {figures['learning_rate']:.2g}  {figures['tokens_per_second']:,.0f} tokens/s"
+            if "code_perplexity" in figures:
+                used = f"{figures['codes_used']:.0f} codes, perplexity {figures['code_perplexity']:.1f}"
+                note = f"{note}  {used}"
+            progress.reach(int(figures["update"]), note)
+
+        def on_validation(figures: dict[str, float]) -> None:
+            parts = [
+                f"{name} {figures[name]:.3f}"
+                for name in ("loss", "nll_current", "nll_context", "without_path")
+                if name in figures
+            ]
+            bleu = f"  BLEU {figures['bleu']:.2f}" if "bleu" in figures else ""
+            mark = "  final model" if "final" in figures else "  best so far" if figures["best"] else ""
+            console.print(
+                f"update {figures['update']:.0f}  dev {'  '.join(parts)}{bleu}{mark}", soft_wrap=True
+            )
+
+        def on_message(text: str) -> None:
+            if not quiet:
+                console.print(text, soft_wrap=True)
+
+        reports = Reports(on_update, on_validation, on_message, progress.start, progress.stage)
+        done = train_run(config, data, out, reports, recipe, device)
+    if not quiet:
+        state = "finished" if done.finished else "stopped"
+        best = f"best at {done.best_update}" if done.validated else "not validated yet"
+        typer.echo(f"{out}: {state} at update {done.update}, {best}")
+    if not done.finished:
+        # What was to come after a whole training should not come now.
+        raise typer.Exit(INTERRUPTED)
+
+
+@app.command()
+def translate(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    document: Annotated[
+        Path,
+        typer.Argument(
+            help="File of one or more documents, in any format; or - for standard input, a sentence a line "
+            "and an empty line behind each document, to standard output."
+        ),
+    ],
+    out: Annotated[Path | None, typer.Option(help="File to write, in the same format.")] = None,
+    split: Annotated[
+        bool,
+        typer.Option(
+            "--split", help="Translate lines of several sentences sentence by sentence; a line stays one."
+        ),
+    ] = False,
+    scores: Annotated[
+        Path | None, typer.Option(help="Write the log-probabilities of what was written here (TSV).")
+    ] = None,
+    format: Format = None,
+    device: Device = None,
+    set: Decode = None,
+    checkpoint: Checkpoint = None,
+    overwrite: Annotated[
+        bool, typer.Option(help="Discard what an interrupted job with other settings has translated.")
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Translate the documents of a file; as many sentences come out as went in."""
+    decode = decode_settings(set)
+    if str(document) == "-":
+        if any((out, scores, split, overwrite, json)) or format not in (None, "text"):
+            raise CotextError(
+                "- is standard input, one sentence a line, and goes to standard output: leave --out, "
+                "--scores, --split, --overwrite, --json and --format out, or give a file"
+            )
+        from cotext.cli.stream import translate_standard_input
+
+        translate_standard_input(run, device, decode, checkpoint)
+        return
+    if out is None:
+        raise CotextError("--out FILE is needed (or - as the document, for standard input and output)")
+    from cotext.decoding.translate_file import translate_file
+    from cotext.runtime.progress import console, meter
+
+    with meter("translating", 0) as progress:
+        report = translate_file(
+            run,
+            document,
+            out,
+            scores=scores,
+            format=format,
+            device=device,
+            decode=decode,
+            update=checkpoint,
+            split=split,
+            overwrite=overwrite,
+            on_start=progress.restart,
+            on_sentences=progress.advance,
+            on_message=lambda text: console.print(text, soft_wrap=True),
+        )
+    if json:
+        typer.echo(as_json({"format": "cotext-translate", "version": 1, "out": str(out), **asdict(report)}))
+        return
+    resumed = f" ({report.resumed_documents} from an interrupted job)" if report.resumed_documents else ""
+    sentences, documents = counted(report.sentences, "sentence"), counted(report.documents, "document")
+    typer.echo(f"{out}: {sentences} in {documents}{resumed}")
+    if report.align == "free":
+        typer.echo(
+            f"  {report.recovered_pieces:,} of {report.pieces:,} {report.piece} fully recovered; "
+            f"{report.recovered_documents:,} of {documents} in all of their pieces"
+        )
+    for places, what in (
+        (report.missing, "missing"),
+        (report.cut, CUT_OFF),
+        (report.long, LONG),
+        (report.shed, "with some of their context left out, to fit into view.max_tokens"),
+    ):
+        if places:
+            shown = f"{', '.join(places[:5])}{' ...' if places[5:] else ''}"
+            typer.echo(f"  {counted(len(places), 'sentence')} {what}; document:sentence {shown}")
+    if report.otherwise:
+        rate = len(report.otherwise) / report.sentences
+        typer.echo(
+            f"  {counted(len(report.otherwise), 'sentence')} ({rate:.1%}) in other subwords than their text "
+            "is split into: `cotext score` differs there, --scores FILE has the scores of what was written"
+        )
+    typer.echo(report.signature)
+
+
+@app.command()
+def score(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    source: Annotated[Path, typer.Option(help="Source documents.")],
+    target: Annotated[Path | None, typer.Option(help="Their translation.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Write here, not to standard output.")] = None,
+    format: Format = None,
+    device: Device = None,
+    set: Scoring = None,
+    checkpoint: Checkpoint = None,
+    json: Json = False,
+) -> None:
+    """Log-probability of every sentence of a translation, in its context (TSV)."""
+    decode = scoring_settings(set)
+    from cotext.decoding.score_table import score_figures, score_lines
+    from cotext.decoding.translate_file import score_file
+
+    with output(out, [source, target]):
+        scored, signature = score_file(
+            run,
+            source,
+            target,
+            format=format,
+            device=device,
+            decode=decode,
+            update=checkpoint,
+            columns=not json,
+        )
+        _write_lines(out, [as_json(score_figures(scored, signature))] if json else score_lines(scored))
+    typer.echo(signature, err=True)
+
+
+app.command()(contrastive)
+
+
+app.command()(evaluate)
+app.command()(compare)
+
+
+app.command()(probe)
+app.command()(attention)
+app.command()(context)
+app.command()(cxmi)
+app.command()(profile)
+
+
+@app.command()
+def average(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    out: Annotated[Path, typer.Option(help="Run folder to make, with the averaged model.")],
+    checkpoint: Annotated[list[int], typer.Option(help="Update of a checkpoint; repeat for each.")],
+    json: Json = False,
+) -> None:
+    """Average checkpoints of a run into a run folder of its own."""
+    from cotext.models.checkpoint import average_run
+
+    average_run(run, out, checkpoint)
+    if json:
+        from cotext.reports.info.run import run_info
+
+        typer.echo(as_json(run_info(out).as_dict()))
+        return
+    typer.echo(f"{out}: the mean of checkpoints {', '.join(map(str, checkpoint))}")
+
+
+app.command()(systems)
+app.command()(info)
+app.command()(head)
+app.command()(convert)
+
+
+def _write_lines(out: Path | None, lines: Iterable[str]) -> None:
+    if out is None:
+        for line in lines:
+            typer.echo(line)
+        return
+    from cotext.data.formats.streams import atomic_sinks
+
+    with atomic_sinks([out]) as [sink]:
+        for line in lines:
+            sink.write(f"{line}\n")
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"cotext {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; what a person can put right ends in a message and exit code 2."""
+    try:
+        for number, argument in enumerate(sys.argv[1:], 1):
+            require_text(number, argument)
+        with termination_interrupts():
+            app()
+    except CotextError as error:
+        sys.exit(_fail(str(error), 2))
+    except MemoryError:
+        sys.exit(_fail(OUT_OF_MEMORY, 2))
+    except RuntimeError as error:
+        # The only sign by which torch tells it on a CPU.
+        if "can't allocate memory" not in str(error) and "out of memory" not in str(error):
+            raise
+        sys.exit(_fail(OUT_OF_MEMORY, 2))
+    except OSError as error:
+        sys.exit(_fail(f"{error.filename or 'file system'}: {error.strerror or error}", 2))
+    except (InterruptionError, KeyboardInterrupt):
+        going_on = "train, translate, distill and prepare go on with the same command"
+        sys.exit(_fail(f"interrupted; {going_on}", INTERRUPTED))
+
+
+def _fail(message: str, code: int) -> int:
+    typer.echo(f"cotext: {on_a_screen(message)}", err=True)
+    return code
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,55 @@
+"""What a person gets to read where something is refused: short, and in characters that a screen can show."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import typer
+
+from cotext.runtime.errors import CotextError, shown
+
+MAX_MESSAGE_LINES = 24
+MAX_MESSAGE_WIDTH = 600  # characters of a line: a few of a screen
+# What typer raises for arguments that do not fit, of which it exports one kind.
+UsageError: Any = typer.BadParameter.__base__
+
+
+def on_a_screen(message: str) -> str:
+    """The beginning of a long message, and of long lines the beginning and the end."""
+    lines = message.splitlines()
+    told = [_shortened(line) for line in lines[:MAX_MESSAGE_LINES]]
+    if len(lines) > MAX_MESSAGE_LINES:
+        told.append(f"... and {len(lines) - MAX_MESSAGE_LINES:,} more lines")
+    return "\n".join(told)
+
+
+def _shortened(line: str) -> str:
+    half = MAX_MESSAGE_WIDTH // 2
+    return line if len(line) <= MAX_MESSAGE_WIDTH else f"{line[:half]} ... {line[-half:]}"
+
+
+def printable(text: str) -> str:
+    """Lines that come from files: long ones shortened, control and half characters as escapes."""
+    lines = text.splitlines()
+    shown_lines = map(_shortened, lines)
+    return "\n".join("".join(c if c.isprintable() else ascii(c)[1:-1] for c in line) for line in shown_lines)
+
+
+@contextmanager
+def short_refusals() -> Iterator[None]:
+    """Shorten what typer says of arguments: it repeats them, however long they are."""
+    try:
+        yield
+    except UsageError as error:
+        error.message = on_a_screen(error.message)
+        raise
+
+
+def require_text(number: int, argument: str) -> None:
+    """Refuse what could be neither shown nor noted in any file: all of them are texts in UTF-8."""
+    try:
+        argument.encode()
+    except UnicodeEncodeError:
+        raise CotextError(
+            f"argument {number}, {shown(argument)}: not UTF-8; give files and folders names in UTF-8"
+        ) from None

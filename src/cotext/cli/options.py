@@ -1,0 +1,128 @@
+"""Options that several commands have, and how their values are read."""
+
+import json
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from cotext.runtime.errors import CotextError
+
+Format = Annotated[
+    str | None,
+    typer.Option(
+        "--format",
+        help="text, docids, d-lines, eos-groups, line-documents, wmt-xml, tsv or jsonl; "
+        "recognised by content if not given.",
+    ),
+]
+Device = Annotated[
+    str | None, typer.Option("--device", help="cpu, cuda, cuda:1 ...; the GPU if there is one.")
+]
+Decode = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Decode setting key=value of the recipe, as in beam=1; may be repeated."),
+]
+SCORING = ("max_source_tokens", "max_tokens", "neighbours")  # of the decode settings, what scoring takes
+Scoring = Annotated[
+    list[str] | None,
+    typer.Option("--set", help=f"{', '.join(SCORING)} of the decode settings: key=value; may be repeated."),
+]
+Checkpoint = Annotated[
+    int | None,
+    typer.Option("--checkpoint", help="Use the checkpoint of this update, not the final model."),
+]
+# Of commands that look at one document.
+OneDocument = Annotated[Path, typer.Argument(help="File with the document, in any format.")]
+Translated = Annotated[Path | None, typer.Option(help="Its translation; the run's own if not given.")]
+DocumentId = Annotated[
+    str | None, typer.Option("--document", help="Id of the document; the first of the file.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON instead.")]
+
+# What is told of translated sentences.
+CUT_OFF = "cut off at the length limit (--set max_ratio=... or max_extra=...)"
+LONG = "longer than what the model was trained on"
+
+
+def decode_settings(pairs: list[str] | None) -> dict[str, Any]:
+    """Read the values of `--set`.
+
+    Raises:
+        CotextError: not key=value.
+    """
+    from cotext.runtime.reading import parse_yaml
+
+    settings = {}
+    for pair in pairs or []:
+        key, equals, value = pair.partition("=")
+        if not equals or not key:
+            raise CotextError(f"--set {pair}: write key=value, as in beam=1")
+        settings[key.removeprefix("decode.")] = parse_yaml(value, f"--set {pair}: the value")
+    return settings
+
+
+def scoring_settings(pairs: list[str] | None) -> dict[str, Any]:
+    """Read the values of `--set` where translations are scored.
+
+    Raises:
+        CotextError: not key=value, or a setting of search.
+    """
+    settings = decode_settings(pairs)
+    for key in settings:
+        if key not in SCORING:
+            raise CotextError(
+                f"--set {key}: scoring takes {', '.join(SCORING)}; others are for translations (of a suite: "
+                "add --generate)"
+            )
+    return settings
+
+
+def counted(number: int, thing: str) -> str:
+    """A number and its noun, as in "2 sentences"."""
+    return f"{number:,} {thing}{'' if number == 1 else 's'}"
+
+
+@contextmanager
+def output(out: Path | None, inputs: Iterable[Path | None]) -> Iterator[None]:
+    """Check, before any work is done, that a file can be written, and hold it against other processes.
+
+    Raises:
+        CotextError: as `check_output`, or another process is writing it.
+    """
+    if out is None:
+        yield
+        return
+    from cotext.decoding.translate_file import check_output
+    from cotext.runtime.locks import writing
+
+    check_output(out, [path for path in inputs if path is not None])
+    with writing(out):
+        yield
+
+
+def as_json(figures: dict[str, Any]) -> str:
+    """Figures as JSON, as they are printed and written: null where there is no finite number."""
+    text = json.dumps(_finite(figures), indent=1, ensure_ascii=False, allow_nan=False)
+    return text.encode(errors="backslashreplace").decode()  # half characters, which no output takes
+
+
+def _finite(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def write_figures(out: Path | None, figures: dict[str, Any]) -> None:
+    """Write figures as JSON, where a file was asked for."""
+    if out is None:
+        return
+    from cotext.data.formats.streams import atomic_sinks
+
+    with atomic_sinks([out]) as [sink]:
+        sink.write(f"{as_json(figures)}\n")

@@ -1,0 +1,124 @@
+"""Sizes: what a recipe, written for base size, changes to where it is trained smaller.
+
+A size scales the whole and keeps what a recipe is about:
+
+    stacks of equal depth      are as deep as the size says: 6 + 6 layers are 4 + 4 at small, 2 + 2 at tiny
+    stacks of unequal depth    keep their proportion: 10 + 2 are 7 + 1 and 5 + 1, 8 + 4 are 5 + 3 and 4 + 2
+    top layers of a kind       keep their number, as far as half of the shorter stack stays below them
+    learning rates             are the size's; those of training that starts from another run, which are lower
+                               than from scratch, remain lower by the same factor
+    initial weights            are those of which the scale follows the width
+"""
+
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+from cotext.runtime.errors import CotextError
+
+SIZES: dict[str, dict[str, dict[str, Any]]] = {
+    # For the controlled corpus and for trying things out: minutes on one core.
+    "tiny": {
+        "model": {
+            "dimension": 128,
+            "feed_forward": 512,
+            "heads": 4,
+            "encoder_layers": 2,
+            "decoder_layers": 2,
+            "dropout": 0.0,
+            "pre_norm": True,
+            "initialisation": "fairseq",
+        },
+        "train": {
+            "learning_rate": 4e-3,
+            "warmup_updates": 200,
+            "max_tokens": 2500,
+            "accumulate": 1,
+            "max_updates": 1000,
+            "validate_every": 250,
+            "log_every": 50,
+        },
+    },
+    "small": {
+        "model": {
+            "dimension": 256,
+            "feed_forward": 1024,
+            "heads": 4,
+            "encoder_layers": 4,
+            "decoder_layers": 4,
+            "dropout": 0.1,
+            "initialisation": "fairseq",
+        },
+        "train": {
+            "learning_rate": 1e-3,
+            "warmup_updates": 1000,
+            "max_tokens": 8000,
+            "accumulate": 1,
+            "max_updates": 20_000,
+        },
+    },
+    # Zheng et al. 2020 on TED Zh-En, whose recipes have the schedule for it.
+    "ted": {
+        "model": {
+            "dimension": 256,
+            "feed_forward": 512,
+            "heads": 4,
+            "encoder_layers": 4,
+            "decoder_layers": 4,
+        },
+        "train": {"learning_rate": 7e-4},
+    },
+    "base": {},
+}
+# Of stacks of unequal depth. At tiny, a third as of equal ones would make 10 + 2 and 8 + 4 layers the same.
+PROPORTIONS = {"tiny": Fraction(1, 2), "small": Fraction(2, 3), "ted": Fraction(2, 3)}
+# How many layers at the top of every stack are of another kind, by the model that has them.
+TOP_LAYERS = {
+    "g_transformer": "global_layers",
+    "flat_transformer": "current_layers",
+    "casa": "context_layers",
+}
+BASE_RATE = 7e-4  # from scratch at base size: the peak of Vaswani et al. 2017, equation 3
+
+
+def sized(written: Mapping[str, Any], recipe: Mapping[str, Any], size: str) -> dict[str, Any]:
+    """The content of a recipe at a size: what is `written` in it, with the changes of the size laid over.
+
+    `recipe` is its whole configuration, defaults included.
+
+    Raises:
+        CotextError: no such size.
+    """
+    if size not in SIZES:
+        raise CotextError(f"unknown size '{size}': choose one of {', '.join(SIZES)}")
+    model, train = recipe["model"], recipe["train"]
+    changes = {section: dict(values) for section, values in SIZES[size].items()}
+    if changes:
+        depths = _depths(model["encoder_layers"], model["decoder_layers"], size)
+        changes["model"] |= zip(("encoder_layers", "decoder_layers"), depths, strict=True)
+        if key := TOP_LAYERS.get(model["name"]):
+            most = max(1, min(depths) // 2)
+            changes["model"][model["name"]] = {key: min(model[model["name"]][key], most)}
+        if train["init"]:
+            rate = train["learning_rate"] * changes["train"]["learning_rate"] / BASE_RATE
+            changes["train"]["learning_rate"] = float(f"{rate:.2g}")
+    return {
+        **written,
+        **{section: _laid_over(written.get(section) or {}, values) for section, values in changes.items()},
+    }
+
+
+def _depths(encoder: int, decoder: int, size: str) -> tuple[int, int]:
+    if encoder == decoder:
+        model = SIZES[size]["model"]
+        return model["encoder_layers"], model["decoder_layers"]
+    shrunk = (max(1, int(PROPORTIONS[size] * layers + Fraction(1, 2))) for layers in (encoder, decoder))
+    return next(shrunk), next(shrunk)
+
+
+def _laid_over(written: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Values of a size over those of a recipe, one level of subsections deep."""
+    subsections = {
+        key: {**(written.get(key) or {}), **value} for key, value in values.items() if isinstance(value, dict)
+    }
+    return {**written, **values, **subsections}

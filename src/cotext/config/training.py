@@ -1,0 +1,88 @@
+"""What training minimises and how: the sections `loss` and `train`."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field, NonNegativeFloat
+
+from cotext.config.fields import BelowOne, Closed, Count, Fraction, PositiveInt, Seed
+
+
+class LossConfig(Closed):
+    """What training minimises."""
+
+    name: Literal["cross_entropy", "glancing"] = "cross_entropy"
+    """File in `cotext/losses`; `glancing` for models that write all at once."""
+    label_smoothing: BelowOne = 0.1
+    """Probability mass spread over the vocabulary."""
+    context_discount: Fraction = 1.0
+    """Weight of labels of context sentences; 1: like all others."""
+    glancing: tuple[Fraction, Fraction] = (0.5, 0.3)
+    """Of the places that are wrong, the share revealed in training: at its start, and at its end."""
+
+
+class TrainConfig(Closed):
+    """Optimiser, schedule, validation and checkpoints."""
+
+    init: str = ""
+    """Run whose weights training starts from (`--init RUN`); `required` in a recipe that needs one."""
+    init_parts: Literal["all", "encoder"] = "all"
+    """What starts from them: all that fits, or all but what is the decoder's alone; embeddings are shared."""
+    init_copies: bool = True
+    """Where one of them has two counterparts, as in G-Transformer's local and global attention, both start
+    from it; if not, the first alone, and the other at random."""
+    fresh_rate: Annotated[float, Field(gt=0, le=1000)] = 1.0
+    """Learning rate of parameters that have nothing to start from there, as a multiple of `learning_rate`."""
+    seed: Seed = 1
+    """Of initial weights, dropout and the order of the data."""
+    max_updates: PositiveInt = 100_000
+    """Optimiser steps."""
+    max_tokens: PositiveInt = 16_000
+    """Of a batch on one process: rows times the longer side, padding included."""
+    order: Literal["shuffled", "documents"] = "shuffled"
+    """Of the instances in a batch: `shuffled` ones of like length, or consecutive ones of a document."""
+    context: Literal["own", "foreign"] = "own"
+    """Sentences around the current one: its own, or as a control those of another document."""
+    word_dropout: BelowOne = 0.0
+    """Share of the words of source and target input that training hides, as unknown words; labels stay."""
+    word_dropout_epochs: Count = 0
+    """For how many epochs; afterwards all words are seen. 0: always."""
+    accumulate: Annotated[int, Field(gt=0, le=10_000, strict=True)] = 1
+    """Batches per update."""
+    learning_rate: Annotated[float, Field(gt=0)] = 7e-4
+    """At the end of the warm-up, its peak."""
+    warmup_updates: Count = 4000
+    """Linear rise; afterwards the rate falls with the inverse square root."""
+    adam_betas: tuple[BelowOne, BelowOne] = (0.9, 0.98)
+    """Decay rates of Adam's moments."""
+    adam_epsilon: Annotated[float, Field(gt=0, le=1)] = 1e-9
+    """Added to the root of Adam's second moment (Vaswani et al. 2017, section 5.3)."""
+    weight_decay: NonNegativeFloat = 0.0
+    """Decoupled from the gradient."""
+    clip_norm: NonNegativeFloat = 1.0
+    """Largest gradient norm; 0: no limit."""
+    precision: Literal["fp32", "bf16", "fp16"] = "fp32"
+    """Of matrix products; weights and sums stay fp32. Less than fp32 pays on a GPU alone."""
+    validate_every: PositiveInt | Literal["epoch"] = 1000
+    """Updates between validations, or `epoch`: one after each; a checkpoint is written at each."""
+    validate_bleu: bool = True
+    """Translate development documents (greedily) at every validation."""
+    validate_documents: PositiveInt = 50
+    """How many of them."""
+    best_by: Literal["loss", "bleu"] = "loss"
+    """What makes a checkpoint the best; `loss` is that of the current sentences, per token."""
+    patience: Count = 12
+    """Validations without a better one before training stops; 0: never."""
+    keep: PositiveInt = 5
+    """Most recent checkpoints kept, beside those that averaging needs."""
+    average: PositiveInt = 5
+    """Checkpoints averaged into the final model, unless the development set prefers the best of them; 1: the
+    best alone."""
+    average_by: Literal["best", "last"] = "best"
+    """Those closest to the best, itself included, or the last."""
+    log_every: PositiveInt = 100
+    """Updates between reports."""
+    pool_tokens: PositiveInt = 2_000_000
+    """Tokens of documents read ahead, to shuffle and to bucket by length."""
+    threads: Annotated[int, Field(ge=0, le=1024, strict=True)] = 0
+    """Per process on the CPU, never more than there are cores; 0: one for models narrower than 256, else all
+    cores."""

@@ -1,0 +1,92 @@
+"""From the section `view` to views, mixtures and the special symbols of a recipe."""
+
+from dataclasses import replace
+
+from cotext.config.view import CutConfig, ViewConfig
+from cotext.data.batch import SpecialSymbols
+from cotext.data.tokenizer import Tokenizer
+from cotext.data.views import CumulativeView, DocumentView, Limit, Mixture, SentenceView, View, WindowView
+from cotext.runtime.errors import CotextError
+
+
+def is_bracketed(view: ViewConfig) -> bool:
+    """Whether every sentence has a begin and an end of its own."""
+    return view.separators in ("bracket", "numbered")
+
+
+def further_symbols(view: ViewConfig) -> int:
+    """How many symbols a recipe appends to the vocabulary: the first indexed separator is the plain one.
+
+    Raises:
+        CotextError: as many as the corpus asks for, and nobody has counted them.
+    """
+    if view.separators == "indexed":
+        return view.indexed_separators - 1
+    if view.separators != "numbered":
+        return 0
+    if view.numbers == "corpus":
+        raise CotextError("view.numbers = corpus must be resolved to a number before a model is built")
+    return view.numbers
+
+
+def special_symbols(tokenizer: Tokenizer, view: ViewConfig) -> SpecialSymbols:
+    """The ids that batches need: those of the tokenizer, and behind them those of the recipe's separators."""
+    first = tokenizer.vocabulary_size
+    further = tuple(range(first, first + further_symbols(view)))
+    bracket = is_bracketed(view)
+    return SpecialSymbols(
+        pad=tokenizer.pad,
+        bos=tokenizer.bos,
+        eos=tokenizer.eos,
+        separators=(tokenizer.eos,) if bracket else (tokenizer.sep, *further),
+        bracket=bracket,
+        numbers=further if bracket else (),
+    )
+
+
+def build_view(config: ViewConfig) -> View:
+    """The view of a configuration: what is validated and translated.
+
+    Raises:
+        CotextError: keys that this kind of view does not take.
+    """
+    return _build_cut(config, config)
+
+
+def build_mixture(config: ViewConfig) -> Mixture:
+    """What a configuration trains on: its view, once, and what it is mixed with.
+
+    Raises:
+        CotextError: keys that one of these kinds of view does not take.
+    """
+    further = ((_build_cut(cut, config), cut.weight) for cut in config.mixed_with)
+    return Mixture(((build_view(config), 1.0), *further))
+
+
+def _build_cut(cut: CutConfig, config: ViewConfig) -> View:
+    takes = {"sentence": (), "window": ("before", "after", "target_before")}.get(cut.kind, ("parts",))
+    for key in ("before", "after", "target_before", "parts"):
+        if key not in takes and getattr(cut, key) != CutConfig.model_fields[key].default:
+            raise CotextError(f"view.kind = {cut.kind} takes no view.{key}")
+    kinds = {each.kind for each in (config, *config.mixed_with)}
+    if config.max_sentences and kinds.isdisjoint({"document", "cumulative"}):
+        raise CotextError(f"view.kind = {cut.kind} takes no view.max_sentences")
+    limit = Limit(config.max_tokens, 2 if is_bracketed(config) else 1)
+    if cut.kind == "sentence":
+        return SentenceView()
+    if cut.kind == "window":
+        return WindowView(cut.before, cut.after, limit, cut.target_before)
+    limit = replace(limit, max_sentences=config.max_sentences or None)
+    if cut.kind == "document":
+        return DocumentView(limit, cut.parts)
+    return CumulativeView(limit, cut.parts)
+
+
+def check_align(align: str, bracket: bool) -> None:
+    """Refuse free search where nothing but the count of sentences says which `eos` is the last."""
+    if align == "free" and bracket:
+        raise CotextError(
+            "decode.align = free does not go with view.separators = bracket or numbered: there `eos` closes "
+            "every sentence, and a document ends after as many as its source has; choose decode.align = "
+            "constrained"
+        )

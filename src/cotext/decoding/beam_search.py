@@ -1,0 +1,314 @@
+"""Search for a probable translation, token by token: greedy and beam.
+
+Search knows the model's `decode` and a bag of state, no more. What makes an output acceptable is enforced
+while searching, by the rules of `cotext.decoding.constraints`.
+
+Shapes: B entries (one per request still being written), W beam, R rows (R = B * W), C candidates of a step,
+V vocabulary, D model, M most new tokens.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from cotext.data.batch import Source
+from cotext.decoding.constraints import Align, Progress, Request, Rules, SearchSymbols, check_requests
+from cotext.models.interface import AutoregressiveModel, TranslationModel
+from cotext.runtime.errors import CotextError
+
+
+@dataclass(frozen=True, slots=True)
+class SearchOptions:
+    """How widely to search, and what to call best.
+
+    The score of a hypothesis is its log-probability / length ** length_penalty, where length counts the new
+    tokens including `eos`. A beam of 1 is greedy search.
+
+    `align`: `constrained` writes what was asked for and nothing else. `free` forces nothing: any separator
+    may follow at any time, and so may `eos`, even at once.
+    """
+
+    beam: int = 4
+    length_penalty: float = 0.6
+    align: Align = "constrained"
+
+    def __post_init__(self) -> None:
+        if self.beam < 1:
+            raise CotextError(f"beam is {self.beam}; it must be at least 1")
+        if not self.length_penalty >= 0:
+            raise CotextError(f"length_penalty is {self.length_penalty}; it must be 0 or more")
+
+
+@dataclass(frozen=True, slots=True)
+class Hypothesis:
+    """The best that was found for a request.
+
+    `tokens` are the new labels including separators, without the final `eos`; `token_log_probabilities` are
+    the model's own, of these tokens and that `eos`, and `log_probability` is their sum. `cut` are the places
+    of closing symbols, the final `eos` included, that stand where a limit is reached.
+    """
+
+    tokens: list[int]
+    token_log_probabilities: list[float]
+    log_probability: float
+    score: float
+    cut: tuple[int, ...]
+
+
+@dataclass(slots=True)
+class _Frontier:
+    """The hypotheses being written and, for every entry, the best one that has ended."""
+
+    entry: Tensor  # [B], which request
+    progress: Progress
+    largest_divisor: Tensor  # [B], that of the score of a hypothesis as long as the limits allow
+    tokens: Tensor  # [B, W, M]
+    token_log_probability: Tensor  # [B, W, M]
+    log_probability: Tensor  # [B, W]; -inf: nothing is written here
+    best_tokens: Tensor  # [B, M]
+    best_token_log_probability: Tensor  # [B, M]
+    best_length: Tensor  # [B]
+    best_log_probability: Tensor  # [B]
+    best_score: Tensor  # [B]
+
+    def select(self, entries: Tensor) -> "_Frontier":
+        """Keep the given entries, in the given order."""
+        values: list[Any] = [getattr(self, f.name) for f in fields(self)]
+        kept: list[Any] = [
+            v.select(entries) if isinstance(v, Progress) else v.index_select(0, entries) for v in values
+        ]
+        return _Frontier(*kept)
+
+
+def search(
+    model: AutoregressiveModel,
+    source: Source,
+    requests: Sequence[Request],
+    symbols: SearchSymbols,
+    options: SearchOptions,
+) -> list[Hypothesis]:
+    """Return the best hypothesis found for every row of the source; the model must be in eval mode.
+
+    An entry stops as soon as nothing that is still being written can beat its best closed hypothesis, however
+    long it became. Raises CotextError when a request cannot be met, or the model's output is not a number.
+    """
+    if not requests or len(requests) != source.tokens.size(0):
+        raise CotextError(
+            f"{len(requests)} requests for {source.tokens.size(0)} source rows; give one per row"
+        )
+    check_requests(requests, symbols, options.align)
+    with torch.inference_mode():
+        state = model.encode(source)
+        most_tokens = max(sum(r.max_tokens) for r in requests)
+        # `bos` and the prefixes, padded to equal length, and the new tokens but the last, never read.
+        state.open(max(len(r.prefix) for r in requests) + most_tokens)
+        weight = model.output_weight
+        rules = Rules.of(symbols, options.align, weight.size(0), weight.device)
+        hidden_RD = _read_prefixes(model, state, requests, rules, source.tokens.device)
+        state.widen(options.beam)
+        hidden_RD = hidden_RD.repeat_interleave(options.beam, dim=0)
+        frontier = _start(requests, symbols, options, hidden_RD)
+        found: dict[int, Hypothesis] = {}
+        rows_meet = isinstance(model, TranslationModel) and model.sees_other_rows
+        # Beyond this many tokens, a hypothesis somewhere may stand at a limit; before, no need to ask.
+        first_limit = int(frontier.progress.limits.min()) - 2
+        for written in range(most_tokens):
+            next_RV = _next_log_probabilities(hidden_RD, weight)
+            rules.forbid(next_RV, frontier.progress, written, written >= first_limit)
+            origin, tokens_R1 = _advance(frontier, next_RV, written, rules, options)
+            goes_on = (frontier.log_probability > -torch.inf).any(dim=1)
+            if origin is not None:
+                state.reorder(origin)
+            if not bool(goes_on.all()):
+                _collect(frontier, ~goes_on, requests, rules, found)
+                if not bool(goes_on.any()):
+                    break
+                if rows_meet:
+                    ended = (~goes_on).nonzero().flatten()
+                    places = frontier.entry[ended].tolist()
+                    written_by = [(requests[i], found[i].tokens) for i in places]
+                    state.finish(ended, *_decoder_inputs(written_by, rules, ended.device))
+                entries = _closing_ranks(goes_on)
+                frontier = frontier.select(entries)
+                state.select(entries, options.beam)
+                tokens_R1 = tokens_R1.view(-1, options.beam)[entries].view(-1, 1)
+            hidden_RD = model.decode(tokens_R1, frontier.progress.sentence.view(-1, 1), state)[:, 0]
+    return [found[i] for i in range(len(requests))]
+
+
+def _read_prefixes(
+    model: AutoregressiveModel, state: Any, requests: Sequence[Request], rules: Rules, device: torch.device
+) -> Tensor:
+    """Decode `bos` and the prefixes of all rows in one call: the hidden states that follow, [B, D]."""
+    tokens, sentence = _decoder_inputs([(request, ()) for request in requests], rules, device)
+    hidden_BTD = model.decode(tokens, sentence, state)
+    last = (sentence >= 0).sum(dim=1).to(hidden_BTD.device) - 1
+    return hidden_BTD[torch.arange(len(requests), device=hidden_BTD.device), last]
+
+
+def _decoder_inputs(
+    rows: Sequence[tuple[Request, Sequence[int]]], rules: Rules, device: torch.device
+) -> tuple[Tensor, Tensor]:
+    """What the decoder reads of requests and of new labels after their prefixes, and the sentence of each.
+
+    Two [len(rows), longest], with sentence -1 on padding.
+    """
+    special = rules.special
+    lengths = [1 + len(request.prefix) + len(labels) for request, labels in rows]
+    tokens = torch.full((len(rows), max(lengths)), special.pad, device=device)
+    sentence = torch.full_like(tokens, -1)
+    for i, (request, labels) in enumerate(rows):
+        row = torch.tensor([special.bos, *request.prefix, *labels], device=device)
+        separates = rules.separates[row]
+        k = request.first_sentence + separates.cumsum(dim=0)
+        if special.bracket:
+            separates[0] = True
+            row = torch.where(separates, rules.opening(request.place + k), row)
+        tokens[i, : len(row)], sentence[i, : len(row)] = row, k
+    return tokens, sentence
+
+
+def _start(
+    requests: Sequence[Request], symbols: SearchSymbols, options: SearchOptions, like: Tensor
+) -> _Frontier:
+    """Nothing written yet: one hypothesis per entry, the others of its beam impossible."""
+    entries, beam, device = len(requests), options.beam, like.device
+    dtype = torch.promote_types(like.dtype, torch.float32)
+    most_tokens = torch.tensor([sum(r.max_tokens) for r in requests], device=device)
+    tokens = torch.zeros(entries, beam, int(most_tokens.max()), dtype=torch.long, device=device)
+    log_probability = torch.full((entries, beam), -torch.inf, dtype=dtype, device=device)
+    log_probability[:, 0] = 0
+    return _Frontier(
+        entry=torch.arange(entries, device=device),
+        progress=Progress.start(requests, symbols, options.align, beam, device),
+        largest_divisor=most_tokens**options.length_penalty,
+        tokens=tokens,
+        token_log_probability=torch.zeros_like(tokens, dtype=dtype),
+        log_probability=log_probability,
+        best_tokens=torch.zeros_like(tokens[:, 0]),
+        best_token_log_probability=torch.zeros_like(tokens[:, 0], dtype=dtype),
+        best_length=torch.zeros(entries, dtype=torch.long, device=device),
+        best_log_probability=torch.full((entries,), -torch.inf, dtype=dtype, device=device),
+        best_score=torch.full((entries,), -torch.inf, dtype=dtype, device=device),
+    )
+
+
+def _next_log_probabilities(hidden_RD: Tensor, weight_VD: Tensor) -> Tensor:
+    """The output layer: the log-probability of every token to come next, [R, V]."""
+    if hidden_RD.device.type == "cpu" and 4 <= hidden_RD.size(0) < 16:
+        # For so few rows the whole matrix would be re-packed in memory before it is multiplied; in parts that
+        # stay in the cache (half a megabyte) the product is 1.2 to 2.4 times as fast.
+        part_size = max(1, 2**17 // weight_VD.size(1))
+        parts = [linear(hidden_RD, part) for part in torch.split(weight_VD, part_size)]
+        logits_RV = torch.cat(parts, dim=1)
+    else:
+        logits_RV = linear(hidden_RD, weight_VD)
+    return logits_RV.log_softmax(dim=1, dtype=torch.promote_types(logits_RV.dtype, torch.float32))
+
+
+def _advance(
+    frontier: _Frontier,
+    next_RV: Tensor,
+    written: int,
+    rules: Rules,
+    options: SearchOptions,
+) -> tuple[Tensor | None, Tensor]:
+    """Write one more token everywhere, in place.
+
+    Returns for every row the row that it continues [R], or None where that is the row itself, and the next
+    decoder inputs [R, 1].
+    """
+    entries, beam = frontier.log_probability.shape
+    # Each hypothesis ends in one way at most, so that of 2 * beam candidates beam go on. With a beam of 1
+    # the first to end is the answer.
+    each = min(2 * beam, next_RV.size(1)) if beam > 1 else 1
+    own, token = next_RV.topk(each, dim=1) if each > 1 else next_RV.max(dim=1, keepdim=True)
+    candidate, origin = own + frontier.log_probability.view(-1, 1), torch.zeros_like(token)
+    if beam > 1:
+        candidate, at = candidate.view(entries, -1).topk(min(2 * beam, beam * each), dim=1)
+        origin, token, own = at // each, _picked(token, at), _picked(own, at)
+    ends = rules.ends(frontier.progress, origin, token)
+    _end(frontier, candidate.masked_fill(~ends, -torch.inf), own, origin, written, options)
+
+    going = candidate.masked_fill(ends, -torch.inf)
+    if beam > 1:
+        on = ends.byte().argsort(dim=1, stable=True)[:, :beam]
+        going, origin, token, own = (x.gather(1, on) for x in (going, origin, token, own))
+        frontier.progress.reorder(origin)
+        for history in (frontier.tokens, frontier.token_log_probability):
+            past = history[:, :, :written]
+            past.copy_(past.take_along_dim(origin[:, :, None], dim=1))
+    # Log-probabilities only fall and lengths only grow up to the limit: nothing below this can still win.
+    hope = going / frontier.largest_divisor[:, None]
+    frontier.log_probability = going.masked_fill(~(hope > frontier.best_score[:, None]), -torch.inf)
+    frontier.tokens[:, :, written] = token
+    frontier.token_log_probability[:, :, written] = own
+    following = rules.follow(frontier.progress, token, written)
+    if beam == 1:
+        return None, following
+    return (origin + beam * torch.arange(entries, device=origin.device)[:, None]).flatten(), following
+
+
+def _picked(x: Tensor, at: Tensor) -> Tensor:
+    """The candidates `at` [B, C] of those of all beams of an entry [R, C']."""
+    return x.view(at.size(0), -1).gather(1, at)
+
+
+def _end(
+    frontier: _Frontier, ended: Tensor, own: Tensor, origin: Tensor, written: int, options: SearchOptions
+) -> None:
+    """Keep the best of the hypotheses that end now, [B, C] each, where it beats what the entry had."""
+    log_probability, which = ended.max(dim=1)
+    score = log_probability / (written + 1) ** options.length_penalty
+    better = score > frontier.best_score
+    row = origin.gather(1, which[:, None])[:, :, None]
+
+    def kept(before: Tensor, history: Tensor) -> Tensor:
+        return torch.where(better[:, None], history.take_along_dim(row, dim=1)[:, 0], before)
+
+    frontier.best_tokens = kept(frontier.best_tokens, frontier.tokens)
+    histories = frontier.best_token_log_probability, frontier.token_log_probability
+    frontier.best_token_log_probability = kept(*histories)
+    last = own.gather(1, which[:, None])[:, 0]
+    at_end = frontier.best_token_log_probability[:, written]
+    frontier.best_token_log_probability[:, written] = torch.where(better, last, at_end)
+    frontier.best_length = torch.where(better, written + 1, frontier.best_length)
+    frontier.best_log_probability = torch.where(better, log_probability, frontier.best_log_probability)
+    frontier.best_score = torch.where(better, score, frontier.best_score)
+
+
+def _closing_ranks(stays: Tensor) -> Tensor:
+    """Order the entries that stay so that few of them move: the last ones fill the gaps. [B] -> [B']."""
+    kept = int(stays.sum())
+    order = torch.arange(kept, device=stays.device)
+    order[~stays[:kept]] = stays[kept:].nonzero().flatten() + kept
+    return order
+
+
+def _collect(
+    frontier: _Frontier,
+    done: Tensor,
+    requests: Sequence[Request],
+    rules: Rules,
+    found: dict[int, Hypothesis],
+) -> None:
+    """Take the results of the entries that are done, [B], out of the frontier."""
+    for i in done.nonzero().flatten().tolist():
+        entry, length = int(frontier.entry[i]), int(frontier.best_length[i])
+        if length == 0:
+            raise CotextError(
+                f"request {entry}: no allowed token has a probability above zero; the output may hold "
+                "NaN, or the vocabulary no token but blanks; check the model with the loss on known text"
+            )
+        tokens = frontier.best_tokens[i, : length - 1].tolist()
+        found[entry] = Hypothesis(
+            tokens=tokens,
+            token_log_probabilities=frontier.best_token_log_probability[i, :length].tolist(),
+            log_probability=float(frontier.best_log_probability[i]),
+            score=float(frontier.best_score[i]),
+            cut=rules.cut(tokens, requests[entry]),
+        )

@@ -1,0 +1,250 @@
+"""Search for models that write all at once: the most probable symbol of every place, and what it stands for.
+
+    path     - a a - b - b b      blank is -: repeats are one token, blanks are none      a b b
+
+With a path for every sentence, as many sentences come out as were asked for by construction. With one path
+for a row, or none, they are recovered from the `eos` symbols in it (`recovery.py`). A sentence that would
+hold no word gets the one that costs its places least: none is empty, as in constrained search.
+
+Shapes: B rows, T places, N real places of all rows, one row after the other, D model, V vocabulary.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from cotext.data.batch import Source
+from cotext.decoding.beam_search import Hypothesis, SearchOptions
+from cotext.decoding.constraints import Request, SearchSymbols, check_requests
+from cotext.decoding.prefix_beam import TextRules, candidates, prefix_beam
+from cotext.decoding.sentence_recovery import recover
+from cotext.models.interface import ParallelModel
+from cotext.runtime.errors import CotextError
+
+CHUNK = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class _Text:
+    """What came out for a sentence, with the log-probability of every token and of the symbol that closes it.
+
+    A token answers for the blanks before it and the repeats of it.
+    """
+
+    tokens: list[int]
+    log_p: list[float]
+    rest: float
+
+    def within(self, most_tokens: int) -> "_Text":
+        """The text cut to so many tokens; what is left out stays in the account."""
+        rest = self.rest + sum(self.log_p[most_tokens:])
+        return _Text(self.tokens[:most_tokens], self.log_p[:most_tokens], rest)
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """The places of a row with the best symbol of each."""
+
+    hidden: Tensor  # [T, D]
+    sentences: dict[int, list[int]]  # the places of each
+    symbol: list[int]
+    log_p: list[float]
+
+    def places(self, k: int) -> list[int]:
+        """Those of sentence k; of a sentence that has none, all."""
+        return self.sentences.get(k) or list(range(len(self.symbol)))
+
+
+def write(
+    model: ParallelModel,
+    source: Source,
+    requests: Sequence[Request],
+    symbols: SearchSymbols,
+    options: SearchOptions,
+) -> list[Hypothesis]:
+    """Return what the model writes for every row of the source; it must be in eval mode.
+
+    With a beam above 1, sentences are the most probable texts, not paths (`losses/prefix_beam.py`); the
+    likelihood of such a sentence stands at the symbol that closes it.
+
+    Raises:
+        CotextError: a beam without a path for every sentence, a request that cannot be met, output that is
+            not a number.
+    """
+    check_requests(requests, symbols, options.align)
+    if options.beam > 1 and model.path != "sentences":
+        raise CotextError(
+            f"decode.beam = {options.beam}: a beam is over the paths of a sentence, and this model has none "
+            f"(model.casa.path = {model.path}); choose decode.beam = 1"
+        )
+    with torch.inference_mode():
+        writer = _Writer(model, symbols, options)
+        return [
+            writer.hypothesis(row, request)
+            for row, request in zip(writer.rows(source), requests, strict=True)
+        ]
+
+
+class _Writer:
+    """The rules of one search."""
+
+    def __init__(self, model: ParallelModel, symbols: SearchSymbols, options: SearchOptions) -> None:
+        special = symbols.special
+        self.model, self.symbols, self.options = model, symbols, options
+        self.never = {symbols.unk, *special.numbers, *symbols.unused}
+        if model.path == "length":
+            self.never.add(model.blank)
+        # What stands for no token of a sentence.
+        self.silent = {model.blank, special.bos}
+        self.wordless = {*self.never, *self.silent, special.eos, *symbols.blank}
+
+    def rows(self, source: Source) -> Iterator[_Row]:
+        """Write, and look at one row after the other."""
+        draft = self.model.encode(source)
+        real = draft.sentence >= 0
+        hidden_ND = self.model.decode(draft)[real]
+        log_p, symbol = self._best(hidden_ND, self.never)
+        if self.model.path == "sentences":
+            first = _begins(draft.sentence)
+            last = _begins(draft.sentence.flip(1)).flip(1)
+            for ends, fixed in ((first, self.symbols.special.bos), (last, self.symbols.special.eos)):
+                symbol[ends[real]], log_p[ends[real]] = fixed, 0.0
+        if not bool(log_p.isfinite().all()):
+            raise CotextError(
+                "the model's output is not a number; check the model with the loss on known text"
+            )
+        sizes = real.sum(dim=1).tolist()
+        parts = (torch.split(x, sizes) for x in (hidden_ND, draft.sentence[real], symbol, log_p))
+        for hidden_TD, sentence, written, probability in zip(*parts, strict=True):
+            places: dict[int, list[int]] = {}
+            for i, k in enumerate(sentence.tolist()):
+                places.setdefault(k, []).append(i)
+            yield _Row(hidden_TD, places, written.tolist(), probability.tolist())
+
+    def hypothesis(self, row: _Row, request: Request) -> Hypothesis:
+        """What a row holds, a text for every sentence asked for."""
+        special = self.symbols.special
+        texts = self._texts(row, request)
+        tokens: list[int] = []
+        log_p: list[float] = []
+        cut = []
+        for k, (text, limit) in enumerate(zip(texts, request.max_tokens, strict=True)):
+            own = text.within(limit - 1)
+            if self.wordless.issuperset(own.tokens):
+                own = self._word(row, k)
+            tokens += own.tokens
+            log_p += [*own.log_p, own.rest]
+            if len(own.tokens) + 1 == limit:
+                cut.append(len(tokens))
+            tokens.append(special.separator(k))
+        tokens.pop()  # the last `eos` is understood
+        total = sum(log_p)
+        score = total / (len(tokens) + 1) ** self.options.length_penalty
+        return Hypothesis(tokens, log_p, total, score, tuple(cut))
+
+    def _texts(self, row: _Row, request: Request) -> list[_Text]:
+        if self.model.path != "sentences":
+            return self._recovered(row, request.sentences)
+        if self.options.beam > 1:
+            return [self._searched(row, k) for k in range(request.sentences)]
+        silent = {*self.silent, self.symbols.special.eos}
+        found = []
+        for k in range(request.sentences):
+            here = row.places(k)
+            found.append(collapse([row.symbol[i] for i in here], [row.log_p[i] for i in here], silent))
+        return found
+
+    def _searched(self, row: _Row, k: int) -> _Text:
+        """The text of a sentence that is most probable over all its paths."""
+        special, beam = self.symbols.special, self.options.beam
+        here = row.places(k)
+        # Of what is silent or never written, brackets and blank have rules of their own.
+        ruled = {self.model.blank, special.bos, special.eos}
+        rules = TextRules(
+            blank=self.model.blank,
+            silent=frozenset(self.symbols.blank),
+            never=frozenset(self.never - ruled),
+            brackets=(special.bos, special.eos),
+        )
+        log_p_TV = self._log_p(row.hidden[here], self.never)
+        best, *_ = prefix_beam(*candidates(log_p_TV, 2 * beam, rules), beam, rules)
+        tokens = list(best.tokens[1:-1])
+        return _Text(tokens, [0.0] * len(tokens), best.log_probability)
+
+    def _recovered(self, row: _Row, count: int) -> list[_Text]:
+        """The sentences of a row that has told itself where they end."""
+        special = self.symbols.special
+        whole = collapse(row.symbol, row.log_p, self.silent, repeats=self.model.path == "row")
+        labels, log_p = list(whole.tokens), list(whole.log_p)
+        if not labels or labels[-1] != special.eos:
+            labels.append(special.eos)
+            log_p.append(0.0)
+        log_p[-1] += whole.rest
+        texts = [_Text([], [], 0.0) for _ in range(count)]
+        rests = [0.0] * count
+        for k, label, probability in zip(
+            recover(labels, special, count).sentence, labels, log_p, strict=True
+        ):
+            if label == special.eos:
+                rests[k] += probability
+            else:
+                texts[k].tokens.append(label)
+                texts[k].log_p.append(probability)
+        return [_Text(t.tokens, t.log_p, rest) for t, rest in zip(texts, rests, strict=True)]
+
+    def _word(self, row: _Row, k: int) -> _Text:
+        """The one word that costs least where sentence k stands, instead of what is best there.
+
+        The rest of the path is as it was.
+        """
+        here = row.places(k)
+        if self.model.path == "sentences":
+            here = here[1:-1]
+        log_p, word = self._best(row.hidden[here], self.wordless)
+        before = torch.tensor([row.log_p[i] for i in here], device=log_p.device, dtype=log_p.dtype)
+        at = int((log_p - before).argmax())
+        if not bool(log_p[at].isfinite()):
+            raise CotextError("the vocabulary holds no token but blanks; there is nothing to write")
+        others = float(before.sum() - before[at])
+        return _Text([int(word[at])], [float(log_p[at])], others)
+
+    def _best(self, hidden_ND: Tensor, forbidden: Collection[int]) -> tuple[Tensor, Tensor]:
+        """The most probable symbol of every place that is not forbidden: log-probability and symbol, [N]."""
+        found = [self._log_p(part, forbidden).max(dim=1) for part in torch.split(hidden_ND, CHUNK)]
+        return torch.cat([best.values for best in found]), torch.cat([best.indices for best in found])
+
+    def _log_p(self, hidden_ND: Tensor, forbidden: Collection[int]) -> Tensor:
+        """Log-probabilities of all symbols, [N, V]; of the forbidden ones -inf."""
+        logits = linear(hidden_ND, self.model.output_weight)
+        log_p = logits.log_softmax(dim=1, dtype=torch.promote_types(logits.dtype, torch.float32))
+        return log_p.index_fill_(1, torch.tensor(sorted(forbidden), device=log_p.device), -torch.inf)
+
+
+def _begins(sentence: Tensor) -> Tensor:
+    """Where a sentence begins: [B, T]."""
+    begins = sentence >= 0
+    begins[:, 1:] &= sentence[:, 1:] != sentence[:, :-1]
+    return begins
+
+
+def collapse(
+    path: Sequence[int], log_p: Sequence[float], silent: Collection[int], repeats: bool = True
+) -> _Text:
+    """What a path stands for: `repeats` of a symbol are one, and `silent` ones are none."""
+    tokens: list[int] = []
+    found: list[float] = []
+    pending, before = 0.0, None
+    for symbol, probability in zip(path, log_p, strict=True):
+        if symbol in silent:
+            pending += probability
+        elif repeats and symbol == before:
+            found[-1] += probability
+        else:
+            tokens.append(symbol)
+            found.append(pending + probability)
+            pending = 0.0
+        before = symbol
+    return _Text(tokens, found, pending)

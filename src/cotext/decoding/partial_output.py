@@ -1,0 +1,121 @@
+"""The translations of a long job so far, on disk, so that an interrupted job can go on."""
+
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import asdict, fields
+from pathlib import Path
+from typing import Any, TextIO
+
+from cotext.data.documents import Document
+from cotext.decoding.translator import Translation
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import replacing
+from cotext.runtime.integrity import sealed, sealed_lines, unsealed
+
+# What an entry has beside the document; see `Translation`.
+LISTS = tuple(f.name for f in fields(Translation) if f.name != "document")
+
+
+class TranslationJournal:
+    """The translations so far, on disk: a header line, then one line per document, each with a checksum.
+
+    `overwrite`: what another job has translated may be discarded.
+    """
+
+    def __init__(
+        self,
+        out: Path,
+        header: dict[str, Any],
+        on_message: Callable[[str], None],
+        overwrite: bool = False,
+    ) -> None:
+        self.path = out.with_name(out.name + ".partial")
+        self.header = header
+        self.on_message = on_message
+        self.overwrite = overwrite
+        self.done: dict[int, Translation] = {}
+        self.file: TextIO | None = None
+
+    def __enter__(self) -> "TranslationJournal":
+        kept = self._take_over(sealed_lines(self.path))
+        with replacing(self.path) as temporary:
+            temporary.write_text("".join(f"{line}\n" for line in kept), encoding="utf-8")
+        self.file = self.path.open("a", encoding="utf-8")
+        return self
+
+    def _take_over(self, lines: list[str]) -> list[str]:
+        """Read the lines of an earlier, interrupted job; the documents of damaged ones are done again.
+
+        Raises:
+            CotextError: another job, which may not be discarded, or no job at all.
+        """
+        header = sealed(self.header)
+        if lines == [""]:
+            return [header]
+        if lines[0] != header:
+            self._discard(lines)
+            return [header]
+        kept = [header]
+        damaged = 0
+        for number, line in enumerate(lines[1:], start=2):
+            try:
+                entry = unsealed(line)
+                document = Document(entry["id"], tuple(entry["sentences"]))
+                lists = {k: tuple(entry[k]) for k in LISTS}
+                translation = Translation(document, **lists)
+                self.done[int(entry["place"])] = translation
+            except (ValueError, KeyError, TypeError, OverflowError):
+                damaged += number < len(lines)  # the last is cut off by the interruption, or nothing
+                continue
+            kept.append(line)
+        if damaged:
+            self.on_message(f"{self.path}: damaged lines, whose documents are translated again: {damaged}")
+        return kept
+
+    def _discard(self, lines: list[str]) -> None:
+        """Leave out what another job has done, if that is wanted.
+
+        Raises:
+            CotextError: it is not, or the file is from no job.
+        """
+        try:
+            other = unsealed(lines[0])
+        except ValueError:
+            raise CotextError(
+                f"{self.path}: is in the way, and not from an interrupted translation, or its first line is "
+                "damaged; move it away, or choose another --out"
+            ) from None
+        keys = {**self.header, **other}
+        differing = ", ".join(key for key in keys if other.get(key) != self.header.get(key))
+        if not self.overwrite:
+            raise CotextError(
+                f"{self.path}: holds {len(lines) - 2} documents that an interrupted job with another "
+                f"{differing} has translated; give the same again to go on with it, choose another --out, or "
+                "add --overwrite to discard it"
+            )
+        self.on_message(f"{self.path}: of another job ({differing}), discarded")
+
+    def add(self, place: int, translation: Translation) -> None:
+        """Append one document and push it to the disk."""
+        assert self.file is not None
+        entry = asdict(translation)
+        document = entry.pop("document")
+        try:
+            self.file.write(sealed({"place": place, **document, **entry}) + "\n")
+            self.file.flush()
+        except OSError as error:
+            raise CotextError(
+                f"{self.path}: cannot be written: {error.strerror or error}; make room, and the same command "
+                "goes on from there"
+            ) from None
+        self.done[place] = translation
+
+    def finish(self) -> None:
+        """The output is complete: the journal has done its service."""
+        self.path.unlink(missing_ok=True)
+
+    def __exit__(self, *exc: object) -> None:
+        if self.file is not None:
+            # What a full disk has refused once is refused again here, and has been reported.
+            with suppress(OSError):
+                self.file.close()

@@ -1,0 +1,272 @@
+"""Attention inside sentences: all tokens of a sentence see each other and nothing else.
+
+Sentences stand side by side as short rows of one product, so that the cost is the sum of their squared
+lengths and there is never a mask of all tokens against all. So that one long sentence does not pad a hundred
+short ones, sentences of like length share a bucket, and tokens are kept in the order of their buckets:
+
+    two rows    a a a a a b b c c c c          order    a a a a a c c c c f f f f  b b d d e e e
+                d d e e e f f f f . .
+                                               bucket   a a a a a      bucket  b b .
+                                                        c c c c .              d d .
+                                                        f f f f .              e e e
+
+Between source and target, sentence k of a row's target sees sentence k of the row's source.
+
+Shapes: B rows, T target tokens, S source tokens, P = B * S, N real tokens of all rows, G sentences of a
+bucket, L tokens of its longest, D model.
+"""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+
+from cotext.layers.kernels.packing import Ragged
+from cotext.layers.kernels.sdpa import Places, attend
+from cotext.layers.multi_head import CrossAttention, SelfAttention, merge_heads, split_heads
+from cotext.layers.state import KeyValueCache, SelfReach
+
+BUCKET_RATIO = 1.5  # between the longest sentence of a bucket and the shortest
+
+
+def sentence_spans(sentence: Tensor) -> Tensor:
+    """Where sentences 0, 1 ... of every row begin and end: [B, S] -> [B, most sentences, 2].
+
+    An index past a row's last sentence stands for that one.
+    """
+    last = sentence.max(dim=1, keepdim=True).values
+    length = sentence.new_zeros(sentence.size(0), int(last.max()) + 1)
+    length.scatter_add_(1, sentence.clamp(min=0), (sentence >= 0).long())
+    stop = length.cumsum(dim=1)
+    k = torch.arange(length.size(1), device=sentence.device).minimum(last)
+    return torch.stack((stop - length, stop), dim=2).take_along_dim(k[:, :, None], dim=1)
+
+
+class _Fetch(Function):
+    @staticmethod
+    def forward(ctx: Any, x_PD: Tensor, index: Tensor, place_M: Tensor, distinct: bool) -> Tensor:
+        ctx.save_for_backward(index, place_M)
+        ctx.places, ctx.distinct = x_PD.size(0), distinct
+        return x_PD.index_select(0, index)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        index, place_M = ctx.saved_tensors
+        grad_MD, origin_M = grads[0].index_select(0, place_M), index[place_M]
+        grad_PD = grad_MD.new_zeros(ctx.places, grad_MD.size(1))
+        if ctx.distinct:  # nothing has to be added up, which is slow
+            grad_PD.index_copy_(0, origin_M, grad_MD)
+        else:
+            grad_PD.index_add_(0, origin_M, grad_MD)
+        return grad_PD, None, None, None
+
+
+class Counterparts:
+    """Tokens elsewhere that the sentences of a bucket see, as the source sentences they are translations of.
+
+    `at_GL` says where to fetch them, `place_GL` which tokens of the rows they are; both -1 on padding.
+    `distinct`: no token is fetched twice.
+    """
+
+    def __init__(self, at_GL: Tensor, place_GL: Tensor, distinct: bool) -> None:
+        real_GL = at_GL >= 0
+        self.mask = None if bool(real_GL.all()) else real_GL[:, None, None, :]
+        self.sentences, self.tokens = at_GL.shape
+        self.index = at_GL.clamp(min=0).flatten()
+        self.places = place_GL
+        self.place_M = real_GL.flatten().nonzero()[:, 0]
+        self.distinct = distinct
+
+    @classmethod
+    def of_source(cls, start_G: Tensor, length_G: Tensor) -> "Counterparts":
+        """Those at the given spans of the source rows, one row after the other."""
+        at_L = torch.arange(int(length_G.max()), device=start_G.device)
+        at_GL = torch.where(at_L < length_G[:, None], start_G[:, None] + at_L, -1)
+        return cls(at_GL, at_GL, torch.unique(start_G).numel() == start_G.numel())
+
+    def fetch(self, x_PD: Tensor) -> Tensor:
+        """[P, D], where `at_GL` points, as the source rows one after the other -> [G, L, D]."""
+        fetched: Tensor = _Fetch.apply(  # type: ignore[no-untyped-call]
+            x_PD, self.index, self.place_M, self.distinct
+        )
+        return fetched.view(self.sentences, -1, x_PD.size(1))
+
+
+@dataclass(frozen=True, slots=True)
+class Bucket:
+    """Sentences of like length."""
+
+    sentences: int
+    tokens: int  # of all of them
+    place: Tensor  # [N], where they stand in the rows
+    own: Ragged | None  # [G, L]; None: all are equally long
+    mask: Tensor | None  # [G, 1, 1, L]
+    source: Counterparts | None
+    memory: Counterparts | None  # of earlier sentences, padded on the left; fetched from x_ND of all buckets
+
+    def unpack(self, x_ND: Tensor) -> Tensor:
+        """[N, D] -> [G, L, D]."""
+        return x_ND.view(self.sentences, -1, x_ND.size(1)) if self.own is None else self.own.unpack(x_ND)
+
+    def places(self, key_places: Tensor | None = None) -> Places:
+        """Who the queries are, and the keys, if not the same."""
+        place_GL = self.place
+        if self.own is not None:
+            place_GL = self.place.new_full((self.own.rows * self.own.tokens,), -1)
+            place_GL[self.own.place_N] = self.place
+        place_GL = place_GL.view(self.sentences, -1)
+        return Places(place_GL, place_GL if key_places is None else key_places)
+
+    def pack(self, x_GLD: Tensor) -> Tensor:
+        """[G, L, D] -> [N, D]."""
+        return x_GLD.flatten(0, 1) if self.own is None else self.own.pack(x_GLD)
+
+
+class _Rows:
+    """Where the sentences of all rows stand among the real tokens, in the order of the rows: [G] each."""
+
+    def __init__(self, sentence: Tensor, place_N: Tensor) -> None:
+        self.place_N = place_N
+        k_N, row_N = sentence.flatten()[place_N], place_N // sentence.size(1)
+        opens_N = torch.ones_like(k_N, dtype=torch.bool)
+        opens_N[1:] = (k_N.diff() != 0) | (row_N.diff() != 0)
+        self.first_G = opens_N.nonzero()[:, 0]
+        self.length_G = torch.diff(self.first_G, append=self.first_G.new_tensor([k_N.numel()]))
+        self.k_G, self.row_G = k_N[self.first_G], row_N[self.first_G]
+
+    def memory(self, sentences: int) -> Tensor:
+        """Where up to so many sentences before each in its row begin; they end where it begins itself."""
+        g = torch.arange(self.row_G.numel(), device=self.row_G.device)
+        opens_G = torch.ones_like(self.row_G, dtype=torch.bool)
+        opens_G[1:] = self.row_G.diff() != 0
+        return self.first_G[(g - sentences).maximum(torch.where(opens_G, g, 0).cummax(dim=0).values)]
+
+    def remembered(
+        self, start_G: Tensor, here: Tensor, moved_N: Tensor, distinct: bool
+    ) -> Counterparts | None:
+        """The memory of the sentences `here`, where token n has moved to moved_N[n]; None: there is none."""
+        start, stop = start_G[here, None], self.first_G[here, None]
+        longest = int((stop - start).max())
+        if longest == 0:
+            return None
+        at_GM = stop + torch.arange(-longest, 0, device=stop.device)
+        real, at_GM = at_GM >= start, at_GM.clamp(min=0)
+        return Counterparts(
+            torch.where(real, moved_N[at_GM], -1), torch.where(real, self.place_N[at_GM], -1), distinct
+        )
+
+
+class Sentences:
+    """The sentences of all rows in buckets; `rows` packs tokens in their order.
+
+    Sentence indices [B, T] never fall within a row; padding is -1. Given the spans of the source's sentences
+    (`sentence_spans`), in rows of `source_tokens`, every sentence knows its counterpart there; and it knows
+    the `memory_sentences` before it in its row.
+    """
+
+    def __init__(
+        self,
+        sentence: Tensor,
+        spans: Tensor | None = None,
+        source_tokens: int = 0,
+        memory_sentences: int = 0,
+    ) -> None:
+        self.rows = Ragged(sentence >= 0)
+        found = _Rows(sentence, self.rows.place_N)
+        length_G = longer_G = found.length_G
+        start_G = counterpart_G = memory_G = None
+        if spans is not None:
+            start_G, stop_G = spans[found.row_G, found.k_G.clamp(max=spans.size(1) - 1)].unbind(dim=1)
+            counterpart_G = stop_G - start_G
+            start_G = start_G + found.row_G * source_tokens
+            longer_G = length_G.maximum(counterpart_G)
+        if memory_sentences:
+            memory_G = found.memory(memory_sentences)
+            longer_G = longer_G.maximum((found.first_G - memory_G) / memory_sentences)
+        steps = (longer_G.max() / longer_G).log() / math.log(BUCKET_RATIO)
+        which_G = steps.long()
+        order = which_G.repeat_interleave(length_G).argsort(stable=True)
+        moved_N = torch.empty_like(order)
+        moved_N[order] = torch.arange(order.numel(), device=order.device)
+        self.rows.place_N = self.rows.place_N[order]
+        self.buckets: list[Bucket] = []
+        tokens = 0
+        for which in range(int(which_G.max()) + 1):
+            here = (which_G == which).nonzero()[:, 0]
+            if here.numel() == 0:
+                continue
+            lengths = length_G[here]
+            real_GL = torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None]
+            own = None if bool(real_GL.all()) else Ragged(real_GL)
+            mask = None if own is None else real_GL[:, None, None, :]
+            source = memory = None
+            if start_G is not None and counterpart_G is not None:
+                source = Counterparts.of_source(start_G[here], counterpart_G[here])
+            if memory_G is not None:
+                memory = found.remembered(memory_G, here, moved_N, distinct=memory_sentences == 1)
+            place_N = self.rows.place_N[tokens : tokens + int(lengths.sum())]
+            tokens += place_N.numel()
+            self.buckets.append(Bucket(here.numel(), place_N.numel(), place_N, own, mask, source, memory))
+
+    def split(self, x_ND: Tensor) -> list[tuple[Bucket, Tensor]]:
+        """The tokens of every bucket, a row per sentence: [G, L, D] each."""
+        parts = torch.split(x_ND, [bucket.tokens for bucket in self.buckets])
+        return [(b, b.unpack(part)) for b, part in zip(self.buckets, parts, strict=True)]
+
+
+class LocalSelfAttention(SelfAttention):
+    """Self-attention that stays inside sentences over complete rows; with a cache, `reach` sees to that."""
+
+    def forward(
+        self,
+        x_RTD: Tensor,
+        reach: SelfReach,
+        ragged: Sentences | Ragged | None = None,
+        cache: KeyValueCache | None = None,
+    ) -> Tensor:
+        """Of `Sentences`, [N, D] -> [N, D], and `reach` only tells whether attention is causal."""
+        if not isinstance(ragged, Sentences):
+            return super().forward(x_RTD, reach, ragged, cache)
+        dropout = self.dropout if self.training else 0.0
+        mixed = []
+        for bucket, qkv in ragged.split(self.qkv(x_RTD)):
+            q, k, v = (split_heads(part, self.heads) for part in qkv.chunk(3, dim=-1))
+            # Padding stands to the right of everything that is real: causality already hides it.
+            mask = None if reach.causal else bucket.mask
+            out = attend(q, k, v, mask, reach.causal, dropout, bucket.places)
+            mixed.append(bucket.pack(merge_heads(out)))
+        out_ND: Tensor = self.out(torch.cat(mixed))
+        return out_ND
+
+
+class LocalCrossAttention(CrossAttention):
+    """Attention of target sentences to their counterparts in complete rows; else, `mask` sees to that."""
+
+    def forward(
+        self,
+        x_RTD: Tensor,
+        keys_values: tuple[Tensor, Tensor],
+        mask: Tensor | None,
+        ragged: Sentences | Ragged | None = None,
+    ) -> Tensor:
+        """Of `Sentences`, [N, D] -> [N, D], and `mask` tells nothing."""
+        if not isinstance(ragged, Sentences):
+            return super().forward(x_RTD, keys_values, mask, ragged)
+        dropout = self.dropout if self.training else 0.0
+        keys_PD, values_PD = (merge_heads(x).flatten(0, 1) for x in keys_values)
+        mixed = []
+        for bucket, query in ragged.split(self.query(x_RTD)):
+            source = bucket.source
+            assert source is not None
+            q = split_heads(query, self.heads)
+            k, v = (split_heads(source.fetch(x), self.heads) for x in (keys_PD, values_PD))
+            places = partial(bucket.places, source.places)
+            mixed.append(bucket.pack(merge_heads(attend(q, k, v, source.mask, False, dropout, places))))
+        out_ND: Tensor = self.out(torch.cat(mixed))
+        return out_ND

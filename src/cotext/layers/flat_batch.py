@@ -1,0 +1,380 @@
+"""The current tokens of many rows as one sequence per document, and attention within it.
+
+A row is a window of a document; one sentence of it is current, the others are its context. Flat-batch
+attention (Wu et al. 2023, section 3.2) leaves the context out, sets what is current in the order of the
+document, whatever the order of the rows, and lets it meet:
+
+    row 0    document 7, sentence 2    x x a a          sequence 0    b b b a a
+    row 1    document 7, sentence 1    x b b b          sequence 1    c c . . .
+    row 2    document 9, sentence 5    x x x c c
+
+On the target a token sees its own row up to itself, and of other rows those alone that end before its own
+begins: with views mixed, or windows drawn twice, rows hold the same current sentence, and one must not show
+another what that has yet to foretell.
+
+Shapes: B entries, R rows, N current tokens of all rows, M tokens beside them, G sequences, L tokens of the
+longest, W beams, T tokens, D model, H heads, K per head.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from cotext.layers.kernels.packing import Ragged
+from cotext.layers.kernels.sdpa import Places, attend
+from cotext.layers.multi_head import merge_heads, projection, split_heads
+from cotext.layers.state import KeyValueCache
+
+LONGEST_DOCUMENT = 2**32  # in sentences: beyond it, places of one document would pass for those of the next
+
+Gate = Literal["continuous", "discrete", "identity"]
+
+
+def is_current(sentence: Tensor, current: Tensor) -> Tensor:
+    """Which tokens belong to the current sentences of their row: [R, T] indices, [R, 2] ranges -> [R, T]."""
+    return (sentence >= current[:, :1]) & (sentence < current[:, 1:])
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Of rows or of tokens: which of them meet, and where the current sentences of their row begin and end.
+
+    As tokens share the standing of their row, so do they share whom they see on the target.
+    """
+
+    group: Tensor  # [N]
+    begin: Tensor  # [N], in sentences
+    end: Tensor  # [N], behind the last
+
+    @staticmethod
+    def of(document: Tensor, place: Tensor, current: Tensor, cross_document: bool) -> "Standing":
+        """Rows of one document meet, in the order of their places; or all rows, document after document.
+
+        `place` [N] is that of a row's first sentence in its document, `current` [N, 2] counts from there.
+        """
+        begin, end = (place[:, None] + current).unbind(dim=1)
+        if not cross_document:
+            return Standing(document, begin, end)
+        before = document * LONGEST_DOCUMENT
+        return Standing(torch.zeros_like(document), before + begin, before + end)
+
+    def take(self, index: Tensor) -> "Standing":
+        """Those at the given places."""
+        return Standing(*(x.index_select(0, index) for x in (self.group, self.begin, self.end)))
+
+    def join(self, other: "Standing") -> "Standing":
+        """These, then the others."""
+        pairs = (self.group, other.group), (self.begin, other.begin), (self.end, other.end)
+        return Standing(*(torch.cat(pair) for pair in pairs))
+
+    def follows(self, other: "Standing") -> Tensor:
+        """Which of these begin where which of the others have ended, in their group: [N, M]."""
+        return (self.group[:, None] == other.group) & (self.begin[:, None] >= other.end)
+
+    @property
+    def apart(self) -> bool:
+        """Whether no two rows that meet have a current sentence in common."""
+        order = _in_order(self.group, self.begin)
+        group, begin, end = (x[order] for x in (self.group, self.begin, self.end))
+        return not bool(((group[1:] == group[:-1]) & (begin[1:] < end[:-1])).any())
+
+
+def _in_order(group: Tensor, order: Tensor) -> Tensor:
+    """Where what comes first, second ... stands, group after group: [N]. Equals stay as they are."""
+    by_order = order.argsort(stable=True)
+    return by_order[group[by_order].argsort(stable=True)]
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """Tokens of rows that are seen but not answered for."""
+
+    hidden: Tensor  # [M, D]
+    standing: Standing  # of each token
+
+    @property
+    def empty(self) -> bool:
+        """Whether there are none."""
+        return self.hidden.size(0) == 0
+
+
+class Sequences:
+    """Tokens laid out as padded sequences, one per group, in their order: [N] <-> [G, L]."""
+
+    def __init__(self, group: Tensor, order: Tensor, groups: int) -> None:
+        """Groups must count 0 .. groups - 1; some may be empty."""
+        length_G = torch.bincount(group, minlength=groups)
+        at_L = torch.arange(int(length_G.max()), device=length_G.device)
+        self.real_GL = at_L < length_G[:, None]
+        self.slots = Ragged(self.real_GL)
+        slot_N = torch.empty_like(self.slots.place_N)
+        slot_N[_in_order(group, order)] = self.slots.place_N
+        self.slots.place_N = slot_N
+
+    @property
+    def mask(self) -> Tensor | None:
+        """Padding keys hidden: [G, 1, 1, L]; None where nothing is padded."""
+        return None if bool(self.real_GL.all()) else self.real_GL[:, None, None]
+
+    def numbers(self, x_N: Tensor, padding: int) -> Tensor:
+        """Lay out a whole number per token: [N] -> [G, L]."""
+        laid = x_N.new_full((self.real_GL.numel(),), padding)
+        laid[self.slots.place_N] = x_N
+        return laid.view_as(self.real_GL)
+
+
+class NeuralContextGate(nn.Module):
+    """How much of what a token saw in other rows may pass, number by number: equations 8 to 10.
+
+    One layer and a sigmoid. `discrete`: all or nothing, 1 from `threshold` on; gradients pass as if it were
+    the sigmoid.
+    """
+
+    def __init__(self, dimension: int, discrete: bool, threshold: float) -> None:
+        super().__init__()
+        self.linear = projection(dimension)
+        self.discrete = discrete
+        self.threshold = threshold
+
+    def forward(self, seen: Tensor) -> Tensor:
+        """Of current tokens, row after row, [..., D] -> the gate [..., D]."""
+        gate: Tensor = self.linear(seen).sigmoid()
+        if self.discrete:
+            gate = (gate >= self.threshold).to(gate.dtype) + (gate - gate.detach())
+        return gate
+
+
+class FlatBatchAttention(nn.Module):
+    """Multi-head attention between the current tokens of rows."""
+
+    def __init__(self, dimension: int, heads: int, dropout: float) -> None:
+        super().__init__()
+        self.heads = heads
+        self.dropout = dropout
+        self.qkv = projection(dimension, 3)
+        self.out = projection(dimension)
+
+    def forward(
+        self, h_ND: Tensor, tokens: Ragged, rows: Standing, beside: Beside | None, causal: bool
+    ) -> Tensor:
+        """Current tokens of `tokens.rows` rows, [N, D] -> [N, D]; `rows` is the standing of each row.
+
+        `causal`: a token sees its row up to itself, and rows that it follows; else all that it meets. For
+        whoever watches, tokens beside the rows stand nowhere.
+        """
+        row_N = tokens.place_N // tokens.tokens
+        standing = seen_standing = rows.take(row_N)
+        qkv = self.qkv(h_ND)
+        q, kv = qkv.split((h_ND.size(1), 2 * h_ND.size(1)), dim=1)
+        if beside is not None:
+            seen_standing = standing.join(beside.standing)
+            kv = torch.cat((kv, self._keys_values(beside.hidden)))
+        group, groups = _dense(seen_standing.group)
+        seen = Sequences(group, seen_standing.begin, groups)
+        own = seen if beside is None else Sequences(group[: len(q)], standing.begin, groups)
+        # Rows that are apart come one after the other, so that all before a token are rows that it follows.
+        in_order = causal and beside is None and rows.apart
+        mask = None
+        if causal and not in_order:
+            mask = _follows(own, seen, row_N, standing.begin, seen_standing.end)
+        elif not causal:
+            mask = seen.mask
+        k, v = (split_heads(part, self.heads) for part in seen.slots.unpack(kv).chunk(2, dim=-1))
+        q = split_heads(own.slots.unpack(q), self.heads)
+        places = partial(_places, own, seen, tokens.place_N)
+        dropout = self.dropout if self.training else 0.0
+        mixed = merge_heads(attend(q, k, v, mask, in_order, dropout, places))
+        out_ND: Tensor = self.out(own.slots.pack(mixed))
+        return out_ND
+
+    def keys_values(self, h_MD: Tensor) -> tuple[Tensor, Tensor]:
+        """What others will see of tokens: two [M, H, K]."""
+        size = h_MD.size(1) // self.heads
+        k, v = self._keys_values(h_MD).view(len(h_MD), 2, self.heads, size).unbind(dim=1)
+        return k, v
+
+    def _keys_values(self, h_MD: Tensor) -> Tensor:
+        size = h_MD.size(1)
+        return linear(h_MD, self.qkv.weight[size:], self.qkv.bias[size:])
+
+    def project(self, h_BTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Queries, keys and values of rows: three [B, H, T, K]."""
+        q, k, v = (split_heads(part, self.heads) for part in self.qkv(h_BTD).chunk(3, dim=-1))
+        return q, k, v
+
+    def mix(self, q_BHTK: Tensor, keys: Tensor, values: Tensor, mask: Tensor) -> Tensor:
+        """Attend to given keys and values: -> [B, T, D]."""
+        out_BTD: Tensor = self.out(merge_heads(attend(q_BHTK, keys, values, mask, False, 0.0)))
+        return out_BTD
+
+
+def _follows(own: Sequences, seen: Sequences, row_N: Tensor, begin_N: Tensor, end_M: Tensor) -> Tensor:
+    """Of every token, which it sees where it may not look ahead: [G, 1, L, L'].
+
+    What has ended where its row begins; and its own row, whose tokens stand one after the other among the
+    first of all M, up to itself.
+    """
+    never = torch.iinfo(end_M.dtype).max
+    each_M = torch.arange(len(end_M), device=end_M.device)
+    each_N = each_M[: len(row_N)]
+    begin_GL1, self_GL1, first_GL1 = (
+        own.numbers(x, never)[:, :, None] for x in (begin_N, each_N, torch.searchsorted(row_N, row_N))
+    )
+    end_G1L, key_G1L = (seen.numbers(x, never)[:, None] for x in (end_M, each_M))
+    # Padding that asks sees everything, or its weights would not be numbers.
+    return ((end_G1L <= begin_GL1) | ((first_GL1 <= key_G1L) & (key_G1L <= self_GL1)))[:, None]
+
+
+def _places(own: Sequences, seen: Sequences, place_N: Tensor) -> Places:
+    beside = place_N.new_full((len(seen.slots.place_N) - len(place_N),), -1)
+    return Places(own.numbers(place_N, -1), seen.numbers(torch.cat((place_N, beside)), -1))
+
+
+def _dense(group: Tensor) -> tuple[Tensor, int]:
+    """Groups counted 0, 1 ... in their own order, and how many there are."""
+    distinct, dense = torch.unique(group, return_inverse=True)
+    return dense, len(distinct)
+
+
+class FlatContext(nn.Module):
+    """Flat-batch attention, the gate and the way back into the rows: equation 7.
+
+    H' = norm((1 - g) H + g FBA(H)) where a token is current, H elsewhere; without a gate (`identity`),
+    norm(H + FBA(H)).
+    """
+
+    def __init__(self, attention: FlatBatchAttention, dimension: int, gate: Gate, threshold: float) -> None:
+        super().__init__()
+        self.attention = attention
+        discrete = gate == "discrete"
+        self.gate = None if gate == "identity" else NeuralContextGate(dimension, discrete, threshold)
+        self.norm = nn.LayerNorm(dimension)
+
+    def forward(
+        self,
+        x_BTD: Tensor,
+        current_BT: Tensor,
+        rows: Standing,
+        beside: Beside | None = None,
+        causal: bool = False,
+    ) -> Tensor:
+        """Complete rows [B, T, D] -> [B, T, D]; `rows` is the standing of each, [B]."""
+        tokens = Ragged(current_BT)
+        if tokens.place_N.numel() == 0:
+            return x_BTD
+        h_ND = tokens.pack(x_BTD)
+        beside = None if beside is None or beside.empty else beside
+        out_ND = self.combine(h_ND, self.attention(h_ND, tokens, rows, beside, causal))
+        flat = x_BTD.flatten(0, 1).index_copy(0, tokens.place_N, out_ND.to(x_BTD.dtype))
+        return flat.view_as(x_BTD)
+
+    def combine(self, h: Tensor, seen: Tensor) -> Tensor:
+        """What was embedded and what was seen: [..., D] each -> [..., D]."""
+        out: Tensor = self.norm(h + seen if self.gate is None else h + self.gate(seen) * (seen - h))
+        return out
+
+
+class LedCache(KeyValueCache):
+    """A cache whose rows begin with keys and values that never change, the same for all beams."""
+
+    def __init__(self, keys: Tensor, values: Tensor, places: int) -> None:
+        """`keys` and `values` [B, H, lead, K], and room for `places` after them."""
+        self.lead = keys.size(2)
+        super().__init__(keys.size(0), self.lead + places, keys)
+        self.keys[:, :, : self.lead] = keys
+        self.values[:, :, : self.lead] = values
+
+    def write(self, keys: Tensor, values: Tensor, start: int) -> None:
+        """Put [B, H, W * T, K] at places start .. start + W * T."""
+        super().write(keys, values, start + self.lead)
+
+    def read(self, places: int, first: int = 0) -> tuple[Tensor, Tensor]:
+        """Keys and values of what leads and of the places up to `places`; `first` must be 0."""
+        assert first == 0
+        return super().read(places + self.lead)
+
+    def move(self, origin: Tensor, start: int) -> None:
+        """Fill the places from `start` on with what stands at places `origin` [B, n] of the same entry."""
+        super().move(origin + self.lead, start)
+
+    def grown(self, places: int, used: int) -> "LedCache":
+        """A copy with room for `places`, of which `used` are taken."""
+        keys, values = self.read(used)
+        led = LedCache(keys[:, :, : self.lead], values[:, :, : self.lead], places)
+        led.write(keys[:, :, self.lead :], values[:, :, self.lead :], 0)
+        return led
+
+    def select(self, entries: Tensor, used: int) -> None:
+        """Keep the given entries."""
+        super().select(entries, used + self.lead)
+
+
+class LiveGroups:
+    """Entries being written that meet, and what rows that have ended left to them.
+
+    A token sees its own past; of entries that its own follows, what is written on their first beam; and of
+    ended rows that it follows, everything.
+    """
+
+    def __init__(self, rows: Standing, ended: tuple[Tensor, Tensor], ended_standing: Standing) -> None:
+        """`rows` [B]; keys and values of what has ended, [M, H, K] each, with the standing of each token."""
+        group, groups = _dense(torch.cat((rows.group, ended_standing.group)))
+        count = len(rows.group)
+        members = Sequences(group[:count], rows.begin, groups)
+        self.slot_B = members.slots.place_N
+        self.shape = members.real_GL.shape  # G, m
+        each = torch.arange(count, device=group.device)
+        self.entry = members.numbers(each, 0).flatten()
+        self.in_order = torch.equal(self.entry, each)
+        never = torch.iinfo(group.dtype).max
+        begin_Gm1 = members.numbers(rows.begin, -1)[:, :, None]
+        self.before_Gmm = members.numbers(rows.end, never)[:, None] <= begin_Gm1
+        self.ended_mask: Tensor | None = None
+        if len(ended[0]):
+            laid = Sequences(group[count:], ended_standing.begin, groups)
+            self.keys, self.values = (
+                split_heads(laid.slots.unpack(x.flatten(1)), x.size(1)) for x in ended
+            )  # [G, H, F, K]
+            self.ended_mask = laid.numbers(ended_standing.end, never)[:, None] <= begin_Gm1  # [G, m, F]
+
+    def attend(self, attention: FlatBatchAttention, q: Tensor, k: Tensor, v: Tensor, own: Tensor) -> Tensor:
+        """Queries [B, H, W * T, K] and all places so far [B, H, P, K] -> [B, W * T, D].
+
+        `own` [B, W, T, P]: the current tokens of its own past that each query sees.
+        """
+        _, beams, tokens, _ = own.shape
+        own_BQP = own.flatten(1, 2)
+        # Most places belong to context or to beams that are gone.
+        relevant = own_BQP.any(dim=1)
+        kept = max(1, int(relevant.sum(dim=1).max()))
+        origin = (~relevant).byte().argsort(dim=1, stable=True)[:, :kept]
+        own_BQL = own_BQP.take_along_dim(origin[:, None], dim=2)
+        first_BL = own_BQL[:, tokens - 1]  # what the last token of the first beam sees: all of that beam
+        groups, members = self.shape
+        mask = self.before_Gmm[:, :, None, :, None] & self._gathered(first_BL)[:, None, None]
+        mask = mask.repeat(1, 1, beams * tokens, 1, 1)
+        each = torch.arange(members, device=mask.device)
+        mask[:, each, :, each] = self._gathered(own_BQL).transpose(0, 1)
+        mask = mask.view(groups, members, beams * tokens, -1)
+        index = origin[:, None, :, None].expand(-1, k.size(1), -1, k.size(3))
+        keys, values = (
+            self._gathered(x.gather(2, index)).transpose(1, 2).flatten(2, 3) for x in (k, v)
+        )  # [G, H, m * L, K]
+        if self.ended_mask is not None:
+            keys = torch.cat((self.keys.to(keys.dtype), keys), dim=2)
+            values = torch.cat((self.values.to(values.dtype), values), dim=2)
+            ended = self.ended_mask[:, :, None].expand(-1, -1, beams * tokens, -1)
+            mask = torch.cat((ended, mask), dim=3)
+        queries = self._gathered(q).transpose(1, 2).flatten(2, 3)
+        mixed = attention.mix(queries, keys, values, mask.flatten(1, 2)[:, None])
+        by_member = mixed.view(groups * members, beams * tokens, -1)
+        return by_member if self.in_order else by_member.index_select(0, self.slot_B)
+
+    def _gathered(self, x: Tensor) -> Tensor:
+        """Entries by group: [B, ...] -> [G, m, ...]."""
+        chosen = x if self.in_order else x.index_select(0, self.entry)
+        return chosen.view(*self.shape, *x.shape[1:])

@@ -1,0 +1,137 @@
+"""Scaled dot-product attention, and a path of its own for dropout of attention weights on a CPU.
+
+With dropout the library leaves its fast path, draws its mask slowly and keeps three copies of the weights for
+the backward pass. Here the weights are kept once, beside a mask of a byte per weight.
+
+Shapes: B rows, H heads, T queries, S keys, K per head.
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import Function
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import scaled_dot_product_attention
+
+from cotext.layers.kernels.dropout import keep_mask, noise
+from cotext.layers.masks import causal as causal_mask
+
+
+@dataclass(frozen=True, slots=True)
+class Places:
+    """Which tokens queries and keys are, where attention sets them in another order than that of the rows.
+
+    Places count over all rows, padding included: token t of row b of `length` tokens is b * length + t. On
+    padding they are -1.
+    """
+
+    query: Tensor  # [B, T]
+    key: Tensor  # [B, S]
+
+
+Watcher = Callable[[Tensor, Tensor, Places | None], None]
+_watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
+
+
+@contextmanager
+def watch_weights(watcher: Watcher) -> Iterator[None]:
+    """Show every attention inside this context to `watcher`, which changes nothing.
+
+    It is given the weights [B, H, T, S], made once more for it, and which queries are real, [B, T]: those of
+    padding that was put back between packed tokens are zero, as no other query ever is. The third it is given
+    are the places of queries and keys, or None where they are the rows' tokens in order.
+    """
+    token = _watcher.set(watcher)
+    try:
+        yield
+    finally:
+        _watcher.reset(token)
+
+
+def watched() -> bool:
+    """Whether anybody watches."""
+    return _watcher.get() is not None
+
+
+def show_weights(
+    q_BHTK: Tensor,
+    k_BHSK: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    bias: Tensor | None = None,
+    places: Callable[[], Places] | None = None,
+) -> None:
+    """Tell whoever watches what the weights are; `bias` is added to the scores.
+
+    `places` is asked only then.
+    """
+    watcher = _watcher.get()
+    if watcher is None:
+        return
+    scores = (q_BHTK @ k_BHSK.transpose(-2, -1)) * q_BHTK.size(-1) ** -0.5
+    if bias is not None:
+        scores = scores + bias
+    if causal:
+        mask = causal_mask(q_BHTK.size(2), k_BHSK.size(2), q_BHTK.device)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -math.inf)
+    # In double precision no weight of a key that may be attended to becomes zero.
+    told = None if places is None else places()
+    watcher(scores.double().softmax(dim=-1), q_BHTK.abs().amax(dim=(1, 3)) > 0, told)
+
+
+class _DroppedAttention(Function):
+    @staticmethod
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, rate: float) -> Tensor:
+        ctx.scale, ctx.rate = q.size(-1) ** -0.5, rate
+        scores = (q @ k.transpose(-2, -1)).mul_(ctx.scale)
+        if mask is not None:
+            scores += torch.zeros_like(mask, dtype=scores.dtype).masked_fill_(~mask, -math.inf)
+        weight = scores.softmax(dim=-1)
+        keep = keep_mask(weight, rate)
+        ctx.save_for_backward(q, k, v, weight, keep)
+        return noise(keep, rate, weight).mul_(weight) @ v
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        q, k, v, weight, keep = ctx.saved_tensors
+        factor = noise(keep, ctx.rate, weight)
+        grad_v = (factor * weight).transpose(-2, -1) @ grads[0]
+        grad_weight = factor.mul_(grads[0] @ v.transpose(-2, -1))
+        grad_scores = torch.ops.aten._softmax_backward_data(grad_weight, weight, -1, weight.dtype)
+        grad_scores.mul_(ctx.scale)
+        return grad_scores @ k, grad_scores.transpose(-2, -1) @ q, grad_v, None, None
+
+
+def attend(
+    q_BHTK: Tensor,
+    k_BHSK: Tensor,
+    v_BHSK: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    dropout: float,
+    places: Callable[[], Places] | None = None,
+) -> Tensor:
+    """Mix the values of the keys that each query may attend to: -> [B, H, T, K].
+
+    `mask` broadcasts to [B, H, T, S], True = may attend; not together with `causal`. Whoever sets tokens in
+    another order tells `places`, for `watch_weights`.
+    """
+    show_weights(q_BHTK, k_BHSK, mask, causal, places=places)
+    if not 0 < dropout < 1 or q_BHTK.device.type != "cpu":
+        return scaled_dot_product_attention(
+            q_BHTK, k_BHSK, v_BHSK, attn_mask=mask, is_causal=causal, dropout_p=dropout
+        )
+    if causal:
+        mask = causal_mask(q_BHTK.size(2), k_BHSK.size(2), q_BHTK.device)
+    mixed: Tensor = _DroppedAttention.apply(  # type: ignore[no-untyped-call]
+        q_BHTK, k_BHSK, v_BHSK, mask, dropout
+    )
+    return mixed

@@ -1,0 +1,23 @@
+"""From the section `loss` to a loss: the one place that knows every loss by name."""
+
+from typing import Protocol
+
+from cotext.config.training import LossConfig
+from cotext.data.batch import Batch
+from cotext.losses.cross_entropy import CrossEntropy, LossParts
+from cotext.losses.glancing import Glancing
+from cotext.models.interface import Model
+
+
+class Loss(Protocol):
+    """(model, batch, share of the training done) -> sum, count, named parts."""
+
+    def __call__(self, model: Model, batch: Batch, done: float = 0.0) -> LossParts:
+        """Loss of a batch, summed; whoever trains divides by the count over all batches and processes."""
+
+
+def build_loss(config: LossConfig) -> Loss:
+    """The loss of a configuration."""
+    if config.name == "glancing":
+        return Glancing(config.glancing, config.label_smoothing)
+    return CrossEntropy(config.label_smoothing, config.context_discount)

@@ -1,0 +1,245 @@
+"""Measure translations that lie in files, ours or anyone's: several systems, one table, paired tests."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cotext.data.documents import Document
+from cotext.data.formats import detect_format, read_documents
+from cotext.data.formats.records import Side
+from cotext.data.formats.table import find_format
+from cotext.metrics.bleu import (
+    DEFAULT_PROTOCOLS,
+    Measurement,
+    Score,
+    check_correspondence,
+    find_protocol,
+    measure,
+    render_scores,
+)
+from cotext.metrics.comet import Comet, Progress, measure_comet
+from cotext.metrics.discourse import measure_discourse, read_marks
+from cotext.metrics.flips import SIGNIFICANT, least_p
+from cotext.metrics.significance import PairedTest, Resampling, compared_pairs, paired_test
+from cotext.runtime.errors import CotextError
+from cotext.runtime.tables import render_p, render_rows
+from cotext.runtime.version import __version__
+
+
+@dataclass(frozen=True, slots=True)
+class Evaluation:
+    """Scores of systems by their names; paired tests by protocol, none if they were not asked for."""
+
+    hypotheses: dict[str, Path]
+    references: tuple[Path, ...]
+    scores: dict[str, list[Score]]
+    paired: dict[str, PairedTest]
+
+    def as_dict(self) -> dict[str, Any]:
+        """Everything, for a JSON file."""
+        return {
+            "format": "cotext-evaluation",
+            "version": 1,
+            "cotext": __version__,
+            "references": [str(path) for path in self.references],
+            "systems": {
+                name: {
+                    "hypothesis": str(self.hypotheses[name]),
+                    "scores": {score.protocol: score.as_dict() for score in scores},
+                }
+                for name, scores in self.scores.items()
+            },
+            "paired": {protocol: test.as_dict() for protocol, test in self.paired.items()},
+        }
+
+    def render(self) -> str:
+        """Plain text: one system with a line a score, several as a table; then the tests."""
+        if len(self.scores) == 1:
+            (only,) = self.scores.values()
+            return render_scores(only)
+        blocks = [self._table()]
+        if self.paired:
+            blocks.append(self._tests())
+        return "\n\n".join(blocks)
+
+    def _table(self) -> str:
+        first, *_ = self.scores.values()
+        width = max(map(len, self.scores))
+        columns = [max(len(score.title), 7) for score in first]
+        titles = "  ".join(f"{score.title:>{w}}" for score, w in zip(first, columns, strict=True))
+        lines = [f"{'':{width}}  {titles}"]
+        for name, scores in self.scores.items():
+            values = "  ".join(f"{s.value:{w}.2f}" for s, w in zip(scores, columns, strict=True))
+            empty = f"  {scores[0].empty_hypotheses} empty" if scores[0].empty_hypotheses else ""
+            lines.append(f"{name:{width}}  {values}{empty}")
+        lines.append(f"{first[0].documents} documents, {first[0].sentences} sentences")
+        return "\n".join([*lines, "", *self._signatures()])
+
+    def _signatures(self) -> Iterator[str]:
+        """One for each score; where it counts something of the system, one for each system."""
+        first, *_ = self.scores.values()
+        width = max(len(score.title) for score in first)
+        for place, score in enumerate(first):
+            signatures = {name: scores[place].signature for name, scores in self.scores.items()}
+            if len(set(signatures.values())) == 1:
+                yield f"{score.title:{width}}  {score.signature}"
+            else:
+                yield from (f"{score.title:{width}}  {name}  {own}" for name, own in signatures.items())
+
+    def _tests(self) -> str:
+        titles = {score.protocol: score.title for scores in self.scores.values() for score in scores}
+        rows = [("", "", "difference", "95 % interval", "p", "corrected")]
+        for protocol, test in self.paired.items():
+            for each in test.comparisons:
+                low, high = each.interval_95
+                rows.append(
+                    (
+                        titles[protocol],
+                        f"{each.system} - {each.baseline}",
+                        f"{each.difference:+.2f}",
+                        f"[{low:+.2f}, {high:+.2f}]",
+                        render_p(each.p),
+                        render_p(each.p_corrected),
+                    )
+                )
+        signatures = dict.fromkeys(test.signature for test in self.paired.values())
+        return "\n".join([render_rows(rows, left=2), *self._too_few(), *signatures])
+
+    def _too_few(self) -> Iterator[str]:
+        """Where no outcome of a test could be called more than luck."""
+        for protocol, test in self.paired.items():
+            # Drawing with replacement knows no such bound.
+            randomised = test.signature.startswith("test:randomisation|")
+            if randomised and least_p(test.units) * len(test.comparisons) >= SIGNIFICANT:
+                yield f"{protocol}: {test.units} {test.unit}s are too few for any difference to show"
+
+
+def evaluate_files(
+    hypotheses: Sequence[Path],
+    references: Sequence[Path],
+    source: Path | None = None,
+    *,
+    protocols: Sequence[str] | None = None,
+    target_language: str | None = None,
+    format: str | None = None,
+    discourse: Path | None = None,
+    comet: Comet | None = None,
+    on_comet: Progress | None = None,
+    resampling: Resampling | None = None,
+    baseline: str | None = None,
+) -> Evaluation:
+    """Score files of translations against reference files, and compare them if `resampling` says how.
+
+    Documents correspond by their order; ids are compared where files carry them. `discourse` is a file of
+    marks in the (first) reference, see `read_marks`. `comet` adds its scores, for which the source is needed;
+    `on_comet` hears how many sentences it has scored. `baseline` is the name of a system (see `name_systems`)
+    that all others are compared with, else all pairs are.
+
+    Raises:
+        CotextError: files that do not correspond document by document and sentence by sentence.
+    """
+    if comet is not None and source is None:
+        raise CotextError("COMET reads the source too; give it by --source")
+    chosen = tuple(protocols) if protocols else DEFAULT_PROTOCOLS
+    for protocol in chosen:
+        find_protocol(protocol)
+    named = name_systems(hypotheses)
+    if resampling is not None:
+        compared_pairs(list(named), baseline)
+    marks = None if discourse is None else read_marks(discourse)
+    systems, aligned, original = read_aligned(named, references, source, format)
+    measured = measure(systems, aligned, chosen, target_language=target_language)
+    if discourse is not None and marks is not None:
+        try:
+            more = measure_discourse(marks, systems, aligned[0])
+        except CotextError as error:
+            raise CotextError(f"{discourse}: {error}") from None
+        measured = {name: [*found, *more[name]] for name, found in measured.items()}
+    if comet is not None:
+        more = measure_comet(comet, systems, original, aligned, on_comet)
+        measured = {name: [*found, *more[name]] for name, found in measured.items()}
+    return Evaluation(
+        hypotheses=named,
+        references=tuple(references),
+        scores={name: [each.score for each in found] for name, found in measured.items()},
+        paired={} if resampling is None else _paired(measured, resampling, baseline),
+    )
+
+
+def name_systems(paths: Sequence[Path]) -> dict[str, Path]:
+    """Name systems by the names of their files, or by their paths where two files have the same name.
+
+    Raises CotextError where a file is given twice.
+    """
+    plain = [path.name for path in paths]
+    names = [path.name if plain.count(path.name) == 1 else str(path) for path in paths]
+    for name in names:
+        if names.count(name) > 1:
+            raise CotextError(f"{name}: is given twice; a system compared with itself tells nothing")
+    return dict(zip(names, paths, strict=True))
+
+
+def _paired(
+    measured: Mapping[str, list[Measurement]], resampling: Resampling, baseline: str | None
+) -> dict[str, PairedTest]:
+    first, *_ = measured.values()
+    return {
+        each.score.protocol: paired_test(
+            {name: found[place].statistics for name, found in measured.items()}, baseline, resampling
+        )
+        for place, each in enumerate(first)
+    }
+
+
+def read_aligned(
+    hypotheses: Mapping[str, Path], references: Sequence[Path], source: Path | None, format: str | None
+) -> tuple[dict[str, list[Document]], list[list[Document]], list[Document]]:
+    """Hypotheses, references and source (if any) under common document ids: of the first file that has them.
+
+    References are asked first, so that an error names the hypothesis that differs.
+    """
+    paths = [*hypotheses.values(), *references]
+    read = [(path, *_read_side(path, format, "target")) for path in paths]
+    original = source and (source, *_read_side(source, format, "source"))
+    fitting: list[Document] = []
+    count = len(hypotheses)
+    every = [*read[count:], *read[:count], *([original] if original else [])]
+    like = next((documents for _, documents, carries_ids in every if carries_ids), read[0][1])
+    same = [documents if carries_ids else _renamed(documents, like) for _, documents, carries_ids in read]
+    for path, hypothesis in zip(paths[:count], same[:count], strict=True):
+        for reference, documents in zip(references, same[count:], strict=True):
+            try:
+                check_correspondence(hypothesis, documents)
+            except CotextError as error:
+                raise CotextError(f"{path} and {reference}: {error}") from None
+        if original:
+            _, documents, carries_ids = original
+            fitting = documents if carries_ids else _renamed(documents, hypothesis)
+            _require_fit(original[0], fitting, hypothesis)
+    return dict(zip(hypotheses, same[:count], strict=True)), same[count:], fitting
+
+
+def _read_side(path: Path, format: str | None, side: Side) -> tuple[list[Document], bool]:
+    """The documents of a file, and whether it names them."""
+    documents = list(read_documents(path, format, side=side))
+    return documents, find_format(format or detect_format(path)).carries_ids
+
+
+def _renamed(documents: Sequence[Document], like: Sequence[Document]) -> list[Document]:
+    """The documents under the ids of others, by their order."""
+    ids = [document.id for document in like]
+    return [Document(ids[i] if i < len(ids) else d.id, d.sentences) for i, d in enumerate(documents)]
+
+
+def _require_fit(source: Path, documents: Sequence[Document], hypothesis: Sequence[Document]) -> None:
+    if len(documents) != len(hypothesis):
+        raise CotextError(
+            f"{source}: {len(documents)} documents, but their translation has {len(hypothesis)}"
+        )
+    for ours, theirs in zip(documents, hypothesis, strict=True):
+        if (ours.id, len(ours)) != (theirs.id, len(theirs)):
+            raise CotextError(
+                f"{source}: document {ours.id!r} has {len(ours)} sentences, but the translation in its place "
+                f"is document {theirs.id!r} with {len(theirs)}"
+            )

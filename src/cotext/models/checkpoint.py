@@ -1,0 +1,301 @@
+"""Models on disk and the folders they lie in: safetensors and YAML, never pickle, never half-written.
+
+`run_folder` has what lies in a run folder. Every model file carries its whole configuration and a checksum,
+so that a file alone says what it is, and whether it is whole. The same training writes the same bytes.
+"""
+
+import json
+import os
+import shutil
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from cotext.config.recipe import Config, dump_config
+from cotext.config.training import TrainConfig
+from cotext.data.languages import Languages
+from cotext.data.tokenizer import Tokenizer, load_tokenizer
+from cotext.models.build import build_model
+from cotext.models.describe import describe_model
+from cotext.models.interface import Model, ParallelModel, TranslationModel
+from cotext.models.parameters import parameters_at_most
+from cotext.models.run_folder import (
+    FORMAT,
+    checkpoint_folder,
+    checkpoints,
+    describe_file,
+    model_file,
+    model_signature,
+    read_metadata,
+    read_shapes,
+)
+from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.files import replacing
+from cotext.runtime.locks import writing
+from cotext.runtime.version import __version__
+
+BYTES_PER_NUMBER = 4
+MOST_TIMES = 16  # a file's size, that its model may take in memory before it is known to fit
+MISFITS = 5  # tensors that do not fit, named in a message
+CHECKSUM = "cotext.crc32"
+
+
+def save_model(
+    path: Path, weights: dict[str, Tensor], config: Config, fingerprint: str, updates: list[int]
+) -> None:
+    """Write weights with their configuration, tokenizer fingerprint and the update(s) they come from."""
+    metadata = {
+        "cotext.format": FORMAT,
+        "cotext.version": __version__,
+        "cotext.config": dump_config(config),
+        "cotext.tokenizer": fingerprint,
+        "cotext.updates": json.dumps(updates),
+    }
+    metadata[CHECKSUM] = model_checksum(weights, metadata)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with replacing(path, SafetensorError) as temporary:
+        save_file({name: tensor.contiguous() for name, tensor in weights.items()}, temporary, metadata)
+        _sort_metadata(temporary)
+        # save_file lets nobody else read; a run is for whoever may read its folder.
+        temporary.chmod(path.parent.stat().st_mode & 0o666)
+
+
+def _sort_metadata(path: Path) -> None:
+    """Put what a model file says of itself into one order, so that equal models are equal files.
+
+    The library writes it in an order drawn anew for each file. The length of the header stays as it is.
+    """
+    with path.open("r+b") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = json.loads(file.read(length))
+        header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+        file.seek(8)
+        file.write(json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode().ljust(length))
+
+
+def load_weights(path: Path) -> dict[str, Tensor]:
+    """Read all tensors of a model file.
+
+    Raises:
+        CotextError: as `read_metadata`, or other content than was written.
+    """
+    metadata = read_metadata(path)
+    weights = read_tensors(path)
+    if CHECKSUM in metadata and metadata[CHECKSUM] != model_checksum(weights, metadata):
+        raise CotextError(
+            f"{path}: damaged: its checksum does not fit its content; copy it anew, or delete the folder of "
+            "the checkpoint that it is"
+        )
+    return weights
+
+
+def model_checksum(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
+    """CRC-32 over all that a model file says of itself, but for this, and over its weights."""
+    said = sorted((key, value) for key, value in metadata.items() if key != CHECKSUM)
+    shapes = [(name, str(weights[name].dtype), list(weights[name].shape)) for name in sorted(weights)]
+    crc = zlib.crc32(json.dumps([said, shapes]).encode())
+    for name in sorted(weights):
+        flat = weights[name].detach().cpu().contiguous().reshape(-1)
+        crc = zlib.crc32(flat.view(torch.uint8).numpy().data, crc)
+    return f"{crc:08x}"
+
+
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """Read a safetensors file.
+
+    Raises:
+        CotextError: missing, damaged or truncated.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            raise CotextError(f"{path}: cannot be read: no regular file")
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise CotextError(f"{path}: missing, damaged or truncated: {error}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedModel:
+    """A model ready to translate, with what made it."""
+
+    model: Model
+    config: Config
+    tokenizer: Tokenizer
+    updates: list[int]
+
+    @property
+    def languages(self) -> Languages:
+        """What it translates from and into; unknown where its data did not tell."""
+        return Languages.parse(self.config.languages)
+
+    @property
+    def signature(self) -> str:
+        """Names the weights in reports: system, and the updates they were taken from."""
+        return model_signature(self.config, self.updates)
+
+    def left_to_right(self, asked: str) -> TranslationModel:
+        """The model where `asked` needs one that writes from left to right.
+
+        Raises:
+            CotextError: this one writes all at once.
+        """
+        if isinstance(self.model, ParallelModel):
+            raise CotextError(
+                f"{asked} reads the model while it writes from left to right, and "
+                f"{describe_model(self.config.model)} writes all at once; give a run of another system"
+            )
+        return self.model
+
+
+def load_run(run: Path, update: int | None = None) -> LoadedModel:
+    """Load the model of a run folder, or that of one of its checkpoints.
+
+    Raises:
+        CotextError: no run there, a damaged or foreign file, weights that do not fit their configuration.
+    """
+    path = model_file(run, update)
+    weights = load_weights(path)  # first: what a damaged file says of itself is not to be believed
+    described = describe_file(path)
+    tokenizer = load_tokenizer(run / "tokenizer")
+    if tokenizer.fingerprint != described.fingerprint:
+        raise CotextError(f"{path}: was trained with another tokenizer than the one in {run / 'tokenizer'}")
+    # Building takes memory by the configuration, which may ask for any.
+    most = BYTES_PER_NUMBER * parameters_at_most(described.config, tokenizer.vocabulary_size)
+    if most > MOST_TIMES * path.stat().st_size:
+        _require_shapes(path, described.config, tokenizer.vocabulary_size)
+    model = build_model(described.config, tokenizer.vocabulary_size)
+    fill(model, weights, path)
+    return LoadedModel(model.eval(), described.config, tokenizer, described.updates)
+
+
+def fill(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
+    """Copy weights into a model; names and shapes must agree."""
+    _require_fit(_shapes(model.state_dict()), _shapes(weights), path)
+    model.load_state_dict(weights)
+
+
+def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, list[int]]:
+    return {name: list(tensor.shape) for name, tensor in tensors.items()}
+
+
+def _require_shapes(path: Path, config: Config, vocabulary: int) -> None:
+    """Compare a model file with its configuration without taking memory for either; this takes seconds.
+
+    Raises:
+        CotextError: its tensors are not those of the configured model.
+    """
+    with torch.device("meta"):
+        asked = _shapes(build_model(config, vocabulary).state_dict())
+    _require_fit(asked, read_shapes(path), path)
+
+
+def _require_fit(asked: Mapping[str, list[int]], there: Mapping[str, list[int]], path: Path) -> None:
+    """Compare names and shapes of tensors.
+
+    Raises:
+        CotextError: they differ.
+    """
+    problems = [f"{shown(name)} is not asked for" for name in there if name not in asked]
+    problems += [f"{name} is missing" for name in asked if name not in there]
+    problems += [
+        f"{name} is {there[name]}, {shape} is asked for"
+        for name, shape in asked.items()
+        if there.get(name, shape) != shape
+    ]
+    if problems:
+        more = f" and {len(problems) - MISFITS:,} more" if len(problems) > MISFITS else ""
+        told = "; ".join(problems[:MISFITS])
+        raise CotextError(f"{path}: its weights do not fit its configuration: {told}{more}")
+
+
+def average(paths: Sequence[Path]) -> dict[str, Tensor]:
+    """Mean of the weights of several model files, added up in float64.
+
+    Raises:
+        CotextError: as `load_weights`, or files of different models.
+    """
+    total: dict[str, Tensor] = {}
+    for path in paths:
+        weights = load_weights(path)
+        if total:
+            _require_fit(_shapes(total), _shapes(weights), path)
+        for name, tensor in weights.items():
+            total[name] = total[name] + tensor.double() if name in total else tensor.double()
+    return {name: (tensor / len(paths)).float() for name, tensor in total.items()}
+
+
+def average_run(run: Path, out: Path, updates: Sequence[int]) -> None:
+    """Make a run folder with the mean of some checkpoints of a run.
+
+    Raises:
+        CotextError: no such checkpoint, or `out` exists and is not empty.
+    """
+    chosen = [model_file(run, update) for update in updates]
+    if len(set(chosen)) < len(chosen):
+        raise CotextError("the same checkpoint is named twice; name each once")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise CotextError(f"{out}: exists; choose another --out")
+    loaded = load_run(run, updates[0])
+    weights = average(chosen)
+    with writing(out), replacing(out.resolve()) as temporary:
+        loaded.tokenizer.save(temporary / "tokenizer")
+        (temporary / "config.yaml").write_text(dump_config(loaded.config), encoding="utf-8")
+        fingerprint = loaded.tokenizer.fingerprint
+        save_model(temporary / "model.safetensors", weights, loaded.config, fingerprint, list(updates))
+
+
+def averaged(candidates: Sequence[int], best: int, config: TrainConfig) -> list[int]:
+    """The updates that the final model is the mean of, ascending: `average` of them.
+
+    Those closest to the best one, itself included (of two as close, the earlier), or simply the last.
+    """
+    if config.average_by == "last":
+        return list(candidates[-config.average :])
+    return sorted(sorted(candidates, key=lambda u: (abs(u - best), u))[: config.average])
+
+
+def worth_keeping(candidates: Sequence[int], best: int, config: TrainConfig) -> set[int]:
+    """The updates that the final model may be made of yet, and the `keep` last.
+
+    As many of the last as averaging takes: whichever of them turns out the best, those before it are there.
+    """
+    recent = candidates[-max(config.keep, config.average) :]
+    return {best, *averaged(candidates, best, config), *recent}
+
+
+def put_in_place(temporary: Path, final: Path) -> None:
+    """Give a complete folder its name; at no moment does that name stand for half a folder."""
+    if final.exists():
+        discard(final)
+    os.replace(temporary, final)
+
+
+def discard(folder: Path) -> None:
+    """Delete a checkpoint, hiding it first: a deletion cut short leaves nothing that looks whole."""
+    hidden = folder.with_name(f".{folder.name}.old")
+    shutil.rmtree(hidden, ignore_errors=True)
+    os.replace(folder, hidden)
+    shutil.rmtree(hidden)
+
+
+def prune(run: Path, keep_models: set[int], keep_states: set[int]) -> None:
+    """Delete checkpoints outside `keep_models`, and the training states of those outside `keep_states`."""
+    for update in checkpoints(run):
+        folder = checkpoint_folder(run, update)
+        if update not in keep_models:
+            discard(folder)
+        elif update not in keep_states:
+            for path in (folder / "optimizer.safetensors", *folder.glob("process-*.safetensors")):
+                path.unlink(missing_ok=True)
+
+
+def sweep(run: Path) -> None:
+    """Delete what a process that was killed while writing has left behind under temporary names."""
+    for path in (run / "checkpoints").glob(".*"):
+        shutil.rmtree(path, ignore_errors=True)

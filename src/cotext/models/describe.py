@@ -1,0 +1,131 @@
+"""What recipes and configurations are, in words.
+
+Read without torch, so that a list of all recipes is there at once.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import resources
+from itertools import groupby
+from textwrap import wrap
+
+from cotext.config.model import ModelConfig
+from cotext.config.recipe import Config, load_config, recipe_names
+from cotext.config.training import LossConfig
+from cotext.config.view import CutConfig
+
+WIDTH = 100  # columns of a screen
+PARAMETERS = "parameters.json"  # beside the recipes, made by `make docs`: to count takes a model
+
+PAPERS = {
+    "casa": "Yu et al. 2024, Context-Aware Non-Autoregressive Document-Level Translation with "
+    "Sentence-Aligned Connectionist Temporal Classification",
+    "docflat": "Wu et al. 2023, Document Flattening: Beyond Concatenating Context for Document-Level "
+    "Neural Machine Translation",
+    "flat-transformer": "Ma et al. 2020, a baseline of others",
+    "focused-concatenation": "Lupo et al. 2022, Focused Concatenation for Context-Aware Neural Machine "
+    "Translation",
+    "g-transformer": "Bao et al. 2021, a baseline of others",
+    "mcn": "Zheng et al. 2020, Toward Making the Most of Context in Neural Machine Translation",
+    "mr": "Sun et al. 2022, a baseline of others",
+    "p-transformer": "Li et al. 2022, P-Transformer: Towards Better Document-to-Document Neural Machine "
+    "Translation",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A shipped recipe in words; `parameters` at base size with 32,000 subwords."""
+
+    recipe: str
+    view: str
+    model: str
+    loss: str
+    decoding: str
+    parameters: int
+
+    @property
+    def paper(self) -> str:
+        """The folder that it lies in, which stands for a paper."""
+        return self.recipe.partition("/")[0]
+
+
+def entries() -> Iterator[Entry]:
+    """Every shipped recipe, by name."""
+    text = (resources.files("cotext.config") / "recipes" / PARAMETERS).read_text(encoding="utf-8")
+    counts: dict[str, int] = json.loads(text)
+    for name in recipe_names():
+        yield entry(name, load_config(name), counts.get(name, 0))
+
+
+def entry(name: str, config: Config, parameters: int) -> Entry:
+    """A configuration in words."""
+    view, model, decode = config.view, config.model, config.decode
+    standing = f"{model.positions} {model.shift}" if model.positions == "shifted" else model.positions
+    segments = "" if model.segments == "none" else f", {model.segments} segments"
+    seen = [describe_cut(cut, view.max_sentences) for cut in (view, *view.mixed_with)]
+    if config.train.order == "documents":
+        seen.append("in order")
+    return Entry(
+        name,
+        ", ".join(seen if len(seen) < 4 else [seen[0], seen[1], "...", seen[-1]]),
+        f"{describe_model(model)} ({standing}{segments})",
+        describe_loss(config.loss),
+        f"beam {decode.beam} lp {decode.length_penalty:g} {describe_output(config)}".rstrip(),
+        parameters,
+    )
+
+
+def render() -> str:
+    """All recipes by paper: the full name of each and its parameters, and below what it is made of."""
+    lines: list[str] = []
+    for paper, recipes in groupby(entries(), key=lambda each: each.paper):
+        lines += ["", *wrap(PAPERS[paper], WIDTH)]
+        for each in recipes:
+            parameters = f"{each.parameters / 1e6:.1f} M"
+            lines.append(f"  {each.recipe:<{WIDTH - 12}}{parameters:>10}")
+            about = "; ".join((each.view, each.model, each.loss, each.decoding))
+            indent = " " * 6
+            lines += wrap(about, WIDTH, initial_indent=indent, subsequent_indent=indent)
+    heading = "recipe, and its parameters at base size with 32,000 subwords; view; model; loss; decoding"
+    return "\n".join([heading, *lines])
+
+
+def describe_model(config: ModelConfig) -> str:
+    """The name of a model with the switches of its own that are not as its paper has them."""
+    sections = {name: field.default for name, field in ModelConfig.model_fields.items()}
+    default, chosen = sections.get(config.name), dict(config).get(config.name)
+    if default is None or chosen is None:
+        return config.name
+    changed = [f"{key}={value}" for key, value in dict(chosen).items() if value != dict(default)[key]]
+    return f"{config.name}({','.join(changed)})" if changed else config.name
+
+
+def describe_loss(config: LossConfig) -> str:
+    """The name of a loss with the number that matters most to it."""
+    if config.name == "glancing":
+        return "{} {:g} to {:g}".format(config.name, *config.glancing)
+    return f"{config.name} CD {config.context_discount:g}"
+
+
+def describe_cut(cut: CutConfig, max_sentences: int) -> str:
+    """What an instance sees, in a word: `sentence`, `window-3+1+0`, `document`, `document-20s/4` ...
+
+    `max_sentences` is that of the view, 20 in the last of these.
+    """
+    if cut.kind == "sentence":
+        return cut.kind
+    if cut.kind == "window":
+        target = "" if cut.target_before is None else f"to{cut.target_before + 1}"
+        return f"window-{cut.before}+1+{cut.after}{target}"
+    pieces = f"{cut.kind}-{max_sentences}s" if max_sentences else cut.kind
+    return pieces if cut.parts == 1 else f"{pieces}/{cut.parts}"
+
+
+def describe_output(config: Config) -> str:
+    """How sentences that are written together, or in the context of earlier ones, are kept apart."""
+    view, decode = config.view, config.decode
+    if view.kind == "window" and view.target_before != 0:
+        return decode.target_context
+    return decode.align if view.kind == "document" else ""

@@ -1,0 +1,54 @@
+"""How many numbers a model has, counted and bounded."""
+
+import torch
+from torch import nn
+
+from cotext.config.recipe import Config
+from cotext.data.build import build_mixture, further_symbols
+from cotext.models.build import build_model
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Number of trained numbers."""
+    return sum(p.numel() for p in model.parameters())
+
+
+def parameters_at_most(config: Config, vocabulary: int) -> int:
+    """An upper bound of the numbers in a model of any system, by its sizes alone; few models reach a fourth.
+
+    Small sizes count a little more than they are: for biases, norms and vectors of positions.
+    """
+    model, view = config.model, config.view
+    width, inner = model.dimension + 8, model.feed_forward + 8
+    blocks = (
+        model.encoder_layers + 2 * model.decoder_layers + 1
+    )  # of a latent system too, whose decoders are two
+    rows = vocabulary + further_symbols(view)
+    if model.segments == "learned":
+        rows += max(view.sentences for view, _ in build_mixture(config.view).parts)
+    if model.name == "casa":
+        rows += 3 * model.casa.codes + 2 * model.casa.length_offsets + 1
+    return blocks * (16 * width * width + 3 * width * inner) + rows * width
+
+
+def parameters_asked(config: Config, vocabulary: int) -> int:
+    """Number of trained numbers of the model of a configuration, counted without taking memory for them.
+
+    Takes seconds, while a part of torch is imported that nothing else needs.
+
+    Raises:
+        CotextError: as `build_model`.
+    """
+    with torch.device("meta"):
+        return count_parameters(build_model(config, vocabulary))
+
+
+def parameters_at_base(config: Config) -> int:
+    """Number of trained numbers of a recipe at base size with 32,000 subwords."""
+    view, model = config.view, config.model
+    if model.shift == "corpus":
+        model = model.model_copy(update={"shift": 0})
+    # Numbers of sentences are not counted: how many there are is a matter of the corpus.
+    brackets = {"separators": "bracket"} if view.separators == "numbered" else {}
+    counted = {"model": model, "view": view.model_copy(update=brackets)}
+    return parameters_asked(config.model_copy(update=counted), 32_000)

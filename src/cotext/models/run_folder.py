@@ -1,0 +1,138 @@
+"""What lies in a run folder, and what a model file says of itself; read without torch.
+
+A run folder:
+
+    config.yaml            the resolved configuration
+    tokenizer/             a copy: a run needs nothing but itself
+    model.safetensors      what `translate` uses: the best so far, at the end the average
+    metrics.jsonl          one line per report and validation
+    data.json              which data it was trained on
+    init.json              what it started from, if from another run
+    checkpoints/00001000/  model, and what it takes to train on from it (see `training_state`)
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from safetensors import SafetensorError, safe_open
+
+from cotext.config.recipe import Config, parse_config
+from cotext.models.describe import describe_model
+from cotext.runtime.errors import CotextError
+from cotext.runtime.integrity import unsealed
+from cotext.runtime.reading import parse_json, parse_yaml, read_text
+from cotext.runtime.version import __version__
+
+FORMAT = "1"  # raised whenever older model files can no longer be read
+
+
+def model_file(run: Path, update: int | None = None) -> Path:
+    """Where the model of a run lies, or that of one of its checkpoints.
+
+    Raises:
+        CotextError: no such folder or checkpoint.
+    """
+    if not run.is_dir():
+        raise CotextError(f"{run}: no such run folder")
+    if update is None:
+        return run / "model.safetensors"
+    if update not in (saved := checkpoints(run)):
+        there = ", ".join(map(str, saved)) or "none"
+        raise CotextError(f"{run}: no checkpoint of update {update}; there are: {there}")
+    return checkpoint_folder(run, update) / "model.safetensors"
+
+
+def checkpoint_folder(run: Path, update: int) -> Path:
+    """Where the checkpoint of an update lies."""
+    return run / "checkpoints" / f"{update:08d}"
+
+
+def checkpoints(run: Path) -> list[int]:
+    """Updates of the complete checkpoints of a run, ascending."""
+    folder = run / "checkpoints"
+    if not folder.is_dir():
+        return []
+    return sorted(int(p.name) for p in folder.iterdir() if re.fullmatch("[0-9]{8,12}", p.name) and p.is_dir())
+
+
+def read_metadata(path: Path) -> dict[str, str]:
+    """What a model file says of itself.
+
+    Raises:
+        CotextError: missing, truncated, not written by Cotext, or written in another format.
+    """
+    if not path.is_file():
+        raise CotextError(f"{path}: no such model file; has the run been trained?")
+    try:
+        with safe_open(path, framework="numpy") as file:
+            metadata = file.metadata() or {}
+    except (SafetensorError, OSError) as error:
+        raise CotextError(f"{path}: damaged or truncated, or not a safetensors file: {error}") from None
+    if "cotext.format" not in metadata:
+        raise CotextError(f"{path}: a safetensors file, but not a model of Cotext")
+    if metadata["cotext.format"] != FORMAT:
+        raise CotextError(
+            f"{path}: written by Cotext {metadata.get('cotext.version', 'of no version')[:20]} in model "
+            f"format {metadata['cotext.format'][:20]}; this is Cotext {__version__}, which reads "
+            f"format {FORMAT}"
+        )
+    return metadata
+
+
+def noted_data(run: Path) -> dict[str, Any]:
+    """What `data.json` of a run says of its data; nothing where it is missing or damaged."""
+    try:
+        noted = unsealed(read_text(run / "data.json"))
+    except (CotextError, ValueError):
+        return {}
+    whole = isinstance(noted.get("folder"), str) and isinstance(noted.get("checksums"), dict)
+    return noted if whole else {}
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a model file says of the model: its configuration, its tokenizer, the updates it comes from."""
+
+    config: Config
+    fingerprint: str
+    updates: list[int]
+
+    @property
+    def signature(self) -> str:
+        """As `model_signature`."""
+        return model_signature(self.config, self.updates)
+
+
+def model_signature(config: Config, updates: Sequence[int]) -> str:
+    """Names the weights in reports: system, and the updates they were taken from."""
+    made_of = "+".join(map(str, updates))
+    return f"model:{describe_model(config.model)}|updates:{made_of}|version:cotext-{__version__}"
+
+
+def describe_file(path: Path) -> Description:
+    """Read what a model file says of the model.
+
+    Raises:
+        CotextError: as `read_metadata`, or unknown or impossible settings.
+    """
+    metadata = read_metadata(path)
+    try:
+        content = parse_yaml(metadata["cotext.config"], "its configuration")
+        updates = parse_json(metadata["cotext.updates"], "its updates")
+        fingerprint = metadata["cotext.tokenizer"]
+    except KeyError as error:
+        raise CotextError(f"{path}: its description of itself is damaged: no {error}") from None
+    except CotextError as error:
+        raise CotextError(f"{path}: its description of itself is damaged: {error}") from None
+    if not isinstance(updates, list) or not all(type(update) is int for update in updates):
+        raise CotextError(f"{path}: its description of itself is damaged: its updates are no whole numbers")
+    return Description(parse_config(content, str(path)), fingerprint, updates)
+
+
+def read_shapes(path: Path) -> dict[str, list[int]]:
+    """The shapes of the tensors of a model file that `read_metadata` has read, by name."""
+    with safe_open(path, framework="numpy") as file:
+        return {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118

@@ -1,0 +1,396 @@
+"""Runs side by side: scores, choices, use of context, differences from the first run, and what papers say.
+
+Everything here is figures; `verdict` puts them into words, and pages and tables lay them out.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from cotext.analysis.comparison import LEAK, OUT_OF_SIGHT, WITHIN, Row, SystemFigures, choice_rows
+from cotext.data.contrastive_suites import CONTROLLED, ContrastiveSuite
+from cotext.metrics.bleu import Score
+from cotext.metrics.contrastive import Accuracy
+from cotext.metrics.decisions import compare_decisions
+from cotext.metrics.evaluate_files import Evaluation, evaluate_files, name_systems, read_aligned
+from cotext.metrics.evidence import Evidence, Group, corrected, groups_of, weigh
+from cotext.metrics.flips import SIGNIFICANT, flipped_sums, least_p, mcnemar_by_document
+from cotext.metrics.profile import Bucket, by_length, by_position
+from cotext.metrics.significance import Comparison, McNemar, PairedTest, Resampling, holm
+from cotext.reports.compare.beside import (
+    BesidePaper,
+    Here,
+    beside_papers,
+    languages_of,
+    of_pair,
+    published_for,
+)
+from cotext.reports.compare.measured import EvaluationSet, MeasuredRun, Use
+from cotext.runtime.errors import CotextError
+from cotext.runtime.version import __version__
+
+
+@dataclass(frozen=True, slots=True)
+class ScoreOf:
+    """A score of a run with its 95 % interval, and how it compares with the first run's."""
+
+    score: Score
+    interval_95: tuple[float, float] | None
+    beside_first: Comparison | None
+
+    @property
+    def differs(self) -> bool:
+        """Whether it differs from the first run's by more than luck."""
+        return self.beside_first is not None and self.beside_first.p_corrected < SIGNIFICANT
+
+
+@dataclass(frozen=True, slots=True)
+class ChoiceTest:
+    """Right choices of a run and the first one, on the examples of one kind and distance in the run's sight.
+
+    `first_sees`: whether the first run may see the clue, too. Accuracies in per cent; the test is over
+    documents, and `p_corrected` is mid-p after Holm, over all choice tests of all runs, which are `tests`.
+    """
+
+    run: int
+    phenomenon: str
+    distance: str
+    first_sees: bool
+    first: float
+    own: float
+    test: McNemar
+    p_corrected: float
+    tests: int = 1
+
+    @property
+    def significant(self) -> bool:
+        """Whether the difference is more than luck."""
+        return self.p_corrected < SIGNIFICANT
+
+    @property
+    def too_few(self) -> bool:
+        """Whether so few documents could show no difference, however large."""
+        return least_p(self.test.documents) * self.tests >= SIGNIFICANT
+
+
+@dataclass(frozen=True, slots=True)
+class UseOf:
+    """What context of a kind adds to the probability of the reference: nats a token, over a test set.
+
+    `interval_95` and `p` are by drawing documents (percentiles; two-sided, against no gain). `p_foreign`, of
+    true context where foreign context was measured too, is that of adding as much as sentences of other
+    documents do, by flipping the signs of documents.
+    """
+
+    condition: str
+    nats: float
+    interval_95: tuple[float, float]
+    p: float
+    documents: int
+    tokens: int
+    p_foreign: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RunComparison:
+    """Runs side by side; every sequence by run is in their order."""
+
+    runs: tuple[MeasuredRun, ...]
+    test: EvaluationSet | None
+    documents: int
+    sentences: int
+    scores: tuple[tuple[ScoreOf, ...], ...]  # by run
+    tests: Mapping[str, PairedTest]  # by protocol
+    systems: tuple[SystemFigures, ...]
+    rows: tuple[Row, ...]
+    choices: tuple[ChoiceTest, ...]
+    evidence: tuple[tuple[Evidence, ...], ...]  # by run: of clues in its context, where controls were run
+    uses: tuple[tuple[UseOf, ...], ...]  # by run
+    lengths: tuple[Bucket, ...]
+    positions: tuple[Bucket, ...]
+    beside: tuple[BesidePaper, ...]
+    notes: tuple[str, ...]
+
+
+def compare_runs(
+    runs: Sequence[MeasuredRun],
+    test: EvaluationSet | None,
+    suites: Mapping[str, ContrastiveSuite],
+    *,
+    protocols: Sequence[str],
+    target_language: str | None = None,
+    resampling: Resampling | None = None,
+) -> RunComparison:
+    """Put measured runs side by side; the first is the one that all others are compared with.
+
+    Raises:
+        CotextError: translations that do not fit the references, suites decided by different rules.
+    """
+    _check_rules(runs)
+    drawing = resampling or Resampling()
+    scores: tuple[tuple[ScoreOf, ...], ...] = tuple(() for _ in runs)
+    tests: Mapping[str, PairedTest] = {}
+    lengths: list[Bucket] = []
+    positions: list[Bucket] = []
+    documents = sentences = 0
+    notes = _notes(runs, languages_of(runs, suites))
+    if test is not None:
+        named = name_systems([_hypothesis(run) for run in runs])
+        aligned, [references], _ = read_aligned(named, [test.reference], None, test.format)
+        translated = list(aligned.values())
+        documents, sentences = len(references), sum(map(len, references))
+        evaluation = _evaluate(runs, test, documents, protocols, target_language, drawing)
+        scores, tests = _scores(runs, evaluation), evaluation.paired
+        lengths = by_length(translated, references, protocols[:1], target_language=target_language)
+        positions = by_position(translated, references, protocols[:1], target_language=target_language)
+        if documents < 2:
+            notes.append("The test set is one document: differences in quality cannot be tested.")
+    groups = [group for suite in suites.values() for group in groups_of(suite)]
+    systems = tuple(_system(run, groups, scores[place]) for place, run in enumerate(runs))
+    evidence = _evidence(runs, groups)
+    rows = _with_words(choice_rows(systems), evidence) if suites else []
+    plain = [[each.score for each in of_run] for of_run in scores]
+    return RunComparison(
+        runs=tuple(runs),
+        test=test,
+        documents=documents,
+        sentences=sentences,
+        scores=scores,
+        tests=tests,
+        systems=systems,
+        rows=tuple(rows),
+        choices=tuple(_choice_tests(runs, groups)),
+        evidence=evidence,
+        uses=tuple(uses_of(run.use, drawing) for run in runs),
+        lengths=tuple(lengths),
+        positions=tuple(positions),
+        beside=tuple(beside_papers(runs, plain, Here(documents, sentences, suites))),
+        notes=tuple(notes),
+    )
+
+
+def _hypothesis(run: MeasuredRun) -> Any:
+    if run.hypothesis is None:
+        raise CotextError(f"{run.path}: has not translated the test set that others have")
+    return run.hypothesis
+
+
+def _notes(runs: Sequence[MeasuredRun], pair: str) -> list[str]:
+    notes = []
+    data = {run.data for run in runs}
+    if len(data - {""}) > 1:
+        notes.append("The runs were trained on different data: differences may come from there.")
+    elif "" in data:
+        notes.append("Not every run notes which data it was trained on.")
+    if len({run.updates for run in runs}) > 1:
+        notes.append("The runs were trained for different numbers of updates.")
+    for run in runs:
+        if run.recipe.name is None:
+            notes.append(f"{run.title} is of no shipped recipe: no published value stands for it.")
+        elif not (published := published_for(run.recipe)):
+            notes.append(f"{run.title} is {run.recipe.title}: no published value stands for that.")
+        elif not of_pair(published, pair):
+            notes.append(f"{run.title} is {run.recipe.title}: nothing is published of it for {pair}.")
+    if len(runs) > 1:
+        notes.append(
+            "Every system is one training run: another seed would give other figures, and no test here knows "
+            "by how much."
+        )
+    return notes
+
+
+def _evaluate(
+    runs: Sequence[MeasuredRun],
+    test: EvaluationSet,
+    documents: int,
+    protocols: Sequence[str],
+    target_language: str | None,
+    drawing: Resampling,
+) -> Evaluation:
+    paths = [_hypothesis(run) for run in runs]
+    testable = len(runs) > 1 and documents > 1
+    return evaluate_files(
+        paths,
+        [test.reference],
+        protocols=protocols,
+        target_language=target_language,
+        format=test.format,
+        resampling=drawing if testable else None,
+    )
+
+
+def _scores(runs: Sequence[MeasuredRun], evaluation: Evaluation) -> tuple[tuple[ScoreOf, ...], ...]:
+    """By run; names of an evaluation are in the order of the runs."""
+    names = list(evaluation.scores)
+    found = []
+    for name in names:
+        of_run = []
+        for score in evaluation.scores[name]:
+            test = evaluation.paired.get(score.protocol)
+            beside = [
+                c for c in (test.comparisons if test else ()) if (c.baseline, c.system) == (names[0], name)
+            ]
+            interval = test.intervals_95[name] if test else None
+            of_run.append(ScoreOf(score, interval, beside[0] if beside else None))
+        found.append(tuple(of_run))
+    assert len(found) == len(runs)
+    return tuple(found)
+
+
+def _system(run: MeasuredRun, groups: Sequence[Group], scores: Sequence[ScoreOf]) -> SystemFigures:
+    return SystemFigures(
+        title=run.title,
+        recipe=run.recipe.title,
+        before=run.sight.before,
+        after=run.sight.after,
+        parameters=run.parameters,
+        updates=run.updates,
+        curve=run.curve,
+        accuracies=_accuracies(run, groups),
+        scores=tuple(each.score for each in scores),
+        translations=(),
+        signature=run.signature,
+        target_before=run.sight.target_before,
+    )
+
+
+def _accuracies(run: MeasuredRun, groups: Sequence[Group]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for group in groups:
+        decided = run.decisions[group.suite]
+        right = [decided.right[example.id] for example in group.examples]
+        accuracy = Accuracy(
+            correct=sum(right),
+            total=len(right),
+            ties=0,
+            chance=sum(group.chances) / len(right),
+        )
+        name = f"{CONTROLLED if group.suite.startswith(CONTROLLED) else ''}{group.title}"
+        entry = found.setdefault(name, {"signature": decided.signature, "by_distance": {}})
+        entry["by_distance"][group.distance] = accuracy.as_dict()
+    return found
+
+
+def _evidence(runs: Sequence[MeasuredRun], groups: Sequence[Group]) -> tuple[tuple[Evidence, ...], ...]:
+    """By run, of the groups whose clue lies in context that it may see; corrected for all of them."""
+    flat = []
+    for number, run in enumerate(runs):
+        for group in groups:
+            readings = run.decisions[group.suite].readings
+            if readings is not None and _asks_context(run, group):
+                flat.append((number, weigh(group, readings)))
+    found = zip([number for number, _ in flat], corrected([each for _, each in flat]), strict=True)
+    by_run: list[list[Evidence]] = [[] for _ in runs]
+    for number, each in found:
+        by_run[number].append(each)
+    return tuple(map(tuple, by_run))
+
+
+def _asks_context(run: MeasuredRun, group: Group) -> bool:
+    return group.distance != WITHIN and run.sight.reaches(group.phenomenon, group.distance)
+
+
+def _with_words(rows: Sequence[Row], evidence: Sequence[Sequence[Evidence]]) -> list[Row]:
+    """Rows whose words and marks say where context is shown to be used."""
+    found = []
+    for row in rows:
+        of_row = [
+            next(
+                (e for e in of_run if (e.group.title, e.group.distance) == (row.phenomenon, row.distance)),
+                None,
+            )
+            for of_run in evidence
+        ]
+        used = [each is not None and each.used is True for each in of_row]
+        cells = tuple(replace(cell, shown=shown) for cell, shown in zip(row.cells, used, strict=True))
+        words = _words([each for each in of_row if each is not None])
+        if row.distance == WITHIN or row.verdict in (LEAK, OUT_OF_SIGHT):
+            words = row.verdict
+        found.append(replace(row, cells=cells, verdict=words))
+    return found
+
+
+def _words(asked: Sequence[Evidence]) -> str:
+    used = sum(each.used is True for each in asked)
+    if used:
+        return "context is used" if used == len(asked) else "used by one" if used == 1 else "used by some"
+    return "too few documents" if any(each.too_few for each in asked) else "use not shown" if asked else ""
+
+
+def _check_rules(runs: Sequence[MeasuredRun]) -> None:
+    """Refuse decisions made by different rules, or on other examples."""
+    if len(runs) > 1 and runs[0].decisions:
+        compare_decisions({run.title: run.decisions for run in runs}, runs[0].title)
+
+
+def _choice_tests(runs: Sequence[MeasuredRun], groups: Sequence[Group]) -> list[ChoiceTest]:
+    found = []
+    for number, run in enumerate(runs[1:], start=1):
+        for group in groups:
+            if not _asks_context(run, group):
+                continue
+            theirs, ours = (
+                [each.decisions[group.suite].right[e.id] for e in group.examples] for each in (runs[0], run)
+            )
+            found.append(
+                ChoiceTest(
+                    run=number,
+                    phenomenon=group.title,
+                    distance=group.distance,
+                    first_sees=runs[0].sight.reaches(group.phenomenon, group.distance),
+                    first=100.0 * sum(theirs) / len(theirs),
+                    own=100.0 * sum(ours) / len(ours),
+                    test=mcnemar_by_document(theirs, ours, group.documents),
+                    p_corrected=1.0,
+                )
+            )
+    p_values = holm([each.test.p_mid for each in found])
+    return [replace(each, p_corrected=p, tests=len(found)) for each, p in zip(found, p_values, strict=True)]
+
+
+def uses_of(use: Use | None, drawing: Resampling) -> tuple[UseOf, ...]:
+    """Nats a token that each kind of context adds, with intervals by drawing documents."""
+    if use is None:
+        return ()
+    found = []
+    for condition, documents in use.documents.items():
+        if not documents:
+            continue
+        sums = np.array([(each.nats, each.tokens) for each in documents], dtype=np.float64)
+        draws = np.random.default_rng(drawing.seed)
+        size = (min(drawing.samples, max(100, 20_000_000 // len(sums))), len(sums))
+        drawn = sums[draws.integers(len(sums), size=size)].sum(axis=1)
+        means = drawn[:, 0] / drawn[:, 1]
+        low, high = np.percentile(means, (2.5, 97.5))
+        least = min(int(np.sum(means <= 0)), int(np.sum(means >= 0)))
+        found.append(
+            UseOf(
+                condition=condition,
+                nats=float(sums[:, 0].sum() / sums[:, 1].sum()),
+                interval_95=(float(low), float(high)),
+                p=min(1.0, 2 * (least + 1) / (len(means) + 1)),
+                documents=len(sums),
+                tokens=int(sums[:, 1].sum()),
+                p_foreign=_p_foreign(use, drawing) if condition == "true" else None,
+            )
+        )
+    return tuple(found)
+
+
+def _p_foreign(use: Use, drawing: Resampling) -> float | None:
+    true, foreign = use.documents["true"], use.documents.get("random")
+    if not foreign:
+        return None
+    apart = [a.nats - b.nats for a, b in zip(true, foreign, strict=True)]
+    return flipped_sums(apart, drawing.samples, drawing.seed)
+
+
+def signature(comparison: RunComparison) -> str:
+    """How differences in choices were tested."""
+    return (
+        f"test:mcnemar|unit:document|sides:2|correction:holm-{len(comparison.choices)}-mid-p"
+        f"|interval:bonett-price"
+        f"|version:cotext-{__version__}"
+    )

@@ -1,0 +1,186 @@
+"""What `cotext compare` does: find what is to be measured, measure it of every run, write the files."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cotext.data.contrastive_suites import ContrastiveSuite, read_suite
+from cotext.data.languages import Languages, check_pair, check_sides
+from cotext.decoding.translate_file import check_output
+from cotext.metrics.bleu import DEFAULT_PROTOCOLS, find_protocol
+from cotext.metrics.significance import Resampling
+from cotext.models.run_folder import describe_file, model_file
+from cotext.reports.compare.figures import RunComparison, compare_runs
+from cotext.reports.compare.measured import Asked, EvaluationSet, Watch, measure_run
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import replacing
+from cotext.runtime.locks import writing
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is to be compared, as the command line says it; empty tuples: the defaults."""
+
+    runs: tuple[Path, ...]
+    data: Path | None = None
+    source: Path | None = None
+    reference: Path | None = None
+    suites: tuple[Path, ...] = ()
+    protocols: tuple[str, ...] = ()
+    target_language: str | None = None
+    samples: int = 10_000
+    use: bool = True
+    attention: bool = True
+    controls: bool = True
+    format: str | None = None
+    device: str | None = None
+    decode: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Outputs:
+    """Files to write; None: none of the kind."""
+
+    page: Path
+    csv: Path | None = None
+    latex: Path | None = None
+
+    @property
+    def all(self) -> list[Path]:
+        """Those that are written."""
+        return [path for path in (self.page, self.csv, self.latex) if path is not None]
+
+
+def compare_folders(request: Request, outputs: Outputs, watch: Watch) -> RunComparison:
+    """Measure all runs and write the files; what a run folder holds already is not measured again.
+
+    Raises:
+        CotextError: nothing to measure, runs or files that are missing, damaged, given twice or of unlike
+            languages; all that can be known beforehand is checked before any work is done.
+    """
+    protocols = request.protocols or DEFAULT_PROTOCOLS
+    for protocol in protocols:
+        find_protocol(protocol)
+    drawing = Resampling(samples=request.samples)
+    titles = name_runs(request.runs)
+    test = _test_set(request)
+    suites = _suites(request)
+    if test is None and not suites:
+        raise CotextError(
+            "nothing to compare on: give --data FOLDER, or --source and --reference, or --suite FILE"
+        )
+    inputs = [*suites, *([test.source, test.reference] if test else [])]
+    for path in outputs.all:
+        check_output(path, inputs)
+    if len({path.absolute() for path in outputs.all}) < len(outputs.all):
+        raise CotextError(f"{outputs.page}: two outputs would be written to one file; name each once")
+    _check_languages(request, test, suites)
+    with writing(*outputs.all):
+        decode = request.decode or {}
+        asked = Asked(
+            test, suites, decode, request.device, request.use, request.attention, controls=request.controls
+        )
+        measured = [
+            measure_run(run, title, asked, watch) for run, title in zip(request.runs, titles, strict=True)
+        ]
+        found = compare_runs(
+            measured,
+            test,
+            {suite.name: suite for suite in suites.values()},
+            protocols=protocols,
+            target_language=request.target_language or measured[0].languages.target or None,
+            resampling=drawing,
+        )
+        _write(found, outputs)
+        return found
+
+
+def _check_languages(
+    request: Request, test: EvaluationSet | None, suites: Mapping[Path, ContrastiveSuite]
+) -> None:
+    """Refuse runs, suites and files of unlike languages, as far as they tell."""
+    known, whose = Languages(), ""
+    for run in request.runs:
+        pair = Languages.parse(describe_file(model_file(run)).config.languages)
+        check_pair(known, pair, f"{run}", whose)
+        if test is not None:
+            check_sides(pair, test.source, test.reference, f"{run} translates")
+        if str(pair) and not str(known):
+            known, whose = pair, f"{run} translates"
+    for path, suite in suites.items():
+        check_pair(known, suite.languages, f"{path}", whose)
+
+
+def name_runs(runs: Sequence[Path]) -> list[str]:
+    """Name runs by the names of their folders, or by their paths where two folders have the same name.
+
+    Raises CotextError where a run is given twice.
+    """
+    resolved = [run.resolve() for run in runs]
+    for place, run in enumerate(resolved):
+        if run in resolved[:place]:
+            raise CotextError(f"{runs[place]}: is given twice; a run compared with itself tells nothing")
+    plain = [run.name for run in resolved]
+    return [name if plain.count(name) == 1 else str(run) for name, run in zip(plain, runs, strict=True)]
+
+
+def _test_set(request: Request) -> EvaluationSet | None:
+    if request.source is not None or request.reference is not None:
+        if request.source is None or request.reference is None:
+            raise CotextError("--source and --reference belong together: give both (or the same file twice)")
+        for path in (request.source, request.reference):
+            if not path.is_file():
+                raise CotextError(f"{path}: no such file")
+        return EvaluationSet(request.source, request.reference, request.format)
+    if request.data is None:
+        return None
+    path = request.data / "test.jsonl"
+    if path.is_file():
+        return EvaluationSet(path, path, "jsonl")
+    if not (request.data / "train.arrow").is_file():
+        raise CotextError(
+            f"{request.data}: no prepared data there; make it with `cotext prepare ... --out {request.data}`"
+        )
+    if request.suites or _suite_files(request.data):
+        return None
+    raise CotextError(
+        f"{request.data}: holds no test set; give --source and --reference, or prepare it with --test-source "
+        "and --test-target"
+    )
+
+
+def _suites(request: Request) -> dict[Path, ContrastiveSuite]:
+    paths = list(request.suites)
+    if not paths and request.data is not None:
+        paths = _suite_files(request.data)
+    found = {path: read_suite(path) for path in paths}
+    names: dict[str, Path] = {}
+    for path, suite in found.items():
+        if suite.name in names:
+            raise CotextError(
+                f"{path}: a suite of the same name ({suite.name}) as {names[suite.name]}; give each once"
+            )
+        names[suite.name] = path
+    if len(found) < len(paths):
+        raise CotextError("a suite is given twice; give each once")
+    return found
+
+
+def _suite_files(data: Path) -> list[Path]:
+    return sorted((data / "contrastive").glob("*.json"))
+
+
+def _write(found: RunComparison, outputs: Outputs) -> None:
+    from cotext.reports.compare.page import render_comparison
+    from cotext.reports.compare.tables import as_csv, as_latex
+
+    contents = [
+        (outputs.page, render_comparison),
+        (outputs.csv, as_csv),
+        (outputs.latex, as_latex),
+    ]
+    for path, render in contents:
+        if path is not None:
+            with replacing(path) as temporary:
+                temporary.write_text(render(found), encoding="utf-8")

@@ -1,0 +1,328 @@
+"""What is measured of one run: translations, decisions and use of context, kept in the run folder.
+
+    RUN/compared/<test set>-<model and decoding>.<format>    translations
+    RUN/compared/<test set>-<model and decoding>.use.json    what context adds to the reference's probability
+    RUN/compared/<suite>-<model>.json                        decisions and controls, in the form of
+                                                             `cotext contrastive --controls --out`
+
+Names hold digests of all that the content depends on; what is there is not made again, and an interrupted
+translation goes on.
+"""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cotext.analysis.attention_of_document import AttentionReport, watch_document
+from cotext.analysis.comparison import Sight, read_metrics
+from cotext.analysis.context_corpus import measure_corpus
+from cotext.analysis.contrastive import run_suite, sight_of, suite_recipe
+from cotext.data.contrastive_suites import ContrastiveSuite
+from cotext.data.documents import ParallelDocument
+from cotext.data.formats import detect_format, read_documents, read_parallel, second_file
+from cotext.data.formats.docids import find_side_file
+from cotext.data.languages import Languages
+from cotext.data.suite_documents import documents_of
+from cotext.decoding.translate_file import open_scorer, open_translator, translate_file
+from cotext.decoding.translator import DocumentTranslator
+from cotext.metrics.decisions import Decisions, read_decisions
+from cotext.models.checkpoint import LoadedModel
+from cotext.models.interface import ParallelModel
+from cotext.models.parameters import count_parameters
+from cotext.models.run_folder import model_file, noted_data
+from cotext.reports.compare.recipe import RecipeOf, recipe_of
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import checksum, replacing
+from cotext.runtime.locks import working_in
+from cotext.runtime.version import __version__
+
+FOLDER: Final = "compared"
+# Of the document whose attention is drawn: enough sentences to show something, few enough to be told apart.
+MAP_SENTENCES: Final = range(4, 13)
+CONDITIONS: Final = ("true", "random")  # kinds of context, each beside none
+_DIGITS = 12  # of a digest: 48 bits
+
+
+@dataclass(frozen=True, slots=True)
+class EvaluationSet:
+    """What all runs translate; both sides may be in one file."""
+
+    source: Path
+    reference: Path
+    format: str | None
+
+    @property
+    def digest(self) -> str:
+        """Of the content of the files, with those that hold their document ids."""
+        paths = [self.source, self.reference]
+        sides = [find_side_file(path) for path in paths if self.kind == "docids"]
+        parts = [checksum(path) for path in (*paths, *(side for side in sides if side is not None))]
+        return _digest(self.kind, *parts)
+
+    @property
+    def kind(self) -> str:
+        """The format of the source."""
+        return self.format or detect_format(self.source)
+
+    def documents(self) -> list[ParallelDocument]:
+        """Source and reference, side by side."""
+        second = second_file(self.source, self.reference)
+        return list(read_parallel(self.source, second, self.format))
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentUse:
+    """What a kind of context adds to the log-probability of the reference of a document, in nats."""
+
+    nats: float
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """CXMI of a test set, by kind of context and document; sentences without context take no part."""
+
+    signature: str
+    documents: Mapping[str, tuple[DocumentUse, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredRun:
+    """A run and what was measured of it; what was not asked for, or cannot be measured, is None or empty.
+
+    `curve` has updates and the loss of current sentences on the development set.
+    """
+
+    path: Path
+    title: str
+    recipe: RecipeOf
+    languages: Languages
+    sight: Sight
+    parameters: int
+    updates: int
+    curve: tuple[tuple[int, float], ...]
+    signature: str
+    data: str
+    hypothesis: Path | None
+    decisions: Mapping[str, Decisions]
+    use: Use | None
+    attention: AttentionReport | None
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """What is measured of every run."""
+
+    test: EvaluationSet | None
+    suites: Mapping[Path, ContrastiveSuite]
+    decode: Mapping[str, Any]
+    device: str | None
+    use: bool
+    attention: bool
+    controls: bool = True
+
+
+# What is being done, its total, and how to tell of progress.
+Watch = Callable[[str, int], Callable[[int], None]]
+
+
+def measure_run(path: Path, title: str, asked: Asked, watch: Watch) -> MeasuredRun:
+    """Measure what has not been measured of a run yet.
+
+    Raises:
+        CotextError: no such run, a damaged model, a run folder that cannot be written to, a test set with a
+            sentence over the limit, another process that measures the run.
+    """
+    with working_in(_folder(path)):
+        return _measure(path, title, asked, watch)
+
+
+def _measure(path: Path, title: str, asked: Asked, watch: Watch) -> MeasuredRun:
+    translator, loaded = open_translator(path, asked.device, dict(asked.decode))
+    sight = sight_of(translator)
+    weights = checksum(model_file(path))
+    made_by = _digest(f"{loaded.signature}|{translator.signature}", weights)
+    hypothesis, use, attention = None, None, None
+    if asked.test is not None:
+        name = f"{asked.test.digest}-{made_by}"
+        hypothesis = _translate(path, f"{name}{asked.test.source.suffix}", asked.test, asked, watch, title)
+        readable = sight.context and not isinstance(loaded.model, ParallelModel)
+        documents = asked.test.documents() if readable else []
+        if asked.use and any(len(d) > 1 for d in documents):
+            use = _use(path, f"{name}.use.json", asked.test, documents, asked, watch, title)
+        if asked.attention and documents:
+            attention = _attention(translator, loaded, documents, hypothesis, asked.test)
+    metrics = read_metrics(path)
+    return MeasuredRun(
+        path=path,
+        title=title,
+        recipe=recipe_of(loaded.config),
+        languages=loaded.languages,
+        sight=sight,
+        parameters=count_parameters(loaded.model),
+        updates=max([*loaded.updates, *(int(entry["update"]) for entry in metrics)], default=0),
+        curve=tuple(
+            (int(entry["update"]), float(entry["nll_current"]))
+            for entry in metrics
+            if entry["kind"] == "validation" and "nll_current" in entry
+        ),
+        signature=f"{loaded.signature}|{translator.signature}",
+        data=_data(path),
+        hypothesis=hypothesis,
+        decisions=_decide(path, weights, sight, asked, watch, title),
+        use=use,
+        attention=attention,
+    )
+
+
+def _translate(run: Path, name: str, test: EvaluationSet, asked: Asked, watch: Watch, title: str) -> Path:
+    out = _folder(run) / name
+    if not out.exists():
+        task = Task(f"translating, {title}", watch)
+        translate_file(
+            run,
+            test.source,
+            out,
+            format=test.format,
+            device=asked.device,
+            decode=dict(asked.decode),
+            on_start=task.start,
+            on_sentences=task.advance,
+        )
+    return out
+
+
+def _use(
+    run: Path,
+    name: str,
+    test: EvaluationSet,
+    documents: Sequence[ParallelDocument],
+    asked: Asked,
+    watch: Watch,
+    title: str,
+) -> Use:
+    path = _folder(run) / name
+    if not path.exists():
+        task = Task(f"scoring with and without context, {title}", watch)
+        # Another document's sentences are drawn from several.
+        conditions = CONDITIONS if len(documents) > 1 else CONDITIONS[:1]
+        found = measure_corpus(
+            run,
+            test.source,
+            test.reference,
+            conditions=conditions,
+            format=test.format,
+            device=asked.device,
+            decode=dict(asked.decode),
+            on_start=task.start,
+            on_sentences=task.advance,
+        )
+        sums: dict[str, dict[str, list[float]]] = {condition: {} for condition in conditions}
+        for sentence in found.sentences:
+            if sentence.context:
+                for condition, by_document in sums.items():
+                    entry = by_document.setdefault(sentence.document, [0.0, 0])
+                    entry[0] += sentence.cxmi(condition)
+                    entry[1] += len(sentence.token_cxmi())
+        content = {"signature": found.signature, "documents": sums}
+        with replacing(path) as temporary:
+            temporary.write_text(json.dumps(content), encoding="utf-8")
+    kept = _read_json(path)
+    return Use(
+        kept["signature"],
+        {
+            condition: tuple(DocumentUse(float(nats), int(tokens)) for nats, tokens in by_document.values())
+            for condition, by_document in kept["documents"].items()
+        },
+    )
+
+
+def _attention(
+    translator: DocumentTranslator,
+    loaded: LoadedModel,
+    documents: Sequence[ParallelDocument],
+    hypothesis: Path,
+    test: EvaluationSet,
+) -> AttentionReport:
+    """Of the first document with a good number of sentences, or of the first; in its own translation."""
+    place = next((i for i, d in enumerate(documents) if len(d) in MAP_SENTENCES), 0)
+    translated = next(
+        d for i, d in enumerate(read_documents(hypothesis, test.format, "target")) if i == place
+    )
+    document = ParallelDocument(documents[place].id, documents[place].source, translated.sentences)
+    return watch_document(translator, document, f"{loaded.signature}|{translator.signature}", own=True)
+
+
+def _decide(
+    run: Path, weights: str, sight: Sight, asked: Asked, watch: Watch, title: str
+) -> dict[str, Decisions]:
+    found: dict[str, Decisions] = {}
+    opened: tuple[DocumentTranslator, LoadedModel] | None = None
+    for path, suite in asked.suites.items():
+        kept = _folder(run) / f"{_digest(checksum(path))}-{_digest(weights, __version__)}.json"
+        controls = asked.controls and sight.context and len(set(documents_of(suite.examples))) > 1
+        if kept.exists():
+            found[suite.name] = read_decisions(kept)[suite.name]
+            if found[suite.name].readings is not None or not controls:
+                continue
+        # Of the settings, what is refused; no other has a part in scores that are kept.
+        limit = {key: value for key, value in asked.decode.items() if key == "max_source_tokens"}
+        opened = opened or open_scorer(run, asked.device, limit)
+        advance = watch(f"{suite.name}, {title}", sum(len(e.candidates) for e in suite.examples))
+        report = run_suite(
+            opened[0], suite, recipe=suite_recipe(*opened), controls=controls, on_candidates=advance
+        )
+        with replacing(kept) as temporary:
+            content = json.dumps({suite.name: report.as_dict()}, ensure_ascii=False)
+            temporary.write_text(content, encoding="utf-8")
+        found[suite.name] = read_decisions(kept)[suite.name]
+    return found
+
+
+class Task:
+    """Tells a watch of something whose total is known once it begins."""
+
+    def __init__(self, what: str, watch: Watch) -> None:
+        self._what = what
+        self._watch = watch
+        self._advance: Callable[[int], None] | None = None
+
+    def start(self, total: int) -> None:
+        """The total is known."""
+        self._advance = self._watch(self._what, total)
+
+    def advance(self, count: int) -> None:
+        """So many more are done."""
+        assert self._advance is not None
+        self._advance(count)
+
+
+def _folder(run: Path) -> Path:
+    folder = run / FOLDER
+    try:
+        folder.mkdir(exist_ok=True)
+    except OSError as error:
+        raise CotextError(
+            f"{folder}: cannot be made ({error.strerror or error}); what is measured of a run is kept there"
+        ) from None
+    return folder
+
+
+def _data(run: Path) -> str:
+    """Which data the run notes that it was trained on: the digest of what it says of them, or nothing."""
+    noted = noted_data(run)
+    return _digest(json.dumps(noted["checksums"], sort_keys=True)) if noted else ""
+
+
+def _read_json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise CotextError(f"{path}: damaged ({error}); delete it, and it is made again") from None
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:_DIGITS]

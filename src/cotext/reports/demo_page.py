@@ -1,0 +1,155 @@
+"""The report of the demonstration: one HTML page, and report.json with all figures."""
+
+import json
+import os
+import platform
+from dataclasses import asdict
+from html import escape
+from pathlib import Path
+
+import torch
+
+from cotext.analysis.comparison import PHENOMENA, Comparison, Line, Sample
+from cotext.data.controlled import VERSION
+from cotext.reports.html import breakable, choice_plots, choice_table, curves, facts, folded, whole_page
+from cotext.runtime.files import replacing
+from cotext.runtime.version import __version__
+
+LEAD = """
+Tiny systems were trained on the same small English–German world, in which some words can be translated only
+with another sentence in view. It is known which sentence that is, so it is known what each system can see.
+Where a system sees the clue, it should learn to use it; where it does not, it can only guess, and exactly
+chance should come out.
+"""
+SIGHT = """
+The sentence system sees one sentence. The document systems see three sentences before it, in the source and
+in their own translation, and none after it. So pronouns and register more than three sentences from their
+clue must stay at chance for all of them, and so must cataphora, whose clue is in the next sentence. Cohesion
+has its clue in the translation alone: the source gives no hint.
+"""
+CURVES = """Loss of current sentences on the development set, on a logarithmic scale. The sentence system
+cannot get below what the words cost that it can only guess."""
+
+
+def write_report(out: Path, comparison: Comparison) -> None:
+    """Write report.html and report.json to the folder `out`."""
+    content = {"versions": versions(), **asdict(comparison)}
+    page = render(comparison)
+    with replacing(out / "report.json") as temporary:
+        temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
+    with replacing(out / "report.html") as temporary:
+        temporary.write_text(page, encoding="utf-8")
+
+
+def versions() -> dict[str, str]:
+    """What the figures depend on beside the settings."""
+    return {
+        "Cotext": __version__,
+        "controlled corpus": str(VERSION),
+        "PyTorch": torch.__version__,
+        "Python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+    }
+
+
+def render(comparison: Comparison) -> str:
+    """The page."""
+    systems, rows = comparison.systems, comparison.rows
+    return whole_page(
+        "Cotext: what context does",
+        [
+            f"<h1>What context does</h1>\n<p>{LEAD}</p>",
+            _checks(comparison),
+            f"<h2>Right choices</h2>\n<p>{SIGHT}</p>",
+            choice_plots(rows, systems, PHENOMENA),
+            choice_table(rows, systems, PHENOMENA),
+            _bleu(comparison),
+            "<h2>One document</h2>",
+            _sample(comparison.sample),
+            "<h2>Training</h2>",
+            curves(systems, CURVES),
+            "<h2>How these figures came about</h2>",
+            _facts(comparison),
+        ],
+    )
+
+
+def _checks(comparison: Comparison) -> str:
+    items = []
+    for expectation in comparison.expectations:
+        kind, sign, word = (
+            ("met", "✓", "as expected") if expectation.met else ("unmet", "✗", "not as expected")
+        )
+        items.append(
+            f'<li><span class="{kind}">{sign} {word}:</span> {escape(expectation.text)} '
+            f'<span class="soft">({escape(expectation.found)})</span></li>'
+        )
+    return f'<ul class="checks">\n{chr(10).join(items)}\n</ul>'
+
+
+def _bleu(comparison: Comparison) -> str:
+    systems = comparison.systems
+    titles = "".join(f'<th scope="col">{breakable(system.title)}</th>' for system in systems)
+    lines = []
+    for number, score in enumerate(systems[0].scores):
+        values = "".join(f"<td>{system.scores[number].value:.1f}</td>" for system in systems)
+        lines.append(f'<tr><th scope="row" class="words">{escape(score.title)}</th>{values}</tr>')
+    first = systems[0].scores[0]
+    return (
+        '<h2>BLEU</h2>\n<table class="scores"><caption>'
+        f"{first.documents} test documents, {first.sentences} sentences. BLEU "
+        "counts all words, and few of them depend on context; nor does it know that one rendering of a name "
+        "or profession is as good as the other. It shows little of what the table above shows.</caption>\n"
+        f"<thead><tr><td></td>{titles}</tr></thead>\n<tbody>{''.join(lines)}</tbody></table>"
+    )
+
+
+def _sample(sample: Sample) -> str:
+    items = []
+    for sentence in sample.sentences:
+        parts = [
+            ("source", f'<span lang="en">{escape(sentence.source)}</span>'),
+            (sample.first_title, _marked(sentence.first)),
+            (sample.second_title, _marked(sentence.second)),
+        ]
+        if " ".join(word.text for word in sentence.second) != sentence.reference:
+            parts.append(("reference", f'<span lang="de">{escape(sentence.reference)}</span>'))
+        lines = "".join(f"<dt>{escape(who)}</dt><dd>{text}</dd>" for who, text in parts)
+        items.append(f"<li><dl>{lines}</dl></li>")
+    return (
+        f"<p>Test document {sample.number}, chosen because it shows the difference well: words that differ "
+        f"between {escape(sample.first_title)} and {escape(sample.second_title)} are marked and in brackets. "
+        "The reference is given where the second differs from it.</p>\n"
+        f'<ol class="sample">\n{chr(10).join(items)}\n</ol>'
+    )
+
+
+def _marked(line: Line) -> str:
+    words = [f"<mark>[{escape(w.text)}]</mark>" if w.marked else escape(w.text) for w in line]
+    return f'<span lang="de">{" ".join(words)}</span>'
+
+
+def _facts(comparison: Comparison) -> str:
+    parts = []
+    for system in comparison.systems:
+        signatures = [
+            *(f"{name}: {report['signature']}" for name, report in system.accuracies.items()),
+            *(score.signature for score in system.scores),
+        ]
+        told = facts(
+            [
+                (
+                    "recipe",
+                    escape(f"{system.recipe}, {system.parameters:,} parameters, {system.updates} updates"),
+                ),
+                ("command", f"<pre>{escape(comparison.commands[system.title])}</pre>"),
+                ("model and decoding", f"<code>{escape(system.signature)}</code>"),
+            ]
+        )
+        parts.append(
+            f"<h3>{escape(system.title)}</h3>\n{told}\n"
+            f"{folded('Signatures of its figures', chr(10).join(signatures))}"
+        )
+    corpus = facts([("command", f"<pre>{escape(comparison.commands['corpus'])}</pre>")])
+    parts.insert(0, f"<h3>corpus</h3>\n{corpus}")
+    return f"{chr(10).join(parts)}\n<h3>Versions</h3>\n{facts((k, escape(v)) for k, v in versions().items())}"

@@ -1,0 +1,26 @@
+"""What a folder is, that Cotext has made: what `cotext info` tells."""
+
+import os
+from pathlib import Path
+
+from cotext.reports.info import data as data_info
+from cotext.reports.info import run as run_info
+from cotext.runtime.errors import CotextError
+
+
+def folder_info(folder: Path) -> run_info.RunInfo | data_info.DataInfo:
+    """What a run folder or a folder of prepared data says of itself.
+
+    Raises:
+        CotextError: neither.
+    """
+    if not folder.is_dir():
+        raise CotextError(f"{folder}: no such folder; give a run folder, or one made by `cotext prepare`")
+    if any(os.path.lexists(folder / name) for name in data_info.MARKS):
+        return data_info.data_info(folder)
+    if any(os.path.lexists(folder / name) for name in run_info.MARKS):
+        return run_info.run_info(folder)
+    raise CotextError(
+        f"{folder}: neither a run nor prepared data: holds none of "
+        f"{', '.join((*run_info.MARKS, *data_info.MARKS))}"
+    )

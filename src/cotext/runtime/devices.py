@@ -1,0 +1,34 @@
+"""Where to compute."""
+
+import os
+
+import torch
+
+from cotext.runtime.errors import CotextError, shown
+
+
+def choose_device(name: str | None) -> torch.device:
+    """The named device, or the GPU where there is one.
+
+    Raises:
+        CotextError: no such device, or none that computes.
+    """
+    if name is None:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    try:
+        # Read back, which a device that holds no numbers (meta) refuses.
+        torch.zeros(1, device=name).tolist()
+        return torch.device(name)
+    except (RuntimeError, AssertionError, ImportError) as error:
+        raise CotextError(
+            f"device {shown(name)} cannot be used: {str(error).splitlines()[0][:200]}"
+        ) from None
+
+
+def choose_threads(dimension: int, requested: int) -> int:
+    """Threads for this process: more than one only pays where the matrix products are large enough.
+
+    Never more than there are cores: a model may come from a machine that has more of them.
+    """
+    cores = os.cpu_count() or 1
+    return min(requested, cores) if requested else (1 if dimension < 256 else cores)

@@ -1,0 +1,96 @@
+"""Files and folders that appear under their names when they are whole."""
+
+import hashlib
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from cotext.runtime.errors import CotextError
+from cotext.runtime.process_identity import Process
+
+# Nobody writes so long on what another machine left under a temporary name.
+ABANDONED_SECONDS: Final = 7 * 24 * 3600.0
+
+
+@contextmanager
+def replacing(path: Path, refusals: type[Exception] = OSError) -> Iterator[Path]:
+    """Yield a temporary name beside `path`; what the block writes there then replaces `path`.
+
+    A file or a folder, a folder only where there is none or an empty one. If the block fails, nothing is left
+    of it, and `path` is as it was.
+
+    Raises:
+        CotextError: storage refuses, or what is to be written; a library may say so by one of `refusals`.
+    """
+    sweep(path)
+    temporary = temporary_name(path)
+    try:
+        yield temporary
+        os.replace(temporary, path)
+    except (OSError, refusals) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise CotextError(f"{path}: cannot be written: {reason}") from None
+    finally:
+        remove(temporary)
+
+
+def temporary_name(path: Path) -> Path:
+    """A new hidden name beside `path` for what is going to replace it; it tells which process it is of."""
+    own = Process.current()
+    return path.with_name(f".{path.name}.{own.machine}-{own.pid}-{own.start}-{secrets.token_hex(2)}.partial")
+
+
+def leftovers(path: Path) -> list[Path]:
+    """What processes that are no more have left beside `path` under temporary names of it."""
+    process = r"([0-9a-f]{12})-([0-9]+)-([0-9]+)-[0-9a-f]{4}"
+    pattern = re.compile(rf"\.{re.escape(path.name)}\.{process}\.partial")
+    found: list[Path] = []
+    with suppress(OSError):
+        for other in path.parent.iterdir():
+            if match := pattern.fullmatch(other.name):
+                runs = Process("", match[1], int(match[2]), int(match[3])).runs()
+                if runs is False or (runs is None and _abandoned(other)):
+                    found.append(other)
+    return sorted(found)
+
+
+def _abandoned(path: Path) -> bool:
+    try:
+        return time.time() - path.stat().st_mtime > ABANDONED_SECONDS
+    except OSError:
+        return False
+
+
+def sweep(path: Path) -> None:
+    """Delete the `leftovers` of a file or folder; what still runs keeps its own."""
+    for left in leftovers(path):
+        remove(left)
+
+
+def remove(path: Path) -> None:
+    """Delete a file, a link or a folder, if it is there and storage lets us."""
+    with suppress(OSError):
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            path.unlink()
+
+
+def discard(folder: Path) -> None:
+    """Delete a folder under another name: cut short, it leaves nothing that looks whole."""
+    with suppress(OSError):
+        hidden = temporary_name(folder)
+        os.replace(folder, hidden)
+        remove(hidden)
+
+
+def checksum(path: Path) -> str:
+    """SHA-256 of the content of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,78 @@
+"""What tells whole content from damaged: a checksum at the end of a line of JSON, digests of files."""
+
+import json
+import os
+import re
+import zlib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import checksum
+from cotext.runtime.reading import read_bytes
+
+MAX_SEALED_BYTES: Final = 1 << 32  # of a file of sealed lines
+
+_SEAL = re.compile(r',\s*"crc32": "([0-9a-f]{8})"\s*\}\s*\Z')
+
+
+def sealed(content: Mapping[str, Any]) -> str:
+    """A line of JSON, without a line feed, whose last entry is the CRC-32 of what stands before it."""
+    beginning = json.dumps(content)[:-1]
+    return f'{beginning}, "crc32": "{crc32(beginning)}"}}'
+
+
+def unsealed(line: str) -> dict[str, Any]:
+    """Undo `sealed`; raises ValueError where the line is damaged, cut off, or without a checksum."""
+    seal = _SEAL.search(line)
+    if seal is None or crc32(line[: seal.start()]) != seal[1]:
+        raise ValueError("damaged or cut off")
+    try:
+        content: dict[str, Any] = json.loads(line)
+    except RecursionError:
+        raise ValueError("nested too deep") from None
+    del content["crc32"]
+    return content
+
+
+def sealed_lines(path: Path, max_bytes: int = MAX_SEALED_BYTES) -> list[str]:
+    """The lines of a file to which sealed lines are appended, and what follows the last of them.
+
+    That is nothing, unless writing a line was cut short; an absent file is as an empty one. Bytes that are no
+    UTF-8 damage their line.
+
+    Raises:
+        CotextError: as `read_bytes`.
+    """
+    if not os.path.lexists(path):
+        return [""]
+    return read_bytes(path, max_bytes).decode(errors="replace").split("\n")
+
+
+def crc32(text: str) -> str:
+    """CRC-32 of a text, in hexadecimal."""
+    return f"{zlib.crc32(text.encode('utf-8', 'surrogatepass')):08x}"
+
+
+def digests(folder: Path, paths: Iterable[Path]) -> dict[str, str]:
+    """SHA-256 of files below a folder, by their names there, in order of these."""
+    return {path.relative_to(folder).as_posix(): checksum(path) for path in sorted(paths)}
+
+
+def require_whole(folder: Path, expected: Mapping[str, str], remedy: str) -> None:
+    """Check files below a folder against their digests.
+
+    Raises:
+        CotextError: a file is missing, cannot be read, or holds something else; `remedy` says what to do.
+    """
+    for name, digest in expected.items():
+        path = folder / name
+        try:
+            if not path.is_file():
+                raise CotextError(f"{path}: is missing; {remedy}")
+            found = checksum(path)
+        except OSError as error:
+            raise CotextError(f"{path}: cannot be read: {error.strerror or error}") from None
+        if found != digest:
+            raise CotextError(f"{path}: damaged, or of another origin than the files beside it; {remedy}")

@@ -1,0 +1,158 @@
+"""Child processes side by side: as many as there are cores, in order, each followed while it runs.
+
+A job is skipped if what it makes is there already, so whoever repeats a list of jobs repeats only what is
+missing. When one fails, or when we are interrupted, the others are asked to stop: training saves itself then.
+"""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from cotext.runtime.errors import CotextError
+from cotext.runtime.progress import Meter, console
+from cotext.runtime.signals import termination_interrupts
+
+POLL_SECONDS = 0.5
+STOP_SECONDS = 30.0  # time to save a checkpoint before a child is killed
+TAIL_LINES = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One child process.
+
+    `finished` says whether its result is there; it is asked before the start and after the end. `progress`
+    tells how many of `total` are done, and a few words to show beside it.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    log: Path
+    finished: Callable[[], bool]
+    total: int
+    progress: Callable[[], tuple[int, str]]
+    after: tuple[str, ...] = ()  # names of jobs that must be finished before
+
+
+@dataclass(slots=True)
+class _Child:
+    job: Job
+    process: subprocess.Popen[bytes]
+    meter: Meter
+
+
+def run_jobs(jobs: Sequence[Job], at_once: int) -> None:
+    """Run all jobs, the first ones first, at most `at_once` at the same time.
+
+    Raises:
+        CotextError: a job failed, or ended without its result; the message ends with what it wrote last.
+    """
+    waiting = list(jobs)
+    finished: set[str] = set()
+    running: list[_Child] = []
+    with _display() as live, termination_interrupts():
+        meters = {job.name: Meter(job.name, job.total, live) for job in jobs} if live else {}
+        try:
+            while waiting or running:
+                for job in _startable(waiting, finished)[: at_once - len(running)]:
+                    waiting.remove(job)
+                    meter = meters.get(job.name) or Meter(job.name, job.total, None)
+                    if job.finished():
+                        finished.add(job.name)
+                        meter.reach(job.total, "already there")
+                    else:
+                        running.append(_Child(job, _start(job), meter))
+                for child in list(running):
+                    if child.process.poll() is None:
+                        _follow(child)
+                        continue
+                    _require_success(child)
+                    running.remove(child)
+                    finished.add(child.job.name)
+                    child.meter.reach(child.job.total, child.job.progress()[1])
+                if running:
+                    time.sleep(POLL_SECONDS)
+        finally:
+            _stop([child.process for child in running])
+
+
+def _startable(waiting: Sequence[Job], finished: set[str]) -> list[Job]:
+    startable = [job for job in waiting if finished.issuperset(job.after)]
+    if waiting and not startable and not {name for job in waiting for name in job.after} - finished:
+        raise AssertionError(f"jobs that wait for each other: {[job.name for job in waiting]}")
+    return startable
+
+
+def _start(job: Job) -> subprocess.Popen[bytes]:
+    # The models are so small that a second thread would only get in the way of the child beside it.
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    try:
+        job.log.parent.mkdir(parents=True, exist_ok=True)
+        with job.log.open("wb") as log:
+            return subprocess.Popen(
+                job.command,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+            )
+    except OSError as error:
+        raise CotextError(f"{job.name}: cannot be started: {error}") from None
+
+
+def _follow(child: _Child) -> None:
+    done, note = child.job.progress()
+    if (done, note) != (0, ""):
+        # The end is announced when the child has ended: a line for it now would come twice.
+        child.meter.reach(min(done, child.job.total - 1), note)
+
+
+def _require_success(child: _Child) -> None:
+    code, job = child.process.returncode, child.job
+    if code == 0 and job.finished():
+        return
+    how = f"failed with exit code {code}" if code else "stopped before it was finished"
+    lines = job.log.read_text(encoding="utf-8", errors="replace").splitlines()
+    tail = "\n".join(f"  {line}" for line in lines[-TAIL_LINES:])
+    raise CotextError(
+        f"{job.name}: {how}; the end of {job.log}:\n{tail}\nWhen this is put right, the same command goes on."
+    )
+
+
+def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
+    """Ask to stop, wait, and end what has not stopped by then."""
+    if processes:
+        console.print("stopping; training saves itself, and the same command goes on from there")
+    for process in processes:
+        process.terminate()
+    deadline = time.monotonic() + STOP_SECONDS
+    for process in processes:
+        try:
+            process.wait(max(deadline - time.monotonic(), 0.0))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+
+@contextmanager
+def _display() -> Iterator[Progress | None]:
+    """All jobs in one live display on a terminal; lines elsewhere."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[note]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console) as live:
+        yield live

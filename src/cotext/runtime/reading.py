@@ -1,0 +1,215 @@
+"""Files and texts that anybody may have made, read within limits: descriptions, configurations, JSON.
+
+A folder from elsewhere is not trusted: what stands under a name may be no file or endless, a text may stand
+for far more than it holds, and a number may be longer than any that is needed. Corpora, which are read as
+streams, have limits of their own: see `cotext.data.formats.streams`.
+"""
+
+import json
+import math
+import re
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from cotext.runtime.errors import CotextError, shown
+
+MAX_DESCRIPTION_BYTES: Final = 1 << 20  # of a file that says something of what lies beside it
+MAX_YAML_CHARACTERS: Final = 1 << 16  # of a configuration, twenty times the longest there is
+MAX_YAML_DEPTH: Final = 20
+MAX_YAML_NUMBER: Final = 40  # characters
+MAX_JSON_WHOLE: Final = 2**63  # what 64 bits hold
+
+_ESCAPED_SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+# Dates would become objects that no setting takes; << and = would join mappings that stand elsewhere.
+_UNRESOLVED = {f"tag:yaml.org,2002:{name}" for name in ("timestamp", "merge", "value")}
+
+
+def read_bytes(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> bytes:
+    """The content of a regular file.
+
+    Raises:
+        CotextError: missing, a folder, a pipe or a device, not readable, or longer than `max_bytes`.
+    """
+    try:
+        if path.exists() and not path.is_file():
+            what = "a folder" if path.is_dir() else "no regular file"
+            raise CotextError(f"{path}: cannot be read: it is {what}")
+        with path.open("rb") as file:
+            content = file.read(max_bytes + 1)
+    except OSError as error:
+        raise CotextError(f"{path}: cannot be read: {error.strerror or error}") from None
+    if len(content) > max_bytes:
+        raise CotextError(
+            f"{path}: cannot be read: longer than the {max_bytes:,} bytes that such a file may have"
+        )
+    return content
+
+
+def read_text(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> str:
+    """The content of a regular file that is a text in UTF-8.
+
+    Raises:
+        CotextError: not UTF-8; else as `read_bytes`.
+    """
+    try:
+        return read_bytes(path, max_bytes).decode()
+    except UnicodeDecodeError:
+        raise CotextError(f"{path}: cannot be read: not a text in UTF-8") from None
+
+
+def read_json(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> dict[str, Any]:
+    """The JSON object that a regular file holds.
+
+    Raises:
+        CotextError: no object; else as `read_text` and `parse_json`.
+    """
+    content = parse_json(read_text(path, max_bytes), str(path))
+    if not isinstance(content, dict):
+        raise CotextError(f"{path}: damaged: holds no JSON object")
+    return content
+
+
+def parse_json(text: str, where: str, numbers: bool = True) -> Any:
+    """The value of a JSON text; `where` names it in messages. Without `numbers`, all of them are read as 0.
+
+    Raises:
+        CotextError: not JSON or cut off, nested too deep, a number that is not finite or does not fit into 64
+            bits, half a character (a lone surrogate).
+    """
+    try:
+        value = (_JSON if numbers else _JSON_WITHOUT_NUMBERS).decode(text)
+    except json.JSONDecodeError as error:
+        line = f"line {error.lineno} " if "\n" in text else ""
+        raise CotextError(f"{where}: not valid JSON, {line}column {error.colno}: {error.msg}") from None
+    except RecursionError:
+        raise CotextError(f"{where}: not valid JSON: nested too deep") from None
+    except ValueError as error:
+        raise CotextError(f"{where}: not valid JSON: {error}") from None
+    # Only an escape can bring one in; most texts have none, and are not looked through.
+    if _ESCAPED_SURROGATE.search(text) and _holds_surrogate(value):
+        raise CotextError(f"{where}: holds half a character (a lone surrogate); correct its \\u escapes")
+    return value
+
+
+def _whole(digits: str) -> int:
+    # Compared by length first: Python itself refuses to read thousands of digits.
+    if len(digits) > len(str(MAX_JSON_WHOLE)) + 1 or not -MAX_JSON_WHOLE <= int(digits) < MAX_JSON_WHOLE:
+        raise ValueError(f"the number {shown(digits)} does not fit into 64 bits")
+    return int(digits)
+
+
+def _finite(number: str) -> float:
+    if not math.isfinite(float(number)):
+        raise ValueError(f"the number {shown(number)} is not finite")
+    return float(number)
+
+
+def _nothing(number: str) -> int:
+    return 0
+
+
+_JSON = json.JSONDecoder(parse_int=_whole, parse_float=_finite, parse_constant=_finite)
+_JSON_WITHOUT_NUMBERS = json.JSONDecoder(parse_int=_nothing, parse_float=_nothing, parse_constant=_nothing)
+
+
+def _holds_surrogate(value: object) -> bool:
+    waiting = [value]
+    while waiting:
+        found = waiting.pop()
+        if isinstance(found, str):
+            if _SURROGATE.search(found):
+                return True
+        elif isinstance(found, dict):
+            waiting.extend((*found, *found.values()))
+        elif isinstance(found, list):
+            waiting.extend(found)
+    return False
+
+
+def parse_yaml(text: str, where: str) -> Any:
+    """The value of a YAML text of mappings, lists, texts, numbers, true, false and null.
+
+    A date is a text. `where` names the text in messages.
+
+    Raises:
+        CotextError: not YAML; an anchor, an alias or a tag; a key that comes twice; more characters, deeper
+            nesting or longer numbers than a configuration has; half a character, or NUL.
+    """
+    if len(text) > MAX_YAML_CHARACTERS:
+        raise CotextError(f"{where} is not valid YAML: more than {MAX_YAML_CHARACTERS:,} characters")
+    try:
+        loader = _Loader(text)
+        try:
+            return loader.get_single_data()
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+        raise CotextError(f"{where} is not valid YAML: {place}{error.problem}") from None
+    except yaml.YAMLError as error:
+        raise CotextError(f"{where} is not valid YAML: {str(error).splitlines()[0]}") from None
+
+
+_RESOLVERS = {
+    first: [(tag, pattern) for tag, pattern in resolvers if tag not in _UNRESOLVED]
+    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML in which a text is as large as it looks."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.yaml_implicit_resolvers = _RESOLVERS
+        self._depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        if event.anchor is not None:
+            raise _refusal(
+                "anchors and aliases (& and *) are not taken; write out what they stand for", event
+            )
+        if event.tag is not None:
+            raise _refusal("tags (!) are not taken", event)
+        if self._depth == MAX_YAML_DEPTH:
+            raise _refusal("nested too deep", event)
+        self._depth += 1
+        node = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Hashable, Any]:
+        mapping = super().construct_mapping(node, deep)
+        if len(mapping) < len(node.value):
+            seen: set[Hashable] = set()
+            for key_node, _ in node.value:
+                key = self.construct_object(key_node, deep=True)
+                if key in seen:
+                    raise _refusal(f"the key {shown(key)} comes twice", key_node)
+                seen.add(key)
+        return mapping
+
+    def construct_scalar(self, node: Any) -> Any:
+        text = super().construct_scalar(node)
+        if node.tag != self.DEFAULT_SCALAR_TAG and len(text) > MAX_YAML_NUMBER:
+            raise _refusal("a number that long is not taken", node)
+        if "\0" in text or _SURROGATE.search(text):
+            raise _refusal("half a character (a lone surrogate), or NUL; correct the escapes", node)
+        return text
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep)
+        except ValueError as error:  # 0x_ looks like a number
+            raise _refusal(str(error), node) from None
+
+
+def _refusal(problem: str, place: Any) -> yaml.YAMLError:
+    """An error at an event or a node."""
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=place.start_mark)

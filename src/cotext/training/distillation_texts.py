@@ -1,0 +1,265 @@
+"""What a teacher translates, and the training documents that come of it: a corpus, or monolingual documents.
+
+A corpus keeps its documents, and its targets become the teacher's. Monolingual documents are added to a
+corpus: as sources of what the teacher wrote (forward translation), or as targets of it (back-translation,
+Sennrich et al. 2016, *Improving Neural Machine Translation Models with Monolingual Data*).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import numpy as np
+
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.formats import place_of_sentence, read_documents
+from cotext.data.formats.docids import find_side_file
+from cotext.data.formats.streams import without_compression
+from cotext.data.languages import Languages, check_pair
+from cotext.data.sentence_ends import sentence_ends, told_several
+from cotext.data.tokenizer import Tokenizer
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import checksum
+from cotext.training.distillation_shards import Entry
+from cotext.training.run import Data
+
+CHUNK_DOCUMENTS: Final = 256  # encoded and written at once
+SIDES: Final = ("source", "target")
+
+Ids = list[list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A training document to be written; `entry` is what the teacher made of it, `text` None if left out."""
+
+    id: str
+    entry: Entry | None
+    text: ParallelDocument | None
+    source: Ids
+    target: Ids
+
+
+class Texts(Protocol):
+    """Documents to be translated, by their places; `rows` training documents come of them in all."""
+
+    @property
+    def rows(self) -> int:
+        """How many documents `chunks` gives."""
+        ...
+
+    def __len__(self) -> int:
+        """Count the documents to be translated."""
+        ...
+
+    def sentences(self, place: int) -> int:
+        """Count the sentences of one."""
+        ...
+
+    def documents(self, places: Iterable[int]) -> Iterator[tuple[int, Document]]:
+        """Those at the places, which ascend."""
+        ...
+
+    def chunks(self, read: Callable[[int], Entry], tokenizer: Tokenizer) -> Iterator[list[Row]]:
+        """All training documents, in order; `read` gives what the teacher made of the document at a place."""
+        ...
+
+    def identity(self) -> dict[str, Any]:
+        """What decides the result, beside the corpus and the teacher."""
+        ...
+
+    def inputs(self) -> list[Path]:
+        """The files that were read beside the corpus."""
+        ...
+
+    def messages(self) -> list[str]:
+        """What to tell before the work begins."""
+        ...
+
+
+class CorpusTexts:
+    """The sources of a prepared corpus; a document that the teacher does not take keeps its target."""
+
+    def __init__(self, data: Data) -> None:
+        self._data = data
+
+    @property
+    def rows(self) -> int:
+        """Count the documents of the corpus."""
+        return len(self._data.train)
+
+    def __len__(self) -> int:
+        """Count the documents of the corpus."""
+        return len(self._data.train)
+
+    def sentences(self, place: int) -> int:
+        """Count the sentences of a document."""
+        return len(self._data.train.lengths(place)[0])
+
+    def documents(self, places: Iterable[int]) -> Iterator[tuple[int, Document]]:
+        """The sources as text, which the teacher reads with its own tokenizer."""
+        for place in places:
+            document = self._data.train[place]
+            yield place, Document(document.id, _decoded(self._data, document.source))
+
+    def chunks(self, read: Callable[[int], Entry], tokenizer: Tokenizer) -> Iterator[list[Row]]:
+        """The documents of the corpus, each with what the teacher wrote."""
+        for places in _in_chunks(len(self)):
+            entries = [read(place) for place in places]
+            encoded = iter(tokenizer.encode_batch([s for e in entries for s in e.sentences or ()]))
+            chunk = []
+            for entry in entries:
+                before = _kept(self._data, entry.place)
+                if entry.sentences is None or before.text is None:
+                    chunk.append(Row(before.id, entry, before.text, before.source, before.target))
+                    continue
+                text = ParallelDocument(before.id, before.text.source, entry.sentences)
+                chunk.append(
+                    Row(before.id, entry, text, before.source, [next(encoded) for _ in entry.sentences])
+                )
+            yield chunk
+
+    def identity(self) -> dict[str, Any]:
+        """Nothing beside the corpus."""
+        return {}
+
+    def inputs(self) -> list[Path]:
+        """Nothing beside the corpus."""
+        return []
+
+    def messages(self) -> list[str]:
+        """Nothing."""
+        return []
+
+
+class MonolingualTexts:
+    """Documents of one language, translated and added behind those of a corpus.
+
+    `side` is theirs in the new training documents: `source` with the teacher's translations as targets,
+    `target` with them as sources. A document with a sentence that the teacher does not take is left out.
+    `warning`: what there is to say of the name of the file.
+
+    Raises CotextError for what the readers refuse, and for what cannot be read twice.
+    """
+
+    def __init__(self, data: Data, path: Path, format: str | None, side: str, warning: str = "") -> None:
+        self._data = data
+        self._warning = warning
+        self._path = path
+        self._format = format
+        self._side = side
+        self._name = without_compression(path).stem
+        self.lines = self.several = 0
+        self._first: tuple[int, int] | None = None
+        counted = read_documents(path, format)
+        if not path.is_file():
+            raise CotextError(f"{path}: is no regular file, and it is read more than once; copy it to one")
+        self._sentences = np.fromiter(self._counts(counted), np.int32)
+
+    def _counts(self, documents: Iterable[Document]) -> Iterator[int]:
+        for number, document in enumerate(documents):
+            self.lines += len(document)
+            for place, line in enumerate(document.sentences):
+                if sentence_ends(line):
+                    self.several += 1
+                    self._first = self._first or (number, place)
+            yield len(document)
+
+    @property
+    def rows(self) -> int:
+        """Count the documents of the corpus and these."""
+        return len(self._data.train) + len(self)
+
+    def __len__(self) -> int:
+        """Count the monolingual documents."""
+        return len(self._sentences)
+
+    def sentences(self, place: int) -> int:
+        """Count the sentences of a document."""
+        return int(self._sentences[place])
+
+    def documents(self, places: Iterable[int]) -> Iterator[tuple[int, Document]]:
+        """The documents at the places, as the file has them."""
+        read = enumerate(read_documents(self._path, self._format))
+        for wanted in places:
+            yield next((place, document) for place, document in read if place == wanted)
+
+    def chunks(self, read: Callable[[int], Entry], tokenizer: Tokenizer) -> Iterator[list[Row]]:
+        """The documents of the corpus as they are, then these with what the teacher wrote."""
+        for places in _in_chunks(len(self._data.train)):
+            yield [_kept(self._data, place) for place in places]
+        documents = self.documents(range(len(self)))
+        for places in _in_chunks(len(self)):
+            chunk = []
+            for place in places:
+                _, document = next(documents)
+                entry, name = read(place), f"{self._name}/{document.id}"
+                if entry.sentences is None:
+                    chunk.append(Row(name, entry, None, [], []))
+                    continue
+                sides = (document.sentences, entry.sentences)
+                text = ParallelDocument(name, *(sides if self._side == "source" else sides[::-1]))
+                source, target = tokenizer.encode_batch(text.source), tokenizer.encode_batch(text.target)
+                chunk.append(Row(name, entry, text, source, target))
+            yield chunk
+
+    def identity(self) -> dict[str, Any]:
+        """The file, and on which side it stands."""
+        return {"monolingual": [checksum(path) for path in self.inputs()], "side": self._side}
+
+    def inputs(self) -> list[Path]:
+        """The file, and its side file where it has one."""
+        side_file = find_side_file(self._path) if self._format in (None, "docids") else None
+        return [self._path, *([side_file] if side_file else [])]
+
+    def messages(self) -> list[str]:
+        """A name that tells another language, and lines of several sentences."""
+        told = [self._warning] if self._warning else []
+        if self._first is not None:
+            place = place_of_sentence(self._path, self._format, *self._first)
+            told.append(
+                f"{self._path}: {told_several(self.several, self.lines, 'lines')} (by punctuation alone), "
+                f"the first is {place}; a system trained on a sentence a line may leave some of such a line "
+                "out"
+            )
+        return told
+
+
+def choose_side(asked: str, teacher: Languages, data: Languages, place: str) -> str:
+    """The side of monolingual documents in new training data: as asked, or as the languages tell.
+
+    Documents that a teacher of the same direction reads are sources; of the other direction, targets.
+
+    Raises:
+        CotextError: no such side, languages that do not tell, or that tell another.
+    """
+    if asked and asked not in SIDES:
+        raise CotextError(f"--side {asked}: choose source or target")
+    if not asked:
+        if not str(teacher) or not str(data):
+            raise CotextError(
+                f"{place}: teacher and data do not both tell their languages; say with --side source or "
+                "--side target which side of the data the monolingual documents are"
+            )
+        asked = "target" if teacher.reversed == data else "source"
+    direction = teacher if asked == "source" else teacher.reversed
+    check_pair(data, direction, f"a teacher for the side {asked}", f"{place} is")
+    return asked
+
+
+def _kept(data: Data, place: int) -> Row:
+    """A document of the corpus as it is."""
+    document = data.train[place]
+    text = ParallelDocument(document.id, _decoded(data, document.source), _decoded(data, document.target))
+    return Row(
+        document.id, None, text, [s.tolist() for s in document.source], [t.tolist() for t in document.target]
+    )
+
+
+def _in_chunks(count: int) -> Iterator[range]:
+    return (range(start, min(start + CHUNK_DOCUMENTS, count)) for start in range(0, count, CHUNK_DOCUMENTS))
+
+
+def _decoded(data: Data, sentences: Iterable[Any]) -> tuple[str, ...]:
+    return tuple(data.tokenizer.decode(tokens) for tokens in sentences)

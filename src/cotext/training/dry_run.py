@@ -1,0 +1,174 @@
+"""What a training would be: its size, its first batch, what an update takes. Nothing is written."""
+
+import resource
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from cotext.config.recipe import Config
+from cotext.data.batch import Batch
+from cotext.data.tokenizer import Tokenizer
+from cotext.models.describe import entry
+from cotext.models.parameters import count_parameters
+from cotext.runtime.errors import CotextError
+from cotext.runtime.tables import in_bytes
+from cotext.training.run import set_up
+from cotext.training.trainer import Reports
+
+UPDATES: Final = 3  # made; the first is not timed
+PATIENCE_SECONDS: Final = 60.0  # where one update takes longer, it is the only one
+SHOWN_SENTENCES: Final = 6
+SHOWN_CHARACTERS: Final = 100
+ADAM_BYTES: Final = 16  # a parameter: weight, gradient and two moments, in single precision
+
+
+@dataclass(frozen=True, slots=True)
+class FirstBatch:
+    """The first batch of an epoch: tokens without padding, and what its first row says."""
+
+    rows: int
+    source_tokens: int
+    target_tokens: int
+    padding: float  # share of all places, both sides
+    current_labels: int
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    current: tuple[int, int]  # of the first row, half-open, from 0
+
+
+@dataclass(frozen=True, slots=True)
+class DryRun:
+    """What `train --dry-run` tells; memory in bytes."""
+
+    system: str
+    device: str
+    parameters: int
+    training_documents: int
+    training_sentences: int
+    updates: int
+    batches_an_update: int
+    seconds_an_update: float
+    updates_an_epoch: float
+    model_memory: int
+    peak_memory: int
+    first_batch: FirstBatch
+
+    @property
+    def seconds(self) -> float:
+        """Of all updates, without validation."""
+        return self.updates * self.seconds_an_update
+
+    def as_dict(self) -> dict[str, Any]:
+        """For JSON."""
+        return {"format": "cotext-dry-run", "version": 1, **asdict(self), "seconds": self.seconds}
+
+    def render(self) -> str:
+        """For people."""
+        batch = self.first_batch
+        begin, end = batch.current
+        epochs = self.updates / self.updates_an_epoch
+        lines = [
+            f"system       {self.system}",
+            f"parameters   {self.parameters:,}",
+            f"data         {self.training_sentences:,} sentences in {self.training_documents:,} documents",
+            f"first batch  {batch.rows:,} rows; {batch.source_tokens:,} source and {batch.target_tokens:,} "
+            f"target tokens, {batch.current_labels:,} of them current; {batch.padding:.0%} padding",
+        ]
+        for side, sentences in (("source", batch.source), ("target", batch.target)):
+            for place, sentence in enumerate(sentences[:SHOWN_SENTENCES]):
+                mark = ">" if begin <= place < end else " "
+                told = sentence if len(sentence) <= SHOWN_CHARACTERS else f"{sentence[:SHOWN_CHARACTERS]}..."
+                lines.append(f"  {side} {mark} {told}")
+            if len(sentences) > SHOWN_SENTENCES:
+                lines.append(f"  {side}   ... {len(sentences) - SHOWN_SENTENCES} more sentences")
+        lines += [
+            f"memory       {in_bytes(self.model_memory)} for weights, gradients and Adam's moments; "
+            f"{in_bytes(self.peak_memory)} at most so far ({self.device}, everything included)",
+            f"time         {self.seconds_an_update:.2f} s an update here: {_duration(self.seconds)} for "
+            f"{self.updates:,} updates, about {epochs:.1f} epochs, validation not included",
+            "nothing was written; the first row is shown, > marks its current sentences",
+        ]
+        return "\n".join(lines)
+
+
+def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: str | None) -> DryRun:
+    """Set a training up, make a few updates in memory, and tell what was found.
+
+    Raises:
+        CotextError: what `cotext.training.run.train` would refuse; a run that is there already.
+    """
+    if (run / "config.yaml").exists():
+        raise CotextError(f"{run}: holds a run; choose another --out to see what another would be")
+    setup = set_up(config, data_folder, run, recipe, device)
+    nobody = Reports(lambda figures: None, lambda figures: None, lambda text: None)
+    bleu = (lambda model: 0.0) if config.train.validate_bleu else None  # is not asked
+    trainer = setup.trainer(run, nobody, bleu)
+    parameters = count_parameters(setup.model)
+    place = setup.accelerator.device
+    found: list[tuple[list[Batch], float]] = []
+    for batches, seconds in trainer.rehearse(UPDATES):
+        found.append((batches, seconds))
+        if seconds > PATIENCE_SECONDS:
+            break
+    labels = sum(int((b.is_label & b.is_current).sum()) for batches, _ in found for b in batches)
+    totals = setup.data.train.totals
+    told = setup.config
+    words = entry("", told, parameters)
+    return DryRun(
+        system=f"{words.model}; {words.view}; {words.loss}",
+        device=place.type,
+        parameters=parameters,
+        training_documents=totals.documents,
+        training_sentences=totals.sentences,
+        updates=told.train.max_updates,
+        batches_an_update=told.train.accumulate * setup.accelerator.num_processes,
+        seconds_an_update=min(seconds for _, seconds in found[1:] or found),
+        # Every sentence is the current one of a row once an epoch, and has a symbol behind it.
+        updates_an_epoch=max(
+            1e-9,
+            (totals.target_tokens + totals.sentences)
+            / max(1, labels / len(found) * setup.accelerator.num_processes),
+        ),
+        model_memory=ADAM_BYTES * parameters,
+        peak_memory=_peak_memory(place),
+        first_batch=_described(found[0][0][0], setup.data.tokenizer),
+    )
+
+
+def _described(batch: Batch, tokenizer: Tokenizer) -> FirstBatch:
+    source = batch.source
+    source_tokens, target_tokens = int((source.sentence >= 0).sum()), int(batch.is_label.sum())
+    begin, end = source.current[0].tolist()
+    return FirstBatch(
+        rows=len(source.tokens),
+        source_tokens=source_tokens,
+        target_tokens=target_tokens,
+        padding=1 - (source_tokens + target_tokens) / (source.tokens.numel() + batch.target_label.numel()),
+        current_labels=int((batch.is_label & batch.is_current).sum()),
+        source=_sentences(source.tokens[0], source.sentence[0], tokenizer),
+        target=_sentences(batch.target_label[0], batch.label_sentence[0], tokenizer),
+        current=(begin, end),
+    )
+
+
+def _sentences(tokens: torch.Tensor, sentence: torch.Tensor, tokenizer: Tokenizer) -> tuple[str, ...]:
+    """The text of every sentence of a row; symbols, which follow the subwords, have none."""
+    count = int(sentence.max()) + 1
+    return tuple(tokenizer.decode(tokens[sentence == place].tolist()) for place in range(count))
+
+
+def _peak_memory(place: torch.device) -> int:
+    """Bytes that this process has held at most: of the device, or of the machine if it is the CPU."""
+    if place.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(place))
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+
+
+def _duration(seconds: float) -> str:
+    minutes = round(seconds / 60)
+    if minutes < 60:
+        return f"{minutes} min" if minutes else f"{seconds:.0f} s"
+    return f"{minutes // 60} h {minutes % 60:02} min"

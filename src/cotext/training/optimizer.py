@@ -1,0 +1,39 @@
+"""Adam over the parameters of a model, those that are new to it in a group of their own."""
+
+from collections.abc import Collection
+
+import torch
+from torch import nn
+from torch.optim import AdamW, Optimizer
+
+from cotext.config.training import TrainConfig
+
+
+def make_optimizer(
+    model: nn.Module, config: TrainConfig, fresh: Collection[str] = ()
+) -> tuple[AdamW, list[str]]:
+    """Adam with decoupled weight decay, and the names of its parameters in its order.
+
+    `fresh` names the parameters that learn at `config.fresh_rate` times the rate of the others: those that
+    have nothing to start from, where training starts from another run.
+    """
+    named = dict(model.named_parameters())
+    groups = [(1.0, list(named))]
+    if config.fresh_rate != 1:
+        known, new = ([name for name in named if (name in fresh) == is_new] for is_new in (False, True))
+        groups = [(1.0, known), (config.fresh_rate, new)]
+    optimizer = torch.optim.AdamW(
+        [{"params": [named[name] for name in names], "factor": factor} for factor, names in groups],
+        lr=config.learning_rate,
+        betas=config.adam_betas,
+        eps=config.adam_epsilon,
+        weight_decay=config.weight_decay,
+        fused=True,
+    )
+    return optimizer, [name for _, names in groups for name in names]
+
+
+def set_rate(optimizer: Optimizer, rate: float) -> None:
+    """Give every group the rate times its factor."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group["factor"]

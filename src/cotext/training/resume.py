@@ -1,0 +1,200 @@
+"""What training needs beside the weights to go on as if it had never stopped.
+
+A checkpoint that training can resume from holds:
+
+    model.safetensors      weights (see `checkpoint`)
+    optimizer.safetensors  moments and step counts, named after their parameters
+    process-0.safetensors  of each process: random state, place in the data, sums since the last report
+    trainer.json           how far training is, what was best, the scale of the loss in half precision, and a
+                           digest of every other file: written last, and checked before anything is read
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, astuple, dataclass, field, fields
+from pathlib import Path
+
+import torch
+from pydantic import TypeAdapter
+from safetensors.torch import save_file
+from torch import Tensor
+from torch.optim import Optimizer
+
+from cotext.data.sampling import Cursor
+from cotext.models.checkpoint import read_tensors
+from cotext.models.run_folder import checkpoint_folder, checkpoints
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import replacing
+from cotext.runtime.integrity import digests, require_whole, sealed, unsealed
+from cotext.runtime.reading import read_text
+
+MOMENTS = frozenset({"step", "exp_avg", "exp_avg_sq"})  # of AdamW, by the names that torch gives them
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a run is and what was best.
+
+    `epoch` counts those that the processes have ended, on average. `validated` lists the updates with a
+    validation behind them: the checkpoints that averaging may choose from, others being stops on the way.
+    `corpus` holds digests of the data, `scaler` the state of the loss scale (fp16 alone).
+    """
+
+    update: int = 0
+    epoch: int = 0
+    best: float | None = None
+    best_update: int = 0
+    validations_without_best: int = 0
+    processes: int = 1
+    finished: bool = False
+    validated: list[int] = field(default_factory=list)
+    corpus: dict[str, str] = field(default_factory=dict)
+    scaler: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    """Where one process stands: its place in the data and its sums since the last report."""
+
+    cursor: Cursor
+    sums: Mapping[str, Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """The content of `trainer.json`: progress, and SHA-256 of the files beside it."""
+
+    progress: Progress
+    files: dict[str, str]
+
+
+def save_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str]) -> None:
+    """Write the optimizer's state, `names` being those of its parameters in order."""
+    state = optimizer.state_dict()["state"]
+    tensors = {f"{names[i]}|{key}": value for i, entry in state.items() for key, value in entry.items()}
+    save_file(tensors, path)
+
+
+def load_optimizer(path: Path, optimizer: Optimizer, names: Sequence[str]) -> None:
+    """Undo `save_optimizer`, once everything is seen to be what belongs there.
+
+    Raises:
+        CotextError: missing or damaged, or the state of another model.
+    """
+    index = {name: i for i, name in enumerate(names)}
+    parameters = [p for group in optimizer.param_groups for p in group["params"]]
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in read_tensors(path).items():
+        name, _, entry = key.rpartition("|")
+        if name not in index or not _is_moment(entry, value, parameters[index[name]]):
+            raise CotextError(f"{path}: '{key}' does not belong to this model")
+        # Cloned: what was read is a map of a file that pruning deletes.
+        state.setdefault(index[name], {})[entry] = value.clone()
+    for i, entries in state.items():
+        if len(entries) != len(MOMENTS):
+            raise CotextError(f"{path}: of '{names[i]}', there is no {', '.join(MOMENTS - entries.keys())}")
+    if not state:
+        raise CotextError(f"{path}: holds no state of any parameter")
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})
+
+
+def _is_moment(entry: str, value: Tensor, parameter: Tensor) -> bool:
+    if entry == "step":
+        return value.shape == () and value.dtype == torch.float32
+    return entry in MOMENTS and value.shape == parameter.shape and value.dtype == parameter.dtype
+
+
+def save_process_state(folder: Path, rank: int, state: ProcessState) -> None:
+    """Write this process's random state, place in the data and sums."""
+    cursor = state.cursor
+    tensors = {
+        "random": torch.get_rng_state(),
+        "cursor": torch.tensor(astuple(cursor)),
+        **{f"sum|{name}": pair for name, pair in state.sums.items()},
+    }
+    if torch.cuda.is_available():
+        tensors["random_cuda"] = torch.cuda.get_rng_state()
+    save_file(tensors, folder / f"process-{rank}.safetensors")
+
+
+def load_process_state(folder: Path, rank: int) -> ProcessState:
+    """Restore the random state that `save_process_state` wrote; returns the rest.
+
+    Raises:
+        CotextError: missing or damaged.
+    """
+    path = folder / f"process-{rank}.safetensors"
+    tensors = read_tensors(path)
+    sums = {n.removeprefix("sum|"): t.clone() for n, t in tensors.items() if n.startswith("sum|")}
+    expected = {
+        "random": (torch.uint8, torch.get_rng_state().shape),
+        "cursor": (torch.int64, torch.Size([len(fields(Cursor))])),
+        **{f"sum|{name}": (torch.float64, torch.Size([2])) for name in sums},
+    }
+    if "random_cuda" in tensors and torch.cuda.is_available():
+        expected["random_cuda"] = (torch.uint8, torch.cuda.get_rng_state().shape)
+    for name, (dtype, shape) in expected.items():
+        if name not in tensors or (tensors[name].dtype, tensors[name].shape) != (dtype, shape):
+            raise CotextError(f"{path}: not the training state of a process: '{name}' is missing or another")
+    if bool((tensors["cursor"] < 0).any()):
+        raise CotextError(f"{path}: its place in the data lies before their beginning")
+    torch.set_rng_state(tensors["random"])
+    if "random_cuda" in expected:
+        torch.cuda.set_rng_state(tensors["random_cuda"])
+    return ProcessState(Cursor(*(int(n) for n in tensors["cursor"])), sums)
+
+
+def save_progress(folder: Path, progress: Progress) -> None:
+    """Write `trainer.json`, when all other files of a checkpoint are written."""
+    saved = _Saved(progress, digests(folder, folder.glob("*.safetensors")))
+    with replacing(folder / "trainer.json") as temporary:
+        temporary.write_text(f"{sealed(asdict(saved))}\n", encoding="utf-8")
+
+
+def load_progress(folder: Path) -> Progress:
+    """Read how far training was, from `trainer.json`.
+
+    Raises:
+        CotextError: missing or damaged, or that of a checkpoint of another name.
+    """
+    return _load(folder).progress
+
+
+def require_resumable(run: Path, corpus: Mapping[str, str]) -> None:
+    """Check the checkpoint that training is to go on from, if there is one, and that it has the same data.
+
+    Raises:
+        CotextError: a file that is missing, damaged, or of another checkpoint; data with other digests.
+    """
+    saved = checkpoints(run)
+    if not saved:
+        return
+    folder = checkpoint_folder(run, saved[-1])
+    found = _load(folder)
+    if changed := [name for name, digest in corpus.items() if found.progress.corpus.get(name) != digest]:
+        raise CotextError(
+            f"{folder}: trained on other data, with another {', '.join(changed)}; give the same data, or "
+            "choose another --out"
+        )
+    require_whole(folder, found.files, _remedy(folder))
+
+
+def _load(folder: Path) -> _Saved:
+    path = folder / "trainer.json"
+    try:
+        saved = TypeAdapter(_Saved).validate_python(unsealed(read_text(path)))
+    except CotextError as error:
+        raise CotextError(f"{error}; {_remedy(folder)}") from None
+    except ValueError:
+        raise CotextError(
+            f"{path}: damaged, or written by an earlier version of Cotext; {_remedy(folder)}"
+        ) from None
+    if saved.progress.update != int(folder.name):
+        raise CotextError(
+            f"{path}: of update {saved.progress.update}, not {int(folder.name)}: the folder was renamed; "
+            f"{_remedy(folder)}"
+        )
+    return saved
+
+
+def _remedy(folder: Path) -> str:
+    return f"delete {folder}, and the same command goes on from the checkpoint before, or from the beginning"

@@ -1,0 +1,96 @@
+"""Development loss of a model before its first update, beside that of the run whose weights it starts from.
+
+On single sentences the two are equal as far as what is new in the model starts at settings that change
+nothing; what the instances of its own view cost it at first is told beside them.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from cotext.config.recipe import Config
+from cotext.data.build import build_view, special_symbols
+from cotext.data.sampling import ordered_batches
+from cotext.data.store import TokenDocument, TokenStore
+from cotext.data.tokenizer import Tokenizer
+from cotext.data.views import SentenceView, View
+from cotext.losses.cross_entropy import CrossEntropy
+from cotext.models.checkpoint import load_run
+from cotext.models.interface import Model, ParallelModel
+
+SAMPLE_SENTENCES = 400  # in whole documents, from the first on: two passes over them take seconds
+
+
+@dataclass(frozen=True, slots=True)
+class StartLoss:
+    """Mean negative log-likelihood per current label, in nats, over the same documents.
+
+    Of the other run and of the model that starts from it on single sentences, and of the latter on the
+    instances of its own view.
+    """
+
+    sentences_there: float
+    sentences_here: float
+    instances_here: float
+
+    def render(self) -> str:
+        """The figures for a person."""
+        return (
+            f"  development loss at the start, nats per token: single sentences {self.sentences_here:.3f} "
+            f"({self.sentences_there:.3f} there), instances of this recipe {self.instances_here:.3f}"
+        )
+
+
+def start_loss(
+    run: Path, model: Model, config: Config, dev: TokenStore, tokenizer: Tokenizer, device: torch.device
+) -> StartLoss | None:
+    """Measure a model that has just been filled from `run`; None where either is non-autoregressive.
+
+    Raises:
+        CotextError: the run cannot be loaded.
+    """
+    there = load_run(run)
+    if isinstance(model, ParallelModel) or isinstance(there.model, ParallelModel):
+        return None
+    documents: list[TokenDocument] = []
+    sentences = 0
+    while len(documents) < len(dev) and sentences < SAMPLE_SENTENCES:
+        documents.append(dev[len(documents)])
+        sentences += len(documents[-1].source)
+    trained, model = there.model.to(device), model.to(device)
+    here_mode = model.training
+    figures = [
+        _mean_nll(each, settings, documents, view, tokenizer, device)
+        for each, settings, view in (
+            (trained, there.config, SentenceView()),
+            (model, config, SentenceView()),
+            (model, config, build_view(config.view)),
+        )
+    ]
+    model.train(here_mode)
+    return StartLoss(*figures)
+
+
+@torch.no_grad()
+def _mean_nll(
+    model: Model,
+    config: Config,
+    documents: list[TokenDocument],
+    view: View,
+    tokenizer: Tokenizer,
+    device: torch.device,
+) -> float:
+    batches = ordered_batches(
+        documents,
+        view,
+        special_symbols(tokenizer, config.view),
+        config.train.max_tokens,
+        config.view.max_tokens,
+        neighbours=config.decode.neighbours if model.sees_other_rows else None,
+    )
+    loss, total, count = CrossEntropy(0.0, 1.0), 0.0, 0
+    for batch in batches:
+        nll, labels = loss(model.eval(), batch.to(device)).parts["nll_current"]
+        total, count = total + float(nll), count + int(labels)
+    return total / max(count, 1)

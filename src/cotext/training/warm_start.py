@@ -1,0 +1,339 @@
+"""Training that starts from the weights of another run (`train.init`), and the account of what was taken.
+
+A parameter is filled from the first of these that the other run has:
+
+    taken     the parameter of its name and shape
+    adopted   the parameter that the model names for it (`System.adopted_names`), of its shape
+    partly    the parameter of its name with fewer rows: the leading ones, as of an embedding to which the
+              recipe has appended special symbols
+
+and keeps its fresh values otherwise, or the constant at which it changes nothing yet
+(`System.neutral_start`). Without `train.init_copies` no parameter of the other run fills two. Where
+`train.init_parts` is `encoder`, the other run has nothing that is the decoder's alone. Rows of the vocabulary
+mean the same only as far as both recipes set sentences apart alike. Symbols which the other run has never
+seen start as copies of those that they resemble (`translate_symbols`): fresh rows would have to be unlearned
+as words first, since symbols that never occur have learned to be improbable.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from cotext.config.recipe import Config, differences
+from cotext.config.view import ViewConfig
+from cotext.data.build import further_symbols
+from cotext.data.tokenizer import Tokenizer
+from cotext.models.checkpoint import load_weights
+from cotext.models.interface import System
+from cotext.models.run_folder import describe_file, model_file
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import replacing
+from cotext.runtime.integrity import sealed, unsealed
+from cotext.runtime.reading import read_text
+
+# What may differ between two models whose weights mean the same.
+HARMLESS = ("model.name", "model.dropout", "model.attention_dropout", "model.activation_dropout")
+VOCABULARY = "embedding.weight"  # of every system
+DECODER = ("decoder", "target", "latent", "length")  # how the modules begin that the encoder has no part in
+
+
+@dataclass(slots=True)
+class Inheritance:
+    """Where the parameters of a model started from: their names, and those of the other run.
+
+    `sizes` counts the numbers in each parameter of the model; `partly` holds rows taken and rows in all.
+    """
+
+    sizes: dict[str, int]
+    source: Collection[str]
+    taken: list[str] = field(default_factory=list)
+    adopted: dict[str, str] = field(default_factory=dict)
+    partly: dict[str, tuple[int, int]] = field(default_factory=dict)
+    neutral: list[str] = field(default_factory=list)
+    fresh: list[str] = field(default_factory=list)
+
+    @property
+    def unused(self) -> list[str]:
+        """What the other run has and the model does not."""
+        used = {*self.taken, *self.adopted.values(), *self.partly}
+        return [name for name in self.source if name not in used]
+
+    @property
+    def new(self) -> list[str]:
+        """Names of parameters that have nothing to start from in the other run."""
+        return [*self.neutral, *self.fresh]
+
+    def lines(self) -> Iterator[str]:
+        """The account for a person; layers and parts that share their fate are told together."""
+        yield f"  by name: {self._told(self.taken)}"
+        if self.adopted:
+            pairs = dict.fromkeys(_without_common_ending(own, other) for own, other in self.adopted.items())
+            told = _numbered_together(f"{own} from {other}" for own, other in pairs)
+            yield f"  copied from another: {self._count(self.adopted)}: {', '.join(told)}"
+        for name, (rows, all_rows) in self.partly.items():
+            yield f"  partly: {name}, the first {rows:,} of {all_rows:,} rows; the others are fresh"
+        if self.neutral:
+            yield f"  so that they change nothing yet: {self._told(self.neutral)}"
+        yield f"  fresh: {self._told(self.fresh)}"
+        if self.unused:
+            yield f"  not used: {', '.join(grouped(self.unused, self.source))}"
+
+    def _told(self, names: Collection[str]) -> str:
+        return f"{self._count(names)}: {', '.join(grouped(names, self.sizes))}" if names else "nothing"
+
+    def _count(self, names: Collection[str]) -> str:
+        numbers = sum(self.sizes[name] for name in names)
+        return f"{len(names)} parameter{'' if len(names) == 1 else 's'} ({numbers:,} numbers)"
+
+
+@dataclass(frozen=True, slots=True)
+class WarmStart:
+    """From which run training started, and with what.
+
+    `left_out` are parameters of the other run that were not asked for (`train.init_parts`). `differing` are
+    settings under which the same weights may mean something else: here and there. `symbols` tells where the
+    symbols come from that the other run has never seen, if there are any.
+    """
+
+    run: Path
+    updates: list[int]
+    inheritance: Inheritance
+    differing: dict[str, tuple[str, str]]
+    symbols: str = ""
+    left_out: tuple[str, ...] = ()
+
+    def render(self) -> str:
+        """The account for a person."""
+        updates = "+".join(map(str, self.updates))
+        lines = [f"starting from {self.run} (updates {updates}):", *self.inheritance.lines()]
+        if self.left_out:
+            left_out = ", ".join(grouped(self.left_out, [*self.inheritance.source, *self.left_out]))
+            lines.append(
+                f"  left out, as train.init_parts = encoder: {left_out}; the embedding, which is also the "
+                "decoder's, is not"
+            )
+        if self.symbols:
+            lines.append(f"  symbols: {self.symbols}")
+        if self.differing:
+            told = (f"{key} = {here}, there {there}" for key, (here, there) in self.differing.items())
+            lines.append(f"  settings that differ: {', '.join(told)}")
+        return "\n".join(lines)
+
+    def write(self, path: Path) -> None:
+        """The account with every name, as JSON.
+
+        Raises:
+            CotextError: it cannot be written.
+        """
+        found = self.inheritance
+        numbers = {
+            what: sum(found.sizes[name] for name in names)
+            for what, names in (
+                ("taken", found.taken),
+                ("adopted", found.adopted),
+                ("neutral", found.neutral),
+                ("fresh", found.fresh),
+            )
+        }
+        content = {
+            "run": str(self.run.resolve()),
+            "updates": self.updates,
+            "numbers": numbers,
+            "taken": found.taken,
+            "adopted": found.adopted,
+            "partly": {name: {"rows": n, "of": of} for name, (n, of) in found.partly.items()},
+            "neutral": found.neutral,
+            "fresh": found.fresh,
+            "unused": found.unused,
+            "left_out": self.left_out,
+            "symbols": self.symbols,
+            "differing": {
+                key: {"here": here, "there": there} for key, (here, there) in self.differing.items()
+            },
+        }
+        with replacing(path) as temporary:
+            temporary.write_text(f"{sealed(content)}\n", encoding="utf-8")
+
+
+def read_new(path: Path) -> list[str]:
+    """`Inheritance.new`, from an account that `WarmStart.write` wrote.
+
+    Raises:
+        CotextError: missing or damaged.
+    """
+    try:
+        content = unsealed(read_text(path))
+        return [*content["neutral"], *content["fresh"]]
+    except (CotextError, ValueError, KeyError, TypeError):
+        raise CotextError(
+            f"{path}: missing or damaged; it says which parameters learn at train.fresh_rate, so that the run"
+            " cannot go on: restore it, or choose another --out"
+        ) from None
+
+
+def start_from(run: Path, model: System, config: Config, tokenizer: Tokenizer) -> WarmStart:
+    """Fill a model with the final weights of another run, as far as they fit.
+
+    Raises:
+        CotextError: no trained run there, one of another tokenizer, no matrix that fits.
+    """
+    path = model_file(run)
+    described = describe_file(path)
+    if described.fingerprint != tokenizer.fingerprint:
+        raise CotextError(
+            f"{run}: was trained with another tokenizer than that of the data, so its embeddings are those "
+            "of other subwords; give the data that it was trained on, or start from a run on this data"
+        )
+    weights = load_weights(path)
+    symbols = ""
+    if VOCABULARY in weights:
+        views = described.config.view, config.view
+        weights[VOCABULARY], symbols = translate_symbols(weights[VOCABULARY], *views, tokenizer)
+    left_out = tuple(name for name in weights if name.startswith(DECODER))
+    if config.train.init_parts == "all":
+        left_out = ()
+    given = {name: weights[name] for name in weights if name not in left_out}
+    inheritance = inherit(model, given, config.train.init_copies)
+    differing = {
+        key: (str(here), str(there))
+        for key, there, here in differences(described.config, config)
+        if key.startswith(("model.", "view.separators")) and key not in HARMLESS
+    }
+    # Vectors of one length, and tables of more rows, are found between models of any two widths.
+    matrices = {name for name, tensor in model.state_dict().items() if tensor.dim() > 1}
+    if matrices.isdisjoint({*inheritance.taken, *inheritance.adopted}):
+        told = "".join(f"\n  {key}: {there} there, {here} here" for key, (here, there) in differing.items())
+        raise CotextError(f"{run}: none of its weights fits this model; start from another run{told}")
+    return WarmStart(run, described.updates, inheritance, differing, symbols, left_out)
+
+
+def translate_symbols(
+    table: Tensor, there: ViewConfig, here: ViewConfig, tokenizer: Tokenizer
+) -> tuple[Tensor, str]:
+    """The embeddings of one recipe with the rows of another, and an account of those that are new to them.
+
+    The separator starts as the end symbol where the other run has seen none, and further indexed separators
+    as the last one that it knows, which serves all later sentences there. Numbers of sentences start as the
+    begin symbol, those beyond the other run's as its last.
+    """
+    shared, wanted = tokenizer.vocabulary_size, further_symbols(here)
+    known = table[shared:][:wanted] if there.separators == here.separators else table[:0]
+    table, told = table[:shared].clone(), []
+    if _has_separators(here) and not _has_separators(there):
+        table[tokenizer.sep] = table[tokenizer.eos]
+        told.append("the separator is copied from the end symbol")
+    if wanted:
+        numbered = here.separators == "numbered"
+        first, name = (tokenizer.bos, "the begin symbol") if numbered else (tokenizer.sep, "the separator")
+        like, name = (known[-1], "the last") if len(known) else (table[first], name)
+        copied = wanted - len(known)
+        kind = "numbers of sentences" if numbered else "further separators"
+        copies = f", {copied} copied from {name}" if copied else ""
+        told.append(f"{kind}: {len(known)} taken{copies}")
+        table = torch.cat((table, known, like.expand(copied, -1)))
+    return table, "; ".join(told)
+
+
+def _has_separators(view: ViewConfig) -> bool:
+    """Whether any instance holds a separator."""
+    several = any(cut.kind != "sentence" for cut in (view, *view.mixed_with))
+    return several and view.separators in ("plain", "indexed")
+
+
+def inherit(model: System, weights: Mapping[str, Tensor], copies: bool = True) -> Inheritance:
+    """Copy into a model whatever fits of the weights of another, as the module says.
+
+    Without `copies`, a parameter that another one has started from already is not adopted once more.
+
+    Raises:
+        ValueError: the model adopts weights for a parameter that it does not have.
+    """
+    own, adopted, neutral = model.state_dict(), model.adopted_names(), model.neutral_start()
+    if unknown := adopted.keys() - own.keys():
+        raise ValueError(
+            f"{type(model).__name__} adopts weights for {', '.join(sorted(unknown))}: no such names"
+        )
+    found = Inheritance({name: tensor.numel() for name, tensor in own.items()}, weights.keys())
+    with torch.no_grad():
+        for name, tensor in own.items():
+            same, other = weights.get(name), weights.get(adopted.get(name, ""))
+            if same is not None and same.shape == tensor.shape:
+                tensor.copy_(same)
+                found.taken.append(name)
+            elif (
+                other is not None
+                and other.shape == tensor.shape
+                and (copies or adopted[name] not in {*found.taken, *found.adopted.values()})
+            ):
+                tensor.copy_(other)
+                found.adopted[name] = adopted[name]
+            elif same is not None and _shares_rows(same, tensor, name == VOCABULARY):
+                rows = min(len(same), len(tensor))
+                tensor[:rows].copy_(same[:rows])
+                found.partly[name] = rows, len(tensor)
+            elif name in neutral:
+                tensor.fill_(neutral[name])
+                found.neutral.append(name)
+            else:
+                found.fresh.append(name)
+    return found
+
+
+def _shares_rows(source: Tensor, target: Tensor, of_symbols: bool) -> bool:
+    """Whether the first rows of two tables stand for the same things."""
+    # A longer vector is no table with more rows: it belongs to a wider layer. So may a longer table, but not
+    # that of the vocabulary: there, the symbols of a recipe's separators follow all that recipes share.
+    same_width = source.dim() == target.dim() > 1 and source.shape[1:] == target.shape[1:]
+    return same_width and (of_symbols or len(source) < len(target))
+
+
+def _without_common_ending(own: str, other: str) -> tuple[str, str]:
+    """The names of the modules that correspond: `a.global`, `a.local` of `a.global.w.x`, `a.local.w.x`."""
+    one, two = own.split("."), other.split(".")
+    while len(one) > 1 and len(two) > 1 and one[-1] == two[-1]:
+        one.pop()
+        two.pop()
+    return ".".join(one), ".".join(two)
+
+
+def grouped(names: Collection[str], everything: Iterable[str]) -> list[str]:
+    """Names of parameters, told by the largest modules that hold no others, numbered ones together.
+
+    `encoder.4.ffn.weight`, `encoder.4.ffn.bias`, `encoder.5.ffn...` become `encoder.4-5.ffn`.
+    """
+    chosen = set(names)
+    mixed = {prefix for name in everything if name not in chosen for prefix in _prefixes(name)}
+    return _numbered_together(
+        dict.fromkeys(next(p for p in _prefixes(name) if p not in mixed) for name in names)
+    )
+
+
+def _numbered_together(names: Iterable[str]) -> list[str]:
+    """`a.0-1.b` for `a.0.b`, `a.1.b`: names that differ in their first number alone, wherever it stands."""
+    numbers: dict[str, list[int]] = {}
+    for name in names:
+        first = re.search(r"(?<=\.)\d+(?=[. ]|$)", name)
+        pattern = re.sub(rf"(?<=\.){first[0]}(?=[. ]|$)", "#", name) if first else name
+        numbers.setdefault(pattern, []).extend([int(first[0])] if first else [])
+    return [pattern.replace("#", _ranges(found)) for pattern, found in numbers.items()]
+
+
+def _prefixes(name: str) -> Iterator[str]:
+    """`a`, `a.b`, `a.b.c` of `a.b.c`."""
+    parts = name.split(".")
+    return (".".join(parts[:length]) for length in range(1, len(parts) + 1))
+
+
+def _ranges(numbers: list[int]) -> str:
+    """`0-2,5` of 0, 1, 2, 5."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

@@ -1,0 +1,239 @@
+"""Suites without context and in foreign context: what is scored, how often, and what comes of it."""
+
+from collections.abc import Iterable, Sequence
+from random import Random
+
+import pytest
+from test_candidate_scoring import CHOICES, VIEWS, translator
+
+from cotext.analysis import contrastive_contexts as module
+from cotext.analysis.context_use import excerpts
+from cotext.analysis.contrastive import run_suite, sight_of
+from cotext.analysis.contrastive_contexts import ForeignSentences, score_in_contexts
+from cotext.data.context_edits import alone
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
+from cotext.data.controlled import contrastive_suites
+from cotext.data.documents import Document, ParallelDocument
+from cotext.decoding.candidate_scoring import Choice
+from cotext.decoding.scorer import SentenceScore
+from cotext.decoding.translator import DocumentTranslator
+from cotext.metrics.contrastive import ContrastiveReport
+from cotext.metrics.evidence import Evidence, corrected, groups_of, weigh
+from cotext.metrics.readings import CONTEXTS, Readings
+from cotext.runtime.errors import CotextError
+
+EXAMPLES = tuple(
+    ContrastiveExample(str(n), "pronoun", 1, tuple(c.source), tuple(map(tuple, c.candidates)), 0, {}, f"d{n}")
+    for n, c in enumerate(CHOICES)
+)
+SUITE = ContrastiveSuite("s", "en", "de", EXAMPLES)
+
+
+@pytest.mark.parametrize("view", ["window", "window, bracket", "source context", "document", "cumulative"])
+def test_without_context_is_every_sentence_alone(view: str) -> None:
+    t = translator(VIEWS[view])
+    found = score_in_contexts(t, EXAMPLES, ForeignSentences.of(SUITE))
+    assert list(found) == list(CONTEXTS)
+    for example, scores in zip(EXAMPLES, found["none"], strict=True):
+        for candidate, log_probability, tokens in zip(
+            example.candidates, scores.log_probabilities, scores.tokens, strict=True
+        ):
+            single = [
+                (ParallelDocument("", (example.source[j],), (candidate[j],)), (0,))
+                for j in example.differing_sentences
+            ]
+            expected = t.score_sentences(single)
+            assert log_probability == pytest.approx(sum(s.log_probability for s in expected), abs=1e-5)
+            assert tokens == sum(s.tokens for s in expected)
+
+
+def test_the_true_context_is_scored_as_without_controls() -> None:
+    t = translator(VIEWS["window"])
+    with_controls, without = run_suite(t, SUITE, controls=True), run_suite(t, SUITE)
+    assert with_controls.decisions == without.decisions
+    assert without.readings is None
+    assert with_controls.readings is not None
+    assert list(with_controls.readings.by_context["true"].right.values()) == [
+        each.right for each in without.decisions
+    ]
+
+
+def noted(monkeypatch: pytest.MonkeyPatch) -> list[Choice]:
+    asked: list[Choice] = []
+
+    def scores(t: object, choices: Sequence[Choice]) -> list[list[SentenceScore]]:
+        asked.extend(choices)
+        return [[SentenceScore(-1.0, 1)] * len(c.candidates) for c in choices]
+
+    monkeypatch.setattr(module, "score_candidates", scores)
+    return asked
+
+
+def test_foreign_sentences_are_of_other_documents(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = noted(monkeypatch)
+    t = translator(VIEWS["window"])
+    foreign = ForeignSentences.of(SUITE)
+    for number, example in enumerate(EXAMPLES):
+        asked.clear()
+        score_in_contexts(t, [example], foreign)
+        true = [c for c in asked if c.source == example.source]
+        others = {
+            pair
+            for other in EXAMPLES
+            if other.id != example.id
+            for pair in zip(other.source, other.candidates[0], strict=True)
+        }
+        made = [c for c in asked if len(c.source) > 1 and c not in true]
+        for each in made:
+            (place,) = each.compared
+            assert each.source[place] in example.source
+            for j in (j for j in range(len(each.source)) if j != place):
+                assert {(each.source[j], candidate[j]) for candidate in each.candidates} <= others, number
+    assert asked
+
+
+def test_what_is_asked_twice_is_scored_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A group of the controlled corpus differs in its clue, which neither control sees."""
+    asked = noted(monkeypatch)
+    suite = contrastive_suites(1, 60)[0]
+    score_in_contexts(translator(VIEWS["document"]), suite.examples, ForeignSentences.of(suite))
+    # Where the clue is in the sentence itself, the sentences differ.
+    within = sum(example.distance == 0 for example in suite.examples)
+    groups = (len(suite.examples) - within) // 3
+    assert len(asked) == len(suite.examples) + 2 * groups + 2 * within
+
+
+def test_what_is_drawn_depends_on_what_is_asked_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = noted(monkeypatch)
+    t, foreign = translator(VIEWS["window"]), ForeignSentences.of(SUITE)
+    score_in_contexts(t, EXAMPLES, foreign)
+    together = set(asked)
+    asked.clear()
+    for example in reversed(EXAMPLES):
+        score_in_contexts(t, [example], foreign)
+    assert set(asked) == together
+
+
+def test_chosen_excerpts_are_those_of_all() -> None:
+    t = translator(VIEWS["window"])
+    document = ParallelDocument("d", ("the cat", "it", "the mat", "it mat"), ("die", "es", "die", "sie"))
+    every = excerpts(t, document)
+    assert excerpts(t, document, (3, 1)) == [every[3], every[1]]
+    assert alone(every[3]).document.source == ("it mat",)
+
+
+def test_a_suite_of_one_document_has_no_foreign_context() -> None:
+    single = ContrastiveSuite("s", "en", "de", EXAMPLES[:1])
+    with pytest.raises(CotextError, match="all examples are of one document"):
+        run_suite(translator(VIEWS["window"]), single, controls=True)
+    assert run_suite(translator(VIEWS["window"]), single).overall.total == 1
+
+
+def test_how_far_views_see() -> None:
+    seen = {name: sight_of(translator(config)) for name, config in VIEWS.items()}
+    assert not seen["sentence"].context
+    assert (seen["window"].before, seen["window"].after, seen["window"].target_before) == (2, 0, 2)
+    assert seen["source context"].target_before == 0
+    assert seen["document"].reaches("pronoun", ">3")
+    assert not seen["cumulative"].reaches("cohesion", "1")
+    assert not seen["window"].reaches("pronoun", "3")
+
+
+# From the model to the words
+
+NOUNS = {"lamp": "sie", "table": "er", "book": "es"}
+FORMS = tuple(NOUNS.values())
+
+
+class Rule:
+    """What probabilities are asked of: candidates have those of a rule over what is seen."""
+
+    model = object()
+
+    def reach(self, document: Document) -> list[range]:
+        return [range(max(0, j - 1), j + 1) for j in range(len(document.sentences))]
+
+    def check_pairs(self, documents: Iterable[ParallelDocument]) -> None:
+        pass
+
+    def score_sentences(
+        self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
+    ) -> list[SentenceScore]:
+        found = []
+        for document, (place,) in documents:
+            seen = document.source[place - 1] if place else ""
+            form = document.target[place].split()[0]
+            found.append(SentenceScore(self.log_probability(seen, form), 3))
+        return found
+
+    def log_probability(self, seen: str, form: str) -> float:
+        raise NotImplementedError
+
+
+class Dashes(Rule):
+    """Writes dashes; that there is context makes it prefer another form."""
+
+    def log_probability(self, seen: str, form: str) -> float:
+        return -9.0 + 0.1 * (form == ("sie" if seen else "es"))
+
+
+class Reader(Rule):
+    """Takes the form that agrees with the noun that it sees, and one that it likes where there is none."""
+
+    def log_probability(self, seen: str, form: str) -> float:
+        nouns = [noun for noun in NOUNS if noun in seen]
+        return -0.2 if form == (NOUNS[nouns[0]] if nouns else "es") else -2.0
+
+
+def suite_of_nouns() -> ContrastiveSuite:
+    """120 times lamp, 60 times book, 20 times table."""
+    nouns = ["lamp"] * 120 + ["book"] * 60 + ["table"] * 20
+    Random(1).shuffle(nouns)
+    examples = tuple(
+        ContrastiveExample(
+            str(n),
+            "pronoun",
+            1,
+            (f"the {noun} {n} is new .", f"it is {n} ."),
+            tuple((f"neu {n} .", f"{form} ist {n} .") for form in FORMS),
+            FORMS.index(NOUNS[noun]),
+        )
+        for n, noun in enumerate(nouns)
+    )
+    return ContrastiveSuite("contrapro-ctx1", "en", "de", examples)
+
+
+def judged(rule: Rule) -> tuple[ContrastiveReport, Evidence]:
+    suite = suite_of_nouns()
+    assert not isinstance(rule, DocumentTranslator)
+    report = run_suite(rule, suite, controls=True)  # type: ignore[arg-type]
+    assert isinstance(report.readings, Readings)
+    (found,) = corrected([weigh(group, report.readings) for group in groups_of(suite)])
+    return report, found
+
+
+def test_a_system_that_writes_dashes_does_not_use_context() -> None:
+    report, found = judged(Dashes())
+    assert report.overall.percent == 60.0
+    assert report.overall.balanced == pytest.approx(1 / 3)
+    own, other = (
+        {name: getattr(c, side) for name, c in found.conditions.items()} for side in ("own", "other")
+    )
+    assert own == pytest.approx(
+        {"chance": 60, "balanced": 100 / 3, "none": 60, "foreign": 60, "cxmi": own["cxmi"]}
+    )
+    assert other["none"] == 30.0
+    assert other["foreign"] == 60.0
+    assert own["cxmi"] == other["cxmi"]
+    assert found.failing == ["balanced", "foreign", "cxmi"]
+    assert found.used is False
+
+
+def test_a_system_that_reads_its_context_uses_it() -> None:
+    report, found = judged(Reader())
+    assert report.overall.percent == 100.0
+    assert found.conditions["none"].other == 30.0
+    # Half of the sentences drawn have a noun, which agrees as often as two draws do: 0.6² + 0.3² + 0.1².
+    assert found.conditions["foreign"].other == pytest.approx((46 + 30) / 2, abs=8)
+    assert found.failing == []
+    assert found.used is True

@@ -1,0 +1,208 @@
+"""`cotext attention` on the command line: what it writes, and what it says of bad input."""
+
+import json
+import math
+from pathlib import Path
+
+import pytest
+from command_line import World, cotext, documents_file, listing, make_world, succeed
+from tiny_runs import toy_documents, train_here
+
+from cotext.config.recipe import parse_config
+from cotext.data.documents import ParallelDocument
+from cotext.data.formats import write_parallel
+from cotext.reports.attention import report_attention, title_of
+
+PNG = b"\x89PNG\r\n\x1a\n"
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.getbasetemp() / "world")
+
+
+@pytest.fixture(scope="module")
+def docflat(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of DocFlat, trained for two updates."""
+    content = {
+        "view": {"kind": "window", "before": 1, "separators": "numbered", "max_tokens": 60},
+        "model": {"name": "docflat", "dimension": 16, "feed_forward": 32, "heads": 2}
+        | {"encoder_layers": 2, "decoder_layers": 1},
+        "train": {"max_updates": 2, "max_tokens": 500, "order": "documents", "validate_every": 2}
+        | {"validate_bleu": False, "threads": 1},
+        "decode": {"max_ratio": 1.0, "max_extra": 3, "neighbours": 4},
+    }
+    run = tmp_path_factory.mktemp("docflat") / "run"
+    train_here(parse_config(content, "test"), world.folder / "data", run)
+    return run
+
+
+def parallel(folder: Path, format: str = "text") -> tuple[Path, Path, list[ParallelDocument]]:
+    """A document of one sentence and one of six."""
+    documents = [d for d in toy_documents(40, 9) if len(d.source) in (1, 6)][:12]
+    source, target = folder / "d.en", folder / "d.de"
+    write_parallel(source, target, documents, format)
+    return source, target, documents
+
+
+def test_what_is_written(docflat: Path, tmp_path: Path) -> None:
+    source, target, documents = parallel(tmp_path, "docids")
+    chosen = next(d for d in documents if len(d.source) == 6)
+    out = tmp_path / "out"
+    done = succeed("attention", docflat, source, "--target", target, "--document", chosen.id, "--out", out)
+    names = {"encoder", "decoder", "cross", "batch-source", "batch-target", "gate"}
+    assert {path.name for path in out.iterdir()} == {"attention.json", *(f"{name}.png" for name in names)}
+    assert all((out / f"{name}.png").read_bytes().startswith(PNG) for name in names)
+    assert all(f"{name}.png" in done.out for name in names)
+    found = json.loads((out / "attention.json").read_text())
+    assert (found["document"], found["target"]) == (chosen.id, "given")
+    assert [s["source"] for s in found["sentences"]] == list(chosen.source)
+    assert [s["target"] for s in found["sentences"]] == list(chosen.target)
+    assert "neighbours:4" in found["signature"]
+    assert set(found["attentions"]) == {
+        *("source_context.attention", "encoder.0.attention", "encoder.1.attention"),
+        *("target_context.attention", "decoder.0.attention", "decoder.0.cross"),
+    }
+    for each in (*found["attentions"].values(), *found["kinds"].values()):
+        for row in each["share"]:
+            assert math.isclose(sum(v or 0 for v in row), 1, abs_tol=1e-4)
+    # Windows of two sentences; groups of four windows and of two.
+    within = [[v is not None for v in row] for row in found["attentions"]["encoder.1.attention"]["share"]]
+    assert within == [[j in (i - 1, i) for j in range(6)] for i in range(6)]
+    groups = [
+        [v is not None for v in row] for row in found["attentions"]["source_context.attention"]["share"]
+    ]
+    assert groups == [[i // 4 == j // 4 for j in range(6)] for i in range(6)]
+    assert found["kinds"]["encoder"]["attentions"] == ["encoder.0.attention", "encoder.1.attention"]
+    assert 0 < found["gates"]["source_context.gate"]["openness"] < 1
+    assert set(found["gates"]["target_context.gate"]["by_distance"]) == {"0", "1", "2", "3"}
+
+
+def test_the_translation_is_the_runs_own_where_none_is_given(world: World, tmp_path: Path) -> None:
+    source = documents_file(tmp_path / "d.en", 3, 4)
+    before = listing(world.run)
+    report = report_attention(world.run, source, tmp_path / "out")
+    assert report.translated_by_run
+    assert len(report.document.target) == len(report.document.source)
+    assert all(report.document.target)
+    again = report_attention(
+        world.run, source, tmp_path / "out", decode={"beam": 1}, document=report.document.id
+    )
+    assert "beam:1" in again.signature
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {"attention.json", *report.pictures}
+    assert listing(world.run) == before
+
+
+def test_both_sides_may_stand_in_one_file(world: World, tmp_path: Path) -> None:
+    path = tmp_path / "d.tsv"
+    documents = [ParallelDocument("a", ("the cat", "a dog"), ("die katze", "eine hund"))]
+    write_parallel(path, None, documents, "tsv")
+    report = report_attention(world.run, path, tmp_path / "out", target=path)
+    assert report.document == documents[0]
+    assert not report.translated_by_run
+
+
+def test_sentences_without_words_keep_their_numbers(world: World, tmp_path: Path) -> None:
+    path = tmp_path / "d.jsonl"
+    documents = [ParallelDocument("a", ("the cat", "", "a dog"), ("die katze", "", "eine hund"))]
+    write_parallel(path, None, documents, "jsonl")
+    report = report_attention(world.run, path, tmp_path / "out", target=path)
+    assert report.numbers == (1, 3)
+    assert [s["number"] for s in report.as_dict()["sentences"]] == [1, 3]
+
+
+def test_bad_input(world: World, tmp_path: Path) -> None:
+    source, target, documents = parallel(tmp_path)
+    out = tmp_path / "out"
+
+    def refusal(*arguments: str | Path) -> str:
+        outcome = cotext("attention", *arguments, "--out", out)
+        assert outcome.code == 2, outcome
+        assert "Traceback" not in outcome.err
+        assert not out.exists()
+        return outcome.err
+
+    assert "no document 'nowhere' among its 12" in refusal(world.run, source, "--document", "nowhere")
+    assert str(tmp_path / "none") in refusal(tmp_path / "none", source)
+    assert "missing.en" in refusal(world.run, tmp_path / "missing.en")
+    short = tmp_path / "short.de"
+    short.write_text("\n".join(documents[0].target[:-1] or ["x", "y"]) + "\n")
+    assert "short.de" in refusal(world.run, source, "--target", short)
+    (tmp_path / "empty.en").write_text("")
+    assert "empty.en" in refusal(world.run, tmp_path / "empty.en")
+    blank = tmp_path / "blank.jsonl"
+    blank.write_text('{"id": "b", "sentences": ["", ""]}\n')
+    assert "document b has no words" in refusal(world.run, blank)
+    assert "unknown decode setting 'width'" in refusal(world.run, source, "--set", "width=3")
+    out.write_text("a file")
+    outcome = cotext("attention", world.run, source, "--target", target, "--out", out)
+    assert outcome.code == 2
+    assert "no folder can be made" in outcome.err
+
+
+@pytest.mark.parametrize(
+    ("kind", "title"),
+    [
+        ("encoder", "Encoder self-attention"),
+        ("cross-local", "Cross-attention inside sentences"),
+        ("batch-target", "Attention across the batch, target"),
+    ],
+)
+def test_titles(kind: str, title: str) -> None:
+    assert title_of(kind) == title
+
+
+@pytest.fixture(scope="module")
+def mcn(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of MCN in pieces of five sentences, trained for two updates."""
+    content = {
+        "view": {"kind": "document", "separators": "bracket", "max_tokens": 80, "max_sentences": 5},
+        "model": {"name": "mcn", "dimension": 16, "feed_forward": 32, "heads": 2, "positions": "reset"}
+        | {"encoder_layers": 2, "decoder_layers": 1, "segments": "learned"},
+        "train": {"max_updates": 2, "max_tokens": 500, "validate_every": 2}
+        | {"validate_bleu": False, "threads": 1},
+        "decode": {"max_ratio": 1.0, "max_extra": 3},
+    }
+    run = tmp_path_factory.mktemp("mcn") / "run"
+    train_here(parse_config(content, "test"), world.folder / "data", run)
+    return run
+
+
+def test_from_sentence_to_sentence(mcn: Path, tmp_path: Path) -> None:
+    """Zheng et al. 2020, figure 4, of a piece of five sentences and one that has nobody to look at."""
+    source, target, documents = parallel(tmp_path, "docids")
+    chosen = next(d for d in documents if len(d.source) == 6)
+    out = tmp_path / "out"
+    succeed("attention", mcn, source, "--target", target, "--document", chosen.id, "--out", out)
+    found = json.loads((out / "attention.json").read_text())
+    assert "view:document-5s-80" in found["signature"]
+    assert {name: each["attentions"] for name, each in found["kinds"].items()} == {
+        "encoder": ["encoder.2.layer.attention"],
+        "encoder-local": ["encoder.0.attention", "encoder.1.attention"],
+        "decoder": ["decoder.0.attention"],
+        "cross-local": ["decoder.0.cross"],
+    }
+    assert {path.name for path in out.glob("*.png")} == {f"{kind}.png" for kind in found["kinds"]}
+    pairs = {
+        "encoder": lambda i, j: i < 5 and j < 5,
+        "encoder-local": lambda i, j: i == j,
+        "decoder": lambda i, j: i == j or (i - 1 == j and i < 5),
+        "cross-local": lambda i, j: i == j,
+    }
+    for kind, sees in pairs.items():
+        each = found["kinds"][kind]
+        share = each["share"]
+        assert [[v is not None for v in row] for row in share] == [
+            [sees(i, j) for j in range(6)] for i in range(6)
+        ]
+        for i, row in enumerate(share):
+            if sees(i, i):
+                assert math.isclose(sum(v or 0 for v in row), 1, abs_tol=1e-4)
+                assert math.isclose(each["share_beside"][i], 0, abs_tol=1e-6)
+
+
+def test_a_sentence_alone_has_no_map_of_its_document(mcn: Path, tmp_path: Path) -> None:
+    source, target, documents = parallel(tmp_path, "docids")
+    chosen = next(d for d in documents if len(d.source) == 1)
+    report = report_attention(mcn, source, tmp_path / "out", target=target, document=chosen.id)
+    assert {each.kind for each in report.kinds} == {"encoder-local", "decoder", "cross-local"}

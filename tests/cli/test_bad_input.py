@@ -1,0 +1,400 @@
+"""What a person can get wrong: it ends in a message that says where, in exit code 2, and in no file."""
+
+import gzip
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import torch
+from command_line import TINY, World, cotext, documents_file, listing, make_world, start
+from safetensors import safe_open
+from safetensors.torch import save_file
+
+from cotext.models.checkpoint import CHECKSUM
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.getbasetemp() / "world")
+
+
+@pytest.fixture(scope="module")
+def bad(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of all that is wrong."""
+    folder = tmp_path_factory.mktemp("bad")
+    write_texts(world, folder)
+    write_suites(world, folder)
+    write_runs(world, folder)
+    write_configurations(folder)
+    return folder
+
+
+def write_texts(world: World, folder: Path) -> None:
+    lines = (world.folder / "test.de").read_text(encoding="utf-8").splitlines()
+    # The second sentence of a document: one is left without partner.
+    second = next(i for i in range(1, len(lines)) if lines[i - 1] and lines[i])
+    documents_file(folder / "good.en", 2, 7)
+    for name, content in {
+        "short.de": "".join(f"{line}\n" for i, line in enumerate(lines) if i != second).encode(),
+        "fewer.de": b"die katze\n",
+        "latin1.en": "the cat\nthe caf\u00e9\n".encode("latin-1"),
+        "utf16.en": "the cat\n".encode("utf-16"),
+        "nul.en": b"the cat\na\0dog\n",
+        "empty.en": b"",
+        "blank.en": b"\n\n\n",
+        "gap.en": b"the cat\n\n\na dog\n",
+        "long.en": b"a dog\n" + b"cat " * 12_500 + b"\n",
+        "word.en": b"a" * 50_000 + b"\n",
+        "broken.jsonl": b'{"id": "a", "source": ["x"\n',
+        "broken.xml": b"<dataset><doc id='a'><src><p><seg id='1'>x</seg>",
+        "cut.en.gz": gzip.compress(b"the cat\n" * 1000)[:30],
+        "cut.en.xz": b"\xfd7zXZ\0\0\0",
+        "docids.en": b"the cat\na dog\n",
+        "docids.docids": b"one\t3\n",
+    }.items():
+        (folder / name).write_bytes(content)
+    (folder / "empty").mkdir()
+    (folder / "full").mkdir()
+    (folder / "full" / "thesis.txt").write_text("do not touch\n")
+
+
+def write_suites(world: World, folder: Path) -> None:
+    suite = json.loads((world.folder / "suite.json").read_text())
+    (folder / "list.json").write_text('[{"src": "a"}]')
+    (folder / "number.json").write_text("3")
+    (folder / "other.json").write_text('{"format": "something"}')
+    (folder / "cut.json").write_text(json.dumps(suite)[:-40])
+    (folder / "deep.json").write_text("[" * 100_000)
+    (folder / "damaged.json.gz").write_bytes(gzip.compress(json.dumps(suite).encode())[:-30] + b"x" * 30)
+    for name, key, value in (
+        ("correct.json", "correct", 7),
+        ("uneven.json", "candidates", [["die katze"], ["der katze", "x"]]),
+        ("words.json", "source", "the cat"),
+    ):
+        entry = {**suite["examples"][1], key: value}
+        examples = [suite["examples"][0], entry]
+        (folder / name).write_text(json.dumps({**suite, "examples": examples}))
+    (folder / "none.json").write_text(json.dumps({**suite, "examples": []}))
+
+
+def write_runs(world: World, folder: Path) -> None:
+    """Run folders with one thing wrong each."""
+    good = world.run / "model.safetensors"
+    with safe_open(good, framework="pt") as file:
+        # Without its checksum: else the first thing wrong with what is made of it would be that.
+        metadata = {key: value for key, value in file.metadata().items() if key != CHECKSUM}
+        weights = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118 - no mapping
+    content = good.read_bytes()
+
+    def run(name: str) -> Path:
+        path = folder / name
+        (path / "tokenizer").mkdir(parents=True)
+        for part in ("config.yaml", "tokenizer/tokenizer.json", "tokenizer/sentencepiece.model"):
+            shutil.copyfile(world.run / part, path / part)
+        return path
+
+    for name, damaged in (
+        ("truncated", content[: len(content) // 2]),
+        ("beginning", content[:4]),
+        ("random", bytes(range(256)) * 40),
+        ("nothing", b""),
+    ):
+        (run(name) / "model.safetensors").write_bytes(damaged)
+    save_file({"weight": torch.zeros(3)}, run("foreign") / "model.safetensors")
+    for name, changes in (
+        ("future", {"cotext.format": "999", "cotext.version": "9.1"}),
+        ("undescribed", {"cotext.config": "]["}),
+        ("other-key", {"cotext.config": metadata["cotext.config"].replace("heads:", "haeds:")}),
+        (
+            "other-size",
+            {"cotext.config": metadata["cotext.config"].replace("layers: 1", "layers: 2")},
+        ),
+        ("other-tokenizer", {"cotext.tokenizer": "0" * 64}),
+    ):
+        save_file(weights, run(name) / "model.safetensors", {**metadata, **changes})
+    not_a_number = {name: tensor * float("nan") for name, tensor in weights.items()}
+    save_file(not_a_number, run("not-a-number") / "model.safetensors", metadata)
+    shutil.copyfile(good, run("no-tokenizer") / "model.safetensors")
+    shutil.rmtree(folder / "no-tokenizer" / "tokenizer")
+    shutil.copyfile(good, run("cut-tokenizer") / "model.safetensors")
+    (folder / "cut-tokenizer" / "tokenizer" / "sentencepiece.model").write_bytes(b"\0\1")
+    run("untrained")
+
+
+def write_configurations(folder: Path) -> None:
+    (folder / "list.yaml").write_text("- a\n")
+    (folder / "broken.yaml").write_text("view: {kind\n")
+    (folder / "typo.yaml").write_text("view: {kind: sentense}\n")
+    (folder / "binary.yaml").write_bytes(b"\xff\xfe\x00")
+
+
+CORPUS = "--source {world}/train.en --target {world}/train.de"
+DEVELOPMENT = "--dev-source {world}/dev.en --dev-target {world}/dev.de"
+DEV = DEVELOPMENT
+PREPARE = f"prepare --out {{out}}/data {CORPUS} {DEVELOPMENT}"
+TRAIN = f"train focused-concatenation/s2to2 {' '.join(TINY)} --data {{world}}/data"
+TRANSLATE = "translate {world}/run {bad}/good.en"
+SCORE = "score {world}/run --source {world}/test.en --target {world}/test.de"
+SUITE = "contrastive {world}/run {world}/suite.json"
+EVALUATE = "evaluate --hypothesis {world}/test.de --reference {world}/test.de"
+AVERAGE = "average {world}/run --checkpoint 3"
+
+# A command line, and what its message has to contain. `{out}` is an empty folder that stays empty.
+CASES = {
+    "prepare": [
+        (f"prepare --out {{out}}/p --source {{bad}}/MISSING.en {DEV}", ["MISSING.en", "no such file"]),
+        (f"prepare --out {{out}}/p --source {{bad}}/empty {DEV}", ["empty", "is a directory"]),
+        (f"prepare --out {{out}}/p {DEV}", ["--source"]),
+        ("prepare --out {out}/p " + CORPUS, ["--dev-source"]),
+        (f"prepare --out {{out}}/p --source {{world}}/train.en {DEV}", ["train.en", "name the target file"]),
+        (f"{PREPARE} --test-target {{world}}/test.de", ["--test-source"]),
+        *(
+            (f"prepare --out {{out}}/p --source {{bad}}/{file} --target {{world}}/test.de {DEV}", words)
+            for file, words in (
+                ("latin1.en", ["latin1.en:2", "UTF-8", "0xe9"]),
+                ("utf16.en", ["utf16.en:1", "UTF-16"]),
+                ("nul.en", ["nul.en:2", "NUL"]),
+                ("empty.en", ["empty.en", "empty"]),
+                ("blank.en", ["blank.en", "empty"]),
+                ("gap.en", ["gap.en:3", "empty line"]),
+                ("cut.en.gz", ["cut.en.gz", "cannot be read"]),
+                ("cut.en.xz", ["cut.en.xz", "cannot be read"]),
+                ("broken.jsonl", ["broken.jsonl:1"]),
+                ("broken.xml", ["broken.xml:1", "malformed XML"]),
+                ("docids.en", ["docids.en", "'one'", "3 sentences"]),
+            )
+        ),
+        (
+            f"prepare --out {{out}}/p --source {{world}}/test.en --target {{bad}}/short.de {DEV}",
+            ["test.en:", "short.de:", "sentences in the source", "exactly one target sentence"],
+        ),
+        (
+            f"prepare --out {{out}}/p --source {{world}}/test.en --target {{bad}}/fewer.de {DEV}",
+            ["fewer.de", "has only 1"],
+        ),
+        (
+            f"prepare --out {{out}}/p --source {{bad}}/long.en --target {{bad}}/long.en {DEV}",
+            ["long.en:2", "characters, more than the limit of 10,000", "--max-characters"],
+        ),
+        (f"prepare --out {{out}}/p {CORPUS} --dev-source {{bad}}/nul.en --dev-target {{bad}}/nul.en", [":2"]),
+        (PREPARE.replace("{out}/data", "{bad}/good.en"), ["good.en", "is a file"]),
+        (PREPARE.replace("{out}/data", "{bad}/full"), ["full", "something else than prepared data"]),
+        (PREPARE.replace("{out}/data", "{bad}/full") + " --overwrite", ["full", "left alone"]),
+        (PREPARE.replace("{out}/data", "{bad}/good.en/p"), ["good.en", "written"]),
+        (PREPARE.replace("{out}/data", "/proc/p"), ["/proc/p", "written"]),
+        (f"{PREPARE} --format jason", ["'jason'", "jsonl"]),
+        (f"{PREPARE} --format jsonl", ["dev.en:1", "JSON"]),
+        (f"{PREPARE} --tokenizer bpe", ["'bpe'", "moses-bpe"]),
+        (f"{PREPARE} --vocabulary 100000", ["100000", "largest possible"]),
+        (f"{PREPARE} --vocabulary 3", ["3 pieces", "at least"]),
+        (f"{PREPARE} --vocabulary -1", ["vocabulary"]),
+        ("prepare --out {out}/p --controlled smal", ["'smal'", "small, medium, large"]),
+        ("prepare --out {out}/p --controlled 0", ["0", "number of documents"]),
+        ("prepare --out {out}/p --controlled \u00b2", ["\u00b2"]),
+        ("prepare --out {out}/p --controlled 3 " + CORPUS, ["--controlled", "--source"]),
+        ("prepare --out {out}/p --controlled 3 --test-source {world}/test.en", ["--controlled"]),
+    ],
+    "train": [
+        ("train s2to --out {out}/r --data {world}/data", ["'s2to'", "focused-concatenation/s2to2"]),
+        ("train nothing.yaml --out {out}/r --data {world}/data", ["nothing.yaml", "No such file"]),
+        ("train {bad}/list.yaml --out {out}/r --data {world}/data", ["list.yaml", "mapping"]),
+        ("train {bad}/broken.yaml --out {out}/r --data {world}/data", ["broken.yaml", "YAML"]),
+        ("train {bad}/binary.yaml --out {out}/r --data {world}/data", ["binary.yaml", "cannot be read"]),
+        ("train {bad}/typo.yaml --out {out}/r --data {world}/data", ["view.kind", "sentense", "'window'"]),
+        (f"{TRAIN} --out {{out}}/r --size huge", ["'huge'", "tiny, small, ted, base"]),
+        (f"{TRAIN} --out {{out}}/r train.lr=1", ["'train.lr'", "nearest"]),
+        (f"{TRAIN} --out {{out}}/r train.max_update=1", ["'train.max_update'", "'train.max_updates'"]),
+        (f"{TRAIN} --out {{out}}/r max_updates", ["'max_updates'", "key.path=value"]),
+        (f"{TRAIN} --out {{out}}/r train.max_updates=many", ["train.max_updates", "'many'", "integer"]),
+        (f"{TRAIN} --out {{out}}/r train.max_updates=[", ["train.max_updates=["]),
+        (f"{TRAIN} --out {{out}}/r train=3", ["train = 3"]),
+        (f"{TRAIN} --out {{out}}/r train.seed.x=3", ["train.seed", "integer"]),
+        (f"{TRAIN} --out {{out}}/r train.learning_rate=-1", ["train.learning_rate", "greater than 0"]),
+        (f"{TRAIN} --out {{out}}/r model.heads=3", ["model.dimension = 16", "model.heads = 3"]),
+        (f"{TRAIN} --out {{out}}/r view.kind=sentence", ["view.kind = sentence", "view.before"]),
+        (TRAIN.replace("{world}/data", "{bad}/full") + " --out {out}/r", ["full", "no prepared data"]),
+        (TRAIN.replace("{world}/data", "{bad}/NOT") + " --out {out}/r", ["NOT", "cotext prepare"]),
+        (TRAIN.replace("{world}/data", "{world}/train.en") + " --out {out}/r", ["train.en"]),
+        (f"{TRAIN} --out {{bad}}/good.en", ["good.en"]),
+        (f"{TRAIN} --out {{bad}}/good.en/r", ["good.en/r", "cannot be written"]),
+        (f"{TRAIN} --out {{bad}}/full", ["full", "holds no run"]),
+        (f"{TRAIN} --out /proc/r", ["/proc/r", "cannot be written"]),
+        (
+            f"{TRAIN} --out {{world}}/run decode.beam=3",
+            ["another configuration", "decode.beam: 4 there, 3 asked for"],
+        ),
+    ],
+    "translate": [
+        *(
+            (f"translate {{bad}}/{run} {{bad}}/good.en --out {{out}}/o", words)
+            for run, words in (
+                ("NO", ["NO", "no such run folder"]),
+                ("good.en", ["good.en", "no such run folder"]),
+                ("full", ["model.safetensors", "has the run been trained"]),
+                ("untrained", ["model.safetensors", "has the run been trained"]),
+                ("truncated", ["truncated/model.safetensors", "damaged or truncated"]),
+                ("beginning", ["beginning/model.safetensors", "damaged or truncated"]),
+                ("random", ["random/model.safetensors", "not a safetensors file"]),
+                ("nothing", ["nothing/model.safetensors", "damaged or truncated"]),
+                ("foreign", ["foreign/model.safetensors", "not a model of Cotext"]),
+                ("future", ["future/model.safetensors", "Cotext 9.1", "format 999"]),
+                ("undescribed", ["undescribed/model.safetensors", "description of itself"]),
+                ("other-key", ["'model.haeds'", "'model.heads'"]),
+                ("other-size", ["other-size/model.safetensors", "do not fit its configuration"]),
+                ("other-tokenizer", ["trained with another tokenizer", "other-tokenizer/tokenizer"]),
+                ("no-tokenizer", ["no-tokenizer/tokenizer/tokenizer.json", "read"]),
+                ("cut-tokenizer", ["cut-tokenizer/tokenizer/sentencepiece.model", "copy the whole folder"]),
+            )
+        ),
+        *(
+            (f"translate {{world}}/run {{bad}}/{file} --out {{out}}/o", words)
+            for file, words in (
+                ("MISSING", ["MISSING", "no such file"]),
+                ("empty", ["empty", "is a directory"]),
+                ("empty.en", ["empty.en", "is empty"]),
+                ("latin1.en", ["latin1.en:2", "UTF-8"]),
+                ("nul.en", ["nul.en:2", "NUL"]),
+                ("gap.en", ["gap.en:3", "empty line"]),
+                ("docids.en", ["docids.en", "'one'"]),
+                ("broken.jsonl", ["broken.jsonl:1"]),
+                ("long.en", ["long.en: document 1, sentence 2", "at most 1024", "max_source_tokens"]),
+                ("word.en", ["word.en: document 1, sentence 1", "at most 1024", "max_source_tokens"]),
+            )
+        ),
+        (f"{TRANSLATE} --out {{out}}/no/o", ["no", "does not exist"]),
+        (f"{TRANSLATE} --out {{out}}", ["is a folder"]),
+        (f"{TRANSLATE} --out {{bad}}/good.en", ["good.en", "--out"]),
+        (f"{TRANSLATE} --out {{bad}}/../{{bad.name}}/good.en", ["good.en", "--out"]),
+        (f"{TRANSLATE} --out {{bad}}/short.de/o", ["short.de", "is not a folder"]),
+        (f"{TRANSLATE} --out /proc/o", ["/proc/o", "cannot be written"]),
+        (f"{TRANSLATE} --out /dev/full", ["/dev/full", "no regular file"]),
+        (f"{TRANSLATE} --out {{out}}/{'o' * 300}", ["name too long"]),
+        (f"{TRANSLATE} --out {{out}}/o --device toaster", ["'toaster'"]),
+        (f"{TRANSLATE} --out {{out}}/o --device meta", ["'meta'"]),
+        (f"{TRANSLATE} --out {{out}}/o --device cuda:99", ["'cuda:99'"]),
+        (f"{TRANSLATE} --out {{out}}/o --format jason", ["'jason'", "jsonl"]),
+        (f"{TRANSLATE} --out {{out}}/o --format jsonl", ["good.en:1", "JSON"]),
+        (f"{TRANSLATE} --out {{out}}/o --format docids", ["good.docids", "does not exist"]),
+        (f"{TRANSLATE} --out {{out}}/o --set beam", ["--set beam", "key=value"]),
+        (f"{TRANSLATE} --out {{out}}/o --set =3", ["--set =3", "key=value"]),
+        (f"{TRANSLATE} --out {{out}}/o --set beams=3", ["'beams'", "nearest", "'beam'"]),
+        (f"{TRANSLATE} --out {{out}}/o --set beam=[", ["--set beam=[", "YAML"]),
+        (f"{TRANSLATE} --out {{out}}/o --set beam=many", ["decode.beam", "'many'"]),
+        (f"{TRANSLATE} --out {{out}}/o --set max_ratio=nan", ["decode.max_ratio", "nan"]),
+        (f"{TRANSLATE} --out {{out}}/o --checkpoint 4", ["update 4", "3, 6"]),
+        ("translate {world}/run /dev/null --format text --out {out}/o", ["/dev/null", "no regular file"]),
+    ],
+    "score": [
+        (f"{SCORE} --out {{world}}/test.de", ["test.de", "would overwrite"]),
+        (f"{SCORE} --out {{out}}/no/o", ["does not exist"]),
+        (f"{SCORE} --out /dev/full", ["/dev/full", "no regular file"]),
+        (f"{SCORE} --format jason", ["'jason'"]),
+        ("score {world}/run --source {world}/test.en", ["test.en", "name the target file"]),
+        (
+            "score {world}/run --source {world}/test.en --target {bad}/short.de --out {out}/o",
+            ["short.de", "sentences in the source"],
+        ),
+        (SCORE.replace("{world}/run", "{bad}/not-a-number") + " --out {out}/o", ["not finite"]),
+        (SCORE.replace("{world}/run", "{bad}/NO"), ["no such run folder"]),
+    ],
+    "contrastive": [
+        (f"{SUITE} --tie last", ["--tie last", "wrong, first"]),
+        (f"{SUITE} --score max", ["--score max", "sum, mean"]),
+        (f"{SUITE} --out {{out}}/no/o", ["does not exist"]),
+        (f"{SUITE} --out {{world}}/suite.json", ["would overwrite"]),
+        (f"{SUITE} {{bad}}/empty", ["empty", "is a directory"]),
+        *(
+            (f"contrastive {{world}}/run {{bad}}/{file} --out {{out}}/o", words)
+            for file, words in (
+                ("MISSING", ["MISSING", "no such file"]),
+                ("good.en", ["good.en", "not valid JSON"]),
+                ("latin1.en", ["latin1.en", "UTF-8"]),
+                ("list.json", ["list.json", "'true_ind'"]),
+                ("number.json", ["number.json", "not a contrastive suite"]),
+                ("other.json", ["other.json", "'something'"]),
+                ("cut.json", ["cut.json", "not valid JSON"]),
+                ("deep.json", ["deep.json", "nested too deep"]),
+                ("damaged.json.gz", ["damaged.json.gz", "cannot be read"]),
+                ("correct.json", ["correct.json", "'d1'"]),
+                ("uneven.json", ["uneven.json", "'d1'"]),
+                ("words.json", ["words.json", "'d1'", "list of sentences"]),
+                ("none.json", ["example"]),
+            )
+        ),
+        ("contrastive {bad}/not-a-number {world}/suite.json", ["not finite"]),
+    ],
+    "evaluate": [
+        (f"{EVALUATE} --protocol blue", ["'blue'", "s-bleu"]),
+        (f"{EVALUATE} --reference {{bad}}/short.de", ["sentences"]),
+        (f"{EVALUATE} --reference {{bad}}/fewer.de", ["hypothesis documents", "reference documents"]),
+        (f"{EVALUATE} --source {{bad}}/good.en", ["good.en", "documents, but their translation has"]),
+        (f"{EVALUATE} --source {{bad}}/short.de", ["short.de", "sentences, but the translation"]),
+        (f"{EVALUATE} --format jason", ["'jason'"]),
+        ("evaluate --hypothesis {bad}/NO --reference {world}/test.de", ["NO", "no such file"]),
+        ("evaluate --hypothesis {bad}/latin1.en --reference {world}/test.de", ["latin1.en:2"]),
+    ],
+    "average": [
+        (f"{AVERAGE} --out {{bad}}/full", ["full", "exists"]),
+        (f"{AVERAGE} --out {{bad}}/good.en", ["good.en", "exists"]),
+        (f"{AVERAGE} --out {{bad}}/good.en/x", ["good.en/x", "cannot be written"]),
+        (f"{AVERAGE} --out /proc/x", ["/proc/x", "cannot be written"]),
+        (f"{AVERAGE} --out {{out}}/x --checkpoint 3", ["twice"]),
+        (f"{AVERAGE} --out {{out}}/x --checkpoint 5", ["update 5", "3, 6"]),
+        ("average {bad}/NO --out {out}/x --checkpoint 5", ["NO", "no such run folder"]),
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [pytest.param(*case, id=f"{name}-{i}") for name, cases in CASES.items() for i, case in enumerate(cases)],
+)
+def test_a_mistake_is_a_message(world: World, bad: Path, tmp_path: Path, line: str, words: list[str]) -> None:
+    arguments = [part.format(world=world.folder, bad=bad, out=tmp_path) for part in line.split()]
+    outcome = cotext(*arguments)
+    assert outcome.code == 2, outcome
+    assert "Traceback" not in outcome.err
+    message = outcome.err.rpartition("cotext: ")[2]
+    assert [word for word in words if word not in message] == [], message
+    assert "Errno" not in message
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.fixture(scope="module", autouse=True)
+def nothing_changes(world: World, bad: Path) -> Iterator[None]:
+    """Over all mistakes of this file: no input and no folder that was in the way is touched."""
+    before = listing(world.folder), listing(bad)
+    yield
+    assert (listing(world.folder), listing(bad)) == before
+
+
+def test_no_arguments_or_an_unknown_option_show_how_it_is_done() -> None:
+    assert "Usage:" in cotext("translate").err
+    unknown = cotext("translate", "--beam", "4")
+    assert (unknown.code, "No such option" in unknown.err) == (2, True)
+    assert cotext("trnslate").code == 2
+
+
+def test_a_traceback_is_only_for_our_own_mistakes(world: World, tmp_path: Path) -> None:
+    """In a process of its own, as it is run: nothing but one message."""
+    process = start("translate", "nowhere", "nothing", "--out", "x", cwd=tmp_path)
+    out, err = process.communicate(timeout=60)
+    assert (process.returncode, out, err) == (2, "", "cotext: nothing: no such file\n")
+
+
+def test_standard_output_that_takes_nothing() -> None:
+    command = [sys.executable, "-m", "cotext", "--help"]
+    with Path("/dev/full").open("w") as full:
+        found = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+    assert (found.returncode, found.stderr) == (2, "cotext: file system: No space left on device\n")
+    # As with `| head`: who reads has enough, and nobody complains.
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait(timeout=60) == 1

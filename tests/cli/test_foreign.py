@@ -1,0 +1,134 @@
+"""Files that are no corpus are named for what they are; texts that look a little like them are read."""
+
+import gzip
+import io
+import lzma
+import tarfile
+import zipfile
+from pathlib import Path
+
+import pytest
+from command_line import cotext
+
+from cotext.data.formats import detect_format, read_documents, validate_corpus
+from cotext.runtime.errors import CotextError
+
+
+def zipped(*names: str) -> bytes:
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name in names:
+            archive.writestr(name, "x" * 50)
+    return content.getvalue()
+
+
+def tarred() -> bytes:
+    content = io.BytesIO()
+    with tarfile.open(fileobj=content, mode="w") as archive:
+        member = tarfile.TarInfo("a.en")
+        member.size = 3
+        archive.addfile(member, io.BytesIO(b"a\xff\n"))
+    return content.getvalue()
+
+
+SRT = "1\n00:00:01,000 --> 00:00:02,500\nIt rains.\n\n2\n00:00:03,000 --> 00:00:04,000\nShe is late.\n"
+DOCX = zipped("[Content_Types].xml", "_rels/.rels", "word/document.xml")
+PDF = b"%PDF-1.4\n%\xe2\xe3\xcf\xd3\n1 0 obj\n<</Type /Catalog>>\n"
+
+FOREIGN = {
+    "page.html": ("<!DOCTYPE html>\n<html><head><title>x</title></head></html>\n", "HTML"),
+    "bare.html": ("<html lang='en'>\n<body>\n<p>It rains.</p>\n</body></html>\n", "HTML"),
+    "upper.html": ("<HTML>\n<HEAD><TITLE>x</TITLE></HEAD>\n", "HTML"),
+    "xhtml.html": ('<?xml version="1.0"?>\n<!DOCTYPE html PUBLIC "a" "b">\n<html><body/></html>\n', "HTML"),
+    "m.tmx": ('<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx version="1.4">\n', "(TMX)"),
+    "x.xlf": ('<?xml version="1.0"?><xliff version="1.2"><file/></xliff>\n', "XLIFF"),
+    "bare.xlf": ('<xliff version="1.2">\n  <file original="a"/>\n</xliff>\n', "XLIFF"),
+    "t.ttml": ('<?xml version="1.0"?>\n<tt xmlns="http://www.w3.org/ns/ttml"><body/></tt>\n', "TTML"),
+    "s.xml": ("<?xml version='1.0'?>\n<!-- x -->\n<resources>\n</resources>\n", "root element <resources>"),
+    "a.srt": (SRT, "SubRip"),
+    "crlf.srt": ("\ufeff" + SRT.replace("\n", "\r\n"), "SubRip"),
+    "a.vtt": ("WEBVTT\n\n00:01.000 --> 00:04.000\nIt rains.\n", "WebVTT"),
+    "a.ass": ("[Script Info]\nTitle: x\n", "ASS"),
+    "a.sbv": ("0:00:00.599,0:00:04.160\nIt rains.\n", "SBV"),
+    "a.sub": ("{0}{25}It rains.\n{26}{50}She is late.\n", "MicroDVD"),
+    "a.docx": (DOCX, "Word document (docx)"),
+    "a.xlsx": (zipped("[Content_Types].xml", "xl/workbook.xml"), "Excel"),
+    "a.zip": (zipped("train.en"), "a zip archive"),
+    "a.docx.gz": (gzip.compress(DOCX), "Word document (docx)"),
+    "a.pdf.xz": (lzma.compress(PDF), "a PDF document"),
+    "a.pdf": (PDF, "a PDF document"),
+    "a.rtf": ("{\\rtf1\\ansi It rains.}\n", "rtf"),
+    "a.doc": (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(100), "old Office document"),
+    "a.png": (b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR", "PNG"),
+    "a.tar": (tarred(), "a tar archive"),
+    "a.parquet": (b"PAR1\x15\x04\x15\x80\x01\x4c\x15\x00\0\0", "Parquet"),
+    "a.bin": (bytes(range(256)), "a binary file"),
+}
+
+ORDINARY = {
+    "heart": "<3 you all!\n",
+    "angle": "< 5 per cent of them came.\n",
+    "sound": "<laughs> It rains.\n",
+    "about html": "<html> is the element that all others stand in.\nIt rains.\n",
+    "html and words": "<html>\nThat is how it begins.\n",
+    "about body": "<body> comes after <head>.\n",
+    "about doc": "<doc, are you there?>\nNo.\n",
+    "declaration in words": "<?xml version='1.0'?> is the first line of an XML file.\n",
+    "comment and words": "<!-- a comment --> is not shown.\nIt rains.\n",
+    "unk": "<unk> <unk> .\n",
+    "tag": "<b>It rains.</b> She is late.\n",
+    "number": "1\nIt rains.\n",
+    "time": "00:00:01,000\nIt rains.\n",
+    "WEBVTT": "WEBVTT is a format.\nIt rains.\n",
+    "GIF": "GIF89a is a format.\n",
+    "PDF": "%PDF-1.7 is how such a file begins.\n",
+    "zip": "PK is a name.\n",
+    "mp3": "ID3 holds the title: caf\u00e9.\n",
+    "braces": "{1}{2}\nIt rains.\n",
+    "brackets": "[Script Info] is a section.\n",
+    "BZh": "BZh91AY is how it begins: \u00e9.\n",
+    "arrow": "He said --> go.\n",
+}
+
+
+def written(folder: Path, name: str, content: str | bytes) -> Path:
+    path = folder / name
+    path.write_bytes(content.encode() if isinstance(content, str) else content)
+    return path
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_is_no_corpus_is_named(name: str, tmp_path: Path) -> None:
+    content, kind = FOREIGN[name]
+    path = written(tmp_path, name, content)
+    with pytest.raises(CotextError) as caught:
+        list(read_documents(path))
+    message = str(caught.value)
+    assert message.startswith(f"{path}: not a supported format: it looks like ")
+    assert kind in message
+    assert "UTF-8" not in message
+
+
+@pytest.mark.parametrize("name", ORDINARY)
+def test_ordinary_text_that_looks_a_little_like_it_is_read(name: str, tmp_path: Path) -> None:
+    path = written(tmp_path, "a.en", ORDINARY[name])
+    assert detect_format(path) == "text"
+    [document] = read_documents(path)
+    assert list(document.sentences) == ORDINARY[name].splitlines()
+
+
+def test_a_named_format_is_taken_at_its_word_but_for_binary_files(tmp_path: Path) -> None:
+    assert sum(1 for _ in read_documents(written(tmp_path, "a.srt", SRT), "text")) == 2
+    with pytest.raises(CotextError, match="not a supported format: it looks like a PDF"):
+        list(read_documents(written(tmp_path, "a.en", PDF), "text"))
+
+
+def test_validation_says_so_once(tmp_path: Path) -> None:
+    for name in ("a.pdf", "a.docx"):
+        [problem] = validate_corpus(written(tmp_path, name, FOREIGN[name][0])).problems
+        assert "not a supported format" in problem.message
+
+
+def test_the_command_says_so(tmp_path: Path) -> None:
+    outcome = cotext("translate", tmp_path, written(tmp_path, "a.srt", SRT), "--out", tmp_path / "a.de")
+    assert (outcome.code, "subtitles (SubRip, srt)" in outcome.err) == (2, True)

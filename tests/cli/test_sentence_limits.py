@@ -1,0 +1,142 @@
+"""Sentences over the limit are refused before any work is done, on either side, to translate or to score."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import Outcome, World, cotext, make_world, piped, succeed
+
+from cotext import Translator, load
+from cotext.analysis.contrastive import run_suite
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.formats import write_parallel
+from cotext.decoding import translator as translate
+from cotext.decoding.translator import DocumentTranslator
+from cotext.runtime.errors import CotextError
+
+SHORT, LONG = "the cat sees a dog", "cat " * 2000
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.getbasetemp() / "world")
+
+
+@pytest.fixture(scope="module")
+def translator(world: World) -> Translator:
+    return load(world.run)
+
+
+@pytest.fixture
+def no_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whatever is scored is a failure."""
+    for name in ("_score", "score_tokens"):
+        monkeypatch.setattr(DocumentTranslator, name, lambda *_: pytest.fail("work is done"))
+
+
+def refused(outcome: Outcome, *words: str) -> None:
+    assert outcome.code == 2, outcome
+    assert outcome.out == ""
+    expected = (*words, " tokens are taken", "decode.max_source_tokens")
+    assert [word for word in expected if word not in outcome.err] == []
+
+
+@pytest.mark.parametrize(
+    ("sides", "place"),
+    [
+        ((LONG, SHORT), "document 2, sentence 2"),
+        ((SHORT, LONG), "document 2, target sentence 2"),
+    ],
+)
+def test_a_file_with_a_long_sentence(
+    world: World, tmp_path: Path, sides: tuple[str, str], place: str
+) -> None:
+    source, target = sides
+    documents = [ParallelDocument("1", (SHORT,), (SHORT,))]
+    documents.append(ParallelDocument("2", (SHORT, source), (SHORT, target)))
+    names = tmp_path / "a.en", tmp_path / "a.de"
+    write_parallel(*names, documents, "text")
+    arguments = (world.run, "--source", names[0], "--target", names[1])
+    refused(cotext("score", *arguments), f"{names[0]}: {place}")
+    refused(cotext("cxmi", *arguments), place)
+    refused(
+        cotext("attention", world.run, *names[:1], "--target", names[1], "--document", "2", "--out", "x"),
+        place,
+    )
+    assert "\n2\t2\t" in succeed("score", *arguments, "--set", "max_source_tokens=9000").out
+    # Read once, a pipe shows it when its place has come.
+    with piped(names[0].read_bytes()) as first, piped(names[1].read_bytes()) as second:
+        outcome = cotext("score", world.run, "--source", first, "--target", second, "--format", "text")
+    assert (outcome.code, outcome.out.count("\n")) == (2, 2)
+    assert place in outcome.err
+
+
+def test_pipes_are_scored_as_files_are(world: World) -> None:
+    sides = world.folder / "test.en", world.folder / "test.de"
+    expected = succeed("score", world.run, "--source", sides[0], "--target", sides[1])
+    with piped(sides[0].read_bytes()) as first, piped(sides[1].read_bytes()) as second:
+        found = succeed("score", world.run, "--source", first, "--target", second, "--format", "text")
+    assert found == expected
+
+
+@pytest.mark.usefixtures("no_work")
+@pytest.mark.parametrize(
+    ("source", "candidates", "place"),
+    [
+        (LONG, (SHORT, "a cat"), "document e, sentence 2"),
+        (SHORT, (LONG, "a cat"), "document e, target sentence 2"),
+        (SHORT, ("a cat", LONG), "document e, target sentence 2"),
+    ],
+)
+def test_a_suite_with_a_long_sentence(
+    world: World, tmp_path: Path, source: str, candidates: tuple[str, str], place: str
+) -> None:
+    fine = ContrastiveExample("d", "pronoun", 1, (SHORT, SHORT), (("a", "b"), ("a", "c")), 0)
+    targets = tuple((SHORT, text) for text in candidates)
+    examples = (fine, ContrastiveExample("e", "pronoun", 1, (SHORT, source), targets, 0))
+    write_suite(tmp_path / "s.json", ContrastiveSuite("mine", "en", "de", examples))
+    refused(cotext("contrastive", world.run, tmp_path / "s.json"), place)
+
+
+def test_the_limit_of_a_suite_can_be_raised(world: World, tmp_path: Path) -> None:
+    example = ContrastiveExample("e", "pronoun", 0, (LONG,), (("a cat",), ("a dog",)), 0)
+    write_suite(tmp_path / "s.json", ContrastiveSuite("mine", "en", "de", (example,)))
+    asked = ("contrastive", world.run, tmp_path / "s.json", "--out", tmp_path / "o")
+    succeed(*asked, "--set", "max_source_tokens=9000")
+    assert list(json.loads((tmp_path / "o").read_text())) == ["mine"]
+
+
+@pytest.mark.parametrize(("command", "setting"), [("score", "beam=1"), ("contrastive", "schedule=parallel")])
+def test_scoring_takes_no_settings_of_search(world: World, command: str, setting: str) -> None:
+    files = {"score": ("--source", "x"), "contrastive": (world.folder / "suite.json",)}[command]
+    outcome = cotext(command, world.run, *files, "--set", setting)
+    assert outcome.code == 2
+    assert f"--set {setting.partition('=')[0]}: scoring takes max_source_tokens" in outcome.err
+
+
+def test_from_python(translator: Translator) -> None:
+    with pytest.raises(CotextError, match=r"target sentence 1: \d+ tokens, at most 1027"):
+        translator.score([SHORT], [LONG])
+    assert translator.score([SHORT], ["cat " * 500])
+    with pytest.raises(CotextError, match=r"sentence 2: \d+ tokens, at most 1024"):
+        translator.score([SHORT, LONG], [SHORT, SHORT])
+    suite = ContrastiveSuite(
+        "mine", "en", "de", (ContrastiveExample("e", "x", 0, (SHORT,), ((LONG,), (SHORT,)), 0),)
+    )
+    with pytest.raises(CotextError, match="document e, target sentence 1"):
+        run_suite(translator.documents, suite)
+
+
+def test_a_text_that_is_far_too_long_is_not_tokenised(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Subwords of a text take far more memory than the text."""
+    monkeypatch.setattr(translate, "CHARACTERS_PER_TOKEN", 2)
+    documents = translator.documents
+    assert documents.check([Document("d", (f"a{' ' * 5000}cat",))]) == 1  # white space is folded
+    monkeypatch.setattr(
+        type(documents.tokenizer), "encode_batch", lambda *_: pytest.fail("the text is tokenised")
+    )
+    with pytest.raises(CotextError, match="document d, sentence 2: 3000 characters, at most 1024 tokens"):
+        documents.check([Document("d", ("a cat", "x" * 3000))])

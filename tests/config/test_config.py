@@ -1,0 +1,307 @@
+"""Recipes, sizes and overrides become one closed configuration, or one clear message."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny import WordTokenizer
+
+from cotext.config.recipe import Config, differences, dump_config, load_config, parse_config
+from cotext.config.reference import reference
+from cotext.config.sizes import SIZES
+from cotext.config.training import TrainConfig
+from cotext.data.build import build_view, further_symbols, special_symbols
+from cotext.models.build import build_model
+from cotext.models.describe import describe_cut, describe_model
+from cotext.runtime.errors import CotextError
+
+RECIPE = "focused-concatenation/s4to4-shift-cd"
+
+
+def write(folder: Path, text: str) -> str:
+    path = folder / "mine.yaml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+def test_a_shipped_recipe() -> None:
+    config = load_config(RECIPE)
+    assert (config.view.kind, config.view.before) == ("window", 3)
+    assert (config.model.positions, config.model.shift) == ("shifted", "corpus")
+    assert config.loss.context_discount == 0.01
+    assert config.model.dimension == 512
+
+
+def test_sizes_lie_over_recipes_and_overrides_over_both(tmp_path: Path) -> None:
+    recipe = write(tmp_path, "model: {dimension: 64, heads: 2}\ntrain: {seed: 5}")
+    config = load_config(recipe, "tiny", ["model.heads=8", "train.max_updates=7"])
+    assert config.model.dimension == SIZES["tiny"]["model"]["dimension"]
+    assert (config.model.heads, config.train.max_updates, config.train.seed) == (8, 7, 5)
+    assert config.train.learning_rate == SIZES["tiny"]["train"]["learning_rate"]
+    assert load_config(recipe).model.dimension == 64
+    assert SIZES["tiny"]["model"]["heads"] == 4  # overrides leave the table alone
+
+
+def test_an_empty_recipe_is_the_default(tmp_path: Path) -> None:
+    assert load_config(write(tmp_path, "")) == Config()
+    assert (
+        load_config(write(tmp_path, "# nothing\n"), "base", ["loss.label_smoothing=0.2"]).loss.label_smoothing
+        == 0.2
+    )
+
+
+def test_the_same_recipe_from_a_file(tmp_path: Path) -> None:
+    shipped = load_config(RECIPE)
+    assert load_config(write(tmp_path, dump_config(shipped))) == shipped
+
+
+def test_nothing_changes_afterwards() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        Config().train.seed = 2  # type: ignore[misc]
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    rate=st.floats(1e-9, 1e3),
+    betas=st.tuples(st.floats(0, 0.999), st.floats(0, 0.999)),
+    shift=st.one_of(st.integers(0, 1000), st.sampled_from(["corpus", "sequence"])),
+)
+def test_dumped_and_read_again_is_the_same(seed: int, rate: float, betas: tuple, shift: int | str) -> None:
+    content = {
+        "model": {"shift": shift},
+        "train": {"seed": seed, "learning_rate": rate, "adam_betas": list(betas)},
+    }
+    config = parse_config(content, "test")
+    assert parse_config(yaml.safe_load(dump_config(config)), "test") == config
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("train.patiance=3", "unknown key 'train.patiance'; the nearest known one is 'train.patience'"),
+        ("max_updates=3", "unknown key 'max_updates'; the nearest known one is 'train.max_updates'"),
+        ("model.head=3", "unknown key 'model.head'; the nearest known one is 'model.heads'"),
+        ("modle.heads=3", "unknown key 'modle'; the nearest known one is 'model'"),
+        ("decode.beams=3", "unknown key 'decode.beams'; the nearest known one is 'decode.beam'"),
+        ("beam=3", "unknown key 'beam'; the nearest known one is 'decode.beam'"),
+        ("loss.smoothing=0", "unknown key 'loss.smoothing'; the nearest known one is 'loss.label_smoothing'"),
+        ("model.heads=many", "model.heads = 'many': input should be a valid integer"),
+        ("model.heads=0", "model.heads = 0: input should be greater than 0"),
+        ("model.heads=2.5", "model.heads = 2.5: input should be a valid integer"),
+        ("train.max_updates=true", "train.max_updates = True: input should be a valid integer"),
+        ("train.max_updates=1e3", "train.max_updates = '1e3': input should be a valid integer"),
+        ("train.seed=-1", "train.seed = -1"),
+        ("train.seed=99999999999999999999", "train.seed = 99999999999999999999"),
+        ("train.learning_rate=0", "train.learning_rate = 0: input should be greater than 0"),
+        ("train.learning_rate=.nan", "train.learning_rate = nan: input should be a finite number"),
+        ("train.learning_rate=.inf", "train.learning_rate = inf: input should be a finite number"),
+        ("train.adam_betas=[0.9]", "train.adam_betas.1"),
+        ("train.adam_betas=[0.9, 1.0]", "train.adam_betas.1 = 1.0: input should be less than 1"),
+        ("train.best_by=chrf", "train.best_by = 'chrf': input should be 'loss' or 'bleu'"),
+        ("train.precision=fp8", "input should be 'fp32', 'bf16' or 'fp16'"),
+        ("model.dropout=1", "model.dropout = 1: input should be less than 1"),
+        ("model.shift=banana", "model.shift = 'banana': input should be 'corpus' or 'sequence'"),
+        ("loss.context_discount=1.5", "loss.context_discount = 1.5: input should be less than or equal to 1"),
+        ("view.kind=paragraph", "'paragraph': input should be 'sentence', 'window', 'document' or 'cumu"),
+        ("model=5", "model = 5"),
+        ("view=", "view = None"),
+        ("train.seed", "'train.seed' is not an override: write key.path=value"),
+        ("=3", "'=3' is not an override"),
+        ("train.seed=[1", "the value is not valid YAML"),
+        ("paper.title=x", "'paper.title=x': paper is a value, not a section"),
+    ],
+)  # fmt: skip
+def test_wrong_overrides(override: str, message: str) -> None:
+    with pytest.raises(CotextError) as caught:
+        load_config(RECIPE, None, [override])
+    assert message in str(caught.value)
+
+
+def test_several_problems_are_told_at_once() -> None:
+    with pytest.raises(CotextError) as caught:
+        load_config(RECIPE, None, ["model.heads=0", "train.sed=1"])
+    assert len(str(caught.value).splitlines()) == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("model: [", "not valid YAML"),
+        ("- a\n- b", "expected a mapping"),
+        ("just text", "expected a mapping"),
+        ("model: 5", "mine.yaml: model = 5"),
+        ("1: 2", "mine.yaml: 1 = 1: keys should be strings"),
+        ("colour: red", "mine.yaml: unknown key 'colour'"),
+    ],
+)
+@pytest.mark.parametrize("size", [None, "tiny"])
+def test_wrong_files(tmp_path: Path, text: str, message: str, size: str | None) -> None:
+    with pytest.raises(CotextError, match=message):
+        load_config(write(tmp_path, text), size)
+
+
+def test_unreadable_files(tmp_path: Path) -> None:
+    for name, content in (("absent.yaml", None), ("binary.yaml", b"\xff\xfe")):
+        if content is not None:
+            (tmp_path / name).write_bytes(content)
+        with pytest.raises(CotextError, match=rf"{name}: cannot be read"):
+            load_config(str(tmp_path / name))
+    (tmp_path / "folder.yaml").mkdir()
+    with pytest.raises(CotextError, match="cannot be read"):
+        load_config(str(tmp_path / "folder.yaml"))
+
+
+def test_unknown_recipes_and_sizes() -> None:
+    with pytest.raises(CotextError, match=r"no recipe 's4to4': did you mean focused-concatenation/s4to4"):
+        load_config("s4to4")
+    with pytest.raises(CotextError, match="did you mean focused-concatenation/s4to4-cd"):
+        load_config("focussed-concatenation/s4to4-cd")
+    with pytest.raises(CotextError, match="`cotext systems` lists them all"):
+        load_config("qqqq")
+    with pytest.raises(CotextError, match="unknown size 'huge': choose one of tiny, small, ted, base"):
+        load_config(RECIPE, "huge")
+
+
+def test_what_cannot_be_built() -> None:
+    with pytest.raises(CotextError, match=r"model.dimension = 512 is not divisible by model.heads = 7"):
+        build_model(load_config(RECIPE, None, ["model.heads=7", "model.shift=1"]), 100)
+    with pytest.raises(CotextError, match=r"model.shift = corpus must be resolved"):
+        build_model(load_config(RECIPE), 100)
+    with pytest.raises(CotextError, match=r"view.numbers = corpus must be resolved"):
+        build_model(load_config("docflat/docflat-c"), 100)
+    with pytest.raises(CotextError, match=r"view.kind = sentence takes no view.before"):
+        build_view(load_config(RECIPE, None, ["view.kind=sentence"]).view)
+
+
+def test_a_view_names_its_limit_of_sentences() -> None:
+    """In the list of systems and in signatures, where it is set."""
+
+    def told(*overrides: str) -> list[str]:
+        view = load_config("mr/sr-doc2doc", None, overrides).view
+        return [describe_cut(cut, view.max_sentences) for cut in (view, *view.mixed_with)]
+
+    assert told() == ["document"]
+    assert told("view.max_sentences=20") == ["document-20s"]
+    mixed = "view.mixed_with=[{kind: cumulative, parts: 2}, {kind: window, before: 2}, {kind: sentence}]"
+    assert told(mixed, "view.max_sentences=3") == [
+        "document-3s",
+        "cumulative-3s/2",
+        "window-2+1+0",
+        "sentence",
+    ]
+    assert told(mixed, "view.max_sentences=0")[:2] == ["document", "cumulative/2"]
+
+
+def test_a_limit_of_sentences_is_of_documents() -> None:
+    for kind in ("sentence", "window"):
+        config = load_config(RECIPE, None, [f"view.kind={kind}", "view.before=0", "view.max_sentences=5"])
+        with pytest.raises(CotextError, match=rf"view.kind = {kind} takes no view.max_sentences"):
+            build_view(config.view)
+
+
+def test_differences_name_key_and_values() -> None:
+    one = load_config(RECIPE)
+    other = load_config(RECIPE, None, ["train.max_tokens=1", "decode.beam=2", "paper=other"])
+    assert [d[0] for d in differences(one, other)] == ["paper", "train.max_tokens", "decode.beam"]
+    assert list(differences(one, other))[1:] == [("train.max_tokens", 16_000, 1), ("decode.beam", 4, 2)]
+    assert not list(differences(one, one))
+
+
+def test_the_reference_covers_every_key() -> None:
+    entries = {key: (kind, default) for key, kind, default, *_ in reference()}
+    assert entries["train.adam_betas"] == ("float, float", (0.9, 0.98))
+    assert entries["model.shift"] == ("int | corpus | sequence, at most 10,000", "corpus")
+    assert {key.split(".")[1] for key in entries if key.startswith("train.")} == set(TrainConfig.model_fields)
+    for key, (_, default) in entries.items():
+        value: object = Config().model_dump()
+        for part in key.split("."):
+            value = value[part]  # type: ignore[index]
+        assert value == default
+
+
+def test_shifted_positions_are_the_transformers_alone() -> None:
+    config = load_config("p-transformer/doc", None, ["model.positions=shifted", "model.shift=3"])
+    with pytest.raises(CotextError, match=r"shifted is for model.name = transformer, not p_transformer"):
+        build_model(config, 100)
+
+
+def test_sizes_are_laid_over_subsections() -> None:
+    """A size changes one key of a subsection and leaves what else stands there."""
+    config = load_config("g-transformer/randinit", "tiny", ["model.p_transformer.cross=false"])
+    assert config.model.g_transformer.global_layers == 1
+    assert config.model.p_transformer.cross is False
+    assert config.model.p_transformer.relative is True
+    assert load_config("g-transformer/randinit").model.g_transformer.global_layers == 2
+
+
+def test_positions_that_p_transformer_tells_again_are_absolute() -> None:
+    with pytest.raises(CotextError, match="are absolute"):
+        build_model(load_config("p-transformer/doc", None, ["model.positions=reset"]), 100)
+
+
+def test_learned_segments_suffice_for_every_view_of_a_mixture() -> None:
+    overrides = ["model.segments=learned", "view.mixed_with=[{kind: window, before: 3}]"]
+    model = build_model(load_config("focused-concatenation/base", "tiny", overrides), 100)
+    assert dict(model.named_parameters())["embedding.segment"].shape == (4, 128)
+
+
+def test_the_name_of_a_model_tells_its_switches() -> None:
+    def name(*overrides: str) -> str:
+        return describe_model(load_config("p-transformer/doc", None, overrides).model)
+
+    assert name() == "p_transformer"
+    assert name("model.p_transformer.cross=false") == "p_transformer(cross=False)"
+    assert name("model.g_transformer.global_layers=0") == "p_transformer"
+    assert describe_model(load_config("focused-concatenation/base").model) == "transformer"
+
+
+def test_symbols_of_separators() -> None:
+    """Pieces 0 to 5, then pad, bos, eos, sep; what a recipe adds stands behind them."""
+    tokenizer = WordTokenizer(["a", "b"])
+    assert (tokenizer.bos, tokenizer.vocabulary_size) == (7, 10)
+
+    def symbols(*overrides: str) -> tuple[tuple[int, ...], bool, tuple[int, ...], int]:
+        view = load_config(RECIPE, None, overrides).view
+        found = special_symbols(tokenizer, view)
+        assert (found.pad, found.bos, found.eos) == (6, 7, 8)
+        return found.separators, found.bracket, found.numbers, further_symbols(view)
+
+    assert symbols() == ((9,), False, (), 0)
+    assert symbols("view.separators=bracket") == ((8,), True, (), 0)
+    assert symbols("view.separators=indexed", "view.indexed_separators=3") == ((9, 10, 11), False, (), 2)
+    assert symbols("view.separators=numbered", "view.numbers=3") == ((8,), True, (10, 11, 12), 3)
+
+
+def test_numbered_sentences_are_built_like_bracketed_ones() -> None:
+    overrides = ["view.separators=numbered", "view.numbers=7", "model.shift=2"]
+    config = load_config(RECIPE, "tiny", overrides)
+    assert build_model(config, 100).output_weight.shape == (107, 128)
+    bracketed = load_config(RECIPE, "tiny", ["view.separators=bracket", "model.shift=2"])
+    assert build_view(config.view) == build_view(bracketed.view)
+    with pytest.raises(CotextError, match=r"decode.align = free does not go with"):
+        build_model(load_config(RECIPE, "tiny", [*overrides, "decode.align=free"]), 100)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["train.order=documents", "view.mixed_with=[{kind: sentence}]"], "leave out view.mixed_with"),
+        (["train.context=foreign", "view.mixed_with=[{kind: sentence}]"], "without view.mixed_with"),
+        (["train.context=foreign", "view.kind=document", "view.before=0"], "takes view.kind = window"),
+        (["train.order=document"], "should be 'shuffled' or 'documents'"),
+        (["train.init_parts=decoder"], "should be 'all' or 'encoder'"),
+        (["view.max_sentences=-1"], "view.max_sentences = -1"),
+    ],
+)
+def test_orders_and_contexts_that_a_view_cannot_have(overrides: list[str], message: str) -> None:
+    with pytest.raises(CotextError, match=message):
+        build_model(load_config(RECIPE, "tiny", ["model.shift=2", *overrides]), 100)
+
+
+def test_any_model_takes_any_order_and_context() -> None:
+    for order in ("shuffled", "documents"):
+        for context in ("own", "foreign"):
+            overrides = ["model.shift=2", f"train.order={order}", f"train.context={context}"]
+            build_model(load_config(RECIPE, "tiny", overrides), 100)

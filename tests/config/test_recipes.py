@@ -1,0 +1,153 @@
+"""Every shipped recipe is opened, built and trained for a few updates."""
+
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+from tiny_runs import journal, prepare_toy, train_here
+
+from cotext.config.recipe import Config, load_config, recipe_names
+from cotext.config.sizes import SIZES
+from cotext.data.build import build_view
+from cotext.layers.multi_head import FeedForward
+from cotext.models.build import build_model
+from cotext.models.checkpoint import load_run
+from cotext.training.run import REQUIRED, open_data, resolve
+
+VERY_SMALL = [
+    "model.dimension=16",
+    "model.feed_forward=32",
+    "model.heads=2",
+    "model.encoder_layers=2",
+    "model.decoder_layers=1",
+    "train.max_updates=3",
+    "train.max_tokens=300",
+    "train.warmup_updates=2",
+    "train.log_every=1",
+    "train.validate_bleu=false",
+    "train.threads=1",
+]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepare_toy(tmp_path_factory.mktemp("recipes") / "data")
+
+
+# What training reads off its corpus, and how it is written as an override.
+OF_THE_CORPUS = ["model.shift=8", "view.numbers=5"]
+
+
+def parameters(config: Config, vocabulary: int) -> int:
+    with torch.device("meta"):
+        return sum(p.numel() for p in build_model(config, vocabulary).parameters())
+
+
+def test_there_are_recipes() -> None:
+    assert "focused-concatenation/s4to4-shift-cd" in recipe_names()
+    assert recipe_names() == sorted(set(recipe_names()))
+
+
+@pytest.mark.parametrize("recipe", recipe_names())
+def test_trains(recipe: str, data: Path, tmp_path: Path) -> None:
+    config = load_config(recipe, "tiny", VERY_SMALL)
+    if config.train.init == REQUIRED:
+        start = load_config("g-transformer/sent", "tiny", VERY_SMALL)
+        train_here(start, data, tmp_path / "start")
+        config = load_config(recipe, "tiny", [*VERY_SMALL, f"train.init={tmp_path / 'start'}"])
+    progress = train_here(config, data, tmp_path / "run")
+    assert (progress.update, progress.finished) == (3, True)
+    losses = [entry["loss"] for entry in journal(tmp_path / "run") if entry["kind"] == "train"]
+    assert len(losses) == 3
+    assert all(0 < loss < 20 for loss in losses)
+    loaded = load_run(tmp_path / "run")
+    assert loaded.config == resolve(config, open_data(data))
+
+
+@pytest.mark.parametrize("recipe", recipe_names())
+@pytest.mark.parametrize("size", SIZES)
+def test_every_size_can_be_built(recipe: str, size: str) -> None:
+    config = load_config(recipe, size, OF_THE_CORPUS)
+    build_view(config.view)
+    assert parameters(config, 100) > 0
+    if size in ("tiny", "small"):
+        assert config.model.dimension == SIZES[size]["model"]["dimension"]
+    assert config.paper, "a recipe says which row of which table it stands for"
+
+
+@pytest.mark.parametrize("recipe", recipe_names())
+def test_a_recipe_repeats_no_default(recipe: str) -> None:
+    """What a recipe writes is what it is about."""
+    import cotext
+
+    path = Path(cotext.__file__).parent / "config" / "recipes" / f"{recipe}.yaml"
+    written = yaml.safe_load(path.read_text())
+    defaults = Config().model_dump(mode="json")
+    different = {
+        section: {k: v for k, v in values.items() if defaults[section][k] != v}
+        for section, values in written.items()
+        if isinstance(values, dict)
+    }
+    allowed = {"view": {"after", "kind"}, "model": {"shift"}}  # said for clarity
+    for section, values in written.items():
+        if isinstance(values, dict):
+            assert set(values) - set(different[section]) <= allowed.get(section, set())
+
+
+def test_parameters_of_the_base_transformer() -> None:
+    """Vaswani et al. 2017, table 3, base: 65 million with a vocabulary of 37,000.
+
+    With 32,000 symbols, dimension D = 512 and feed-forward F = 2048, one matrix for both embeddings and the
+    output layer, biases in every other linear layer:
+
+        embedding        32,000 * D                                  16,384,000
+        attention        4 * (D * D + D)                              1,050,624
+        feed-forward     D * F + F  +  F * D + D                      2,099,712
+        layer norm       2 * D                                            1,024
+        encoder block    attention + feed-forward + 2 norms           3,152,384
+        decoder block    2 attentions + feed-forward + 3 norms        4,204,032
+        all              embedding + 6 * encoder + 6 * decoder       60,522,496
+    """
+    base = load_config("focused-concatenation/base", "base")
+    assert parameters(base, 32_000) == 60_522_496
+    assert parameters(base, 37_000) == 60_522_496 + 5000 * 512
+
+
+def test_parameters_of_segments_and_pre_norm() -> None:
+    base = load_config("focused-concatenation/base", "base")
+    learned = load_config("focused-concatenation/s4to4-lrn-cd", "base")
+    assert parameters(learned, 32_000) == parameters(base, 32_000) + 4 * 512
+    pre_norm = load_config("focused-concatenation/base", "base", ["model.pre_norm=true"])
+    assert parameters(pre_norm, 32_000) == parameters(base, 32_000) + 2 * 2 * 512  # the norms at the top
+
+
+@pytest.mark.parametrize("recipe", recipe_names())
+def test_dropout_inside_feed_forward_layers_is_a_setting_of_its_own(recipe: str) -> None:
+    """Base systems have none there, however much elsewhere: Vaswani et al. 2017, section 5.4."""
+
+    def rates(*overrides: str) -> set[float]:
+        config = load_config(recipe, "tiny", [*OF_THE_CORPUS, "model.dropout=0.3", *overrides])
+        with torch.device("meta"):
+            modules = build_model(config, 100).modules()
+        return {module.dropout for module in modules if isinstance(module, FeedForward)}
+
+    assert rates() == {0.0}
+    assert rates("model.activation_dropout=0.1") == {0.1}
+
+
+def test_parameters_that_mcn_has_beyond_its_sentence_model() -> None:
+    """Zheng et al. 2020, table 1: 4.7 million.
+
+    With dimension D = 512, feed-forward F = 2048 and 4 layers a side:
+
+        the layer above the others   4 * (D * D + D)  +  D * F + F  +  F * D + D  +  2 norms     3,152,384
+        vectors of distances         2 * 41 * 64                                                      5,248
+        gate and norm                2 * D * D + D  +  2 * D                                        525,824
+        distances of the decoder     4 * (D * D + 2 * D)                                          1,052,672
+        segments                     20 * D                                                          10,240
+    """
+    final, sent = (load_config(f"mcn/{name}") for name in ("final", "sent"))
+    assert parameters(final, 32_000) - parameters(sent, 32_000) == 4_746_368
+    attention = load_config("mcn/final", None, ["model.mcn.feed_forward=false"])
+    assert round((parameters(attention, 32_000) - parameters(sent, 32_000)) / 1e6, 1) == 2.6

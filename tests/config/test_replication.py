@@ -1,0 +1,125 @@
+"""docs/replication.md is what the recipes say, and nothing of the papers is left out of it."""
+
+import re
+import runpy
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from cotext.cli.main import app
+from cotext.config.recipe import Config, load_config, recipe_names
+from cotext.reports.published import published_papers
+
+ROOT = Path(__file__).resolve().parents[2]
+MAKER = runpy.run_path(str(ROOT / "docs" / "make_replication.py"))
+FACTS: dict[str, Any] = MAKER["facts"]()
+TOLD = re.compile(
+    r"((sub)?section|appendix|table|figure|equation)s? \w+.*"
+    r"|authors' (scripts|configurations|code)\b.*"
+    r"|default of the authors' toolkit"
+    r"|(Bao|Ma|Sun) et al\. 20\d\d\b.*"
+    r"|ours: .+"
+)
+
+
+def results(paper: str = "") -> list[dict[str, Any]]:
+    return [r for p in FACTS["papers"] if paper in ("", p["paper"]) for r in p["results"]]
+
+
+def configured(text: str) -> Config:
+    recipe, *settings = text.split()
+    return load_config(recipe, None, settings)
+
+
+def source_of(recipe: str) -> dict[str, Any]:
+    found = [source for source in FACTS["sources"] if recipe in MAKER["chosen"](source)]
+    assert len(found) == 1, f"{recipe} belongs to one source of settings"
+    return found[0]
+
+
+def test_the_page_is_up_to_date() -> None:
+    page = ROOT / "docs" / "replication.md"
+    assert page.read_text(encoding="utf-8") == MAKER["page"](), "run `make docs`"
+
+
+@pytest.mark.parametrize("recipe", recipe_names())
+def test_every_value_of_a_recipe_says_where_it_is_told(recipe: str) -> None:
+    settings = MAKER["written"](recipe)
+    assert settings
+    for each in settings:
+        assert TOLD.fullmatch(each.told), f"{each.key}: {each.told!r}"
+
+
+@pytest.mark.parametrize("recipe", recipe_names())
+def test_of_every_default_it_is_known_whether_it_is_told(recipe: str) -> None:
+    source = source_of(recipe)
+    if "defaults" not in source:
+        return
+    told = [key for keys in source["defaults"].values() for key in keys]
+    assert len(told) == len(set(told))
+    own = {each.key for each in MAKER["written"](recipe)}
+    needless = {"train.average"} & own  # the best alone
+    missing = set(MAKER["asked"](load_config(recipe))) - own - set(told) - needless
+    assert not missing
+
+
+def test_what_is_ours_has_its_reason_among_the_differences() -> None:
+    explained = {
+        (source_of(each["recipe"])["source"], key)
+        for each in FACTS["differs"]
+        if "keys" in each
+        for key in each["keys"]
+    }
+    for recipe in recipe_names():
+        for each in MAKER["written"](recipe):
+            if "ours" in each.told:
+                assert (source_of(recipe)["source"], each.key) in explained
+
+
+@pytest.mark.parametrize("paper", [paper["paper"] for paper in FACTS["papers"]])
+@pytest.mark.parametrize("kind", ["tables", "figures"])
+def test_every_table_and_figure_has_its_place(paper: str, kind: str) -> None:
+    known = next(p[kind] for p in FACTS["papers"] if p["paper"] == paper)
+    assert {number for r in results(paper) for number in r.get(kind, ())} == set(known)
+
+
+def test_every_recipe_stands_for_something() -> None:
+    assert {each.split()[0] for r in results() for each in r.get("recipes", ())} == set(recipe_names())
+
+
+def test_rows_that_are_on_record_stand_in_their_tables() -> None:
+    checked = 0
+    for paper in published_papers():
+        for table in paper.tables:
+            here = [
+                configured(each)
+                for r in results(paper.paper)
+                if table.table in r.get("tables", ())
+                for each in r.get("recipes", ())
+            ]
+            for row in table.rows:
+                for recipe in row.recipes or paper.links.get(row.row, ())[:1]:
+                    wanted = configured(f"{recipe} {row.setting}" if "=" in row.setting else recipe)
+                    # The large corpora of a paper have another batch size.
+                    assert any(_alike(wanted, each) for each in here), (paper.paper, table.table, row.row)
+                    checked += 1
+    assert checked > 150
+
+
+def _alike(one: Config, other: Config) -> bool:
+    train = one.train.model_copy(update={"max_tokens": other.train.max_tokens})
+    return one.model_copy(update={"train": train}) == other
+
+
+def test_commands_exist_as_they_are_written() -> None:
+    commands = typer.main.get_command(app).commands  # type: ignore[attr-defined]
+    text = (ROOT / "docs" / "replication.md").read_text(encoding="utf-8")
+    found = re.findall(r"`cotext ([^`]+)`", text) + re.findall(r"^cotext (.+)$", text, re.MULTILINE)
+    assert len(found) > 20
+    for name, *words in (each.split() for each in found):
+        options = {option for parameter in commands[name].params for option in parameter.opts}
+        assert {word for word in words if word.startswith("--")} <= options, name
+    for module in re.findall(r"`python -m (benchmarks\.\w+)", text):
+        assert (ROOT / f"{module.replace('.', '/')}.py").is_file()

@@ -1,0 +1,317 @@
+import gzip
+import json
+import lzma
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite
+from cotext.runtime.errors import CotextError
+
+LAMP = ContrastiveExample(
+    id="lamp",
+    phenomenon="pronoun",
+    distance=1,
+    source=("The lamp is new.", "It is bright.", "Good."),
+    candidates=(
+        ("Die Lampe ist neu.", "Sie ist hell.", "Gut."),
+        ("Die Lampe ist neu.", "Er ist hell.", "Gut."),
+    ),
+    correct=0,
+    tags={"pronoun": "sie"},
+)
+YOU = ContrastiveExample(
+    id="you",
+    phenomenon="register",
+    distance=None,
+    source=("Are you there?",),
+    candidates=(("Bist du da?",), ("Seid ihr da?",), ("Sind Sie da?",)),
+    correct=2,
+)
+
+
+def as_json(**changes: Any) -> dict[str, Any]:
+    """The own format by hand, with keys of the only example replaced (None: left out)."""
+    example = {
+        "id": "lamp",
+        "phenomenon": "pronoun",
+        "distance": 1,
+        "source": ["It is bright."],
+        "candidates": [["Sie ist hell."], ["Er ist hell."]],
+        "correct": 0,
+        "tags": {},
+    }
+    example = {key: value for key, value in {**example, **changes}.items() if value is not None}
+    return {
+        "format": "cotext-contrastive",
+        "version": 1,
+        "name": "hand",
+        "source_language": "en",
+        "target_language": "de",
+        "examples": [example],
+    }
+
+
+@pytest.mark.parametrize("name", ["suite.json", "suite.json.gz", "suite.json.xz"])
+def test_own_json_round_trip(tmp_path: Path, name: str) -> None:
+    suite = ContrastiveSuite("mine/all", "en", "de", (LAMP, YOU))
+    write_suite(tmp_path / name, suite)
+    assert read_suite(tmp_path / name) == suite
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_compression_follows_the_content_not_the_name(tmp_path: Path) -> None:
+    content = json.dumps(as_json()).encode()
+    for name, data in (("a", gzip.compress(content)), ("b.json", lzma.compress(content)), ("c.gz", content)):
+        (tmp_path / name).write_bytes(data)
+        assert read_suite(tmp_path / name).examples[0].id == "lamp"
+
+
+def test_written_file_is_one_json_value_with_an_example_a_line(tmp_path: Path) -> None:
+    write_suite(tmp_path / "s.json", ContrastiveSuite("mine", "en", "de", (LAMP, YOU)))
+    text = (tmp_path / "s.json").read_text(encoding="utf-8")
+    assert json.loads(text)["examples"][1]["candidates"][2] == ["Sind Sie da?"]
+    assert len(text.splitlines()) == 1 + 2 + 1
+
+
+sentences = st.text(st.characters(blacklist_categories=["Cs"], blacklist_characters="\n\r"), max_size=12)
+
+
+@st.composite
+def examples(draw: st.DrawFn) -> ContrastiveExample:
+    length = draw(st.integers(1, 4))
+    count = draw(st.integers(2, 4))
+    whole = st.lists(sentences, min_size=length, max_size=length).map(tuple)
+    return ContrastiveExample(
+        id=draw(st.text(st.characters(blacklist_categories=["Cs"]), min_size=1)),
+        phenomenon=draw(st.sampled_from(["pronoun", "register"])),
+        distance=draw(st.none() | st.integers(-3, 9)),
+        source=draw(whole),
+        candidates=tuple(draw(st.lists(whole, min_size=count, max_size=count))),
+        correct=draw(st.integers(0, count - 1)),
+        tags=draw(st.dictionaries(sentences, sentences, max_size=2)),
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(examples(), max_size=4, unique_by=lambda example: example.id))
+def test_any_suite_survives_writing_and_reading(
+    tmp_path_factory: pytest.TempPathFactory, several: list[ContrastiveExample]
+) -> None:
+    suite = ContrastiveSuite("any", "en", "de", tuple(several))
+    path = tmp_path_factory.mktemp("suite") / "s.json"
+    write_suite(path, suite)
+    assert read_suite(path) == suite
+
+
+def test_failed_write_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    write_suite(path, ContrastiveSuite("old", "en", "de", (LAMP,)))
+    unencodable = ContrastiveExample("x", "p", None, ("\ud800",), (("a",), ("b",)), 0)
+    with pytest.raises(CotextError, match="cannot be written"):
+        write_suite(path, ContrastiveSuite("new", "en", "de", (unencodable,)))
+    assert read_suite(path).name == "old"
+    assert [each.name for each in tmp_path.iterdir()] == ["s.json"]
+
+
+def test_differing_sentences_and_identical_candidates() -> None:
+    assert LAMP.differing_sentences == (1,)
+    assert YOU.differing_sentences == (0,)
+    three = ContrastiveExample(
+        "x", "p", 0, ("a", "b", "c"), (("1", "2", "3"), ("1", "2", "4"), ("0", "2", "3")), 0
+    )
+    assert three.differing_sentences == (0, 2)
+    twins = ContrastiveExample("x", "p", 0, ("a",), (("1",), ("2",), ("1",)), 2)
+    assert twins.identical_to_correct == (0,)
+    assert LAMP.identical_to_correct == ()
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"candidates": [["Sie ist hell."], ["Er ist", "hell."]]},
+            "candidate 1 has 2 sentences, the source has 1",
+        ),
+        ({"candidates": [["Sie ist hell."]]}, "1 candidate(s)"),
+        ({"correct": 2}, "numbered from 0 to 1"),
+        ({"correct": -1}, "numbered from 0 to 1"),
+        ({"correct": True}, "'correct' must be the index"),
+        ({"source": [], "candidates": [[], []]}, "the source has no sentence"),
+        ({"source": "It is bright."}, "'source' must be a list of sentences, found a string"),
+        ({"source": ["It is\nbright."]}, "contains a line break"),
+        ({"candidates": [["Sie ist hell."], [7]]}, "'candidates[1][0]' must be a string, found a number"),
+        ({"distance": "1"}, "'distance' must be a whole number or null"),
+        ({"distance": 1.0}, "'distance' must be a whole number or null"),
+        ({"phenomenon": ""}, "'phenomenon' must be a string that is not empty"),
+        ({"tags": {"pronoun": 3}}, "'tags' must be an object whose values are strings"),
+        ({"distanse": 1}, "unknown key 'distanse'"),
+    ],
+)
+def test_a_wrong_example_is_named_with_file_id_and_reason(
+    tmp_path: Path, changes: dict[str, Any], message: str
+) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(as_json(**changes)))
+    with pytest.raises(CotextError, match=re.escape(message)) as caught:
+        read_suite(path)
+    assert str(path) in str(caught.value)
+    assert str(caught.value).count(str(path)) == 1
+    assert "'lamp'" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", "not valid JSON, column 1"),
+        (b'{"format": "cotext-contrastive",\n "version": 1,,}', "not valid JSON, line 2 column 15"),
+        (b'"lamp"', "not a contrastive suite"),
+        (b'{"version": 1}', "'format' is None"),
+        (json.dumps({**as_json(), "version": 2}).encode(), "format version 2"),
+        (json.dumps({**as_json(), "langauge": "en"}).encode(), "unknown key 'langauge'"),
+        (json.dumps({**as_json(), "examples": {}}).encode(), "'examples' must be a list"),
+        (json.dumps({**as_json(), "name": None}).encode(), "'name' must be a string"),
+        (json.dumps(as_json()).encode() + b" and more", "not valid JSON, column"),
+        (json.dumps(as_json()).encode("utf-16"), "not UTF-8"),
+        (lzma.compress(json.dumps(as_json()).encode())[:-20], "cannot be read"),
+        (gzip.compress(json.dumps(as_json()).encode())[:-20], "cannot be read"),
+        (b'[{"src": "a", "dst": ["b", "c"]}]', "example 0: expected an object with"),
+        (b'[{"src": "a _eos b", "dst": ["c _eos d", "e"], "true_ind": 0}]', "candidate 1 has 1 sentences"),
+        (b'[{"src": "a", "dst": ["c", "d"], "true_ind": "0"}]', "must be whole numbers"),
+        (b'{"ref": "a", "contrastive": ["b"]}', "1: example '0': 'src_context' must be a string"),
+        (b'{"ref": "a", "contrastive": ["b"]}{', "not valid JSON, column"),
+    ],
+)
+def test_a_wrong_file_is_named_with_the_reason(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "s.json"
+    path.write_bytes(content)
+    with pytest.raises(CotextError, match=re.escape(message)) as caught:
+        read_suite(path)
+    assert str(path) in str(caught.value)
+
+
+def test_a_missing_file_and_a_repeated_id(tmp_path: Path) -> None:
+    with pytest.raises(CotextError, match="no such file"):
+        read_suite(tmp_path / "absent.json")
+    document = as_json()
+    document["examples"] *= 2
+    (tmp_path / "s.json").write_text(json.dumps(document))
+    with pytest.raises(CotextError, match=r"s\.json: .*'lamp' occurs twice"):
+        read_suite(tmp_path / "s.json")
+
+
+def test_contrapro_lines_by_hand(tmp_path: Path) -> None:
+    lines = [
+        {
+            "id": 7,
+            "src_context": "the lamp.",
+            "src": "it is new.",
+            "ref_context": "die Lampe.",
+            "ref": "Sie ist neu.",
+            "contrastive": ["Er ist neu.", "Es ist neu."],
+            "ref_pronoun": "sie",
+            "meta": {"ante distance": 1, "ref ante head gender": "Fem"},
+        },
+        {
+            "id": 8,
+            "src_context": "",
+            "src": "it.",
+            "ref_context": "",
+            "ref": "Es.",
+            "contrastive": ["Er."],
+            "ref_pronoun": "es",
+        },
+    ]
+    # The name says nothing, and a line separator of Unicode inside a sentence does not end a JSON line.
+    lines[1]["src"] = "it\u2028is."
+    path = tmp_path / "anything.txt"
+    path.write_text(
+        "\n".join(json.dumps(line, ensure_ascii=False) for line in lines) + "\n", encoding="utf-8"
+    )
+    first, second = read_suite(path).examples
+    assert first == ContrastiveExample(
+        id="7",
+        phenomenon="pronoun",
+        distance=1,
+        source=("the lamp.", "it is new."),
+        candidates=(
+            ("die Lampe.", "Sie ist neu."),
+            ("die Lampe.", "Er ist neu."),
+            ("die Lampe.", "Es ist neu."),
+        ),
+        correct=0,
+        tags={"pronoun": "sie", "antecedent_gender": "f"},
+    )
+    assert second.source == ("it\u2028is.",)
+    assert second.candidates == (("Es.",), ("Er.",))
+    assert second.distance is None
+    assert second.tags == {"pronoun": "es"}
+
+
+def test_the_context_of_an_example_is_held_once(tmp_path: Path) -> None:
+    context = "die Lampe " * 50
+    document = as_json(
+        source=["a", "b"], candidates=[[context, "Sie."], [context, "Er."], [context, "Es."]], correct=0
+    )
+    (tmp_path / "s.json").write_text(json.dumps(document))
+    candidates = read_suite(tmp_path / "s.json").examples[0].candidates
+    assert candidates[0][0] is candidates[1][0] is candidates[2][0]
+
+
+def test_the_documented_example_is_valid(tmp_path: Path) -> None:
+    page = Path(__file__).resolve().parents[2] / "docs" / "contrastive-format.md"
+    block = re.search(r"```json\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    assert block is not None
+    (tmp_path / "s.json").write_text(block[1], encoding="utf-8")
+    (example,) = read_suite(tmp_path / "s.json").examples
+    assert example.differing_sentences == (1,)
+
+
+def test_real_contrapro(shared_data: Path) -> None:
+    suite = read_suite(shared_data / "contrapro" / "contrapro-ctx1.jsonl.xz")
+    assert (suite.name, suite.source_language, suite.target_language) == ("contrapro-ctx1", "en", "de")
+    assert len(suite.examples) == 12_000
+    assert Counter(len(example.candidates) for example in suite.examples) == {3: 11_969, 4: 31}
+    # Only the matched part of the examples says how far back the antecedent stands.
+    assert Counter(example.distance for example in suite.examples) == {None: 7_659, 1: 3_285, 0: 1_056}
+    pronouns = Counter(example.tags["pronoun"] for example in suite.examples)
+    assert [pronouns[each] for each in ("er", "sie", "es")] == [3_943, 3_981, 3_980]
+    # The choice lies in the last sentence alone, and six documents begin with it.
+    assert Counter(example.differing_sentences for example in suite.examples) == {(1,): 11_994, (0,): 6}
+    assert not any(example.identical_to_correct for example in suite.examples)
+
+
+@pytest.mark.parametrize(
+    ("name", "phenomenon", "count", "distances", "undecidable"),
+    [
+        ("deixis_test", "deixis", 2_500, {1: 820, 2: 846, 3: 834}, 0),
+        ("lex_cohesion_test", "lex_cohesion", 1_500, {1: 657, 2: 460, 3: 383}, 0),
+        ("ellipsis_infl", "ellipsis_infl", 500, {1: 460, 2: 39, 3: 1}, 2),
+        ("ellipsis_vp", "ellipsis_vp", 500, {1: 499, 2: 1}, 11),
+        ("deixis_dev", "deixis", 500, {1: 180, 2: 154, 3: 166}, 0),
+    ],
+)
+def test_real_consistency_sets(
+    shared_data: Path,
+    tmp_path: Path,
+    name: str,
+    phenomenon: str,
+    count: int,
+    distances: dict[int, int],
+    undecidable: int,
+) -> None:
+    suite = read_suite(shared_data / "voita-consistency" / f"{name}.json.xz")
+    assert suite.name == f"voita-consistency/{name}"
+    assert len(suite.examples) == count
+    assert {example.phenomenon for example in suite.examples} == {phenomenon}
+    assert Counter(example.distance for example in suite.examples) == distances
+    assert {len(example.source) for example in suite.examples} == {4}
+    assert all(example.differing_sentences in ((3,), ()) for example in suite.examples)
+    assert sum(bool(example.identical_to_correct) for example in suite.examples) == undecidable
+    write_suite(tmp_path / "own.json", suite)
+    assert read_suite(tmp_path / "own.json") == suite

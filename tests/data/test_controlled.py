@@ -1,0 +1,466 @@
+"""The controlled corpus read by a reader of its own; nothing here uses the generator's grammar."""
+
+import hashlib
+import re
+from collections import Counter, defaultdict
+from itertools import islice
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cotext.data import controlled
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite
+from cotext.runtime.errors import CotextError
+
+
+def words(sentence: str) -> list[str]:
+    return re.findall(r"\w+", sentence)
+
+
+# English noun: its German noun and gender, written down again by hand.
+NOUNS = {
+    "table": ("Tisch", "m"), "chair": ("Stuhl", "m"), "cupboard": ("Schrank", "m"),
+    "carpet": ("Teppich", "m"), "mirror": ("Spiegel", "m"), "hat": ("Hut", "m"),
+    "coat": ("Mantel", "m"), "key": ("Schlüssel", "m"),
+    "spoon": ("Löffel", "m"), "ring": ("Ring", "m"), "bucket": ("Eimer", "m"), "basket": ("Korb", "m"),
+    "suitcase": ("Koffer", "m"), "umbrella": ("Regenschirm", "m"), "ball": ("Ball", "m"),
+    "computer": ("Computer", "m"),
+    "lamp": ("Lampe", "f"), "clock": ("Uhr", "f"), "bag": ("Tasche", "f"), "bottle": ("Flasche", "f"),
+    "cup": ("Tasse", "f"), "vase": ("Vase", "f"), "camera": ("Kamera", "f"), "guitar": ("Gitarre", "f"),
+    "flute": ("Flöte", "f"), "candle": ("Kerze", "f"), "box": ("Kiste", "f"), "necklace": ("Kette", "f"),
+    "drum": ("Trommel", "f"), "blanket": ("Decke", "f"), "doll": ("Puppe", "f"), "ladder": ("Leiter", "f"),
+    "book": ("Buch", "n"), "bed": ("Bett", "n"), "knife": ("Messer", "n"), "painting": ("Gemälde", "n"),
+    "bicycle": ("Fahrrad", "n"), "piano": ("Klavier", "n"), "radio": ("Radio", "n"),
+    "telephone": ("Telefon", "n"), "shirt": ("Hemd", "n"), "dress": ("Kleid", "n"), "pillow": ("Kissen", "n"),
+    "glass": ("Glas", "n"), "sofa": ("Sofa", "n"), "boat": ("Boot", "n"), "shelf": ("Regal", "n"),
+    "tent": ("Zelt", "n"),
+}  # fmt: skip
+# (gender, case): definite article, indefinite article, ending of an adjective after the latter.
+ARTICLES = {
+    ("m", "nominative"): ("der", "ein", "er"), ("m", "accusative"): ("den", "einen", "en"),
+    ("f", "nominative"): ("die", "eine", "e"), ("f", "accusative"): ("die", "eine", "e"),
+    ("n", "nominative"): ("das", "ein", "es"), ("n", "accusative"): ("das", "ein", "es"),
+}  # fmt: skip
+PRONOUNS = {
+    ("m", "nominative"): "er", ("m", "accusative"): "ihn",
+    ("f", "nominative"): "sie", ("f", "accusative"): "sie",
+    ("n", "nominative"): "es", ("n", "accusative"): "es",
+}  # fmt: skip
+ACTIVITIES = {
+    "danced": "hat getanzt", "sang": "hat gesungen", "laughed": "hat gelacht", "cried": "hat geweint",
+    "slept": "hat geschlafen", "worked": "hat gearbeitet", "swam": "ist geschwommen", "read": "hat gelesen",
+    "cooked": "hat gekocht", "painted": "hat gemalt", "smoked": "hat geraucht", "waited": "hat gewartet",
+    "played": "hat gespielt", "studied": "hat studiert", "prayed": "hat gebetet", "trained": "hat trainiert",
+    "argued": "hat gestritten", "fished": "hat geangelt", "wrote": "hat geschrieben", "ate": "hat gegessen",
+    "dreamed": "hat geträumt", "whistled": "hat gepfiffen", "ran": "ist gelaufen", "knitted": "hat gestrickt",
+}  # fmt: skip
+OTHER_EVENTS = set(
+    words("bought sold found repaired cleaned lost hid needed photographed carried noticed discovered saw")
+)
+HEROES = {
+    "Charles": ("Karl", "Charles"), "George": ("Georg", "George"), "William": ("Wilhelm", "William"),
+    "Henry": ("Heinrich", "Henry"), "Elizabeth": ("Elisabeth", "Elizabeth"),
+    "Catherine": ("Katharina", "Catherine"), "Helen": ("Helene", "Helen"), "Jane": ("Johanna", "Jane"),
+    "butcher": ("Metzger", "Fleischer"), "carpenter": ("Tischler", "Schreiner"), "doctor": ("Arzt", "Doktor"),
+    "caretaker": ("Hausmeister", "Hauswart"), "plumber": ("Klempner", "Installateur"),
+    "priest": ("Pfarrer", "Priester"), "actor": ("Schauspieler", "Darsteller"), "guest": ("Gast", "Besucher"),
+}  # fmt: skip
+PEOPLE = set(
+    words("Peter Tom Paul Felix Martin Jonas Andrew Daniel Anna Lisa Laura Julia Sophie Clara Mary Eve")
+)
+STATEMENT = re.compile(
+    r"(\w+) is (?:talking to|travelling with|sitting next to|drinking tea with) (\w+) \w+\."
+)
+FAMILIAR = {"du", "dich", "dir", "dein", "deine"}
+FORMAL = {"Sie", "Ihnen", "Ihr", "Ihre"}
+FAMILIAR_VERBS = set(
+    words("bist hast hattest kannst musst kennst kommst arbeitest wohnst sprichst lachst hältst")
+)
+FORMAL_VERBS = set(
+    words("sind haben hatten können müssen kennen kommen arbeiten wohnen sprechen lachen halten")
+)
+CHANCE = {"pronoun": 3, "register": 2, "ellipsis": 3, "cohesion": 2, "cataphora": 3}
+DISTANCES = {
+    "pronoun": {0, 1, 2, 3, 4, 5},
+    "register": {1, 2, 3, 4, 5, 6},
+    "ellipsis": {1, 2, 3},
+    "cohesion": {1, 2, 3, 4},
+    "cataphora": {-1},
+}
+
+
+def faults(source: tuple[str, ...], target: tuple[str, ...]) -> list[str]:
+    """Everything in a document that a reader of both languages would call wrong; empty where all is right."""
+    return [
+        *noun_phrase_faults(source, target),
+        *pronoun_faults(source, target),
+        *register_faults(source, target),
+        *ellipsis_faults(source, target),
+        *cohesion_faults(source, target),
+    ]
+
+
+def noun_phrase_faults(source: tuple[str, ...], target: tuple[str, ...]) -> list[str]:
+    found = []
+    for english, german in zip(source, target, strict=True):
+        things = [word for word in words(english) if word in NOUNS]
+        if len(things) > 1:
+            found.append(f"two things in one sentence: {english}")
+        for thing in things:
+            noun, gender = NOUNS[thing]
+            phrase = re.search(rf"\b(the|an?) (?:(\w+) )?{thing}\b", english, re.IGNORECASE)
+            assert phrase, english
+            is_subject = re.search(rf"^There was |\b{thing} was\b", english)
+            definite, indefinite, ending = ARTICLES[gender, "nominative" if is_subject else "accusative"]
+            if phrase[1].lower() == "the":
+                expected = rf"\b{definite} {noun}\b"
+            else:
+                expected = rf"\b{indefinite} " + (rf"\w+{ending} " if phrase[2] else "") + rf"{noun}\b"
+            if not re.search(expected, german[0].lower() + german[1:]):
+                found.append(f"noun phrase: {english} / {german}")
+    return found
+
+
+def pronoun_faults(source: tuple[str, ...], target: tuple[str, ...]) -> list[str]:
+    found = []
+    last_thing = None
+    for index, (english, german) in enumerate(zip(source, target, strict=True)):
+        tokens = words(english)
+        here = [word for word in tokens if word in NOUNS]
+        last_thing = here[-1] if here else last_thing
+        if "it" not in (token.lower() for token in tokens):
+            continue
+        antecedent = last_thing
+        if antecedent is None:  # nothing mentioned so far: it announces the thing of the next sentence
+            after = (
+                [word for word in words(source[index + 1]) if word in NOUNS]
+                if index + 1 < len(source)
+                else []
+            )
+            if not after:
+                found.append(f"it without antecedent: {english}")
+                continue
+            antecedent = after[0]
+        case = "accusative" if english.endswith(" it.") else "nominative"
+        pronouns = [token.lower() for token in words(german) if token.lower() in {"er", "sie", "es", "ihn"}]
+        if pronouns != [PRONOUNS[NOUNS[antecedent][1], case]]:
+            found.append(f"pronoun for {antecedent}: {english} / {german}")
+    return found
+
+
+def register_faults(source: tuple[str, ...], target: tuple[str, ...]) -> list[str]:
+    found = []
+    statements = [(index, match) for index, text in enumerate(source) if (match := STATEMENT.fullmatch(text))]
+    if len(statements) > 1 or any(index > 1 for index, _ in statements):
+        found.append("the statement is not made once at the beginning")
+    for index, (english, german) in enumerate(zip(source, target, strict=True)):
+        if not {"you", "your"} & {token.lower() for token in words(english)}:
+            continue
+        if not statements or statements[0][0] >= index:
+            found.append(f"nobody is spoken to: {english}")
+            continue
+        familiar = statements[0][1][2] in {"her", "his"}
+        tokens = words(german)
+        lowered = {token.lower() for token in tokens}
+        has_familiar = bool(FAMILIAR & lowered) and not FORMAL & set(tokens) and not FORMAL_VERBS & lowered
+        has_formal = bool(FORMAL & set(tokens)) and not FAMILIAR & lowered and not FAMILIAR_VERBS & lowered
+        if (has_familiar, has_formal) != (familiar, not familiar):
+            found.append(f"register: {english} / {german}")
+    for index, match in statements:
+        if any(match[1] in words(text) for text in source[index + 1 :]):
+            found.append(f"the speaker {match[1]} speaks of themselves by name")
+    return found
+
+
+def ellipsis_faults(source: tuple[str, ...], target: tuple[str, ...]) -> list[str]:
+    found = []
+    last_event = None
+    actors: set[str] = set()
+    for english, german in zip(source, target, strict=True):
+        tokens = words(english)
+        verbs = [token for token in tokens if token in ACTIVITIES or token in OTHER_EVENTS]
+        if verbs:
+            last_event, actors = verbs[0], PEOPLE & set(tokens)
+        if "did" not in tokens:
+            continue
+        if last_event not in ACTIVITIES:
+            found.append(f"{english} refers to {last_event}")
+            continue
+        if actors & set(tokens):
+            found.append(f"the same person again: {english}")
+        auxiliary, participle = ACTIVITIES[last_event].split()
+        if re.search(r" and |^The ", english):
+            auxiliary = {"hat": "haben", "ist": "sind"}[auxiliary]
+        if not german.endswith(f" {participle}.") or f" {auxiliary} " not in german:
+            found.append(f"ellipsis of {last_event}: {english} / {german}")
+    return found
+
+
+def cohesion_faults(source: tuple[str, ...], target: tuple[str, ...]) -> list[str]:
+    used = defaultdict(set)
+    found = []
+    for english, german in zip(source, target, strict=True):
+        for hero in set(words(english)) & HEROES.keys():
+            renderings = set(HEROES[hero]) & set(words(german))
+            if len(renderings) != 1:
+                found.append(f"{hero} is missing: {english} / {german}")
+            used[hero] |= renderings
+    return found + [f"{hero} is {sorted(forms)}" for hero, forms in used.items() if len(forms) > 1]
+
+
+@pytest.fixture(scope="module")
+def training() -> list:
+    return list(controlled.training_documents(4000, 0))
+
+
+@pytest.fixture(scope="module")
+def suites() -> list[ContrastiveSuite]:
+    return controlled.contrastive_suites(5, 240)
+
+
+def phenomenon(suite: ContrastiveSuite) -> str:
+    return suite.name.removeprefix("controlled/")
+
+
+def current(example: ContrastiveExample) -> int:
+    (index,) = example.differing_sentences
+    return index
+
+
+def test_every_document_is_right_for_an_independent_reader(training):
+    assert [(d.id, f) for d in training for f in faults(d.source, d.target)] == []
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(-(2**70), 2**70))
+def test_every_seed_gives_right_documents(seed):
+    for document in controlled.training_documents(5, seed):
+        assert faults(document.source, document.target) == []
+
+
+def test_the_reader_notices_what_is_wrong():
+    source = ("Anna is talking to her aunt.", "The lamp was old.", "It was heavy.", "Are you ill?")
+    target = ("Anna spricht mit ihrer Tante.", "Die Lampe war alt.", "Sie war schwer.", "Bist du krank?")
+    assert faults(source, target) == []
+    for place, wrong in enumerate(["", "Der Lampe war alt.", "Er war schwer.", "Sind Sie krank?"]):
+        if wrong:
+            assert len(faults(source, (*target[:place], wrong, *target[place + 1 :]))) == 1
+    assert faults(("Tom sang.", "Eve did too."), ("Tom hat gesungen.", "Eva hat auch getanzt."))
+    assert faults(("Tom sang.", "Eve sold a hat.", "Paul did too."), ("", "Eva verkaufte einen Hut.", ""))
+    assert faults(("Jane was sad.", "Jane was ill."), ("Jane war traurig.", "Johanna war krank."))
+
+
+def test_documents_have_four_to_twelve_sentences_on_both_sides(training):
+    assert {len(document) for document in training} == set(range(4, 13))
+    for document in training:
+        assert all(
+            text and text[0].isupper() and text[-1] in ".?" for text in (*document.source, *document.target)
+        )
+        assert not any("  " in text or "{" in text for text in (*document.source, *document.target))
+
+
+def test_the_text_of_a_seed_is_fixed():
+    """When this fails on purpose: raise VERSION and take the new digest from the message."""
+    digest = hashlib.sha256()
+    for document in controlled.training_documents(100, 0):
+        digest.update("\n".join((document.id, *document.source, *document.target, "")).encode())
+    assert (controlled.VERSION, digest.hexdigest()) == (
+        3,
+        "577ef9cb802716b106f5575d1f29ca80c7f7313145cc0ca97a91259652089946",
+    )
+    digest = hashlib.sha256()
+    for suite in controlled.contrastive_suites(0, 20):
+        digest.update(repr([(e.id, e.source, e.candidates, e.correct) for e in suite.examples]).encode())
+    assert digest.hexdigest() == "344e7e4d08ed8ab80c23c5588dd961a58d1416d8de44119eb749e25e07b3007a"
+
+
+def test_a_document_depends_on_seed_and_index_alone(training):
+    assert list(controlled.training_documents(7, 0)) == training[:7]
+    assert [d.source for d in controlled.training_documents(7, 1)] != [d.source for d in training[:7]]
+    assert len({document.id for document in training}) == len(training)
+
+
+def test_documents_are_streamed():
+    assert len(list(islice(controlled.training_documents(10**12, 0), 3))) == 3
+    assert list(controlled.training_documents(0, 0)) == []
+
+
+def test_impossible_counts_are_refused():
+    with pytest.raises(CotextError, match="-1 documents"):
+        list(controlled.training_documents(-1, 0))
+    with pytest.raises(CotextError, match="0 examples"):
+        controlled.contrastive_suites(0, 0)
+
+
+def test_sizes_are_training_documents():
+    assert controlled.SIZES == {"small": 10_000, "medium": 100_000, "large": 1_000_000}
+
+
+def test_no_source_document_can_be_in_two_splits(training, suites):
+    development = list(controlled.development_documents(0))
+    test = list(controlled.test_documents(0))
+    assert (len(development), len(test)) == (200, 400)
+    assert {controlled.split_of(d.source) for d in training} == {"training"}
+    assert {controlled.split_of(d.source) for d in development} == {"development"}
+    assert {controlled.split_of(d.source) for d in test} == {"test"}
+    assert {controlled.split_of(e.source) for suite in suites for e in suite.examples} == {"contrastive"}
+    assert [f for d in (*development, *test) for f in faults(d.source, d.target)] == []
+
+
+def test_the_vocabulary_is_closed_and_small(training, suites):
+    english = {word for d in training for text in d.source for word in words(text)}
+    german = {word for d in training for text in d.target for word in words(text)}
+    assert 250 < len(english) < 500
+    assert 250 < len(german) < 500
+    for example in (example for suite in suites for example in suite.examples):
+        assert {word for text in example.source for word in words(text)} <= english
+        for candidate in example.candidates:
+            assert {word for text in candidate for word in words(text)} <= german
+
+
+def test_training_shows_every_distance_often(training):
+    distances = Counter()
+    for document in training:
+        last = None
+        for index, text in enumerate(document.source):
+            tokens = {token.lower() for token in words(text)}
+            last = index if tokens & NOUNS.keys() else last
+            if "it" in tokens:
+                distances["before" if last is None else index - last] += 1
+    for distance in (0, 1, 2, 3, 4, 5, "before"):
+        assert distances[distance] > 0.08 * len(training), distance
+
+
+def test_one_suite_for_each_phenomenon(suites):
+    assert [suite.name for suite in suites] == [f"controlled/{name}" for name in CHANCE]
+    for suite in suites:
+        assert (suite.source_language, suite.target_language) == ("en", "de")
+        assert len(suite.examples) >= 240
+        assert {e.phenomenon for e in suite.examples} == {phenomenon(suite)}
+        by_distance = Counter(e.distance for e in suite.examples)
+        assert by_distance.keys() == DISTANCES[phenomenon(suite)]
+        assert len(set(by_distance.values())) == 1
+        assert {len(e.candidates) for e in suite.examples} == {CHANCE[phenomenon(suite)]}
+
+
+def test_an_oracle_that_reads_the_whole_document_is_always_right(suites):
+    for suite in suites:
+        for example in suite.examples:
+            right = [
+                n for n, candidate in enumerate(example.candidates) if not faults(example.source, candidate)
+            ]
+            assert right == [example.correct], example.id
+
+
+def test_candidates_differ_in_the_current_sentence_alone(suites):
+    for suite in suites:
+        for example in suite.examples:
+            assert len(example.differing_sentences) == 1
+            assert example.identical_to_correct == ()
+            assert 4 <= len(example.source) <= 12
+
+
+def test_the_distance_is_the_way_to_the_only_clue(suites):
+    """Every other sentence is the same in all members of a group, and the clue is where the distance says."""
+    for suite in suites:
+        groups = defaultdict(list)
+        for example in suite.examples:
+            groups[example.id.rpartition("-")[0]].append(example)
+        for members in groups.values():
+            assert len(members) == CHANCE[phenomenon(suite)]
+            places = {current(e) for e in members}
+            assert len(places) == 1
+            clue = places.pop() - members[0].distance
+            texts = [tuple(zip(e.source, e.candidates[e.correct], strict=True)) for e in members]
+            differing = {i for i, column in enumerate(zip(*texts, strict=True)) if len(set(column)) > 1}
+            assert differing == {clue, current(members[0])}
+
+
+def best_accuracy(examples, visible) -> float:
+    """The highest accuracy that any choice made from ``visible(example)`` alone can reach."""
+    answers = defaultdict(Counter)
+    for example in examples:
+        answers[visible(example)][example.correct] += 1
+    return sum(max(counts.values()) for counts in answers.values()) / len(examples)
+
+
+def current_sentence(example):
+    place = current(example)
+    return example.source[place], tuple(candidate[place] for candidate in example.candidates)
+
+
+def all_but_the_clue(example):
+    clue = current(example) - example.distance
+    keep = [place for place in range(len(example.source)) if place != clue]
+    return (
+        tuple(example.source[place] for place in keep),
+        tuple(tuple(candidate[place] for place in keep) for candidate in example.candidates),
+    )
+
+
+def test_the_current_sentence_gives_exactly_chance(suites):
+    for suite in suites:
+        outside = [e for e in suite.examples if e.distance != 0]
+        assert best_accuracy(outside, current_sentence) == pytest.approx(
+            1 / CHANCE[phenomenon(suite)], abs=1e-12
+        )
+        # The same without regard to the order of the candidates: each text is right equally often.
+        answers = defaultdict(Counter)
+        for example in outside:
+            source, candidates = current_sentence(example)
+            answers[source, frozenset(candidates)][candidates[example.correct]] += 1
+        for (_, candidates), counts in answers.items():
+            assert counts.keys() == candidates
+            assert len(set(counts.values())) == 1
+
+
+def test_everything_but_the_clue_gives_exactly_chance(suites):
+    """So a window that leaves the clue out, however long it is, can't do better than guess."""
+    for suite in suites:
+        outside = [e for e in suite.examples if e.distance != 0]
+        assert best_accuracy(outside, all_but_the_clue) == pytest.approx(
+            1 / CHANCE[phenomenon(suite)], abs=1e-12
+        )
+
+
+def test_future_context_alone_decides_cataphora(suites):
+    suite = next(suite for suite in suites if phenomenon(suite) == "cataphora")
+
+    def up_to_current(e):
+        stop = current(e) + 1
+        return e.source[:stop], tuple(candidate[:stop] for candidate in e.candidates)
+
+    assert best_accuracy(suite.examples, up_to_current) == pytest.approx(1 / 3, abs=1e-12)
+
+
+def test_the_source_alone_gives_exactly_chance_on_cohesion(suites):
+    suite = next(suite for suite in suites if phenomenon(suite) == "cohesion")
+    assert best_accuracy(suite.examples, lambda e: (e.source, current_sentence(e))) == pytest.approx(
+        0.5, abs=1e-12
+    )
+
+
+def test_position_and_marginals_are_balanced(suites):
+    for suite in suites:
+        for distance in DISTANCES[phenomenon(suite)]:
+            examples = [e for e in suite.examples if e.distance == distance]
+            positions = Counter(e.correct for e in examples)
+            assert len(positions) == CHANCE[phenomenon(suite)]
+            assert len(set(positions.values())) == 1
+            if phenomenon(suite) in {"pronoun", "cataphora", "register"}:
+                name = "register" if phenomenon(suite) == "register" else "pronoun"
+                labels = Counter(e.tags[name] for e in examples)
+                assert len(labels) == CHANCE[phenomenon(suite)]
+                assert len(set(labels.values())) == 1
+
+
+def test_the_choice_sits_anywhere(suites):
+    assert {current(e) for suite in suites for e in suite.examples} == set(range(12))
+
+
+def test_suites_are_deterministic_and_survive_writing(suites, tmp_path):
+    assert controlled.contrastive_suites(5, 240) == suites
+    assert controlled.contrastive_suites(6, 20)[0].examples[0].source != suites[0].examples[0].source
+    write_suite(tmp_path / "suite.json", suites[0])
+    assert read_suite(tmp_path / "suite.json") == suites[0]

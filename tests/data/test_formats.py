@@ -1,0 +1,831 @@
+import gzip
+import json
+import lzma
+import os
+import re
+import resource
+import tracemalloc
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.formats import (
+    FORMATS,
+    detect_format,
+    read_documents,
+    read_parallel,
+    validate_corpus,
+    write_documents,
+    write_parallel,
+    write_translations,
+)
+from cotext.runtime.errors import CotextError
+
+ONE_FILE = ["wmt-xml", "tsv", "jsonl"]
+TWO_FILES = ["text", "docids", "d-lines", "eos-groups", "line-documents"]
+
+# Everything that some reader somewhere takes for the end of a line, and every mark of every format.
+NASTY = [
+    "\r",
+    "\t",
+    "\x0b",
+    "\x0c",
+    "\x1c",
+    "\x85",
+    "\u2028",
+    "\u2029",
+    "\u3000",
+    "\xa0",
+    "\ufeff",
+    "\x01",
+    "\ufffe",
+]
+MARKS = [
+    "<d>",
+    "_eos",
+    " _eos ",
+    "<EOS>",
+    "<BOS>",
+    "<EOS> <BOS>",
+    "{",
+    "&amp;",
+    "<seg>",
+    "]]>",
+    "\\n",
+    '"',
+    "",
+    " ",
+]
+characters = st.characters(exclude_categories=["Cs"], exclude_characters="\n\0")
+sentences = st.lists(st.sampled_from(NASTY + MARKS) | st.text(characters, max_size=4), max_size=4).map(
+    "".join
+)
+ids = st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_size=1, max_size=5).map(
+    lambda text: "d" + text.strip()
+)
+
+
+def documents_of(
+    sentence: st.SearchStrategy[str], min_sentences: int = 1
+) -> st.SearchStrategy[list[Document]]:
+    document = st.builds(Document, ids, st.lists(sentence, min_size=min_sentences, max_size=5).map(tuple))
+    return st.lists(document, min_size=1, max_size=5)
+
+
+def kept(format: str, documents: list[Document]) -> list[Document]:
+    """What a format keeps of documents: jsonl everything, the others no outer white space, some no ids."""
+    return [
+        Document(
+            d.id if FORMATS[format].carries_ids else str(number),
+            tuple(s if format == "jsonl" else s.strip(" \t\r") for s in d.sentences),
+        )
+        for number, d in enumerate(documents, 1)
+    ]
+
+
+def representable(format: str, documents: list[Document]) -> bool:
+    every = [s for d in kept(format, documents) for s in d.sentences]
+    if format in ("text", "docids", "eos-groups", "line-documents") and every[0].startswith("\ufeff"):
+        return False
+    if format == "text":
+        return all(every)
+    if format == "d-lines":
+        return "<d>" not in every
+    if format in ("eos-groups", "line-documents"):
+        mark = r"(^| )_eos( |$)" if format == "eos-groups" else "<EOS>|<BOS>"
+        alone = any(d.sentences == ("",) for d in kept(format, documents))
+        return not alone and not any(re.search(mark, s) for s in every)
+    if format == "tsv":
+        neighbours = pairwise(documents)
+        return not any("\t" in s for s in every) and all(a.id != b.id for a, b in neighbours)
+    if format == "wmt-xml":
+        texts = every + [d.id for d in documents]
+        return not any(re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", s) for s in texts)
+    return True
+
+
+@pytest.fixture(scope="session")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("formats")
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@settings(deadline=None, max_examples=50)
+@given(documents=documents_of(sentences))
+def test_writing_refuses_or_reading_gives_back_the_same(
+    format: str, documents: list[Document], folder: Path
+) -> None:
+    path = folder / f"{format}.en"
+    if representable(format, documents):
+        write_documents(path, documents, format)
+        assert list(read_documents(path, format)) == kept(format, documents)
+    else:
+        with pytest.raises(CotextError):
+            write_documents(path, documents, format)
+
+
+@pytest.mark.parametrize("ending", ["", ".xz", ".gz"])
+@pytest.mark.parametrize("format", FORMATS)
+@settings(deadline=None, max_examples=7)
+@given(
+    documents=documents_of(st.from_regex(r"[a-zä一]{1,5}( [A-Z.,]{1,3})?", fullmatch=True), min_sentences=2)
+)
+def test_detection_recognises_what_every_writer_wrote(
+    format: str, ending: str, documents: list[Document], folder: Path
+) -> None:
+    unique = [Document(f"{number}:{d.id}", d.sentences) for number, d in enumerate(documents)]
+    path = folder / f"detected-{format}.en{ending}"
+    write_documents(path, unique, format)
+    assert detect_format(path) == format
+    assert list(read_documents(path)) == kept(format, unique)
+    openers = {"": open, ".xz": lzma.open, ".gz": gzip.open}
+    with openers[ending](path, "rb") as stream:
+        assert stream.read().decode().endswith("\n")
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@settings(deadline=None, max_examples=10)
+@given(data=st.data())
+def test_parallel_documents_come_back_as_pairs(format: str, data: st.DataObject, folder: Path) -> None:
+    word = st.from_regex(r"[a-zä&<]{1,5}( [A-Z.,]{1,3})?", fullmatch=True)
+    lengths = data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=5))
+    pairs = [
+        ParallelDocument(
+            f"doc {number}",
+            tuple(data.draw(st.lists(word, min_size=n, max_size=n))),
+            tuple(data.draw(st.lists(word, min_size=n, max_size=n))),
+        )
+        for number, n in enumerate(lengths, 1)
+    ]
+    source = folder / f"pair-{format}.en"
+    target = None if format in ONE_FILE else folder / f"pair-{format}.de"
+    write_parallel(source, target, pairs, format)
+    expected = pairs
+    if not FORMATS[format].carries_ids:
+        expected = [ParallelDocument(str(n), p.source, p.target) for n, p in enumerate(pairs, 1)]
+    assert list(read_parallel(source, target, format)) == expected
+
+    output = folder / f"output-{format}.txt"
+    write_translations(output, pairs, format)
+    assert [d.sentences for d in read_documents(output, format, "target")] == [p.target for p in pairs]
+
+
+# Every format by hand: two documents, the second of one sentence, the same everywhere.
+BY_HAND = {
+    "text": b"\xef\xbb\xbfA b.\r\n  C\xe2\x80\xa8d.  \r\n\r\nE.\r\n\r\n",
+    "d-lines": b"<d>\r\nA b.  \r\nC\xe2\x80\xa8d.\r\n<d>\r\nE.",
+    "eos-groups": b"A b. _eos C\xe2\x80\xa8d.\nE.\n",
+    "line-documents": b"<BOS> A b. <EOS> <BOS> C\xe2\x80\xa8d. <EOS>\nE.\n",
+    "tsv": b"docid\tsource\ttarget\n1\tA b.\tx\n1\t C\xe2\x80\xa8d.\ty\n2\tE.\tz\n",
+    "jsonl": (
+        b'{"id": "1", "year": 3, "source": ["A b.", "C\\u2028d."]}\n\n'
+        b'{"id": "2", "target": null, "source": ["E."]}\n'
+    ),
+    "wmt-xml": (
+        b"<?xml version='1.0' encoding='UTF-8'?>\n<dataset id='x'><collection><doc origlang='en' id='1'>\n"
+        b"<src lang='en'><p><seg id='1'>A\n   b.</seg></p><p><seg id='2'>C&#x2028;d.</seg></p></src>\n"
+        b"<ref lang='de' translator='A'><p><seg id='1'>x</seg><seg id='2'>y</seg></p></ref>\n"
+        b"<ref lang='de' translator='B'><p><seg id='1'>no</seg></p></ref></doc>\n"
+        b"<doc id='2'><src><seg id='1'>E.</seg></src><hyp system='s'><seg id='1'>z</seg></hyp></doc>"
+        b"</collection></dataset>"
+    ),
+}
+EXPECTED = [Document("1", ("A b.", "C\u2028d.")), Document("2", ("E.",))]
+
+
+@pytest.mark.parametrize("format", BY_HAND)
+def test_files_as_found_are_detected_and_read(format: str, tmp_path: Path) -> None:
+    path = tmp_path / "corpus.en"
+    path.write_bytes(BY_HAND[format])
+    assert detect_format(path) == format
+    assert list(read_documents(path)) == EXPECTED
+    if format in ("tsv", "wmt-xml"):
+        assert list(read_documents(path, side="target")) == [Document("1", ("x", "y")), Document("2", ("z",))]
+
+
+@pytest.mark.parametrize("text", ["A b.\nC\u2028d.\nE.\n", "A b.\nC\u2028d.\n\nE.\n\n"])
+@pytest.mark.parametrize("side", ["1\t2\n2\t1\n", "1\n1\n2\n", "1\n1\n\n2\n"])
+def test_docids_in_both_variants_with_and_without_empty_lines(text: str, side: str, tmp_path: Path) -> None:
+    if "\t" not in side and ("\n\n" in side) != ("\n\n" in text):
+        pytest.skip("one id per line goes line by line")
+    (tmp_path / "a.en").write_text(text, newline="")
+    (tmp_path / "a.docids").write_text(side)
+    assert detect_format(tmp_path / "a.en") == "docids"
+    assert list(read_documents(tmp_path / "a.en")) == EXPECTED
+
+
+def test_docids_hold_empty_sentences(tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_text("\nB.\n\n\n\nC.\n")
+    (tmp_path / "a.docids").write_text("x\t3\ny\t2\n")
+    assert [d.sentences for d in read_documents(tmp_path / "a.en")] == [("", "B.", ""), ("", "C.")]
+
+
+def test_the_side_file_may_be_compressed_otherwise_than_the_text(tmp_path: Path) -> None:
+    with lzma.open(tmp_path / "a.en.xz", "wt") as stream:
+        stream.write("A.\nB.\n")
+    (tmp_path / "a.docids").write_text("x\t1\ny\t1\n")
+    assert [d.id for d in read_documents(tmp_path / "a.en.xz")] == ["x", "y"]
+
+
+def test_a_file_without_marks_is_one_document(tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_text("A.\nB.\nC.")
+    assert list(read_documents(tmp_path / "a.en")) == [Document("1", ("A.", "B.", "C."))]
+
+
+def test_white_space_of_other_kinds_is_a_sentence_not_a_border(tmp_path: Path) -> None:
+    (tmp_path / "a.zh").write_text("A.\n\u3000\nC.\n \t\nD.\n")
+    assert [d.sentences for d in read_documents(tmp_path / "a.zh")] == [("A.", "\u3000", "C."), ("D.",)]
+
+
+def test_a_named_format_wins_over_detection(tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_text("<d>\nA.\n\nB.\n")
+    assert [d.sentences for d in read_documents(tmp_path / "a.en", "text")] == [("<d>", "A."), ("B.",)]
+    assert [d.sentences for d in read_documents(tmp_path / "a.en", "d-lines")] == [("A.", "", "B.")]
+
+
+def test_pairs_take_the_ids_of_the_file_that_has_them(tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_text("A.\n\nB.\n")
+    (tmp_path / "b.jsonl").write_text('{"id": "x", "sentences": ["a"]}\n{"id": "y", "sentences": ["b"]}\n')
+    assert [p.id for p in read_parallel(tmp_path / "a.en", tmp_path / "b.jsonl")] == ["x", "y"]
+
+
+FRAGMENTS = [
+    *(
+        b"\xff",
+        b"\0",
+        b"\n",
+        b"\r\n",
+        b"\t",
+        b"\xef\xbb\xbf",
+        b" ",
+        b"a",
+        b"x\t1\n",
+        b"<d>\n",
+        b" _eos ",
+        b"<EOS> <BOS>",
+    ),
+    *(
+        b"<dataset>",
+        b"<doc id='x'>",
+        b"</doc>",
+        b"<src>",
+        b"</src>",
+        b"<ref>",
+        b"<seg>a</seg>",
+        b"<!DOCTYPE x>",
+    ),
+    *(b'{"id": "x", "source": [', b'"a"', b", ", b"]}", b'"target": [', b"\\ud800", b"1e999", b"[" * 2000),
+]
+
+
+@settings(deadline=None, max_examples=150)
+@given(data=st.data())
+def test_whatever_is_in_a_file_the_answer_is_documents_or_one_clear_error(
+    data: st.DataObject, folder: Path
+) -> None:
+    pieces = st.lists(st.sampled_from(FRAGMENTS) | st.binary(max_size=3), max_size=12).map(b"".join)
+    path = folder / "anything.en"
+    path.write_bytes(data.draw(pieces))
+    (folder / "anything.docids").write_bytes(data.draw(pieces))
+    for format in [None, *FORMATS]:
+        report = validate_corpus(path, format=format)
+        refusal = ""
+        documents = []
+        try:
+            documents = list(read_documents(path, format))
+        except CotextError as error:
+            refusal = str(error)
+        if refusal:
+            assert "anything." in refusal
+            # Only a file with the target alone has nothing wrong but no source to read.
+            assert report.errors > 0 or "has no source sentences" in refusal
+        else:
+            assert documents
+            assert all(len(document) > 0 for document in documents)
+
+
+GOOD = {"b.de": b"Eins.\n\nZwei.\nDrei.\n"}
+BAD_PAIRS: dict[str, tuple[dict[str, bytes], str]] = {
+    "sentence missing": (
+        {"a.en": b"One.\n\nTwo.\n"},
+        r"a\.en:3 and .*b\.de:3: document '2' \(number 2\) has 1 sentences in the source but 2 in the target",
+    ),
+    "document missing": (
+        {"a.en": b"One.\n"},
+        r"b\.de has 2 documents but .*a\.en has only 1; the first .* is document '2' at .*b\.de:3",
+    ),
+    "documents missing at the end of the target": (
+        {"a.en": b"One.\n\nTwo.\nThree.\n\nFour.\n\nFive.\n"},
+        r"a\.en has 4 documents but .*b\.de has only 2; .* document '3' at .*a\.en:6",
+    ),
+    "an empty line for an empty sentence": (
+        {"a.en": b"One.\n\nTwo.\n\nThree.\n"},
+        r"document '2' \(number 2\) has 1 sentences in the source but 2",
+    ),
+    "other formats": (
+        {"a.en": b"<d>\nOne.\n"},
+        r"has only 1; .*the source was read as d-lines, the target as text; name the format if that is wrong",
+    ),
+    "other ids": (
+        {"a.en": b'{"id": "x", "sentences": ["One."]}', "b.de": b'{"id": "y", "sentences": ["Eins."]}'},
+        r"a\.en:1 and .*b\.de:1: document number 1 is 'x' in the source but 'y' in the target",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_PAIRS)
+def test_files_out_of_step_are_refused_with_both_places(case: str, tmp_path: Path) -> None:
+    files, message = BAD_PAIRS[case]
+    for name, content in (GOOD | files).items():
+        (tmp_path / name).write_bytes(content)
+    with pytest.raises(CotextError, match=message):
+        list(read_parallel(tmp_path / "a.en", tmp_path / "b.de"))
+    report = validate_corpus(tmp_path / "a.en", tmp_path / "b.de")
+    assert report.errors >= 1
+
+
+XML_BOMB = (
+    b'<?xml version="1.0"?>\n<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;">]>\n<dataset>&b;</dataset>'
+)
+BAD_FILES: dict[str, tuple[dict[str, bytes], str | None, str]] = {
+    "invalid UTF-8": (
+        {"a.en": b"A.\nB\xffc.\n"},
+        None,
+        r"a\.en:2: invalid UTF-8, byte 2 of the line is 0xff",
+    ),
+    "UTF-16": ({"a.en": "A.\n".encode("utf-16")}, None, r"a\.en:1: invalid UTF-8, .* looks like UTF-16"),
+    "xz without the ending": (
+        {"a.en": lzma.compress(b"A.\n")},
+        None,
+        r"a\.en:1: .* give its name the ending \.xz",
+    ),
+    "no xz with the ending": (
+        {"a.en.xz": b"A sentence.\n" * 9},
+        None,
+        r"a\.en\.xz: cannot be read: Input format not supported",
+    ),
+    "truncated gz": (
+        {"a.en.gz": gzip.compress(b"A.\n" * 9)[:-9]},
+        None,
+        r"a\.en\.gz: cannot be read: .*ended",
+    ),
+    "NUL": ({"a.en": b"A.\nB\0c.\n"}, None, r"a\.en:2: contains a NUL"),
+    "empty file": ({"a.en": b""}, None, r"a\.en: is empty"),
+    "empty file, format named": ({"a.en": b"\n\n"}, "text", r"a\.en: has no documents"),
+    "missing file": ({}, None, r"a\.en: no such file"),
+    "a directory": ({"a.en/x": b""}, None, r"a\.en: is a directory"),
+    "unknown format": (
+        {"a.en": b"A.\n"},
+        "jsnol",
+        r"unknown corpus format 'jsnol': did you mean jsonl\? known are",
+    ),
+    "two empty lines": (
+        {"a.en": b"A.\n\n\nB.\n"},
+        "text",
+        r"a\.en:3: an empty line where a sentence should begin",
+    ),
+    "empty line first": (
+        {"a.en": b"\nB.\n"},
+        "text",
+        r"a\.en:1: an empty line where a sentence should begin",
+    ),
+    "empty <d>": ({"a.en": b"<d>\nA.\n<d>\n<d>\nB.\n"}, None, r"a\.en:4: document '2' is empty"),
+    "text before <d>": ({"a.en": b"A.\n<d>\nB.\n"}, "d-lines", r"a\.en:1: text before the first line <d>"),
+    "empty line in eos-groups": ({"a.en": b"A. _eos B.\n\nC.\n"}, None, r"a\.en:2: document '2' is empty"),
+    "no side file": (
+        {"a.en": b"A.\n"},
+        "docids",
+        r"a\.en: .* needs the side file .*a\.docids, which does not",
+    ),
+    "empty side file": ({"a.en": b"A.\n", "a.docids": b""}, None, r"a\.docids: is empty"),
+    "side file counts too many": (
+        {"a.en": b"A.\n\nB.\n", "a.docids": b"x\t1\ny\t2\n"},
+        None,
+        r"a\.en: ends after line 3, but document 'y' \(.*a\.docids:2\) has 2 sentences and only 1 are there",
+    ),
+    "side file counts too few": (
+        {"a.en": b"A.\n\nB.\nC.\n\nD.\n", "a.docids": b"x\t1\ny\t1\nz\t1\n"},
+        None,
+        r"a\.en:4: expected the empty line before document 'z' \(.*a\.docids:3\) but found 'C\.'",
+    ),
+    "side file ends early": (
+        {"a.en": b"A.\n\nB.\n", "a.docids": b"x\t1\n"},
+        None,
+        r"a\.en:3: 'B\.' comes after the last sentence that .*a\.docids counts",
+    ),
+    "side file changes its kind": (
+        {"a.en": b"A.\nB.\n", "a.docids": b"x\t1\ny\n"},
+        None,
+        r"a\.docids:2: expected a document id, a tab and the number of sentences",
+    ),
+    "side file of no sentences": (
+        {"a.en": b"A.\n", "a.docids": b"w\t0\nx\t1\n"},
+        None,
+        r"document 'w' is empty",
+    ),
+    "one id too few": (
+        {"a.en": b"A.\nB.\n", "a.docids": b"x\n"},
+        None,
+        r"a\.docids: ends before line 2, but .*a\.en goes on",
+    ),
+    "an id missing": (
+        {"a.en": b"A.\nB.\n", "a.docids": b"x\n\n"},
+        None,
+        r"a\.docids:2: no document id for .*a\.en:2",
+    ),
+    "malformed XML": (
+        {"a.en": b"<dataset>\n<doc id='x'>\n</dataset>"},
+        None,
+        r"a\.en:3: malformed XML .*mismatched",
+    ),
+    "XML that ends early": ({"a.en": b"<dataset>\n<doc id='x'>"}, None, r"a\.en:2: malformed XML"),
+    "XML bomb": ({"a.en": XML_BOMB}, None, r"a\.en:2: contains a DOCTYPE"),
+    "XML of no documents": ({"a.en": b"<dataset/>"}, None, r"a\.en: has no documents"),
+    "XML document without segments": (
+        {"a.en": b"<dataset>\n<doc id='x'/></dataset>"},
+        None,
+        r":2: document 'x' is em",
+    ),
+    "XML in other encoding": (
+        {"a.en": b"<?xml version='1.0' encoding='latin1'?>\n<dataset>\xe4</dataset>"},
+        None,
+        r"a\.en:2: malformed XML at column 10: .*invalid token",
+    ),
+    "TSV columns": ({"a.en": b"x\ta\tb\nx\ta\n"}, "tsv", r"a\.en:2: has 2 columns, expected 3"),
+    "TSV of one column": ({"a.en": b"A.\n"}, "tsv", r"a\.en:1: has 1 columns, expected 2 or 3"),
+    "TSV without id": (
+        {"a.en": b"x\ta\tb\n \ta\tb\n"},
+        "tsv",
+        r"a\.en:2: the first column, the document id, is empty",
+    ),
+    "malformed JSON": (
+        {"a.en": b'{"id": "x", "sentences": ["A."]}\n{"id": \n'},
+        None,
+        r"a\.en:2: not valid JSON, col",
+    ),
+    "JSON too deep": (
+        {"a.en": b'{"id": "x"}\n' + b"[" * 99999},
+        "jsonl",
+        r"a\.en:1: document 'x' needs either",
+    ),
+    "JSON list": (
+        {"a.en": b'["A."]\n'},
+        "jsonl",
+        r"a\.en:1: expected a JSON object with the key 'id', found list",
+    ),
+    "JSON id": ({"a.en": b'{"id": 7, "sentences": ["A."]}'}, None, r"a\.en:1: the key 'id' must hold a text"),
+    "JSON sentences": (
+        {"a.en": b'{"id": "x", "source": "A."}'},
+        None,
+        r"document 'x': the key 'source' must hold a l",
+    ),
+    "JSON both": (
+        {"a.en": b'{"id": "x", "source": [], "sentences": []}'},
+        None,
+        r"document 'x' needs either",
+    ),
+    "JSON empty": ({"a.en": b'{"id": "x", "sentences": []}'}, None, r"a\.en:1: document 'x' is empty"),
+    "JSON line feed": (
+        {"a.en": b'{"id": "x", "source": ["a\\nb"]}'},
+        None,
+        r":1: document 'x', sentence 1: contains a l",
+    ),
+    "JSON NUL": ({"a.en": b'{"id": "x", "source": ["\\u0000"]}'}, None, r"sentence 1: contains a NUL"),
+    "JSON surrogate": (
+        {"a.en": b'{"id": "x", "source": ["\\ud800"]}'},
+        None,
+        r"a\.en:1: holds half a ch",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_FILES)
+def test_bad_files_are_refused_with_their_place(case: str, tmp_path: Path) -> None:
+    files, format, message = BAD_FILES[case]
+    for name, content in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    path = next((tmp_path / name for name in files if name.startswith("a.en.")), tmp_path / "a.en")
+    with pytest.raises(CotextError, match=message):
+        list(read_documents(path, format))
+    report = validate_corpus(path, format=format)
+    assert report.errors >= 1
+    with pytest.raises(CotextError, match="error: "):
+        report.raise_for_errors()
+
+
+BAD_PARALLEL_FILES = {
+    "one language": (
+        "text",
+        b"A.\n",
+        r"a: the format text holds one language a file; name the target file too",
+    ),
+    "no target": ("jsonl", b'{"id": "x", "source": ["A."]}', r"a:1: document 'x' has no target side"),
+    "JSON counts": (
+        "jsonl",
+        b'{"id": "w", "source": ["A."], "target": ["a"]}\n'
+        b'{"id": "x", "source": ["A.", "B."], "target": ["a"]}',
+        r"a:2: document 'x' has 2 source sentences but 1 target sentences",
+    ),
+    "XML counts": (
+        "wmt-xml",
+        b"<dataset>\n<doc id='x'><src><seg>A</seg><seg>B</seg></src><ref><seg>a</seg></ref></doc></dataset>",
+        r"a:2: document 'x' has 2 source sentences but 1 target sentences",
+    ),
+    "XML order": (
+        "wmt-xml",
+        b"<dataset><doc id='x'><src><seg id='1'>A</seg></src><ref><seg id='2'>a</seg></ref></doc></dataset>",
+        r"a:1: document 'x': segment '1' of the source stands beside segment '2' of the target",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD_PARALLEL_FILES)
+def test_one_file_that_is_no_parallel_corpus_is_refused(case: str, tmp_path: Path) -> None:
+    format, content, message = BAD_PARALLEL_FILES[case]
+    (tmp_path / "a").write_bytes(content)
+    with pytest.raises(CotextError, match=message):
+        list(read_parallel(tmp_path / "a", None, format))
+
+
+CANNOT_WRITE: dict[str, tuple[str, list[Document], str]] = {
+    "empty sentence": (
+        "text",
+        [Document("x", ("A.", " "))],
+        r"out: document 'x', sentence 2 is empty, and an empty line",
+    ),
+    "line feed": (
+        "jsonl",
+        [Document("x", ("A\nb.",))],
+        r"out: document 'x', sentence 1: contains a line feed",
+    ),
+    "tab": ("tsv", [Document("x", ("A\tb.",))], r"out: document 'x', sentence 1 contains a tab"),
+    "neighbours": ("tsv", [Document("x", ("A.",))] * 2, r"two documents in a row have the id 'x'"),
+    "header": (
+        "tsv",
+        [Document("docid", ("A.",)), Document("\t", ("A.",))],
+        r"out: document id '\\t' cannot be written",
+    ),
+    "mark": ("eos-groups", [Document("x", ("A.", "B _eos c"))], r"document 'x', sentence 2 contains '_eos'"),
+    "control": (
+        "wmt-xml",
+        [Document("x", ("A\x01",))],
+        r"sentence 1 contains U\+0001, which XML cannot hold",
+    ),
+    "surrogate": ("text", [Document("x", ("A\ud800",))], r"out: document 'x' holds half a character"),
+    "no sentences": ("jsonl", [Document("x", ())], r"document 'x' is empty and cannot be written"),
+    "no documents": ("jsonl", [], r"out: there are no documents to write"),
+    "no id": ("jsonl", [Document("", ("A.",))], r"empty id"),
+}
+
+
+@pytest.mark.parametrize("case", CANNOT_WRITE)
+def test_what_a_format_cannot_hold_is_refused_and_the_old_file_stays(case: str, tmp_path: Path) -> None:
+    format, documents, message = CANNOT_WRITE[case]
+    (tmp_path / "out").write_text("old")
+    with pytest.raises(CotextError, match=message):
+        write_documents(tmp_path / "out", documents, format)
+    assert (tmp_path / "out").read_text() == "old"
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+
+
+@pytest.mark.parametrize("error", [RuntimeError, KeyboardInterrupt])
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize("ending", ["", ".xz", ".gz"])
+def test_an_interrupted_writing_leaves_nothing(
+    format: str, ending: str, error: type[BaseException], tmp_path: Path
+) -> None:
+    def interrupted() -> Iterator[Document]:
+        yield Document("x", ("A.", "B."))
+        raise error
+
+    with pytest.raises(error):
+        write_documents(tmp_path / f"out{ending}", interrupted(), format)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("ending", ["", ".xz", ".gz"])
+def test_full_storage_is_told_and_leaves_the_old_file(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"out.txt{ending}"
+    path.write_bytes(b"old")
+    incompressible = (Document(str(n), (os.urandom(500).hex(),)) for n in range(2000))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (100_000, hard))
+    try:
+        with pytest.raises(CotextError, match=r"out\.txt.*: cannot be written: File too large"):
+            write_documents(path, incompressible, "text")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert path.read_bytes() == b"old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+PLACES: dict[str, tuple[Callable[[Path], Path], str]] = {
+    "a directory": (lambda folder: folder, "is a directory"),
+    "no such folder": (lambda folder: folder / "no" / "out", "the folder .*no does not exist"),
+    "a device": (lambda folder: Path("/dev/null"), "is no regular file"),
+    "a long name": (lambda folder: folder / ("x" * 300), "cannot be written|File name too long"),
+}
+
+
+@pytest.mark.parametrize("case", PLACES)
+def test_places_that_cannot_be_written(case: str, tmp_path: Path) -> None:
+    place, message = PLACES[case]
+    with pytest.raises(CotextError, match=message):
+        write_documents(place(tmp_path), EXPECTED, "text")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_folder_without_permission(tmp_path: Path) -> None:
+    if os.geteuid() == 0:
+        pytest.skip("everything is permitted to this user")
+    tmp_path.chmod(0o500)
+    with pytest.raises(CotextError, match="cannot be written: Permission denied"):
+        write_documents(tmp_path / "out", EXPECTED, "text")
+
+
+def test_a_link_stays_a_link(tmp_path: Path) -> None:
+    (tmp_path / "real.txt").write_text("old")
+    (tmp_path / "link.txt").symlink_to("real.txt")
+    write_documents(tmp_path / "link.txt", [Document("x", ("A.",))], "text")
+    assert (tmp_path / "link.txt").is_symlink()
+    assert (tmp_path / "real.txt").read_text() == "A.\n"
+
+
+def test_source_and_target_cannot_be_one_file(tmp_path: Path) -> None:
+    pairs = [ParallelDocument("x", ("A.",), ("a",))]
+    with pytest.raises(CotextError, match="written twice"):
+        write_parallel(tmp_path / "out", tmp_path / "out", pairs, "text")
+    with pytest.raises(CotextError, match="holds both languages in one file; leave out the target"):
+        write_parallel(tmp_path / "out", tmp_path / "out.de", pairs, "jsonl")
+
+
+def test_files_as_they_are_written(tmp_path: Path) -> None:
+    pairs = [ParallelDocument("x", ("A & b.", "C."), ("a", "c")), ParallelDocument("y", ("D.",), ("d",))]
+    write_parallel(tmp_path / "p.xml", None, pairs[1:], "wmt-xml", ("en", "de"))
+    assert (tmp_path / "p.xml").read_text() == (
+        '<?xml version="1.0" encoding="utf-8"?>\n<dataset>\n<doc id="y">\n<src lang="en">\n<p>\n'
+        '<seg id="1">D.</seg>\n</p>\n</src>\n'
+        '<ref lang="de">\n<p>\n<seg id="1">d</seg>\n</p>\n</ref>\n</doc>\n</dataset>\n'
+    )
+    write_translations(tmp_path / "t.xml", pairs, "wmt-xml")
+    assert "<hyp>" in (tmp_path / "t.xml").read_text()
+    assert "A &amp; b." in (tmp_path / "t.xml").read_text()
+    write_parallel(tmp_path / "p.jsonl", None, pairs, "jsonl")
+    assert json.loads((tmp_path / "p.jsonl").read_text().split("\n")[0]) == {
+        "id": "x",
+        "source": ["A & b.", "C."],
+        "target": ["a", "c"],
+    }
+    write_parallel(tmp_path / "p.tsv", None, pairs, "tsv")
+    assert (tmp_path / "p.tsv").read_text() == "x\tA & b.\ta\nx\tC.\tc\ny\tD.\td\n"
+    write_parallel(tmp_path / "p.en", tmp_path / "p.de", pairs, "docids")
+    assert (tmp_path / "p.en").read_text() == "A & b.\nC.\n\nD.\n"
+    assert (tmp_path / "p.de").read_text() == "a\nc\n\nd\n"
+    assert (tmp_path / "p.docids").read_text() == "x\t2\ny\t1\n"
+
+
+def test_equal_documents_give_equal_bytes(tmp_path: Path) -> None:
+    for ending in ("", ".gz", ".xz"):
+        (tmp_path / "other").mkdir(exist_ok=True)
+        write_documents(tmp_path / f"a.txt{ending}", EXPECTED, "text")
+        write_documents(tmp_path / "other" / f"b.txt{ending}", EXPECTED, "text")
+        first, second = tmp_path / f"a.txt{ending}", tmp_path / "other" / f"b.txt{ending}"
+        assert first.read_bytes() == second.read_bytes()
+
+
+def test_a_translation_beside_its_source_leaves_their_side_file_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_text("A.\nB.\nC.\n")
+    (tmp_path / "a.docids").write_text("x\nx\ny\n")
+    pairs = [ParallelDocument("x", ("A.", "B."), ("a", "")), ParallelDocument("y", ("C.",), ("c",))]
+    write_translations(tmp_path / "b.de", pairs, "docids")
+    assert (tmp_path / "b.docids").read_text() == "x\t2\ny\t1\n"
+    write_translations(tmp_path / "a.de", pairs, "docids")
+    assert (tmp_path / "a.docids").read_text() == "x\nx\ny\n"
+    # An id for every line leaves no room for an empty line between documents.
+    assert (tmp_path / "a.de").read_text() == "a\n\nc\n"
+    assert list(read_parallel(tmp_path / "a.en", tmp_path / "a.de")) == pairs
+    (tmp_path / "c.en").write_text("A.\nB.\n\nC.\n")
+    (tmp_path / "c.docids").write_text("x\nx\n\ny\n")
+    write_translations(tmp_path / "c.de", pairs, "docids")
+    assert (tmp_path / "c.de").read_text() == "a\n\n\nc\n"
+    assert list(read_parallel(tmp_path / "c.en", tmp_path / "c.de")) == pairs
+
+
+def test_a_side_file_with_counts_is_shared(tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_text("A.\nB.\nC.\n")
+    (tmp_path / "a.docids").write_text("x\t2\ny\t1\n")
+    before = (tmp_path / "a.docids").stat().st_ino
+    pairs = [ParallelDocument(d.id, d.sentences, d.sentences) for d in read_documents(tmp_path / "a.en")]
+    write_translations(tmp_path / "a.de", pairs, "docids")
+    assert (tmp_path / "a.docids").stat().st_ino == before
+    assert list(read_parallel(tmp_path / "a.en", tmp_path / "a.de")) == pairs
+    with pytest.raises(CotextError, match=r"a\.docids tells other documents .* belongs to .*a\.en too"):
+        write_translations(tmp_path / "a.de", pairs[:1], "docids")
+    (tmp_path / "a.en").unlink()
+    write_translations(tmp_path / "a.de", pairs[:1], "docids")
+    assert (tmp_path / "a.docids").read_text() == "x\t2\n"
+
+
+def test_validation_reports_everything_at_once(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text(
+        '{"id": "x", "source": ["One.", ""], "target": ["Eins.", "Z\u2028wei."]}\n'
+        '{"id": "x", "source": ["Three."], "target": []}\n'
+        '{"id": "y", "source": []}\n'
+        '{"id": "z", "source": ["%s"], "target": ["Lang."]}\n' % ("long " * 5)
+    )
+    report = validate_corpus(tmp_path / "a.jsonl", max_characters=20)
+    found = [(p.severity, p.line, p.document, p.message.split(";")[0]) for p in report.problems]
+    assert found == [
+        ("warning", 1, None, "contains the control character U+2028"),
+        ("warning", 1, "x", "sentence 2 is empty"),
+        ("error", 2, "x", "this document id came before"),
+        ("error", 2, "x", "document 'x' has 1 source sentences but 0 target sentences"),
+        ("error", 3, "y", "document 'y' is empty"),
+        ("error", 3, "y", "document 'y' has no target side"),
+        ("error", 4, "z", "sentence 1 has 25 characters, more than 20"),
+    ]
+    assert (report.errors, report.documents, report.sentences) == (5, 4, 4)
+    short = validate_corpus(tmp_path / "a.jsonl", max_characters=20, max_problems=2)
+    assert (len(short.problems), short.left_out, short.errors) == (2, 5, 5)
+    assert "... and 5 more" in str(short)
+
+
+def test_validation_goes_on_after_a_document_out_of_step(tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_text("A.\nB.\n\nC.\n\nD.\nE.\n\nF.\n")
+    (tmp_path / "a.de").write_text("a\n\nc\n\nd\n")
+    report = validate_corpus(tmp_path / "a.en", tmp_path / "a.de")
+    assert [(p.line, p.document) for p in report.problems] == [(1, "1"), (6, "3"), (None, None)]
+    assert "has 4 documents, but" in report.problems[2].message
+    assert "a.de:5" in report.problems[1].message
+
+
+def test_validation_names_the_line_of_a_sentence_and_every_bad_byte(tmp_path: Path) -> None:
+    (tmp_path / "a.en").write_bytes(b"Short.\n\nShort.\n" + b"x" * 50_000 + b"\n")
+    (problem,) = validate_corpus(tmp_path / "a.en").problems
+    assert (problem.severity, problem.line, problem.document) == ("error", 4, "2")
+    assert validate_corpus(tmp_path / "a.en", max_characters=50_000).errors == 0
+    (tmp_path / "b.en").write_bytes(b"a\xff\nb\nc\xfe\n\0\n")
+    assert [p.line for p in validate_corpus(tmp_path / "b.en").problems] == [1, 3, 4]
+
+
+def test_validation_of_clean_files_is_silent(tmp_path: Path) -> None:
+    write_documents(tmp_path / "a.en", EXPECTED[1:], "text")
+    report = validate_corpus(tmp_path / "a.en")
+    assert report.problems == ()
+    report.raise_for_errors()
+    assert str(report) == "1 documents, 1 sentences, 0 errors"
+
+
+@pytest.mark.parametrize("format", FORMATS)
+def test_memory_does_not_grow_with_the_file(format: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.en"
+    sentence = "A sentence of about sixty characters, which comes many times."
+    write_documents(path, (Document(f"d{n}", (sentence,) * 10) for n in range(2_000)), format)
+    assert path.stat().st_size > 1_200_000
+    tracemalloc.start()
+    try:
+        assert sum(len(document) for document in read_documents(path)) == 20_000
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    # Detection alone looks at 256 KiB, as bytes, text and lines.
+    assert peak < 1_200_000
+
+
+@pytest.mark.parametrize(
+    ("corpus", "documents", "segments"), [("mix-ende/dev", 112, 4104), ("mix-ende/test", 159, 5812)]
+)
+def test_real_docids(corpus: str, documents: int, segments: int, shared_data: Path) -> None:
+    source, target = shared_data / f"{corpus}.en.xz", shared_data / f"{corpus}.de.xz"
+    assert detect_format(source) == "docids"
+    pairs = list(read_parallel(source, target))
+    assert (len(pairs), sum(map(len, pairs))) == (documents, segments)
+    assert len({pair.id for pair in pairs}) == documents
+    by_empty_lines = list(read_parallel(source, target, "text"))
+    assert [(p.source, p.target) for p in by_empty_lines] == [(p.source, p.target) for p in pairs]
+    assert validate_corpus(source, target).problems == ()
+
+
+@pytest.mark.parametrize(
+    ("corpus", "documents", "segments"),
+    [
+        ("ted/dev", 93, 8967),
+        ("ted/test", 23, 2271),
+        ("europarl/dev", 240, 3587),
+        ("europarl/test", 360, 5134),
+    ],
+)
+def test_real_d_lines(corpus: str, documents: int, segments: int, shared_data: Path) -> None:
+    source, target = shared_data / "maruf" / f"{corpus}.en", shared_data / "maruf" / f"{corpus}.de"
+    assert detect_format(source) == "d-lines"
+    pairs = list(read_parallel(source, target))
+    assert (len(pairs), sum(map(len, pairs))) == (documents, segments)
+    assert all(s == s.strip() and s for pair in pairs for s in pair.source + pair.target)
+    report = validate_corpus(source, target)
+    assert (report.documents, report.sentences, report.errors) == (documents, segments, 0)

@@ -1,0 +1,172 @@
+"""Languages of a corpus, a run and a suite: told or guessed, kept, and checked against each other."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from command_line import TINY, World, cotext, make_world, prepare_arguments, succeed, write_corpus
+from tiny_runs import prepare_toy, run_config, train_here
+
+from cotext.data.contrastive_suites import read_suite, write_suite
+from cotext.data.languages import (
+    Languages,
+    check_sides,
+    language_code,
+    language_of_name,
+    languages_of_names,
+    name_warning,
+)
+from cotext.data.prepare import prepare_controlled
+from cotext.data.prepared import write_report
+from cotext.models.checkpoint import load_run
+from cotext.models.run_folder import describe_file
+from cotext.runtime.errors import CotextError
+from cotext.training.run import open_data, resolve
+
+EN_DE = Languages("en", "de")
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.getbasetemp() / "world")
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("train.en", "en"),
+        ("train.de.xz", "de"),
+        ("talks.en-de.en.txt.gz", "en"),
+        ("Train.DE", "de"),
+        ("train.jsonl", ""),
+        ("en", ""),
+        ("train.txt", ""),
+    ],
+)
+def test_the_language_of_a_name(name: str, code: str) -> None:
+    assert language_of_name(Path("x.fr", name)) == code
+
+
+def test_a_pair_is_guessed_where_both_names_tell() -> None:
+    assert languages_of_names(Path("train.en"), Path("train.de")) == EN_DE
+    for target in (None, Path("train.txt"), Path("other.en")):
+        assert languages_of_names(Path("train.en"), target) == Languages()
+
+
+def test_what_contradicts_what() -> None:
+    assert EN_DE.contradicts(Languages("en", "ru"))
+    assert EN_DE.contradicts(EN_DE.reversed)
+    # The same by other codes, perhaps; half a pair; nothing.
+    for other in (EN_DE, Languages("eng", "deu"), Languages("fr", ""), Languages()):
+        assert not EN_DE.contradicts(other)
+    assert Languages.parse(str(EN_DE)) == EN_DE
+    assert Languages.parse("") == Languages()
+
+
+def test_codes_as_people_write_them() -> None:
+    assert [language_code(text, "--x") for text in ("DE", "de-AT", "zh_CN", "deu")] == [
+        "de",
+        "de",
+        "zh",
+        "deu",
+    ]
+    with pytest.raises(CotextError, match="--x German: give a language by its code"):
+        language_code("German", "--x")
+
+
+def test_names_the_wrong_way_round_are_refused_and_one_alone_is_warned_of() -> None:
+    with pytest.raises(CotextError, match=r"a\.de and a\.en: by their names de-en, while r translates en-de"):
+        check_sides(EN_DE, Path("a.de"), Path("a.en"), "r translates")
+    check_sides(EN_DE, Path("a.en"), Path("a.de"), "")
+    check_sides(Languages(), Path("a.de"), Path("a.en"), "")
+    assert "by its name in 'de', while r translates from 'en'" in name_warning(
+        Path("a.de"), "en", "r translates"
+    )
+    assert not name_warning(Path("a.en"), "en", "") + name_warning(Path("a"), "en", "")
+    assert not name_warning(Path("a.de"), "", "") + name_warning(Path("a.de"), "eng", "")
+
+
+def test_from_names_to_the_checkpoints(world: World) -> None:
+    assert "languages: en-de" in world.prepared.out
+    assert open_data(world.folder / "data").languages == EN_DE
+    assert load_run(world.run).languages == EN_DE
+    for path in world.run.rglob("model.safetensors"):
+        assert describe_file(path).config.languages == "en-de"
+
+
+def test_what_is_told_counts_more_than_names(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    told = [*prepare_arguments(tmp_path, tmp_path / "data"), "--target-language", "de-AT"]
+    shown = succeed(*told, "--source-language", "fr").out
+    assert "languages: fr-de" in shown
+    assert json.loads((tmp_path / "data" / "report.json").read_text())["languages"] == {
+        "source": "fr",
+        "target": "de",
+    }
+    refused = cotext(*told, "--source-language", "English", "--overwrite")
+    assert refused.code == 2
+    assert "--source-language English: give a language by its code" in refused.err
+
+
+def test_a_corpus_the_wrong_way_round(tmp_path: Path) -> None:
+    write_corpus(tmp_path)
+    given = prepare_arguments(tmp_path, tmp_path / "data")
+    outcome = cotext(*given, "--source-language", "de", "--target-language", "en")
+    assert outcome.code == 2
+    assert "train.de: by their names en-de, while the corpus is de-en; change them over" in outcome.err
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_controlled_corpus_is_english_and_german(tmp_path: Path) -> None:
+    prepare_controlled(20, tmp_path / "data", contrastive_examples=6)
+    assert open_data(tmp_path / "data").languages == EN_DE
+    outcome = cotext("prepare", "--controlled", "20", "--source-language", "en", "--out", tmp_path / "x")
+    assert "--controlled makes its own corpus" in outcome.err
+
+
+def test_data_and_runs_without_languages_go_on(tmp_path: Path) -> None:
+    data, run = prepare_toy(tmp_path / "data"), tmp_path / "run"
+    assert open_data(data).languages == Languages()
+    first = run_config(max_updates=4)
+    train_here(first, data, run)
+    assert load_run(run).languages == Languages()
+    # Prepared again, by a version that notes them: the run goes on, and knows them from now on.
+    write_report(data, {"languages": {"source": "en", "target": "de"}})
+    train_here(run_config(max_updates=8), data, run)
+    assert load_run(run).languages == EN_DE
+    write_report(data, {"languages": None})
+    assert open_data(data).languages == Languages()
+
+
+def test_settings_that_contradict_the_data(world: World) -> None:
+    data = open_data(world.folder / "data")
+    told = run_config().model_copy(update={"languages": "en-ru"})
+    with pytest.raises(CotextError, match=r"the configuration \(languages\) is en-ru, and .*data is en-de"):
+        resolve(told, data)
+    outcome = cotext("train", "focused-concatenation/base", *TINY, "languages=English", "--data",
+                     world.folder / "data", "--out", world.folder / "none")  # fmt: skip
+    assert outcome.code == 2
+    assert "languages = 'English'" in outcome.err
+
+
+def test_a_suite_of_another_pair_is_refused(world: World, tmp_path: Path) -> None:
+    suite = read_suite(world.folder / "suite.json")
+    write_suite(tmp_path / "suite.json", replace(suite, target_language="ru"))
+    refused = cotext("contrastive", world.run, tmp_path / "suite.json", "--out", tmp_path / "out.json")
+    assert refused.code == 2
+    assert "suite.json is en-ru, and" in refused.err
+    assert "translates en-de; give one of the same language pair" in refused.err
+    assert not (tmp_path / "out.json").exists()
+
+
+def test_files_the_wrong_way_round(world: World, tmp_path: Path) -> None:
+    folder = world.folder
+    for command, option in (("score", "--target"), ("cxmi", "--target")):
+        outcome = cotext(command, world.run, "--source", folder / "test.de", option, folder / "test.en")
+        assert outcome.code == 2
+        assert "by their names de-en" in outcome.err
+    done = succeed("translate", world.run, folder / "test.de", "--out", tmp_path / "test.out")
+    assert "test.de: by its name in 'de'" in done.err + done.out
+    done = succeed("translate", world.run, folder / "test.en", "--out", tmp_path / "test.out")
+    assert "by its name" not in done.err + done.out

@@ -1,0 +1,500 @@
+import hashlib
+import json
+import os
+import random
+import shutil
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from command_line import cotext, prepare_arguments, succeed, write_corpus
+from hypothesis import given
+from hypothesis import strategies as st
+from killing import Moment, run_killed
+
+from cotext.data import prepare as prepare_module
+from cotext.data.contrastive_suites import read_suite
+from cotext.data.controlled import VERSION
+from cotext.data.documents import ParallelDocument
+from cotext.data.formats import read_documents, read_parallel, write_parallel
+from cotext.data.preparation import Preparation
+from cotext.data.prepare import Report, prepare, prepare_controlled
+from cotext.data.statistics import Histogram, SeenPairs, StatisticsCollector
+from cotext.data.store import TokenStore
+from cotext.data.tokenizer import TokenizerSettings, load_tokenizer
+from cotext.runtime.errors import CotextError
+from cotext.runtime.integrity import unsealed
+
+WORDS = (
+    ["the", "house", "was", "cold", "and", "we", "saw", "a", "river", "near", "it"],
+    ["das", "Haus", "war", "kalt", "und", "wir", "sahen", "einen", "Fluß", "nah", "daran"],
+)
+
+
+def documents(number: int, seed: int) -> list[ParallelDocument]:
+    generator = random.Random(seed)
+
+    def sentence(side: int) -> str:
+        return " ".join(generator.choices(WORDS[side], k=generator.randint(1, 9))) + "."
+
+    return [
+        ParallelDocument(
+            f"{seed}-{i}",
+            *zip(*[(sentence(0), sentence(1)) for _ in range(generator.randint(1, 6))], strict=True),
+        )
+        for i in range(number)
+    ]
+
+
+TRAIN, DEV, TEST = documents(120, 1), documents(5, 2), documents(6, 3)
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, Path]:
+    paths = {}
+    for name, corpus in (("train", TRAIN), ("dev", DEV), ("test", TEST)):
+        paths[f"{name}_source"], paths[f"{name}_target"] = tmp_path / f"{name}.en.gz", tmp_path / f"{name}.de"
+        write_parallel(paths[f"{name}_source"], paths[f"{name}_target"], corpus, "text")
+    return paths
+
+
+def run(files: dict[str, Path], out: Path, **options: object) -> Report:
+    return prepare(
+        files["train_source"],
+        files["train_target"],
+        files["dev_source"],
+        files["dev_target"],
+        out,
+        **{"test_source": files["test_source"], "test_target": files["test_target"], **options},  # type: ignore[arg-type]
+    )
+
+
+def listing(folder: Path) -> set[str]:
+    return {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
+
+
+def test_prepared_folder_gives_the_corpus_back(files: dict[str, Path], tmp_path: Path) -> None:
+    out = tmp_path / "new" / "out"
+    report = run(files, out)
+    assert listing(out) == {
+        *("train.arrow", "dev.arrow", "test.arrow", "dev.jsonl", "test.jsonl", "report.json"),
+        *("tokenizer/tokenizer.json", "tokenizer/sentencepiece.model"),
+    }
+    tokenizer = load_tokenizer(out / "tokenizer")
+    for name, corpus in (("train", TRAIN), ("dev", DEV), ("test", TEST)):
+        store = TokenStore(out / f"{name}.arrow")
+        store.require_tokenizer(tokenizer)
+        assert len(store) == len(corpus) == report.splits[name].documents
+        for stored, document in zip(store, corpus, strict=True):
+            assert tuple(tokenizer.decode(s.tolist()) for s in stored.source) == document.source
+            assert tuple(tokenizer.decode(s.tolist()) for s in stored.target) == document.target
+        totals, figures = store.totals, report.splits[name]
+        assert (totals.sentences, totals.source_tokens) == (figures.sentences, figures.source_tokens)
+        assert totals.target_tokens == figures.target_tokens
+    raw = list(read_parallel(out / "dev.jsonl", None))
+    assert [(d.source, d.target) for d in raw] == [(d.source, d.target) for d in DEV]
+    assert [d.id for d in raw] == [d.id for d in TokenStore(out / "dev.arrow")]
+
+
+def test_report_says_what_was_done(files: dict[str, Path], tmp_path: Path) -> None:
+    report = run(files, tmp_path / "out", settings=TokenizerSettings(vocabulary=40))
+    written = json.loads((tmp_path / "out" / "report.json").read_text())
+    source = files["train_source"]
+    assert written["inputs"][str(source)] == hashlib.sha256(source.read_bytes()).hexdigest()
+    assert len(written["inputs"]) == 6
+    assert written["command"]["train_files"] == [str(source), str(files["train_target"])]
+    assert written["tokenizer"]["kind"] == "sentencepiece"
+    assert written["tokenizer"]["vocabulary"] == written["tokenizer"]["pieces"] == 40
+    assert written["tokenizer"]["fingerprint"] == load_tokenizer(tmp_path / "out" / "tokenizer").fingerprint
+    assert written["cotext"]
+    assert written["notes"] == []
+    train = written["splits"]["train"]
+    sentences = sum(map(len, TRAIN))
+    assert (train["documents"], train["sentences"]) == (120, sentences)
+    both = train["source_tokens"] + train["target_tokens"]
+    assert train["mean_sentence_tokens"] == pytest.approx(both / (2 * sentences))
+    table = report.render()
+    assert f"{sentences:,}" in table
+    assert "sentencepiece, 40 pieces" in table
+
+
+def test_vocabulary_shrinks_only_when_nobody_asked_for_a_size(files: dict[str, Path], tmp_path: Path) -> None:
+    report = run(files, tmp_path / "out")
+    assert len(report.notes) == 1
+    assert "largest possible vocabulary was taken" in report.render()
+    with pytest.raises(CotextError, match="largest possible is"):
+        run(files, tmp_path / "other", settings=TokenizerSettings(vocabulary=32_000))
+    assert not (tmp_path / "other").exists()
+
+
+def test_same_input_same_bytes(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(files, tmp_path / "a")
+    # Neither the size of a chunk nor the number of threads may show.
+    monkeypatch.setattr(prepare_module, "CHUNK_SENTENCES", 7)
+    monkeypatch.setattr("os.cpu_count", lambda: 3)
+    run(files, tmp_path / "b")
+    for name in sorted(listing(tmp_path / "a")):
+        assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
+
+
+def test_one_file_with_both_languages(tmp_path: Path) -> None:
+    for name, corpus in (("train", TRAIN), ("dev", DEV)):
+        write_parallel(tmp_path / f"{name}.jsonl", None, corpus, "jsonl")
+    report = prepare(tmp_path / "train.jsonl", None, tmp_path / "dev.jsonl", None, tmp_path / "out")
+    assert set(report.splits) == {"train", "dev"}
+    assert [d.id for d in TokenStore(tmp_path / "out" / "train.arrow")] == [d.id for d in TRAIN]
+    assert "test.arrow" not in listing(tmp_path / "out")
+
+
+def test_moses_bpe(files: dict[str, Path], tmp_path: Path) -> None:
+    settings = TokenizerSettings(kind="moses-bpe", vocabulary=20, language="de")
+    assert run(files, tmp_path / "out", settings=settings).splits["train"].unknown_token_rate == (0, 0)
+    assert load_tokenizer(tmp_path / "out" / "tokenizer").encode("Haus")
+
+
+@pytest.mark.parametrize("split", ["train", "dev"])
+def test_too_long_sentence_is_named_with_its_line(files: dict[str, Path], tmp_path: Path, split: str) -> None:
+    path = files[f"{split}_target"]
+    lines = path.read_text().splitlines()
+    line = next(i for i, text in enumerate(lines) if text and i > 5)
+    lines[line] = "lang " * 20
+    path.write_text("\n".join(lines) + "\n")
+    with pytest.raises(
+        CotextError, match=rf"{split}.de:{line + 1}: document .* 99 characters, more than .* 60"
+    ):
+        run(files, tmp_path / "out", max_characters=60)
+    assert not (tmp_path / "out").exists()
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {name: (folder / name).read_bytes() for name in listing(folder)}
+
+
+class Stages:
+    """Notes what is being done, and interrupts before one stage."""
+
+    def __init__(self, interrupted: str = "") -> None:
+        self.interrupted = interrupted
+        self.seen: list[str] = []
+
+    def __call__(self, stage: str, documents: int) -> None:
+        if stage == self.interrupted:
+            raise KeyboardInterrupt
+        if stage not in self.seen:
+            self.seen.append(stage)
+
+
+def test_an_interruption_goes_on_and_ends_the_same(files: dict[str, Path], tmp_path: Path) -> None:
+    """After the tokenizer, and after each split: what is done is not done again."""
+    run(files, tmp_path / "expected")
+    out, hidden = tmp_path / "out", tmp_path / ".out.preparing"
+    everything = ["training the tokenizer", "encoding train", "encoding dev", "encoding test"]
+    for stage in everything:
+        with pytest.raises(KeyboardInterrupt):
+            run(files, out, progress=Stages(stage))
+        assert not out.exists()
+        assert hidden.is_dir()
+    last = Stages()
+    report = run(files, out, progress=last)
+    assert last.seen == everything[-1:]
+    assert contents(out) == contents(tmp_path / "expected")
+    assert report == run(files, tmp_path / "expected")
+    assert not hidden.exists()
+
+
+def test_what_is_damaged_since_is_done_again(files: dict[str, Path], tmp_path: Path) -> None:
+    run(files, tmp_path / "expected")
+    hidden = tmp_path / ".out.preparing"
+    with pytest.raises(KeyboardInterrupt):
+        run(files, tmp_path / "out", progress=Stages("encoding test"))
+    for name in ("tokenizer/sentencepiece.model", "dev.arrow"):
+        (hidden / name).write_bytes((hidden / name).read_bytes()[:-1] + b"x")
+    stages = Stages()
+    run(files, tmp_path / "out", progress=stages)
+    assert stages.seen == ["training the tokenizer", "encoding dev", "encoding test"]
+    assert contents(tmp_path / "out") == contents(tmp_path / "expected")
+
+
+def test_an_error_leaves_nothing_behind(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run(files, tmp_path / "out")
+    before = listing(tmp_path)
+
+    def full_disk(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(prepare_module, "write_parallel", full_disk)
+    for name in ("out", "other"):
+        with pytest.raises(CotextError, match="No space left on device"):
+            run(files, tmp_path / name, overwrite=True)
+        assert listing(tmp_path) == before
+        assert [path.name for path in tmp_path.iterdir() if path.is_dir()] == ["out"]
+
+
+def test_the_same_command_after_the_end_has_nothing_to_do(files: dict[str, Path], tmp_path: Path) -> None:
+    out, stages = tmp_path / "out", Stages()
+    report = run(files, out)
+    before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
+    assert run(files, out, progress=stages) == report
+    assert stages.seen == []
+    assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
+    (out / "dev.arrow").write_bytes(b"damaged")
+    with pytest.raises(CotextError, match=r"dev.arrow: damaged, .*; prepare it again, with --overwrite"):
+        run(files, out)
+
+
+def test_only_prepared_folders_are_overwritten(files: dict[str, Path], tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    run(files, out)
+    with pytest.raises(CotextError, match=r"not empty; .* \(--overwrite\)"):
+        run(files, out, max_characters=1000)
+    (out / "stale").touch()
+    run(files, out, overwrite=True)
+    assert "stale" not in listing(out)
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "thesis.txt").touch()
+    with pytest.raises(CotextError, match="something else than prepared data"):
+        run(files, precious, overwrite=True)
+    assert listing(precious) == {"thesis.txt"}
+    inside = out / "dev.en"
+    inside.write_bytes(files["dev_target"].read_bytes())
+    with pytest.raises(CotextError, match="lies inside the folder to be replaced"):
+        run({**files, "dev_source": inside}, out, overwrite=True)
+    with pytest.raises(CotextError, match="is a file"):
+        run(files, files["dev_source"])
+
+
+def test_what_another_job_has_done_is_not_discarded_unasked(files: dict[str, Path], tmp_path: Path) -> None:
+    out, hidden = tmp_path / "out", tmp_path / ".out.preparing"
+    with pytest.raises(KeyboardInterrupt):
+        run(files, out, progress=Stages("encoding dev"))
+    before = contents(hidden)
+    with pytest.raises(CotextError, match=r"\.out\.preparing: holds what an interrupted .* add --overwrite"):
+        run(files, out, settings=TokenizerSettings(vocabulary=40))
+    files["dev_target"].write_text(files["dev_target"].read_text().replace("Haus", "Hof"))
+    with pytest.raises(CotextError, match="from other files or with other settings"):
+        run(files, out)
+    (hidden / "preparing.json").write_text((hidden / "preparing.json").read_text().replace("0", "1", 1))
+    with pytest.raises(CotextError, match="or is damaged"):
+        run(files, out)
+    del before["preparing.json"]
+    assert {name: content for name, content in contents(hidden).items() if name in before} == before
+    report = run(files, out, settings=TokenizerSettings(vocabulary=40), overwrite=True)
+    assert report.tokenizer["pieces"] == 40
+    assert not hidden.exists()
+
+
+def test_a_folder_of_somebody_else_in_the_way_is_left_alone(files: dict[str, Path], tmp_path: Path) -> None:
+    hidden = tmp_path / ".out.preparing"
+    hidden.mkdir()
+    (hidden / "thesis.txt").touch()
+    for overwrite in (False, True):
+        with pytest.raises(CotextError, match="preparing: is in the way"):
+            run(files, tmp_path / "out", overwrite=overwrite)
+    assert listing(hidden) == {"thesis.txt"}
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small corpus as text, and `expected`, what is prepared of it."""
+    folder = tmp_path_factory.mktemp("corpus")
+    write_corpus(folder)
+    succeed(*prepare_arguments(folder, folder / "expected"))
+    return folder
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        Moment(path=".preparing", operations=("mkdir",)),
+        Moment(path="preparing.json", operations=("replace",)),
+        Moment(path="tokenizer.json", operations=("replace",)),
+        Moment(path="train.arrow", operations=("replace",)),
+        Moment(path="report.json", operations=("replace",)),
+        Moment(path="preparing.json", operations=("unlink",)),
+        Moment(path="/out", operations=("replace",)),  # of two renames, the first
+        Moment(number=2, path="/out", operations=("replace",)),  # the second
+        Moment(path=".replaced", operations=("rmdir",)),
+        Moment(path="/.out.lock", operations=("unlink",)),
+    ],
+    ids=lambda moment: f"{moment.number}-{moment.operations[0]}-{moment.path}",
+)
+def test_killed_while_a_folder_is_replaced(corpus: Path, tmp_path: Path, moment: Moment) -> None:
+    """Whatever is left, the same command ends as it would have, and clears away."""
+    out = tmp_path / "out"
+    shutil.copytree(corpus / "expected", out)
+    (out / "stale").touch()
+    arguments = [*prepare_arguments(corpus, out), "--overwrite"]
+    assert run_killed(arguments, moment)
+    assert (tmp_path / ".out.lock").exists()
+    succeed(*arguments)
+    assert contents(out) == contents(corpus / "expected")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_between_the_renames_another_command_finds_the_old_folder(corpus: Path, tmp_path: Path) -> None:
+    """And the new one is not lost."""
+    out = tmp_path / "out"
+    shutil.copytree(corpus / "expected", out)
+    arguments = prepare_arguments(corpus, out)
+    assert run_killed([*arguments, "--overwrite"], Moment(number=2, path="/out", operations=("replace",)))
+    assert not out.exists()
+    refused = cotext(*arguments, "--max-characters", "999")
+    assert (refused.code, "is there already and not empty" in refused.err) == (2, True)
+    assert contents(out) == contents(corpus / "expected")
+    succeed(*arguments, "--overwrite")
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_request_to_end_is_a_message(corpus: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGTERM; what is done stays for the same command."""
+    note = Preparation.note
+
+    def note_and_terminate(work: Preparation, *arguments: Any) -> None:
+        note(work, *arguments)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    arguments = prepare_arguments(corpus, tmp_path / "out")
+    monkeypatch.setattr(Preparation, "note", note_and_terminate)
+    for done in (1, 2, 3):
+        stopped = cotext(*arguments)
+        assert (stopped.code, "prepare go on with the same command" in stopped.err) == (130, True)
+        assert [path.name for path in tmp_path.iterdir()] == [".out.preparing"]
+        state = unsealed((tmp_path / ".out.preparing" / "preparing.json").read_text())
+        assert len(state["stages"]) == done
+    succeed(*arguments)
+    assert contents(tmp_path / "out") == contents(corpus / "expected")
+
+
+def test_missing_input_is_named(files: dict[str, Path], tmp_path: Path) -> None:
+    with pytest.raises(CotextError, match=r"absent\.en: no such file"):
+        run({**files, "dev_source": tmp_path / "absent.en"}, tmp_path / "out", format="text")
+
+
+def test_side_files_are_recorded(tmp_path: Path) -> None:
+    for name, corpus in (("train", TRAIN), ("dev", DEV)):
+        write_parallel(tmp_path / f"{name}.en", tmp_path / f"{name}.de", corpus, "docids")
+    names = [tmp_path / name for name in ("train.en", "train.de", "dev.en", "dev.de")]
+    report = prepare(*names, tmp_path / "out")
+    assert {Path(path).name for path in report.inputs} == {
+        *(n.name for n in names),
+        "train.docids",
+        "dev.docids",
+    }
+
+
+def test_controlled_corpus(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    report = prepare_controlled(60, out, seed=3, contrastive_examples=12)
+    assert report.splits["train"].documents == 60
+    assert report.command == {
+        "controlled": VERSION,
+        "size": 60,
+        "documents": 60,
+        "seed": 3,
+        "contrastive_examples": 12,
+    }
+    suites = [read_suite(path) for path in sorted((out / "contrastive").iterdir())]
+    assert {"pronoun", "register", "ellipsis", "cohesion", "cataphora"} == {
+        path.stem for path in (out / "contrastive").iterdir()
+    }
+    assert all(len(suite.examples) >= 12 for suite in suites)
+    tokenizer = load_tokenizer(out / "tokenizer")
+    for split in ("dev", "test"):
+        raw = list(read_parallel(out / f"{split}.jsonl", None))
+        assert [d.sentences for d in read_documents(out / f"{split}.en")] == [d.source for d in raw]
+        assert [d.sentences for d in read_documents(out / f"{split}.de")] == [d.target for d in raw]
+        assert len(TokenStore(out / f"{split}.arrow")) == len(raw)
+    assert tokenizer.pieces == 1500
+    with pytest.raises(CotextError, match="unknown size 'huge'; choose one of small, medium, large"):
+        prepare_controlled("huge", tmp_path / "other")
+
+
+@given(st.lists(st.integers(0, 300), min_size=1))
+def test_histogram_percentiles_are_nearest_ranks(values: list[int]) -> None:
+    histogram = Histogram()
+    for start in range(0, len(values), 7):
+        histogram.add(np.array(values[start : start + 7], np.int64))
+    found = histogram.distribution()
+    ranked = sorted(values)
+    for q, value in found.percentiles.items():
+        assert value == ranked[-(-q * len(values) // 100) - 1]
+    assert (found.maximum, found.mean) == (max(values), pytest.approx(sum(values) / len(values)))
+
+
+def test_histogram_is_bounded_but_knows_the_maximum() -> None:
+    histogram = Histogram(limit=100)
+    histogram.add(np.array([5, 10**9], np.int64))
+    assert histogram.distribution().maximum == 10**9
+    assert histogram.distribution().percentiles == {50: 5, 90: 100, 99: 100}
+
+
+def test_seen_pairs_count_repetitions_within_and_across_calls() -> None:
+    seen = SeenPairs(bits_log2=16)
+    assert seen.add([("a", "b"), ("a", "c"), ("a", "b")]) == 1
+    assert seen.add([("a", "c"), ("ab", ""), ("a", "b"), ("a", "b")]) == 3
+    assert seen.add([]) == 0
+    fresh = [(f"source {i}", f"target {i}") for i in range(5000)]
+    wrong = seen.add(fresh)
+    assert wrong == 0
+    # 20,000 of 65,536 bits set at most: (0.305)^4.
+    assert 0.003 < seen.false_positive_rate() < 0.009
+    assert seen.add(fresh) == 5000
+    more = [(f"other {i}", "") for i in range(5000)]
+    assert 0 < seen.add(more) < 300
+
+
+def test_collector_on_a_hand_worked_corpus() -> None:
+    collector = StatisticsCollector(unk=0)
+    first = ParallelDocument("a", ("x", "", "y"), ("u", "", "v"))
+    second = ParallelDocument("b", ("x",), ("u",))
+    third = ParallelDocument("c", ("z", "x"), ("w", ""))
+    collector.add(
+        [first, second],
+        [[1, 2], [], [0] * 4 + [7] * 8, [1, 2]],
+        [[3, 0, 4], [], [5] * 4, [3, 0, 4]],
+    )
+    collector.add([third], [[6] * 3, [1, 2]], [[7] * 10, []])
+    found = collector.statistics()
+    assert (found.documents, found.sentences) == (3, 6)
+    assert (found.source_tokens, found.target_tokens) == (21, 20)
+    assert found.mean_sentence_tokens == pytest.approx(41 / 12)
+    assert found.empty_sentences == (1, 2)
+    assert found.unknown_token_rate == pytest.approx((4 / 21, 2 / 20))
+    assert found.sentence_tokens.source.maximum == 12
+    assert found.document_tokens.source.percentiles == {50: 5, 90: 14, 99: 14}
+    assert found.document_tokens.target.maximum == 10
+    assert found.document_sentences.percentiles == {50: 2, 90: 3, 99: 3}
+    # 12 to 4 is exactly three times, hence no outlier; 3 to 10 is more.
+    assert found.ratio_outliers == 1
+    example = found.ratio_examples[0]
+    assert (example.document, example.sentence) == ("c", 1)
+    assert (example.source_tokens, example.target_tokens) == (3, 10)
+    # The empty pair counts as empty, not as repeated.
+    assert found.duplicate_pairs == 1
+
+
+@pytest.mark.slow
+def test_real_corpus(shared_data: Path, tmp_path: Path) -> None:
+    folder = shared_data / "mix-ende"
+    names = [folder / f"{split}.{language}.xz" for split in ("dev", "test") for language in ("en", "de")]
+    report = prepare(*names, tmp_path / "out", settings=TokenizerSettings(vocabulary=4000))
+    assert (report.splits["train"].documents, report.splits["train"].sentences) == (112, 4104)
+    assert (report.splits["dev"].documents, report.splits["dev"].sentences) == (159, 5812)
+    assert report.splits["train"].unknown_token_rate == (0, 0)
+
+
+def test_controlled_corpora_of_one_seed_share_a_vocabulary_of_whole_words(tmp_path: Path) -> None:
+    prepare_controlled(20, tmp_path / "a", seed=3, contrastive_examples=12)
+    prepare_controlled(40, tmp_path / "b", seed=3, contrastive_examples=12)
+    tokenizers = [load_tokenizer(tmp_path / name / "tokenizer") for name in "ab"]
+    assert tokenizers[0].fingerprint == tokenizers[1].fingerprint
+    sentence = "The table was small."
+    assert len(tokenizers[0].encode(sentence)) == 5

@@ -1,0 +1,641 @@
+"""The stream of batches: nothing lost, nothing twice, and the same again from any place in it."""
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import count, islice, pairwise, takewhile
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cotext.data.batch import Batch, Instance, SpecialSymbols
+from cotext.data.sampling import (
+    Arrangement,
+    Cursor,
+    Run,
+    Sampler,
+    instances_of,
+    ordered_batches,
+    pack,
+    read_ahead,
+    share_batches,
+)
+from cotext.data.store import StoreWriter, TokenDocument, TokenStore
+from cotext.data.views import Limit, Mixture, SentenceView, View, WindowView
+from cotext.runtime.errors import CotextError
+
+SYMBOLS = SpecialSymbols(pad=1000, bos=1001, eos=1002, separators=(1003,))
+VIEWS = [SentenceView(), WindowView(before=2, after=1, limit=Limit(40))]
+IN_ORDER = Arrangement("documents")
+FOREIGN = Arrangement(context="foreign")
+ARRANGEMENTS = [Arrangement(), IN_ORDER, FOREIGN, Arrangement("documents", "foreign")]
+
+
+def write_store(path: Path, documents: int, seed: int = 0, longest: int = 30) -> TokenStore:
+    """Documents of 1 to 9 sentences; every sentence opens with a token of its own, on both sides."""
+    random = np.random.default_rng(seed)
+    name = count()
+    with StoreWriter(path, "no tokenizer") as writer:
+        for d in range(documents):
+            sides: tuple[list[list[int]], list[list[int]]] = ([], [])
+            for _ in range(random.integers(1, 10)):
+                own = 2000 + next(name)
+                for side in sides:
+                    side.append([own, *random.integers(0, 1000, random.integers(0, longest)).tolist()])
+            writer.add(f"d{d}", *sides)
+    return TokenStore(path)
+
+
+@pytest.fixture(scope="module")
+def store(tmp_path_factory: pytest.TempPathFactory) -> TokenStore:
+    return write_store(tmp_path_factory.mktemp("sampling") / "train.arrow", 60)
+
+
+def make_sampler(
+    store: TokenStore,
+    view: View = VIEWS[1],
+    max_tokens: int = 120,
+    max_row_tokens: int = 25,
+    pool_tokens: int = 900,
+    seed: int = 3,
+    shard: int = 0,
+    shards: int = 1,
+    arrangement: Arrangement | None = None,
+) -> Sampler:
+    mixture = Mixture(((view, 1.0),))
+    return Sampler(
+        store, mixture, SYMBOLS, max_tokens, max_row_tokens, pool_tokens, seed, shard, shards, arrangement
+    )
+
+
+def epoch_of(sampler: Sampler, epoch: int) -> list[tuple[Batch, Cursor]]:
+    """All batches of an epoch, each with the cursor after it."""
+    batches = []
+    before = Cursor(epoch)
+    for batch, after in sampler.batches(before):
+        if before.document and after.epoch != epoch:
+            break
+        batches.append((batch, after))
+        before = after
+    return batches
+
+
+def rows(batch: Batch) -> list[tuple[int, tuple[int, ...], tuple[int, ...]]]:
+    """What identifies an instance: document, source tokens, labels."""
+    return [
+        (
+            int(batch.source.document[i]),
+            tuple(batch.source.tokens[i][batch.source.sentence[i] >= 0].tolist()),
+            tuple(batch.target_label[i][batch.label_sentence[i] >= 0].tolist()),
+        )
+        for i in range(len(batch.source.document))
+    ]
+
+
+def expected_rows(store: TokenStore, view: View, max_row_tokens: int) -> tuple[Counter[tuple], int]:
+    """The instances of a store by hand, and how many are too long."""
+    found: Counter[tuple] = Counter()
+    skipped = 0
+    for document in store:
+        lengths = [len(s) for s in document.source], [len(s) for s in document.target]
+        for window in view.split(*lengths):
+            sides = []
+            for sentences, side in ((document.source, window.source), (document.target, window.target)):
+                row: list[int] = []
+                for j in side:
+                    row += [*sentences[j].tolist(), SYMBOLS.separators[0]]
+                sides.append((*row[:-1], SYMBOLS.eos))
+            if max(map(len, sides)) > max_row_tokens:
+                skipped += 1
+            else:
+                found[(document.index, *sides)] += 1
+    return found, skipped
+
+
+def same(a: Batch, b: Batch) -> bool:
+    names = ("target_input", "label_sentence", "target_label")
+    return torch.equal(a.source.tokens, b.source.tokens) and all(
+        torch.equal(getattr(a, n), getattr(b, n)) for n in names
+    )
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("epoch", [0, 1])
+@pytest.mark.parametrize("arrangement", [Arrangement(), IN_ORDER])
+def test_every_instance_of_an_epoch_once(
+    store: TokenStore, view: View, epoch: int, arrangement: Arrangement
+) -> None:
+    batches = epoch_of(make_sampler(store, view, arrangement=arrangement), epoch)
+    expected, skipped = expected_rows(store, view, 25)
+    assert skipped > 5
+    assert Counter(row for batch, _ in batches for row in rows(batch)) == expected
+    assert batches[-1][1].skipped == skipped
+
+
+def test_skips_and_shed_context_add_up_over_epochs(store: TokenStore) -> None:
+    sampler = make_sampler(store, WindowView(before=3, limit=Limit(25)))
+    _, skipped = expected_rows(store, WindowView(before=3, limit=Limit(25)), 25)
+    shed = 0
+    for document in store:
+        source, target = ([len(s) for s in side] for side in (document.source, document.target))
+        for j in range(len(source)):
+            whole = slice(max(0, j - 3), j + 1)
+            wide = max(sum(side[whole]) + len(side[whole]) for side in (source, target))
+            shed += max(source[j], target[j]) + 1 <= 25 < wide
+    *_, (_, last) = takewhile(lambda pair: pair[1].epoch < 3, sampler.batches(Cursor()))
+    assert shed > 5
+    assert (last.epoch, last.skipped, last.shed) == (2, 3 * skipped, 3 * shed)
+
+
+def test_context_of_other_documents_is_shed_too(store: TokenStore) -> None:
+    """Rows of foreign context are as short as the longest: what their own window shed counts as well."""
+    view = WindowView(before=3, limit=Limit(25))
+    stream = make_sampler(store, view, arrangement=FOREIGN).batches(Cursor())
+    *_, (_, foreign) = takewhile(lambda pair: pair[1].epoch < 1, stream)
+    *_, (_, own) = takewhile(lambda pair: pair[1].epoch < 1, make_sampler(store, view).batches(Cursor()))
+    assert foreign.shed >= own.shed > 0
+
+
+@pytest.mark.parametrize("arrangement", ARRANGEMENTS)
+def test_budget_is_kept_and_used(store: TokenStore, arrangement: Arrangement) -> None:
+    sizes = []
+    for batch, _ in epoch_of(make_sampler(store, arrangement=arrangement), 0):
+        count_rows, longest = (
+            len(batch.source.document),
+            max(batch.source.tokens.size(1), batch.target_label.size(1)),
+        )
+        sizes.append(count_rows * longest)
+    assert max(sizes) <= 120
+    assert np.mean(sizes) > 60
+
+
+@given(st.lists(st.integers(1, 50), max_size=40).map(sorted), st.integers(1, 200))
+def test_pack_keeps_order_and_budget(lengths: list[int], max_tokens: int) -> None:
+    groups = pack(lengths, max_tokens)
+    assert [i for group in groups for i in group] == list(range(len(lengths)))
+    for group in groups:
+        cost = len(group) * max(lengths[i] for i in group)
+        assert cost <= max_tokens or len(group) == 1
+    for group, following in pairwise(groups):  # nothing that would still have fitted opens a new group
+        assert (len(group) + 1) * lengths[following[0]] > max_tokens
+
+
+@settings(max_examples=40, deadline=None)
+@given(
+    stop=st.integers(0, 150),
+    view=st.sampled_from(VIEWS),
+    shards=st.sampled_from([1, 3]),
+    arrangement=st.sampled_from(ARRANGEMENTS),
+)
+def test_any_cursor_restarts_the_identical_stream(
+    store: TokenStore, stop: int, view: View, shards: int, arrangement: Arrangement
+) -> None:
+    def sampler() -> Sampler:
+        return make_sampler(store, view, shard=shards - 1, shards=shards, arrangement=arrangement)
+
+    stream = list(islice(sampler().batches(Cursor()), stop + 30))
+    cursor = stream[stop - 1][1] if stop else Cursor()
+    again = list(islice(sampler().batches(cursor), 30))
+    for (batch, after), (batch_again, after_again) in zip(stream[stop:], again, strict=True):
+        assert same(batch, batch_again)
+        assert after == after_again
+
+
+def test_restarting_in_the_middle_of_a_pool_and_of_an_epoch(store: TokenStore) -> None:
+    stream = list(islice(make_sampler(store).batches(Cursor()), 150))
+    cursors = [after for _, after in stream]
+    assert any(c.batch > 0 for c in cursors)
+    assert any(c.batch == 0 and c.document > 0 for c in cursors)
+    assert {c.epoch for c in cursors} >= {0, 1}
+
+
+@pytest.mark.parametrize("shards", [2, 5])
+@pytest.mark.parametrize("arrangement", [Arrangement(), IN_ORDER])
+def test_shards_partition_the_documents_whole(
+    store: TokenStore, shards: int, arrangement: Arrangement
+) -> None:
+    seen: list[set[int]] = []
+    found: Counter[tuple] = Counter()
+    for shard in range(shards):
+        sampler = make_sampler(store, shard=shard, shards=shards, arrangement=arrangement)
+        batches = [batch for batch, _ in epoch_of(sampler, 0)]
+        found.update(row for batch in batches for row in rows(batch))
+        seen.append({row[0] for batch in batches for row in rows(batch)})
+    assert found == expected_rows(store, VIEWS[1], 25)[0]
+    for i, documents in enumerate(seen):
+        assert all(documents.isdisjoint(other) for other in seen[:i])
+
+
+def test_epochs_seeds_and_shards_differ(store: TokenStore) -> None:
+    def order(sampler: Sampler, epoch: int) -> list[int]:
+        return [row[0] for batch, _ in epoch_of(sampler, epoch) for row in rows(batch)]
+
+    assert order(make_sampler(store), 0) == order(make_sampler(store), 0)
+    assert order(make_sampler(store), 0) != order(make_sampler(store), 1)
+    assert order(make_sampler(store), 0) != order(make_sampler(store, seed=4), 0)
+
+
+def test_rows_of_one_length_meet_others_in_every_epoch(store: TokenStore) -> None:
+    groups = [
+        {frozenset(rows(batch)) for batch, _ in epoch_of(make_sampler(store, pool_tokens=10**9), epoch)}
+        for epoch in (0, 1)
+    ]
+    assert len(groups[0] & groups[1]) < len(groups[0]) / 2
+
+
+def test_rows_of_a_batch_are_of_like_length(store: TokenStore) -> None:
+    padding = total = 0
+    for batch, _ in epoch_of(make_sampler(store, pool_tokens=10**9), 0):
+        longer = torch.maximum((batch.source.sentence >= 0).sum(1), (batch.label_sentence >= 0).sum(1))
+        padding += int((longer.max() - longer).sum())
+        total += int(longer.max()) * len(longer)
+    assert padding / total < 0.1
+
+
+def places(batch: Batch) -> dict[int, list[int]]:
+    """Of each document, which of its sentences are current in the rows of a batch, in their order."""
+    found: dict[int, list[int]] = {}
+    documents = batch.source.document.tolist()
+    current = (batch.source.place + batch.source.current[:, 0]).tolist()
+    for document, place in zip(documents, current, strict=True):
+        found.setdefault(document, []).append(place)
+    # Rows of a document stand together.
+    assert documents == [document for document, rows in found.items() for _ in rows]
+    return found
+
+
+def fitting(store: TokenStore, document: int, view: View, max_row_tokens: int) -> dict[int, int]:
+    """Of each current sentence whose window fits: the tokens of the row."""
+    lengths = {i.window.current.start: i.row_tokens(SYMBOLS) for i in instances_of(store[document], view)}
+    return {place: length for place, length in lengths.items() if length <= max_row_tokens}
+
+
+def write_lengths(path: Path, documents: Sequence[Sequence[int]]) -> TokenStore:
+    """Documents of sentences of so many tokens, equal on both sides; of words 10d + j."""
+    with StoreWriter(path, "none") as writer:
+        for d, lengths in enumerate(documents):
+            side = [[10 * d + j] * length for j, length in enumerate(lengths)]
+            writer.add(f"d{d}", side, side)
+    return TokenStore(path)
+
+
+class TestDocumentsInOrder:
+    @pytest.mark.parametrize("view", VIEWS)
+    def test_rows_are_consecutive_windows(self, store: TokenStore, view: View) -> None:
+        several = 0
+        for batch, _ in epoch_of(make_sampler(store, view, arrangement=IN_ORDER), 0):
+            for document, found in places(batch).items():
+                expected = list(fitting(store, document, view, 25))
+                first = expected.index(found[0])
+                assert found == expected[first : first + len(found)]
+                several += len(found) > 1
+        assert several > 20
+
+    @pytest.mark.parametrize("view", VIEWS)
+    def test_what_fits_a_batch_is_not_divided_and_the_rest_as_little_as_possible(
+        self, store: TokenStore, view: View
+    ) -> None:
+        found: dict[int, list[list[int]]] = {}
+        for batch, _ in epoch_of(make_sampler(store, view, 50, arrangement=IN_ORDER), 0):
+            for document, rows_of_it in places(batch).items():
+                found.setdefault(document, []).append(rows_of_it)
+        assert {len(runs) > 1 for runs in found.values()} == {True, False}
+        for document, runs in found.items():
+            lengths = fitting(store, document, view, 25)
+            for run, following in pairwise(sorted(runs)):
+                one_more = [*run, following[0]]
+                assert len(one_more) * max(lengths[place] for place in one_more) > 50
+
+    def test_batches_are_shuffled_and_their_content_never(self, tmp_path: Path) -> None:
+        long = write_lengths(tmp_path / "long.arrow", [[5] * 9])
+        epochs = []
+        for epoch in (0, 1, 2):
+            batches = epoch_of(make_sampler(long, VIEWS[0], 12, arrangement=IN_ORDER), epoch)
+            epochs.append([tuple(places(batch)[0]) for batch, _ in batches])
+            assert sorted(epochs[-1]) == [(0, 1), (2, 3), (4, 5), (6, 7), (8,)]
+        assert len(set(map(tuple, epochs))) > 1
+
+    def test_documents_come_in_another_order_and_company_in_every_epoch(self, store: TokenStore) -> None:
+        sampler = make_sampler(store, pool_tokens=10**9, arrangement=IN_ORDER)
+        epochs = [[list(places(batch)) for batch, _ in epoch_of(sampler, epoch)] for epoch in (0, 1)]
+        assert epochs[0] != epochs[1]
+        companies = [{frozenset(batch) for batch in epoch if len(batch) > 1} for epoch in epochs]
+        assert companies[0] != companies[1]
+
+    def test_by_hand(self, tmp_path: Path) -> None:
+        """Rows of 4 tokens, three to a batch; one of 14, over the budget; the short document finds room."""
+        five = write_lengths(tmp_path / "five.arrow", [[3] * 5, [3], [2, 13, 2]])
+        for epoch in range(4):
+            sampler = make_sampler(five, SentenceView(), 12, arrangement=IN_ORDER)
+            batches = [places(batch) for batch, _ in epoch_of(sampler, epoch)]
+            # The first and the last sentence of the third document must not meet: they are no neighbours.
+            expected = [{0: [0, 1, 2]}, {0: [3, 4], 1: [0]}, {2: [0]}, {2: [1]}, {2: [2]}]
+            assert len(batches) == len(expected)
+            assert all(batch in expected for batch in batches)
+
+    @given(
+        st.lists(
+            st.tuples(st.integers(0, 6), st.lists(st.integers(1, 30), min_size=1, max_size=8)), max_size=60
+        ),
+        st.integers(1, 120),
+    )
+    def test_runs_share_batches(self, drawn: list[tuple[int, list[int]]], max_tokens: int) -> None:
+        runs = []
+        for document, lengths in drawn:
+            windows = SentenceView().split(lengths, lengths)
+            sides = [[7] * (length - 1) for length in lengths]
+            instances = [Instance(document, w, [s], [s]) for w, s in zip(windows, sides, strict=True)]
+            runs.append(Run(instances, max(lengths)))
+        batches = share_batches(runs, max_tokens)
+        flat = [id(i) for batch in batches for i in batch]
+        assert sorted(flat) == sorted(id(i) for run in runs for i in run.instances)
+        for batch in batches:
+            inside = [r for r in runs if any(i is r.instances[0] for i in batch)]
+            assert len({r.document for r in inside}) == len(inside)
+            assert sum(len(r.instances) for r in inside) == len(batch)  # none is divided
+            for r in inside:
+                at = next(n for n, i in enumerate(batch) if i is r.instances[0])
+                assert all(a is b for a, b in zip(batch[at:], r.instances, strict=False))
+            assert len(batch) * max(r.longest for r in inside) <= max_tokens or len(inside) == 1
+
+
+@pytest.fixture(scope="module")
+def names(store: TokenStore) -> dict[int, tuple[int, int]]:
+    """Of each sentence's first token: its document and place."""
+    return {int(s[0]): (d.index, j) for d in store for j, s in enumerate(d.source)}
+
+
+class TestForeignContext:
+    """Every sentence of `store` opens with a token of its own, the same on both sides."""
+
+    VIEW = WindowView(before=2, after=1, limit=Limit(55))
+
+    def instances(
+        self, store: TokenStore, epoch: int = 0, pool_tokens: int = 900
+    ) -> dict[tuple[int, int], tuple[list[int], list[int], int]]:
+        """Of each document and current sentence: the names of source and of target sentences, its place."""
+        found = {}
+        sampler = make_sampler(store, self.VIEW, 400, 55, pool_tokens=pool_tokens, arrangement=FOREIGN)
+        for batch, _ in epoch_of(sampler, epoch):
+            for i, document in enumerate(batch.source.document.tolist()):
+                own = int(batch.source.current[i, 0])
+                sides = [
+                    [t for t in tokens[i].tolist() if t >= 2000]
+                    for tokens in (batch.source.tokens, batch.target_label)
+                ]
+                key = document, int(batch.source.place[i]) + own
+                assert key not in found
+                found[key] = *sides, own
+        return found
+
+    @pytest.mark.parametrize("pool_tokens", [900, 1])
+    def test_the_context_is_that_of_one_other_document_and_the_rest_stays(
+        self, store: TokenStore, names: dict[int, tuple[int, int]], pool_tokens: int
+    ) -> None:
+        found = self.instances(store, pool_tokens=pool_tokens)
+        sizes: Counter[int] = Counter()
+        for (document, place), (source, target, own) in found.items():
+            assert names[source[own]] == (document, place)
+            # The target holds the same sentences, up to the current one.
+            assert target == source[: own + 1]
+            context = [names[s] for s in (*source[:own], *source[own + 1 :])]
+            assert len({d for d, _ in context}) == (1 if context else 0)
+            assert all(d != document for d, _ in context)
+            # Consecutive, as the context was, and none twice, however short the other document is.
+            assert all(i == j + 1 for (_, j), (_, i) in pairwise(context))
+            sizes[len(context)] += 1
+        assert set(sizes) == {0, 1, 2, 3}
+        # No row is lost to long strangers: every sentence that fits alone is there.
+        alone = {(d.index, j) for d in store for j in fitting(store, d.index, SentenceView(), 55)}
+        assert set(found) == alone
+
+    def test_it_is_another_one_in_every_epoch(self, store: TokenStore) -> None:
+        first, again, other = self.instances(store), self.instances(store), self.instances(store, 1)
+        assert first == again
+        assert sum(first[key] != other[key] for key in first) > len(first) / 2
+
+    def test_validation_sees_the_own_context(self, store: TokenStore) -> None:
+        """`ordered_batches` knows nothing else; sentences alone are the same with a foreign context."""
+        sampler = make_sampler(store, SentenceView(), arrangement=FOREIGN)
+        drawn = Counter(row for batch, _ in epoch_of(sampler, 0) for row in rows(batch))
+        assert drawn == expected_rows(store, SentenceView(), 25)[0]
+
+    def test_there_must_be_another_document(self, tmp_path: Path) -> None:
+        with StoreWriter(tmp_path / "one.arrow", "none") as writer:
+            writer.add("one", [[7], [8]], [[7], [8]])
+            writer.add("nothing", [[]], [[]])
+        with pytest.raises(CotextError, match=r"one.arrow: train.context = foreign needs a second document"):
+            next(make_sampler(TokenStore(tmp_path / "one.arrow"), arrangement=FOREIGN).batches(Cursor()))
+        with pytest.raises(CotextError, match=r"one.arrow: train.context = foreign needs a second document"):
+            make_sampler(TokenStore(tmp_path / "one.arrow"), arrangement=FOREIGN).require_instances()
+        make_sampler(TokenStore(tmp_path / "one.arrow")).require_instances()
+
+    def test_by_hand(self, tmp_path: Path) -> None:
+        """Two documents, the other longer by one sentence; the long stranger makes its window shed one."""
+        two = write_lengths(tmp_path / "two.arrow", [[1, 1], [2, 2, 6]])
+        view = WindowView(before=1, limit=Limit(8))
+        seen = Counter()
+        for epoch in range(40):
+            for batch, _ in epoch_of(make_sampler(two, view, 8, 8, arrangement=FOREIGN), epoch):
+                for document, tokens, labels in rows(batch):
+                    assert tokens == labels
+                    seen[document, tuple(t for t in tokens if t < 1000)] += 1
+        assert set(seen) == {
+            (0, (0,)),
+            (0, (10, 10, 1)),
+            (0, (11, 11, 1)),
+            (0, (1,)),  # beside a stranger of 6 + 1 tokens it stays alone
+            (1, (10, 10)),
+            (1, (0, 11, 11)),
+            (1, (1, 11, 11)),
+            (1, (12,) * 6),  # 6 + 1 tokens of its own, and 2 of the stranger: the same
+        }
+
+    def test_no_sentence_stands_twice_in_a_row(self, tmp_path: Path) -> None:
+        """Documents of 1, 2 and 5 sentences of a token each; windows of 5."""
+        short = write_lengths(tmp_path / "short.arrow", [[1], [1] * 2, [1] * 5])
+        view = WindowView(before=2, after=2)
+        most: Counter[int] = Counter()
+        for epoch in range(20):
+            for batch, _ in epoch_of(make_sampler(short, view, 60, 20, arrangement=FOREIGN), epoch):
+                for document, tokens, _ in rows(batch):
+                    words = [t for t in tokens if t < 1000]
+                    assert len(words) == len(set(words))
+                    most[document] = max(most[document], len(words))
+        assert most == {0: 1, 1: 2, 2: 3}  # a window of 5 finds two strangers at most
+
+
+class ReadingStore(TokenStore):
+    """Notes what is read from it."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.read: list[int] = []
+
+    def __getitem__(self, index: int) -> TokenDocument:
+        self.read.append(index)
+        return super().__getitem__(index)
+
+
+def test_pools_bound_what_is_read_ahead(store: TokenStore) -> None:
+    reading = ReadingStore(store.path)
+    pools: list[list[int]] = [[]]
+    for _, after in make_sampler(reading, pool_tokens=600).batches(Cursor()):
+        if after.epoch:
+            break
+        if reading.read:
+            pools.append(list(reading.read))
+            reading.read.clear()
+
+    def tokens(documents: list[int]) -> int:
+        return sum(int(side.sum()) for d in documents for side in store.lengths(d))
+
+    assert sorted(d for pool in pools for d in pool) == list(range(60))
+    for pool in pools:
+        assert tokens(pool[:-1]) < 600
+    assert len(pools) > 10
+
+
+def test_too_few_documents_for_the_processes(tmp_path: Path) -> None:
+    few = write_store(tmp_path / "few.arrow", 2)
+    assert next(make_sampler(few, max_row_tokens=100, shard=1, shards=3).batches(Cursor()))
+    with pytest.raises(CotextError, match=r"few.arrow: 2 documents are too few for 3 processes"):
+        next(make_sampler(few, shard=2, shards=3).batches(Cursor()))
+    with pytest.raises(CotextError, match=r"few.arrow: 2 documents are too few for 3 processes"):
+        make_sampler(few, shard=2, shards=3).require_instances()
+
+
+@pytest.mark.parametrize("cursor", [Cursor(0, 61), Cursor(1, 10**9), Cursor(0, 0, 10**6)])
+def test_places_that_the_corpus_does_not_have(store: TokenStore, cursor: Cursor) -> None:
+    assert next(make_sampler(store).batches(Cursor(0, 60)))
+    with pytest.raises(
+        CotextError, match=f"has no batch {cursor.batch} from document {cursor.document} on in epoch"
+    ):
+        next(make_sampler(store).batches(cursor))
+
+
+def test_nothing_fits(store: TokenStore, tmp_path: Path) -> None:
+    with pytest.raises(CotextError, match=r"no sentence fits into 1 tokens; raise view.max_tokens"):
+        next(make_sampler(store, max_row_tokens=1).batches(Cursor()))
+    with pytest.raises(CotextError, match=r"no sentence fits into 1 tokens; raise view.max_tokens"):
+        make_sampler(store, max_row_tokens=1).require_instances()
+    with StoreWriter(tmp_path / "two.arrow", "none") as writer:
+        writer.add("long", [[7] * 50], [[7] * 50])
+        writer.add("short", [[7]], [[7]])
+    # With one document a process, an epoch may well bring nothing: the next one brings the other document.
+    stream = make_sampler(TokenStore(tmp_path / "two.arrow"), shards=2).batches(Cursor())
+    assert all(rows(batch)[0][0] == 1 for batch, _ in islice(stream, 5))
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("neighbours", [None, 1, 2, 4, 100])
+def test_validation_sees_everything_once(store: TokenStore, view: View, neighbours: int | None) -> None:
+    batches = list(ordered_batches(store, view, SYMBOLS, 120, 25, neighbours))
+    assert Counter(row for batch in batches for row in rows(batch)) == expected_rows(store, view, 25)[0]
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("neighbours", [1, 2, 4, 100])
+def test_validation_keeps_groups_whole_and_apart(store: TokenStore, view: View, neighbours: int) -> None:
+    groups: list[tuple[int, int]] = []
+    over = 0
+    for batch in ordered_batches(store, view, SYMBOLS, 80, 25, neighbours):
+        found = places(batch)
+        for document, rows_of_it in found.items():
+            (group,) = {place // neighbours for place in rows_of_it}
+            windows = fitting(store, document, view, 25)
+            assert rows_of_it == [place for place in windows if place // neighbours == group]
+            groups.append((document, group))
+        longest = max(batch.source.tokens.size(1), batch.target_label.size(1))
+        tokens = len(batch.source.document) * longest
+        assert tokens <= 80 or len(found) == 1
+        over += tokens > 80
+    assert len(set(groups)) == len(groups)
+    assert (over > 0) == (neighbours >= 4)
+
+
+def test_validation_groups_by_hand(tmp_path: Path) -> None:
+    """Rows of 3 tokens in pairs, four rows to a batch; a pair of 12 tokens a row exceeds it together."""
+    store = write_lengths(tmp_path / "dev.arrow", [[2] * 5, [11, 11], [2] * 3])
+    batches = [places(b) for b in ordered_batches(store, SentenceView(), SYMBOLS, 12, 100, 2)]
+    assert batches == [
+        {1: [0, 1]},
+        {0: [0, 1]},
+        {0: [2, 3], 2: [2]},
+        {0: [4], 2: [0, 1]},
+    ]
+
+
+def test_instances_know_their_document(store: TokenStore) -> None:
+    instances = list(instances_of(store[7], VIEWS[0]))
+    assert {i.document for i in instances} == {7}
+    assert [i.source[0][0] for i in instances] == [s[0] for s in store[7].source]
+
+
+def test_pairs_without_a_token_are_no_part_of_their_document(tmp_path: Path) -> None:
+    with StoreWriter(tmp_path / "gaps.arrow", "words") as writer:
+        writer.add("gaps", [[7], [], [], [8]], [[7], [], [9], []])
+        writer.add("nothing", [[]], [[]])
+    gaps = TokenStore(tmp_path / "gaps.arrow")
+    [*_, last] = instances_of(gaps[0], WindowView(before=2, limit=Limit(25)))
+    # Translation leaves the second pair out: training must see the same neighbours.
+    assert [list(s) for s in last.source] == [[7], [], [8]]
+    assert [list(s) for s in last.target] == [[7], [9], []]
+    assert list(instances_of(gaps[1], WindowView(before=2, limit=Limit(25)))) == []
+    drawn = islice(make_sampler(gaps, WindowView(before=2, limit=Limit(25))).batches(Cursor()), 3)
+    assert {len(row) for batch, _ in drawn for row in rows(batch)} <= {3, 4}
+
+
+class TestReadAhead:
+    def test_everything_in_order(self) -> None:
+        assert [item for item, _ in read_ahead(range(50), 4, time.perf_counter)] == list(range(50))
+
+    def test_exceptions_reach_the_reader_after_what_came_before(self) -> None:
+        def failing() -> Iterator[int]:
+            yield 1
+            raise CotextError("corpus: damaged")
+
+        stream = read_ahead(failing(), 4, time.perf_counter)
+        assert next(stream)[0] == 1
+        with pytest.raises(CotextError, match="corpus: damaged"):
+            next(stream)
+
+    def test_stays_within_its_depth(self) -> None:
+        drawn: list[int] = []
+
+        def counting() -> Iterator[int]:
+            for i in count():
+                drawn.append(i)
+                yield i
+
+        stream = read_ahead(counting(), 3, time.perf_counter)
+        next(stream)
+        time.sleep(0.1)
+        assert len(drawn) <= 5  # one given out, three waiting, one in hand
+        stream.close()
+
+    def test_thread_ends_with_its_reader(self) -> None:
+        before = set(threading.enumerate())
+        stream = read_ahead(count(), 2, time.perf_counter)
+        next(stream)
+        (thread,) = set(threading.enumerate()) - before
+        stream.close()
+        thread.join(timeout=5)
+        assert not thread.is_alive()
+
+    def test_counts_the_waiting(self) -> None:
+        def slow() -> Iterator[int]:
+            for i in range(3):
+                time.sleep(0.05)
+                yield i
+
+        assert sum(waited for _, waited in read_ahead(slow(), 2, time.perf_counter)) > 0.12
+        stream = read_ahead(range(3), 3, time.perf_counter)
+        next(stream)
+        time.sleep(0.1)  # the reader is busy; what it finds then, it did not wait for
+        assert sum(waited for _, waited in stream) < 0.05

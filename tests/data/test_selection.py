@@ -1,0 +1,354 @@
+"""Corpora as they are found: beads and gaps, lines of several sentences, cleaning, test sets in training."""
+
+import json
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import Outcome, cotext, succeed
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cotext.data.beads import Alignment, aligned_documents, read_beads
+from cotext.data.cleaning import PASSAGE_SENTENCES, RULES, Cleaner, parse_rules
+from cotext.data.documents import ParallelDocument
+from cotext.data.formats import read_documents, read_parallel, validate_corpus, write_parallel
+from cotext.data.languages import Languages
+from cotext.data.overlap import Overlap, OverlapCounter
+from cotext.runtime.errors import CotextError
+
+EN_DE = Languages("en", "de")
+BEADS = [[[0], [0]], [[1, 2], [1]], [[3], []], [[], [2]], [[4], [3, 4]]]
+UNEVEN = {
+    "id": "web/1",
+    "source": ["It rains.", "She is late.", "As ever.", "Share this page", "Good night."],
+    "target": ["Es regnet.", "Sie kommt zu spät, wie immer.", "Impressum", "Gute Nacht,", "alle."],
+    "beads": BEADS,
+}
+
+
+def pairs(*rows: tuple[str, str]) -> ParallelDocument:
+    return ParallelDocument("d", tuple(s for s, _ in rows), tuple(t for _, t in rows))
+
+
+def jsonl(path: Path, *records: dict[str, Any]) -> Path:
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    return path
+
+
+def test_beads_are_joined_and_documents_cut_at_gaps(tmp_path: Path) -> None:
+    counts = Alignment()
+    found = list(read_parallel(jsonl(tmp_path / "a.jsonl", UNEVEN), None, alignment=counts))
+    assert found == [
+        ParallelDocument(
+            "web/1#1",
+            ("It rains.", "She is late. As ever."),
+            ("Es regnet.", "Sie kommt zu spät, wie immer."),
+        ),
+        ParallelDocument("web/1#2", ("Good night.",), ("Gute Nacht, alle.",)),
+    ]
+    assert counts == Alignment(beads=3, joined=2, gaps=1, unaligned=2, cut=1)
+    assert validate_corpus(tmp_path / "a.jsonl").errors == 0
+    [whole] = read_documents(tmp_path / "a.jsonl", side="target")
+    assert whole.sentences == tuple(UNEVEN["target"])
+
+
+def test_beads_of_chinese_are_joined_without_a_space() -> None:
+    [document] = aligned_documents(
+        "d", ["It rains, and she is late."], ["下雨了。", "她迟到了。"], [((0,), (0, 1))]
+    )
+    assert document.target == ("下雨了。她迟到了。",)
+
+
+def test_a_sentence_in_no_bead_is_a_gap_and_a_document_without_beads_is_left_out() -> None:
+    counts = Alignment()
+    given_beads = read_beads([[[1], [0]], [[2], [2]]], (4, 3))
+    found = list(aligned_documents("d", "abcd", "ABC", given_beads, counts))
+    assert [(d.id, d.source, d.target) for d in found] == [("d#1", ("b",), ("A",)), ("d#2", ("c",), ("C",))]
+    assert (counts.unaligned, counts.cut, counts.left_out) == (3, 1, 0)
+    assert list(aligned_documents("d", "ab", "A", (), counts)) == []
+    assert (counts.unaligned, counts.left_out) == (6, 1)
+
+
+@given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 3)), max_size=8))
+def test_beads_keep_every_aligned_sentence_once_and_in_order(shapes: list[tuple[int, int]]) -> None:
+    beads, place = [], [0, 0]
+    for shape in shapes:
+        beads.append(tuple(tuple(range(p, p + n)) for p, n in zip(place, shape, strict=True)))
+        place = [p + n for p, n in zip(place, shape, strict=True)]
+    source, target = ([f"{side}{i}" for i in range(n)] for side, n in zip("st", place, strict=True))
+    counts = Alignment()
+    found = list(aligned_documents("d", source, target, beads, counts))
+    whole = [(" ".join(source[i] for i in s), " ".join(target[i] for i in t)) for s, t in beads if s and t]
+    assert [pair for d in found for pair in zip(d.source, d.target, strict=True)] == whole
+    assert counts.beads == len(whole)
+    assert counts.unaligned == sum(len(s) + len(t) for s, t in beads if not (s and t))
+    # Neighbours in a piece are neighbours in the document.
+    for document in found:
+        for side in (document.source, document.target):
+            numbers = [int(word[1:]) for word in " ".join(side).split()]
+            assert numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+
+
+@pytest.mark.parametrize(
+    ("beads", "message"),
+    [
+        ("x", "'beads' must hold a list"),
+        ([[0, 0]], "bead 1 is no pair of lists"),
+        ([[[0], [0]], [[1]]], "bead 2 is no pair of lists"),
+        ([[[0.5], [0]]], "bead 1 is no pair"),
+        ([[[0], [9]]], "bead 1: target sentence 9"),
+        ([[[1], [0]], [[0], [1]]], "bead 2: source sentence 0"),
+        ([[[0], [0]], [[0], [1]]], "bead 2: source sentence 0"),
+    ],
+)
+def test_beads_that_make_no_sense_are_refused_with_their_line(
+    beads: object, message: str, tmp_path: Path
+) -> None:
+    path = jsonl(tmp_path / "a.jsonl", {**UNEVEN, "id": "one"}, {**UNEVEN, "beads": beads})
+    with pytest.raises(CotextError, match=rf"a\.jsonl:2: document 'web/1': .*{message}"):
+        list(read_parallel(path, None))
+
+
+def test_documents_without_beads_must_be_even_or_are_left_out_on_request(tmp_path: Path) -> None:
+    even = {"id": "b", "source": ["x"], "target": ["y"]}
+    uneven = {key: value for key, value in UNEVEN.items() if key != "beads"}
+    uneven["target"] = uneven["target"][:-1]
+    path = jsonl(tmp_path / "a.jsonl", uneven, even)
+    with pytest.raises(CotextError, match=r"a\.jsonl:1: .*5 source sentences but 4 target .*beads"):
+        list(read_parallel(path, None))
+    counts = Alignment()
+    assert [d.id for d in read_parallel(path, None, alignment=counts, skip_unequal=True)] == ["b"]
+    assert counts.unequal == 1
+    (tmp_path / "b.en").write_text("<d>\na\nb\n<d>\nc\n")
+    (tmp_path / "b.de").write_text("<d>\nA\n<d>\nC\n")
+    found = list(read_parallel(tmp_path / "b.en", tmp_path / "b.de", alignment=counts, skip_unequal=True))
+    assert [d.source for d in found] == [("c",)]
+    assert counts.unequal == 2
+
+
+def cleaned(rules: list[str], *documents: ParallelDocument, lengths: tuple[int, int] = (1, 1)) -> Any:
+    cleaner = Cleaner(parse_rules(rules), EN_DE, lengths)
+    found = list(cleaner.documents(documents))
+    return [(d.id, d.source) for d in found], cleaner.cleaned
+
+
+GOOD = ("It rains.", "Es regnet.")
+OTHER = ("She is late.", "Sie kommt zu spät.")
+
+
+@pytest.mark.parametrize(
+    ("rule", "pair"),
+    [
+        ("empty", ("It rains.", "")),
+        ("empty", (" ", "Es regnet.")),
+        ("length=50", ("It rains. " * 6, "Es regnet.")),
+        ("ratio", ("It rains, and she is late, as ever and always.", "Ja.")),
+        ("copies", ("The GNU General Public License", "the gnu  General Public License")),
+    ],
+)
+def test_a_rule_leaves_a_pair_out_and_cuts_its_document_there(rule: str, pair: tuple[str, str]) -> None:
+    found, counts = cleaned([rule], pairs(GOOD, pair, OTHER), pairs(GOOD, OTHER), pairs(pair))
+    assert found == [("d#1", (GOOD[0],)), ("d#2", (OTHER[0],)), ("d", (GOOD[0], OTHER[0]))]
+    assert (counts.pairs, counts.cut, counts.left_out) == ({rule.partition("=")[0]: 2}, 1, 1)
+    assert (counts.documents_before, counts.pairs_before) == (3, 6)
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        GOOD,
+        OTHER,
+        ("", ""),
+        ("No.", "Nein, nicht."),
+        ("42", "42"),
+        ("Berlin", "Berlin"),
+        ("x" * 999, "y" * 999),
+    ],
+)
+def test_rules_leave_ordinary_pairs_alone(pair: tuple[str, str]) -> None:
+    rules = ["empty", "length", "ratio", "copies"]
+    assert cleaned(rules, pairs(pair))[1].pairs == {}
+
+
+def test_a_pair_at_the_edge_shortens_its_document() -> None:
+    assert cleaned(["empty"], pairs(("", "x"), GOOD, OTHER))[0] == [("d", (GOOD[0], OTHER[0]))]
+
+
+def test_ratio_is_to_what_is_usual_in_the_corpus() -> None:
+    """Chinese takes a third of the characters of English."""
+    pair = ("It rains, and she is late, as ever and always.", "下雨了，她又迟到了，一如既往。")
+    assert cleaned(["ratio=2"], pairs(pair), lengths=(3, 1))[1].pairs == {}
+    assert cleaned(["ratio=2"], pairs(pair), lengths=(1, 1))[1].pairs == {"ratio": 1}
+
+
+def test_passages_that_come_again_are_left_out_but_not_single_sentences() -> None:
+    rows = [(f"This is {i}.", f"Das ist {i}.") for i in range(9)]
+    passage = rows[:PASSAGE_SENTENCES]
+    again = pairs(rows[7], *passage, rows[8])
+    found, counts = cleaned(
+        ["duplicates"], pairs(*rows[:5]), again, pairs(rows[0], rows[6]), pairs(*rows[:5])
+    )
+    assert [source for _, source in found[1:]] == [
+        ("This is 7.",),
+        ("This is 8.",),
+        ("This is 0.", "This is 6."),
+    ]
+    assert (counts.pairs, counts.cut, counts.left_out) == ({"duplicates": PASSAGE_SENTENCES + 5}, 1, 1)
+    short = cleaned(["duplicates"], pairs(GOOD), pairs(OTHER), pairs(GOOD))
+    assert len(short[0]) == 2
+
+
+def test_sentences_of_another_language_are_told() -> None:
+    pytest.importorskip("py3langid")
+    english = "This is a sentence that was never translated by anybody at all."
+    german = "Dies ist ein Satz, der ganz gewiss auf Deutsch geschrieben worden ist."
+    found, counts = cleaned(
+        ["language"], pairs((english, german), (english, english), (german, english), GOOD)
+    )
+    assert counts.pairs == {"language": 2}
+    assert [source for _, source in found] == [(english,), (GOOD[0],)]
+
+
+def test_what_the_language_rule_needs(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CotextError, match="--source-language"):
+        Cleaner({"language": 0.9}, Languages(), (1, 1))
+
+    def none(name: str) -> None:
+        raise ImportError(name)
+
+    monkeypatch.setattr("cotext.data.cleaning.import_module", none)
+    with pytest.raises(CotextError, match=r"pip install 'cotext\[clean\]'"):
+        Cleaner({"language": 0.9}, EN_DE, (1, 1))
+    Cleaner(parse_rules(["ratio"]), Languages(), (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("ration", "'ratio'"),
+        ("ratio=x", "a number from 1 to 1000"),
+        ("ratio=0.5", "a number from 1 to 1000"),
+        ("ratio=1e9", "a number from 1 to 1000"),
+        ("copies=3", "takes no number"),
+        ("all=3", "no such rule"),
+        ("", "no such rule"),
+    ],
+)
+def test_rules_that_are_none(text: str, message: str) -> None:
+    with pytest.raises(CotextError, match=message):
+        parse_rules([text])
+
+
+def test_all_rules() -> None:
+    assert tuple(parse_rules(["all"])) == RULES
+    assert parse_rules(["ratio=2", "all"])["ratio"] == parse_rules(["all", "ratio=2"])["ratio"] == 2
+
+
+def test_test_sentences_in_the_training_data_are_found() -> None:
+    counter = OverlapCounter()
+    held_out = pairs(("It  RAINS.", "Es regnet."), ("She is late.", "Zu spät."), ("No.", "Nein."), ("", ""))
+    assert list(counter.remember("test", [held_out])) == [held_out]
+    assert list(counter.compare([pairs(GOOD, OTHER)])) == [pairs(GOOD, OTHER)]
+    assert counter.overlaps() == {"test": Overlap(3, 2, 1)}
+    assert counter.overlaps()["test"].render("test") == (
+        "test: of 3 sentences, 2 (66.7%) are in the training data, 1 (33.3%) with the same translation"
+    )
+
+
+WORDS = ["rain", "table", "river", "house", "light", "stone", "paper", "water", "green", "night"]
+
+
+def corpus(folder: Path) -> None:
+    """Training data with everything that is wrong, and held-out sets."""
+    generator = random.Random(0)
+
+    def rows(count: int) -> list[tuple[str, str]]:
+        lines = (" ".join(generator.choices(WORDS, k=6)) for _ in range(count))
+        return [(f"The {line}.", f"Das {line[::-1]}.") for line in lines]
+
+    documents = [pairs(*rows(5)) for _ in range(40)]
+    bad = pairs(*rows(2), ("It rains today.", ""), *rows(2))
+    prose = pairs(("The rain falls. The river rises.", "Der Regen fällt. Der Fluss steigt."), *rows(1))
+    uneven = pairs(("The stone is green. The water is not.", "Der Stein ist grün, das Wasser nicht."))
+    write_parallel(folder / "train.tsv", None, _numbered([*documents, bad, prose, uneven]), "tsv")
+    dev = pairs(*rows(3), (documents[0].source[0], documents[0].target[0]))
+    write_parallel(folder / "dev.tsv", None, _numbered([dev]), "tsv")
+    test = pairs((" ".join(["The rain"] * 40), "x"), (documents[1].source[0], "y"))
+    write_parallel(folder / "test.tsv", None, _numbered([test]), "tsv")
+
+
+def _numbered(documents: list[ParallelDocument]) -> list[ParallelDocument]:
+    return [ParallelDocument(f"d{i}", d.source, d.target) for i, d in enumerate(documents)]
+
+
+def prepare(folder: Path, *options: str | Path) -> list[str | Path]:
+    files = [part for name in ("train", "dev", "test") for part in (_option(name), folder / f"{name}.tsv")]
+    languages = ["--source-language", "en", "--target-language", "de"]
+    return ["prepare", *files, *languages, "--out", folder / "data", *options]
+
+
+def _option(name: str) -> str:
+    return "--source" if name == "train" else f"--{name}-source"
+
+
+def test_prepare_reports_what_it_found(tmp_path: Path) -> None:
+    corpus(tmp_path)
+    shown = succeed(*prepare(tmp_path)).out
+    assert "dev: of 4 sentences, 1 (25.0%) are in the training data, 1 (25.0%) with the same" in shown
+    assert "test: of 2 sentences, 1 (50.0%) are in the training data, 0 (0.0%) with the same" in shown
+    train = next(line for line in shown.splitlines() if line.startswith("train: 2 of 208 pairs seem to hold"))
+    assert f"the first at {tmp_path}/train.tsv:206; --split" in train
+    assert f"first at {tmp_path}/test.tsv:1" in next(
+        x for x in shown.splitlines() if "test: 1 source sent" in x
+    )
+    report = json.loads((tmp_path / "data" / "report.json").read_text())
+    assert report["overlap"]["dev"] == {"sentences": 4, "sources": 1, "pairs": 1}
+    assert report["selected"]["test"]["prose"]["long"] == 1
+
+
+def test_prepare_splits_and_cleans_the_training_data_alone(tmp_path: Path) -> None:
+    pytest.importorskip("pysbd")
+    corpus(tmp_path)
+    shown = succeed(*prepare(tmp_path, "--split", "--clean", "empty", "--clean", "ratio")).out
+    assert "1 were split into 2, 1 left whole" in shown
+    assert (
+        "train: of 209 pairs, 1 left out (empty 1, ratio 0); of 43 documents, 1 cut in pieces and 0" in shown
+    )
+    report = json.loads((tmp_path / "data" / "report.json").read_text())
+    assert report["splits"]["train"]["sentences"] == 208
+    assert report["splits"]["train"]["documents"] == 44
+    assert report["splits"]["test"]["sentences"] == 2
+    assert report["command"]["clean"] == {"empty": 0, "ratio": 3}
+    assert report["selected"]["train"]["cleaned"]["pairs"] == {"empty": 1}
+
+
+def test_prepare_takes_beads_and_says_where_documents_were_cut(tmp_path: Path) -> None:
+    corpus(tmp_path)
+    records = [{**UNEVEN, "id": f"web/{i}"} for i in range(30)]
+    records.append({"id": "odd", "source": ["a", "b"], "target": ["c"]})
+    jsonl(tmp_path / "train.jsonl", *records)
+    files = ["--source", tmp_path / "train.jsonl", "--dev-source", tmp_path / "dev.tsv"]
+    command = ["prepare", *files, "--out", tmp_path / "data"]
+    refused: Outcome = cotext(*command)
+    assert (refused.code, "train.jsonl:31: document 'odd'" in refused.err) == (2, True)
+    shown = succeed(*command, "--skip-unequal").out
+    assert (
+        "train: beads 90, joined of several sentences 60; gaps 30, sentences without a partner left out "
+        "there 60, documents cut in pieces 30, left out 0; documents of unequal numbers of sentences left "
+        "out: 1"
+    ) in shown
+
+
+def test_a_corpus_that_cleaning_leaves_nothing_of(tmp_path: Path) -> None:
+    corpus(tmp_path)
+    refused = cotext(*prepare(tmp_path, "--clean", "length=1"))
+    assert (refused.code, "Traceback" in refused.err) == (2, False)
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_controlled_corpus_is_neither_split_nor_cleaned(tmp_path: Path) -> None:
+    for option in (["--split"], ["--clean", "all"], ["--skip-unequal"]):
+        refused = cotext("prepare", "--controlled", "10", *option, "--out", tmp_path / "data")
+        assert (refused.code, "--controlled makes its own corpus" in refused.err) == (2, True)

@@ -1,0 +1,365 @@
+import builtins
+import json
+import random
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cotext.data.tokenizer import (
+    MosesBPETokenizer,
+    SentencePieceTokenizer,
+    Tokenizer,
+    TokenizerSettings,
+    clean,
+    load_tokenizer,
+    reservoir_sample,
+    train_tokenizer,
+)
+from cotext.runtime.errors import CotextError
+
+ENGLISH = [
+    "the",
+    "old",
+    "house",
+    "was",
+    "cold",
+    "and",
+    "we",
+    "saw",
+    "a",
+    "river",
+    "near",
+    "it",
+    "don't",
+    "stop",
+]
+GERMAN = [
+    "das",
+    "alte",
+    "Haus",
+    "war",
+    "kalt",
+    "und",
+    "wir",
+    "sahen",
+    "einen",
+    "Fluß",
+    "Straße",
+    "über",
+    "schön",
+]
+
+
+def text(words: list[str], sentences: int, seed: int) -> list[str]:
+    generator = random.Random(seed)
+    return [" ".join(generator.choices(words, k=generator.randint(1, 12))) + "." for _ in range(sentences)]
+
+
+SENTENCES = text(ENGLISH, 300, 1) + text(GERMAN, 300, 2)
+
+
+@pytest.fixture(scope="module")
+def with_bytes() -> Tokenizer:
+    return train_tokenizer(SENTENCES, TokenizerSettings(byte_fallback=True))
+
+
+@pytest.fixture(scope="module")
+def without_bytes() -> Tokenizer:
+    return train_tokenizer(SENTENCES, TokenizerSettings(vocabulary=50))
+
+
+@pytest.fixture(scope="module")
+def moses() -> Tokenizer:
+    return train_tokenizer(SENTENCES, TokenizerSettings(kind="moses-bpe", vocabulary=30))
+
+
+@pytest.mark.parametrize(
+    ("raw", "cleaned"),
+    [
+        ("  a \t b\n", "a b"),
+        ("a\u2028b\u2029c\x85d\x00e", "a b c d e"),
+        ("no\u00a0break\u3000wide", "no break wide"),
+        ("soft\u00adhyphen\u200b\ufeff", "softhyphen"),
+        ("e\u0301", "é"),
+        ("Ｆｕｌｌ，width…", "Ｆｕｌｌ，width…"),
+        ("broken \ufffd byte", "broken byte"),
+        ("half \ud800 a character", "half a character"),
+        ("sentencepiece▁mark", "sentencepiece mark"),
+        ("क्\u200dष \U0001f469\u200d\U0001f4bb", "क्\u200dष \U0001f469\u200d\U0001f4bb"),
+        ("", ""),
+    ],
+)
+def test_clean_keeps_the_text_and_folds_the_rest(raw: str, cleaned: str) -> None:
+    assert clean(raw) == cleaned
+
+
+any_text = st.one_of(
+    st.text(),
+    st.text(alphabet="ab ▁\u0301\u0323\u200b\u2028\u0085\u00ad<>0x41ß字\U0001f389\ufffd"),
+    st.lists(st.sampled_from([*ENGLISH, *GERMAN, "<unk>", "<0x41>", "</s>", "⁇"])).map(" ".join),
+)
+
+
+@given(any_text)
+@settings(max_examples=300, deadline=None)
+def test_every_text_comes_back_clean(with_bytes: Tokenizer, sentence: str) -> None:
+    ids = with_bytes.encode(sentence)
+    decoded = with_bytes.decode(ids)
+    assert decoded == clean(sentence)
+    assert with_bytes.decode(with_bytes.encode(decoded)) == decoded
+    assert all(0 <= i < with_bytes.pieces for i in ids)
+    assert with_bytes.unk not in ids
+
+
+@given(st.lists(st.integers(0, 10_000)))
+@settings(max_examples=300, deadline=None)
+def test_any_ids_decode_to_one_clean_line(with_bytes: Tokenizer, numbers: list[int]) -> None:
+    decoded = with_bytes.decode([number % with_bytes.vocabulary_size for number in numbers])
+    assert decoded == clean(decoded)
+    assert len(decoded.splitlines()) <= 1
+    assert not any(unicodedata.category(character) in ("Cc", "Zl", "Zp") for character in decoded)
+
+
+@given(st.lists(st.sampled_from(ENGLISH + GERMAN)).map(" ".join))
+@settings(max_examples=50, deadline=None)
+def test_known_characters_come_back_without_byte_pieces(without_bytes: Tokenizer, sentence: str) -> None:
+    assert without_bytes.decode(without_bytes.encode(sentence)) == sentence
+
+
+def test_unknown_character_shows_without_byte_pieces(without_bytes: Tokenizer) -> None:
+    ids = without_bytes.encode("das 字 war")
+    assert ids.count(without_bytes.unk) == 1
+    assert without_bytes.decode(ids) == "das ⁇ war"
+
+
+@pytest.mark.parametrize("name", ["with_bytes", "without_bytes", "moses"])
+def test_special_symbols_follow_the_pieces(name: str, request: pytest.FixtureRequest) -> None:
+    tokenizer: Tokenizer = request.getfixturevalue(name)
+    special = [tokenizer.pad, tokenizer.bos, tokenizer.eos, tokenizer.sep]
+    assert special == [tokenizer.pieces + i for i in range(4)]
+    assert tokenizer.vocabulary_size == tokenizer.pieces + 4
+    assert 0 <= tokenizer.unk < tokenizer.pieces
+    assert tokenizer.decode(special) == ""
+    ids = tokenizer.encode("das alte Haus")
+    interleaved = [i for piece in ids for i in (piece, tokenizer.sep)]
+    assert tokenizer.decode([tokenizer.bos, *interleaved, tokenizer.eos]) == "das alte Haus"
+
+
+@pytest.mark.parametrize("name", ["with_bytes", "without_bytes", "moses"])
+def test_batch_equals_one_by_one(name: str, request: pytest.FixtureRequest) -> None:
+    tokenizer: Tokenizer = request.getfixturevalue(name)
+    sentences = [*SENTENCES[::50], "", "  we  saw Fluß "]
+    assert tokenizer.encode_batch(sentences) == [tokenizer.encode(sentence) for sentence in sentences]
+    assert tokenizer.encode("") == []
+
+
+def test_one_vocabulary_serves_both_languages(without_bytes: Tokenizer) -> None:
+    assert without_bytes.pieces == 50
+    for sentence in ("we saw the river", "wir sahen einen Fluß"):
+        assert without_bytes.unk not in without_bytes.encode(sentence)
+    only_english = train_tokenizer(SENTENCES[:300], TokenizerSettings(byte_fallback=False))
+    assert only_english.unk in only_english.encode("wir sahen einen Fluß")
+
+
+def test_blank_pieces_show_nothing_in_any_place(with_bytes: Tokenizer, without_bytes: Tokenizer) -> None:
+    assert without_bytes.blank() == [without_bytes._processor.piece_to_id("▁")]  # type: ignore[attr-defined]
+    blank = with_bytes.blank()
+    assert blank == sorted(blank)
+    house = with_bytes.encode("Haus")
+    for piece in blank:
+        assert with_bytes.decode([piece]) == ""
+        assert with_bytes.decode([piece, *house, piece]) == "Haus"
+    # The bytes of a character are not blank, although each alone shows nothing.
+    assert not set(with_bytes.encode("字")[-3:]) & set(blank)
+
+
+def test_byte_pieces_come_with_large_vocabularies_alone() -> None:
+    large = train_tokenizer(SENTENCES, TokenizerSettings())
+    assert large.decode(large.encode("字")) == "字"
+    assert large.pieces < 32_000
+
+
+def test_vocabulary_that_text_cannot_fill_names_the_largest() -> None:
+    with pytest.raises(
+        CotextError, match=r"can't fill a vocabulary of 3000 pieces; the largest possible is \d+"
+    ) as e:
+        train_tokenizer(SENTENCES, TokenizerSettings(vocabulary=3000))
+    largest = int(str(e.value).split("largest possible is ")[1].split(":")[0])
+    assert train_tokenizer(SENTENCES, TokenizerSettings(vocabulary=largest)).pieces == largest
+
+
+def test_vocabulary_too_small_for_the_characters_names_the_smallest() -> None:
+    with pytest.raises(CotextError, match=r"20 pieces can't hold the characters.*at least (\d+)") as e:
+        train_tokenizer(SENTENCES, TokenizerSettings(vocabulary=20))
+    smallest = int(str(e.value).split("at least ")[1].split(",")[0])
+    assert train_tokenizer(SENTENCES, TokenizerSettings(vocabulary=smallest)).pieces == smallest
+
+
+@pytest.mark.parametrize(
+    ("sentences", "options", "message"),
+    [
+        ([" ", "\u2028"], TokenizerSettings(), "every sentence is empty"),
+        (
+            SENTENCES,
+            TokenizerSettings(kind="words"),
+            "unknown tokenizer 'words'; choose one of sentencepiece, sentencepiece-bpe, moses-bpe",
+        ),
+        (SENTENCES, TokenizerSettings(vocabulary=0), "at least one"),
+        (SENTENCES, TokenizerSettings(kind="moses-bpe", vocabulary=9000), r"the text supports \d+ merges"),
+        (["a", "b"], TokenizerSettings(kind="moses-bpe"), "no pair of characters"),
+    ],
+)
+def test_training_refuses(sentences: list[str], options: TokenizerSettings, message: str) -> None:
+    with pytest.raises(CotextError, match=message):
+        train_tokenizer(sentences, options)
+
+
+@pytest.mark.parametrize("kind", ["sentencepiece", "moses-bpe"])
+def test_training_is_deterministic(kind: str, tmp_path: Path) -> None:
+    options = TokenizerSettings(kind=kind, vocabulary=45, sample_sentences=400, num_threads=2)
+    for folder in ("first", "second"):
+        train_tokenizer(iter(SENTENCES), options).save(tmp_path / folder)
+    files = sorted(path.name for path in (tmp_path / "first").iterdir())
+    assert len(files) == 2
+    for name in files:
+        assert (tmp_path / "first" / name).read_bytes() == (tmp_path / "second" / name).read_bytes()
+
+
+def test_training_writes_nothing_to_the_terminal(capfd: pytest.CaptureFixture[str]) -> None:
+    train_tokenizer(SENTENCES, TokenizerSettings(vocabulary=50))
+    train_tokenizer(SENTENCES, TokenizerSettings(kind="moses-bpe"))
+    assert capfd.readouterr() == ("", "")
+
+
+def test_sample_is_bounded_seeded_and_fair() -> None:
+    sentences = [str(i) for i in range(20)]
+    assert reservoir_sample(["a", "", "b"], 5, seed=1) == ["a", "b"]
+    assert reservoir_sample(sentences, 5, seed=1) == reservoir_sample(sentences, 5, seed=1)
+    drawn = [sentence for seed in range(2000) for sentence in reservoir_sample(sentences, 5, seed)]
+    assert len(drawn) == 10_000
+    # 500 expected for each; the standard deviation is about 19.
+    assert all(400 < drawn.count(sentence) < 600 for sentence in sentences)
+
+
+def test_moses_splits_punctuation_and_joins_it_again(moses: Tokenizer) -> None:
+    assert isinstance(moses, MosesBPETokenizer)
+    pieces = [moses._pieces[i] for i in moses.encode("don't stop.")]
+    assert pieces[-1] == "."
+    assert "".join(pieces).replace("@@", "") == "don'tstop."
+    assert any(piece.endswith("@@") for piece in pieces)
+    for sentence in ("don't stop.", "das alte Haus war kalt.", "we saw the river, and it was cold."):
+        known = sentence.replace(",", "")
+        assert moses.decode(moses.encode(known)) == known
+    assert moses.decode([*moses.encode("das"), moses.unk]) == "das ⁇"
+    assert moses.blank() == []
+
+
+@pytest.mark.parametrize("name", ["with_bytes", "without_bytes", "moses"])
+def test_saved_tokenizer_loads_alike(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    tokenizer: Tokenizer = request.getfixturevalue(name)
+    tokenizer.save(tmp_path / "new" / "folder")
+    loaded = load_tokenizer(tmp_path / "new" / "folder")
+    assert type(loaded) is type(tokenizer)
+    assert loaded.fingerprint == tokenizer.fingerprint
+    assert loaded.encode_batch(SENTENCES) == tokenizer.encode_batch(SENTENCES)
+    assert not list(tmp_path.rglob("*.partial"))
+
+
+def test_any_byte_of_a_description_may_be_another(without_bytes: Tokenizer, tmp_path: Path) -> None:
+    """It is noticed, unless it is white space."""
+    without_bytes.save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    content, generator = path.read_bytes(), random.Random(1)
+    whole = 0
+    for place in range(len(content)):
+        damaged = bytearray(content)
+        damaged[place] ^= generator.randrange(1, 256)
+        path.write_bytes(damaged)
+        try:
+            load_tokenizer(tmp_path)
+        except CotextError:
+            continue
+        assert json.loads(damaged) == json.loads(content)
+        whole += 1
+    assert whole < len(content) // 20
+
+
+@pytest.mark.parametrize(
+    "changes", [{"kind": ["moses-bpe"]}, {"kind": {}}, {"pieces": 3}, {"special": None}, {"more": 1}]
+)
+def test_descriptions_of_nothing_that_is_there(
+    without_bytes: Tokenizer, tmp_path: Path, changes: dict[str, object]
+) -> None:
+    without_bytes.save(tmp_path)
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+    with pytest.raises(CotextError, match=r"tokenizer\.json: (damaged|unknown tokenizer)"):
+        load_tokenizer(tmp_path)
+    path.write_text("[" * 10**5)
+    with pytest.raises(CotextError, match=r"tokenizer\.json: not valid JSON: nested too deep"):
+        load_tokenizer(tmp_path)
+
+
+def test_fingerprint_tells_tokenizers_apart(
+    with_bytes: Tokenizer, without_bytes: Tokenizer, moses: Tokenizer
+) -> None:
+    assert len({with_bytes.fingerprint, without_bytes.fingerprint, moses.fingerprint}) == 3
+    assert isinstance(with_bytes, SentencePieceTokenizer)
+    assert with_bytes.with_threads(2).fingerprint == with_bytes.fingerprint
+    assert with_bytes.with_threads(2).encode_batch(SENTENCES) == with_bytes.encode_batch(SENTENCES)
+
+
+@pytest.mark.parametrize("name", ["without_bytes", "moses"])
+def test_damaged_folders_are_refused(name: str, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+    tokenizer: Tokenizer = request.getfixturevalue(name)
+    tokenizer.save(tmp_path)
+    description = tmp_path / "tokenizer.json"
+    content = json.loads(description.read_text())
+    model = tmp_path / content["model"]
+    whole = model.read_bytes()
+
+    model.write_bytes(whole[: len(whole) // 2])
+    with pytest.raises(CotextError, match=r"not the model that tokenizer\.json beside it describes"):
+        load_tokenizer(tmp_path)
+    model.unlink()
+    with pytest.raises(CotextError, match=f"{content['model']}: cannot be read"):
+        load_tokenizer(tmp_path)
+    model.write_bytes(whole)
+    for changed, message in (
+        ({**content, "version": 99}, "tokenizer format 99"),
+        ({**content, "kind": "words"}, "unknown tokenizer 'words'"),
+        ({"a": 1}, "not the description of a tokenizer"),
+        ([1], "holds no JSON object"),
+    ):
+        description.write_text(json.dumps(changed))
+        with pytest.raises(CotextError, match=message):
+            load_tokenizer(tmp_path)
+    description.write_text(json.dumps(content)[:40])
+    with pytest.raises(CotextError, match="not valid JSON"):
+        load_tokenizer(tmp_path)
+    description.unlink()
+    with pytest.raises(CotextError, match=r"tokenizer\.json: cannot be read"):
+        load_tokenizer(tmp_path)
+
+
+@pytest.mark.parametrize("model", [b"", b"xxxx", b"{}", b"[1]", b"\xff"])
+def test_foreign_models_are_refused(model: bytes) -> None:
+    for kind in (SentencePieceTokenizer, MosesBPETokenizer):
+        with pytest.raises(CotextError, match=r"not a (sentencepiece|moses-bpe) model"):
+            kind(model)
+
+
+def test_missing_extra_names_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    real_import = builtins.__import__
+
+    def without_subword_nmt(name: str, *arguments: object) -> object:
+        if name.startswith("subword_nmt"):
+            raise ImportError("no such module", name="subword_nmt")
+        return real_import(name, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(builtins, "__import__", without_subword_nmt)
+    with pytest.raises(CotextError, match=r"needs subword_nmt: pip install cotext\[replication\]"):
+        train_tokenizer(SENTENCES, TokenizerSettings(kind="moses-bpe"))

@@ -1,0 +1,349 @@
+"""The three laws of views, on random documents; windows written down by hand."""
+
+from collections import Counter
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cotext.config.view import ViewConfig
+from cotext.data.build import build_mixture, build_view
+from cotext.data.views import (
+    CumulativeView,
+    DocumentView,
+    Limit,
+    Mixture,
+    SentenceView,
+    View,
+    Window,
+    WindowView,
+    join,
+)
+from cotext.runtime.errors import CotextError
+
+lengths = st.lists(st.tuples(st.integers(0, 12), st.integers(0, 12)), max_size=12)
+bounded = st.builds(
+    Limit,
+    max_tokens=st.integers(1, 60),
+    per_source_sentence=st.sampled_from([1, 2]),
+    max_sentences=st.one_of(st.none(), st.integers(1, 5)),
+)
+limits = st.one_of(st.just(Limit()), bounded)
+views = st.one_of(
+    st.just(SentenceView()),
+    st.builds(
+        WindowView,
+        before=st.integers(0, 4),
+        after=st.integers(0, 3),
+        limit=limits,
+        target_before=st.one_of(st.none(), st.integers(0, 4)),
+    ),
+    st.builds(DocumentView, limit=bounded, parts=st.integers(1, 5)),
+    st.builds(CumulativeView, limit=bounded, parts=st.integers(1, 5)),
+)
+
+
+def split(view: View, document: list[tuple[int, int]]) -> list[Window]:
+    return view.split([s for s, _ in document], [t for _, t in document])
+
+
+def row_tokens(sentences: range, side: list[int]) -> int:
+    return sum(side[j] + 1 for j in sentences)
+
+
+@settings(deadline=None)
+@given(views, lengths)
+def test_joining_the_references_of_a_split_gives_the_document_back(
+    view: View, document: list[tuple[int, int]]
+) -> None:
+    windows = split(view, document)
+    references = [f"sentence {j}" for j in range(len(document))]
+    assert join(windows, [[references[j] for j in w.target] for w in windows]) == references
+
+
+@settings(deadline=None)
+@given(views, lengths)
+def test_no_window_leaves_its_document(view: View, document: list[tuple[int, int]]) -> None:
+    inside = set(range(len(document)))
+    for w in split(view, document):
+        assert {*w.source, *w.target} <= inside
+        assert w.current
+        assert set(w.current) <= {*w.source} & {*w.target}
+        assert len(w.source) <= view.sentences
+        assert len(w.target) <= view.sentences
+        assert w.source.start <= w.target.start
+
+
+@settings(deadline=None)
+@given(views, lengths)
+def test_every_sentence_is_current_exactly_once_and_in_order(
+    view: View, document: list[tuple[int, int]]
+) -> None:
+    assert [j for w in split(view, document) for j in w.current] == list(range(len(document)))
+
+
+@settings(deadline=None)
+@given(views, lengths)
+def test_the_target_of_a_window_ends_with_its_current_sentence(
+    view: View, document: list[tuple[int, int]]
+) -> None:
+    """What comes later could not be used by a decoder."""
+    windows = split(view, document)
+    for w in windows:
+        assert w.target.stop == w.current.stop
+    starts = [w.target.start for w in windows]
+    assert starts == sorted(starts)
+
+
+@settings(deadline=None)
+@given(st.integers(0, 4), st.integers(0, 3), st.integers(1, 40), lengths)
+def test_a_window_sheds_as_little_context_as_fits(
+    before: int, after: int, max_tokens: int, document: list[tuple[int, int]]
+) -> None:
+    source, target = [s for s, _ in document], [t for _, t in document]
+    full = WindowView(before, after).split(source, target)
+    for whole, w in zip(
+        full, WindowView(before, after, Limit(max_tokens)).split(source, target), strict=True
+    ):
+        j = w.current.start
+        assert set(w.source) <= set(whole.source)
+        assert (whole.shed, w.shed) == (0, len(whole.source) - len(w.source))
+        assert set(w.target) <= set(whole.target)
+        if len(w.source) > 1:
+            assert row_tokens(w.source, source) <= max_tokens
+        if len(w.target) > 1:
+            assert row_tokens(w.target, target) <= max_tokens
+        if w.source.start > whole.source.start:  # one more of the past would have been too long on one side
+            wider = range(w.source.start - 1, w.source.stop), range(w.target.start - 1, w.target.stop)
+            assert row_tokens(wider[0], source) > max_tokens or row_tokens(wider[1], target) > max_tokens
+            # ... and the future went first, where the source was what did not fit.
+            if row_tokens(range(whole.source.start, j + 1), source) > max_tokens:
+                assert w.source.stop == j + 1
+
+
+@settings(deadline=None)
+@given(views, st.lists(st.integers(0, 12), max_size=12))
+def test_a_document_without_translation_is_split_like_one_whose_translation_is_short(
+    view: View, source: list[int]
+) -> None:
+    assert view.split(source, []) == view.split(source, [0] * len(source))
+
+
+def test_windows_of_two_before_and_one_after() -> None:
+    def w(source: tuple[int, int], target: tuple[int, int], current: int) -> Window:
+        return Window(range(*source), range(*target), range(current, current + 1))
+
+    assert WindowView(before=2, after=1).split([3, 1, 0, 5, 2], [2, 2, 1, 4, 4]) == [
+        w((0, 2), (0, 1), 0),
+        w((0, 3), (0, 2), 1),
+        w((0, 4), (0, 3), 2),
+        w((1, 5), (1, 4), 3),
+        w((2, 5), (2, 5), 4),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("max_tokens", "source", "target"),
+    [
+        (23, (0, 4), (0, 3)),  # 4 + 5 + 6 + 4 tokens and four closing symbols
+        (22, (0, 3), (0, 3)),  # the future goes first
+        (18, (0, 3), (0, 3)),
+        (17, (1, 3), (1, 3)),  # then the farthest past
+        (13, (1, 3), (1, 3)),
+        (12, (2, 3), (2, 3)),
+        (1, (2, 3), (2, 3)),  # the current sentence stays, however long
+    ],
+)
+def test_shedding_by_the_source_side(
+    max_tokens: int, source: tuple[int, int], target: tuple[int, int]
+) -> None:
+    window = WindowView(2, 1, Limit(max_tokens)).split([4, 5, 6, 4], [0, 0, 0, 0])[2]
+    assert (window.source, window.target) == (range(*source), range(*target))
+
+
+def test_a_long_target_sheds_the_past_and_keeps_the_future_that_it_does_not_hold() -> None:
+    window = WindowView(2, 1, Limit(12)).split([1, 1, 1, 1], [9, 4, 5, 30])[2]
+    assert (window.source, window.target) == (range(1, 4), range(1, 3))
+
+
+def test_the_sentence_view_is_a_window_of_one() -> None:
+    assert SentenceView().split([3, 0, 2], []) == WindowView(0).split([3, 0, 2], [])
+    assert SentenceView().sentences == WindowView(0).sentences == 1
+    assert WindowView(2, 1).sentences == 4
+
+
+def test_join_takes_the_current_sentence_alone_out_of_each_window() -> None:
+    windows = WindowView(1).split([1, 1, 1], [])
+    assert join(windows, [["a"], ["not a", "b"], ["not b", "c"]]) == ["a", "b", "c"]
+
+
+def test_join_refuses_what_is_no_document() -> None:
+    windows = WindowView(1).split([1, 1, 1], [])
+    with pytest.raises(CotextError, match="2 target sentences came back with 1"):
+        join(windows, [["a"], ["b"], ["b", "c"]])
+    with pytest.raises(CotextError, match="sentence 2 is current in two"):
+        join([*windows, windows[1]], [["a"], ["a", "b"], ["b", "c"], ["a", "b"]])
+    with pytest.raises(CotextError, match="leave sentences of the document out"):
+        join([windows[0], windows[2]], [["a"], ["b", "c"]])
+
+
+def test_views_of_configurations() -> None:
+    assert build_view(ViewConfig()) == SentenceView()
+    assert build_view(ViewConfig(kind="window", before=3, max_tokens=99)) == WindowView(3, 0, Limit(99))
+    doc2sent = ViewConfig(kind="window", before=4, target_before=0)
+    assert build_view(doc2sent) == WindowView(4, 0, Limit(512), target_before=0)
+    brackets = ViewConfig(kind="document", separators="bracket", parts=4, max_tokens=64)
+    assert build_view(brackets) == DocumentView(Limit(64, per_source_sentence=2), 4)
+    assert build_view(ViewConfig(kind="cumulative")) == CumulativeView(Limit(512), 1)
+    twenty = ViewConfig(kind="document", max_sentences=20)
+    assert build_view(twenty) == DocumentView(Limit(512, 1, max_sentences=20))
+    assert build_view(twenty).sentences == 20
+    assert build_view(ViewConfig(kind="document", max_sentences=20, max_tokens=30)).sentences == 15
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"),
+    [
+        ("sentence", "before"),
+        ("sentence", "parts"),
+        ("document", "after"),
+        ("cumulative", "target_before"),
+        ("window", "parts"),
+        ("sentence", "max_sentences"),
+        ("window", "max_sentences"),
+    ],
+)
+def test_a_view_refuses_the_keys_of_another(kind: str, key: str) -> None:
+    with pytest.raises(CotextError, match=rf"view\.kind = {kind} takes no view\.{key}"):
+        build_view(ViewConfig.model_validate({"kind": kind, key: 2}))
+
+
+def ranges(windows: list[Window]) -> list[tuple[int, int]]:
+    for w in windows:
+        assert w.source == w.target == w.current
+    return [(w.source.start, w.source.stop) for w in windows]
+
+
+def test_documents_are_cut_where_either_side_is_full() -> None:
+    """Six sentences of 5, 4, 3, 10, 2, 2 source tokens with the symbol that closes each; 2, 2, 9, 3, 2, 2."""
+    source, target = [4, 3, 2, 9, 1, 1], [1, 1, 8, 2, 1, 1]
+    assert ranges(DocumentView(Limit(10)).split(source, [])) == [(0, 2), (2, 3), (3, 4), (4, 6)]
+    assert ranges(DocumentView(Limit(12)).split(source, [])) == [(0, 3), (3, 5), (5, 6)]
+    assert ranges(DocumentView(Limit(12)).split(source, target)) == [(0, 2), (2, 3), (3, 5), (5, 6)]
+    # Brackets take a token more for every source sentence, so that 4 + 3 + 2 no longer fit.
+    assert ranges(DocumentView(Limit(12, 2)).split(source, [])) == [(0, 2), (2, 3), (3, 4), (4, 6)]
+    # A sentence that is too long by itself stands alone.
+    assert ranges(DocumentView(Limit(5)).split(source, [])) == [(0, 1), (1, 2), (2, 3), (3, 4), (4, 6)]
+    assert DocumentView(Limit(5)).split([], []) == []
+
+
+def test_documents_are_cut_where_either_side_is_full_or_the_sentences_are_counted() -> None:
+    """As above, but of three sentences at most: the second piece is full of tokens, others of sentences."""
+    source = [4, 3, 2, 9, 1, 1, 1, 1, 1]
+    view = DocumentView(Limit(13, max_sentences=3))
+    assert ranges(view.split(source, [])) == [(0, 3), (3, 5), (5, 8), (8, 9)]
+    assert ranges(DocumentView(Limit(13)).split(source, [])) == [(0, 3), (3, 5), (5, 9)]
+    assert ranges(DocumentView(Limit(13, max_sentences=1)).split(source, [])) == [
+        (j, j + 1) for j in range(9)
+    ]
+    # Parts are made of these pieces; and a count alone is a limit, too.
+    assert ranges(DocumentView(Limit(None, max_sentences=4), 2).split([50] * 5, [])) == [
+        (0, 2),
+        (2, 4),
+        (4, 5),
+    ]
+
+
+@settings(deadline=None)
+@given(bounded, lengths)
+def test_pieces_fit_and_none_could_take_one_more(limit: Limit, document: list[tuple[int, int]]) -> None:
+    source, target = [s for s, _ in document], [t for _, t in document]
+    windows = DocumentView(limit).split(source, target)
+    for w in windows:
+        piece = slice(w.source.start, w.source.stop)
+        assert len(w.source) == 1 or limit.fits(source[piece], target[piece])
+        if w.source.stop < len(source):
+            wider = slice(w.source.start, w.source.stop + 1)
+            assert not limit.fits(source[wider], target[wider])
+
+
+def test_equal_parts() -> None:
+    """Eleven sentences in 4 parts: 2 or 3 each; two sentences in 4 parts: single ones."""
+    view = DocumentView(Limit(22), parts=4)
+    assert ranges(view.split([1] * 11, [])) == [(0, 2), (2, 5), (5, 8), (8, 11)]
+    assert ranges(view.split([1] * 13, [])) == [(0, 2), (2, 5), (5, 8), (8, 11), (11, 12), (12, 13)]
+
+
+def test_long_translations_do_not_shorten_what_the_cumulative_view_reads() -> None:
+    """Each target stands in a row of its own; training cuts as translation does, where none is known."""
+    view = CumulativeView(Limit(8))
+    assert view.split([1] * 4, [3] * 4) == view.split([1] * 4, [])
+
+
+def test_the_cumulative_view_sees_its_part_up_to_the_sentence() -> None:
+    windows = CumulativeView(Limit(8), parts=2).split([1] * 5, [])
+    # Pieces of four sentences and of one; the first in two parts.
+    assert [(w.source.start, w.source.stop) for w in windows] == [(0, 1), (0, 2), (2, 3), (2, 4), (4, 5)]
+    assert [(w.target.start, w.target.stop) for w in windows] == [(j, j + 1) for j in range(5)]
+
+
+def test_the_cumulative_view_counts_sentences_too() -> None:
+    windows = CumulativeView(Limit(80, max_sentences=2)).split([1] * 5, [])
+    assert [(w.source.start, w.source.stop) for w in windows] == [(0, 1), (0, 2), (2, 3), (2, 4), (4, 5)]
+
+
+def test_doc2sent_windows_have_no_target_context() -> None:
+    windows = WindowView(2, limit=Limit(8), target_before=0).split([1, 3, 2, 4], [])
+    assert [(w.source.start, w.source.stop) for w in windows] == [(0, 1), (0, 2), (1, 3), (2, 4)]
+    assert all(w.target == w.current for w in windows)
+
+
+# Mixtures
+
+
+def draw(mixture: Mixture, sentences: int, seed: int = 0) -> list[Window]:
+    return mixture.draw([1] * sentences, [1] * sentences, np.random.default_rng(seed))
+
+
+def test_a_mixture_of_weights_one_is_a_union() -> None:
+    """Multi-resolution training on eight sentences: 1 + 2 + 4 + 8 sequences (Sun et al. 2022)."""
+    halves = (DocumentView(Limit(16), parts) for parts in (1, 2, 4, 8, 16))
+    drawn = draw(Mixture(tuple((view, 1.0) for view in (*halves, SentenceView()))), 8)
+    assert ranges(drawn)[:7] == [(0, 8), (0, 4), (4, 8), (0, 2), (2, 4), (4, 6), (6, 8)]
+    assert ranges(drawn)[7:] == [(j, j + 1) for j in range(8)]
+    # A document of one sentence is the same in every resolution.
+    one = Mixture(((DocumentView(Limit(16)), 1.0), (SentenceView(), 1.0)))
+    assert ranges(draw(one, 1)) == [(0, 1)]
+
+
+def test_weights_say_how_often_an_instance_is_drawn() -> None:
+    mixture = Mixture(((DocumentView(Limit(600)), 1.0), (SentenceView(), 2.25)))
+    counts = Counter(draw(mixture, 200))
+    assert counts.pop(Window(range(200), range(200), range(200))) == 1
+    assert set(counts.values()) == {2, 3}
+    assert 20 < sum(count == 3 for count in counts.values()) < 80  # 50 expected, six standard deviations
+    assert draw(mixture, 200) == draw(mixture, 200)
+    assert draw(mixture, 200) != draw(mixture, 200, seed=1)
+
+
+def test_mixtures_of_configurations() -> None:
+    config = ViewConfig.model_validate(
+        {"kind": "document", "max_tokens": 64, "mixed_with": [{"kind": "sentence", "weight": 0.5}]}
+    )
+    assert build_mixture(config) == Mixture(((DocumentView(Limit(64)), 1.0), (SentenceView(), 0.5)))
+    assert build_mixture(ViewConfig()) == Mixture(((SentenceView(), 1.0),))
+
+
+def test_all_pieces_of_a_mixture_are_limited_alike() -> None:
+    cuts = [
+        {"kind": "document"},
+        {"kind": "cumulative"},
+        {"kind": "sentence"},
+        {"kind": "window", "before": 1},
+    ]
+    for first in cuts:
+        config = ViewConfig.model_validate({**first, "max_sentences": 3, "mixed_with": cuts})
+        limit = Limit(512, max_sentences=3)
+        expected = [DocumentView(limit), CumulativeView(limit), SentenceView(), WindowView(1, 0, Limit(512))]
+        assert [view for view, _ in build_mixture(config).parts] == [expected[cuts.index(first)], *expected]

@@ -1,0 +1,330 @@
+"""Models that write all at once, up to translated files: n sentences in, n out, whatever the weights."""
+
+import json
+import math
+import re
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+
+import pytest
+import torch
+from command_line import cotext, succeed, write_corpus
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from test_casa import SYMBOLS, SYSTEMS, TOKENIZER, config_of, instances, model_of, systems
+from tiny import WordTokenizer
+
+from cotext.data.batch import Instance, source_batch
+from cotext.data.documents import Document, ParallelDocument
+from cotext.decoding.beam_search import Hypothesis, SearchOptions
+from cotext.decoding.constraints import Request, SearchSymbols
+from cotext.decoding.non_autoregressive import collapse, write
+from cotext.decoding.scorer import score_instances
+from cotext.decoding.translator import DocumentTranslator
+from cotext.models.build import build_model
+from cotext.models.casa import Casa
+from cotext.runtime.errors import CotextError
+
+CPU = torch.device("cpu")
+SEARCH = SearchSymbols(SYMBOLS, TOKENIZER.unk, unused=(TOKENIZER.sep,))
+GREEDY = SearchOptions(beam=1)
+
+
+def requests(rows: list[Instance], limit: int = 60) -> list[Request]:
+    return [Request([], 0, (limit,) * len(row.source)) for row in rows]
+
+
+def found(
+    model: Casa, rows: list[Instance], options: SearchOptions = GREEDY, symbols: SearchSymbols = SEARCH
+) -> list[Hypothesis]:
+    return write(model, source_batch(rows, SYMBOLS), requests(rows), symbols, options)
+
+
+def sentences(hypothesis: Hypothesis) -> list[list[int]]:
+    out: list[list[int]] = [[]]
+    for token in hypothesis.tokens:
+        if token == SYMBOLS.eos:
+            out.append([])
+        else:
+            out[-1].append(token)
+    return out
+
+
+# --- collapsing
+
+
+def test_collapse_by_hand() -> None:
+    """Blank is 0; 9 stands for nothing."""
+    path = [9, 0, 4, 4, 0, 4, 5, 5, 9, 6, 0, 0]
+    log_p = [-float(2**i) for i in range(len(path))]
+    text = collapse(path, log_p, {0, 9})
+    assert text.tokens == [4, 4, 5, 6]
+    assert text.log_p == [-(1 + 2 + 4 + 8), -(16 + 32), -(64 + 128), -(256 + 512)]
+    assert text.rest == -(1024 + 2048)
+    assert collapse(path, log_p, {0, 9}, repeats=False).tokens == [4, 4, 4, 5, 5, 6]
+    assert collapse([], [], {0}).tokens == []
+
+
+# --- n in, n out
+
+
+@systems
+@given(
+    seed=st.integers(0, 2**16),
+    lengths=st.lists(st.integers(1, 5), min_size=1, max_size=5),
+    blank=st.booleans(),
+)
+@settings(max_examples=12, deadline=None)
+def test_as_many_sentences_come_out_each_with_a_word(
+    name: str, seed: int, lengths: list[int], blank: bool
+) -> None:
+    model = model_of(SYSTEMS[name], seed=seed % 97)
+    if blank:  # which the model then writes everywhere
+        with torch.no_grad():
+            model.embedding.weight[model.blank] += 3 * model.decoder[-1].after_feed_forward.norm.bias
+    generator = torch.Generator().manual_seed(seed)
+    source = [torch.randint(4, 13, (n,), generator=generator).tolist() for n in lengths]
+    whole = range(len(source))
+    row = replace(instances()[0], source=source, target=[])
+    row = replace(row, window=replace(row.window, source=whole, target=whole, current=whole))
+    [hypothesis] = found(model, [row])
+    texts = sentences(hypothesis)
+    assert len(texts) == len(lengths)
+    for text in texts:
+        assert text
+        assert all(token < TOKENIZER.pieces and token != TOKENIZER.unk for token in text)
+    assert len(hypothesis.token_log_probabilities) == len(hypothesis.tokens) + 1
+    assert hypothesis.log_probability == pytest.approx(sum(hypothesis.token_log_probabilities))
+    assert all(p <= 1e-9 for p in hypothesis.token_log_probabilities)
+
+
+def test_limits_hold_and_are_reported() -> None:
+    row = instances()[2]
+    for seed in range(60):  # the first that has much to say
+        model = model_of({}, seed=seed)
+        free = sentences(found(model, [row])[0])
+        longest = max(range(2), key=lambda k: len(free[k]))
+        if len(free[longest]) > 3:
+            break
+    assert len(free[longest]) > 3
+    limits = [60] * 2
+    limits[longest] = len(free[longest])
+    source = source_batch([row], SYMBOLS)
+    [cut] = write(model, source, [Request([], 0, tuple(limits))], SEARCH, GREEDY)
+    texts = sentences(cut)
+    assert texts[longest] == free[longest][:-1]
+    assert [text for k, text in enumerate(texts) if k != longest] == [
+        text for k, text in enumerate(free) if k != longest
+    ]
+    closers = [i for i, token in enumerate([*cut.tokens, SYMBOLS.eos]) if token == SYMBOLS.eos]
+    assert cut.cut == (closers[longest],)
+
+
+# --- the most probable
+
+
+@pytest.mark.parametrize("seed", [0, 5, 7])
+def test_argmax_by_hand(seed: int) -> None:
+    """Of every place by itself, as one matrix product gives it."""
+    model = model_of({}, seed=seed)
+    rows = instances()
+    with torch.no_grad():
+        draft = model.encode(source_batch(rows, SYMBOLS))
+        log_p = (model.decode(draft) @ model.output_weight.T).log_softmax(dim=2)
+    log_p[:, :, [TOKENIZER.unk, TOKENIZER.sep]] = -math.inf
+    for i, hypothesis in enumerate(found(model, rows)):
+        texts = sentences(hypothesis)
+        own = iter(hypothesis.token_log_probabilities)
+        for k, text in enumerate(texts):
+            inner = log_p[i][draft.sentence[i] == k][1:-1]
+            best = inner.max(dim=1)
+            path = [
+                b
+                for b, a in zip(best.indices.tolist(), [None, *best.indices.tolist()], strict=False)
+                if b != a
+            ]
+            expected = [b for b in path if b < TOKENIZER.pieces]
+            if expected:
+                assert text == expected
+                total = sum(next(own) for _ in range(len(text) + 1))
+                assert total == pytest.approx(float(best.values.sum()))
+            else:
+                assert len(text) == 1
+                for _ in range(2):
+                    next(own)
+
+
+def test_a_beam_finds_texts_at_least_as_probable() -> None:
+    """Its figure is the likelihood of the text, as scoring gives it, where the beam is wide."""
+    model = model_of({"context_layers": 1})
+    rows = [replace(r, source=[s[:2] for s in r.source]) for r in instances()]
+    options = SearchOptions(beam=200)
+    greedy, wide = found(model, rows), found(model, rows, options)
+    for row, one, best in zip(rows, greedy, wide, strict=True):
+        scores = []
+        for hypothesis in (one, best):
+            candidate = replace(row, target=sentences(hypothesis))
+            scores.append(score_instances(model, [candidate], SYMBOLS, 8000, CPU)[0])
+        for k, (of_greedy, of_beam) in enumerate(zip(*scores, strict=True)):
+            assert of_beam.log_probability >= of_greedy.log_probability - 1e-9, k
+        total = sum(score.log_probability for score in scores[1])
+        assert best.log_probability == pytest.approx(total, rel=1e-2)
+
+
+@pytest.mark.parametrize("name", ["GLAT", "GLAT+CTC"])
+def test_a_beam_needs_a_path_for_every_sentence(name: str) -> None:
+    with pytest.raises(CotextError, match=r"choose decode\.beam = 1"):
+        found(model_of(SYSTEMS[name]), instances(), SearchOptions(beam=2))
+
+
+def test_output_that_is_not_a_number_is_refused() -> None:
+    model = model_of({})
+    with torch.no_grad():
+        model.decoder[0].feed_forward.narrow.bias.fill_(math.nan)
+    with pytest.raises(CotextError, match="not a number"):
+        found(model, instances())
+
+
+# --- scoring
+
+
+def test_scores_are_the_likelihood_over_all_paths() -> None:
+    """Of a sentence of one token: every path between its brackets, one by one."""
+    model = model_of({})
+    row = replace(instances()[1], target=[[4]])
+    [[score]] = score_instances(model, [row], SYMBOLS, 8000, CPU)
+    assert score.tokens == 2
+    with torch.no_grad():
+        draft = model.encode(source_batch([row], SYMBOLS))
+        log_p = (model.decode(draft) @ model.output_weight.T).log_softmax(dim=2)[0]
+    bos, eos, blank = SYMBOLS.bos, SYMBOLS.eos, SYMBOLS.pad
+    total = 0.0
+    for inner in product((bos, 4, eos, blank), repeat=len(log_p) - 2):
+        path = [bos, *inner, eos]
+        kept = [b for a, b in zip([None, *path], path, strict=False) if a != b and b != blank]
+        if kept == [bos, 4, eos]:
+            total += math.exp(sum(float(log_p[t + 1, symbol]) for t, symbol in enumerate(inner)))
+    assert score.log_probability == pytest.approx(math.log(total), abs=1e-5)
+
+
+@systems
+def test_scores_do_not_depend_on_the_batch(name: str) -> None:
+    model = model_of(SYSTEMS[name])
+    together = score_instances(model, instances(), SYMBOLS, 8000, CPU)
+    single = [score_instances(model, [row], SYMBOLS, 8000, CPU)[0] for row in instances()]
+    for one, other, row in zip(together, single, instances(), strict=True):
+        assert [s.tokens for s in one] == [len(t) + 1 for t in row.target]
+        for a, b in zip(one, other, strict=True):
+            assert a.log_probability == pytest.approx(b.log_probability, abs=1e-4)
+
+
+def test_a_sentence_without_a_path_is_impossible() -> None:
+    row = replace(instances()[1], target=[[4] * 9])
+    [[score]] = score_instances(model_of({}), [row], SYMBOLS, 8000, CPU)
+    assert score.log_probability == -math.inf
+    translator = DocumentTranslator(model_of({}), config_of({}), TOKENIZER, CPU)
+    [[told]] = translator.score([ParallelDocument("d", ("cat",), ("cat " * 9,))])
+    assert told.log_probability == -math.inf
+
+
+# --- documents
+
+
+DOCUMENTS = [
+    Document("a", ("the cat sat", "", "it saw a mat again", "cat")),
+    Document("b", ("again",)),
+    Document("c", ("the cat", "on a mat", "it")),
+]
+
+
+@systems
+def test_a_document_is_translated_alone_as_beside_others(name: str) -> None:
+    translator = DocumentTranslator(model_of(SYSTEMS[name]), config_of(SYSTEMS[name]), TOKENIZER, CPU)
+    together = dict(translator.translate(DOCUMENTS))
+    for i, document in enumerate(DOCUMENTS):
+        [(_, alone)] = translator.translate([document])
+        assert alone.document == together[i].document
+        assert alone.log_probabilities == pytest.approx(together[i].log_probabilities, abs=1e-4)
+        assert len(alone.document.sentences) == len(document.sentences)
+        assert [bool(s) for s in alone.document.sentences] == [bool(s) for s in document.sentences]
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_sentence_shows_nothing(seed: int) -> None:
+    """Pieces that show nothing alone: blank ones, and halves of a character."""
+    tokenizer = WordTokenizer(["the", "cat", "sat"])
+    torch.manual_seed(seed)
+    model = build_model(config_of({}), tokenizer.vocabulary_size).double().eval()
+    with torch.no_grad():
+        model.output_weight[tokenizer.FIRST_HALF] *= 5
+        model.output_weight[tokenizer.BLANK] *= 3
+    translator = DocumentTranslator(model, config_of({}), tokenizer, CPU)
+    [(_, translation)] = translator.translate([Document("d", ("the", "cat sat the", "sat"))])
+    assert all(translation.document.sentences)
+    assert translation.recovered
+
+
+def test_signatures_say_how_it_is_written() -> None:
+    translator = DocumentTranslator(model_of({}), config_of({}), TOKENIZER, CPU)
+    assert "|beam:1|path:sentences|" in translator.signature
+    assert "lp:" not in translator.signature
+
+
+# --- the command line
+
+
+TINY = (
+    "model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.encoder_layers=2",
+    "model.decoder_layers=1", "train.max_updates=6", "train.max_tokens=500", "train.warmup_updates=2",
+    "train.validate_every=3", "train.validate_documents=2", "train.log_every=2", "train.average=2",
+    "train.threads=1",
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    made = tmp_path_factory.mktemp("casa")
+    write_corpus(made)
+    sides = [("--source", "train.en"), ("--target", "train.de")]
+    sides += [("--dev-source", "dev.en"), ("--dev-target", "dev.de")]
+    files = [part for option, name in sides for part in (option, made / name)]
+    succeed("prepare", *files, "--vocabulary", "48", "--out", made / "data")
+    return made
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+@pytest.mark.parametrize("recipe", ["casa", "latent", "glat", "glat-ctc", "latent-glat"])
+def test_train_translate_score_and_contrast(recipe: str, folder: Path) -> None:
+    run, out = folder / recipe, folder / f"{recipe}.de"
+    told = succeed("train", f"casa/{recipe}", *TINY, "--data", folder / "data", "--out", run).err
+    figures = [json.loads(line) for line in lines(run / "metrics.jsonl")]
+    assert {"nll_current", "revealed"} <= figures[0].keys()
+    latent = "latent" in recipe
+    assert ({"codes_used", "code_perplexity"} <= figures[0].keys()) == latent
+    assert (re.search(r"\d codes, perplexity \d", told) is not None) == latent
+    assert ("without_path" in figures[0]) == ("glat" not in recipe or recipe == "glat-ctc")
+    assert figures[-1]["kind"] == "final"
+    succeed("translate", run, folder / "test.en", "--out", out)
+    assert [bool(line) for line in lines(out)] == [bool(line) for line in lines(folder / "test.en")]
+    scored = succeed("score", run, "--source", folder / "test.en", "--target", out).out
+    assert scored.count("\n") > len([line for line in lines(out) if line])
+    assert "nan" not in scored
+    contrasted = succeed("contrastive", run, folder / "suite.json").out
+    assert "toy/order" in contrasted
+
+
+def test_what_reads_from_left_to_right_is_refused(folder: Path) -> None:
+    run = folder / "refused"
+    succeed("train", "casa/casa", *TINY, "--data", folder / "data", "--out", run)
+    for command in (
+        ("probe", run),
+        ("attention", run, folder / "test.en", "--out", folder / "attention"),
+        ("translate", run, folder / "test.en", "--out", folder / "free.de", "--set", "align=free"),
+    ):
+        outcome = cotext(*command)
+        assert outcome.code == 2, (command, outcome)
+        assert "casa" in outcome.err or "decode.align" in outcome.err, outcome.err

@@ -1,0 +1,279 @@
+"""Dropout, ragged rows, attention and blocks, each beside its plain definition."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import tiny_config
+from torch import Tensor
+from torch.nn.functional import layer_norm, linear, scaled_dot_product_attention
+
+from cotext.layers.blocks import DecoderBlock, EncoderBlock, Residual, Size
+from cotext.layers.kernels.dropout import Dropout, keep_mask, relu_dropout
+from cotext.layers.kernels.packing import Ragged
+from cotext.layers.kernels.sdpa import attend
+from cotext.layers.masks import causal, visible
+from cotext.layers.multi_head import CrossAttention, FeedForward, SelfAttention
+from cotext.layers.state import DecoderState, SelfReach
+from cotext.models.build import build_model
+from cotext.models.interface import Model
+
+
+def doubles(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, dtype=torch.float64, generator=generator)
+
+
+def sentences(lengths: list[int]) -> Tensor:
+    """One sentence a row, -1 on padding."""
+    return torch.where(torch.arange(max(lengths)) < torch.tensor(lengths)[:, None], 0, -1)
+
+
+# Dropout
+
+
+@pytest.mark.parametrize("rate", [0.1, 0.3, 0.5])
+def test_keep_mask_keeps_at_its_rate_and_independently(rate: float) -> None:
+    torch.manual_seed(0)
+    keep = keep_mask(torch.empty(400_003), rate).double()
+    assert keep.mean().item() == pytest.approx(1 - rate, abs=0.004)
+    # Four neighbours come from one random number: none may say anything about another.
+    for distance in (1, 2, 3, 4):
+        together = (keep[:-distance] * keep[distance:]).mean().item()
+        assert together == pytest.approx((1 - rate) ** 2, abs=0.005)
+    for place in range(4):
+        assert keep[place::4].mean().item() == pytest.approx(1 - rate, abs=0.008)
+
+
+@given(st.integers(0, 9), st.integers(1, 9))
+@settings(deadline=None, max_examples=30)
+def test_keep_mask_has_the_shape_of_any_tensor(rows: int, columns: int) -> None:
+    x = torch.empty(columns, rows).T
+    assert keep_mask(x, 0.5).shape == x.shape
+
+
+def test_dropout_zeroes_or_scales_and_passes_gradients_where_it_kept() -> None:
+    x = (doubles(7, 9) + 10).requires_grad_()
+    out = Dropout(0.4)(x)
+    kept = out != 0
+    assert 0 < int(kept.sum()) < kept.numel()
+    torch.testing.assert_close(out[kept], x[kept] / 0.6)
+    (gradient,) = torch.autograd.grad((out * 3).sum(), x)
+    torch.testing.assert_close(gradient, kept.double() / 0.6 * 3)
+
+
+def test_dropout_repeats_with_the_seed() -> None:
+    x = doubles(50)
+    torch.manual_seed(4)
+    first = Dropout(0.5)(x)
+    second = Dropout(0.5)(x)
+    torch.manual_seed(4)
+    torch.testing.assert_close(Dropout(0.5)(x), first, rtol=0, atol=0)
+    assert not torch.equal(first, second)
+
+
+def test_no_dropout_in_evaluation_nor_at_rate_zero() -> None:
+    x = doubles(50)
+    assert torch.equal(Dropout(0.5).eval()(x), x)
+    assert torch.equal(Dropout(0.0)(x), x)
+    assert Dropout(1.0)(x).abs().max() == 0
+
+
+def test_relu_dropout_is_dropout_of_relu() -> None:
+    x = doubles(60, 5).requires_grad_()
+    torch.manual_seed(1)
+    out = relu_dropout(x.clone(), 0.3, training=True)
+    torch.manual_seed(1)
+    plain = Dropout(0.3)(x.relu())
+    torch.testing.assert_close(out, plain)
+    factor = doubles(60, 5, seed=2)
+    (got,), (want,) = (torch.autograd.grad((y * factor).sum(), x) for y in (out, plain))
+    torch.testing.assert_close(got, want)
+
+
+# Ragged rows
+
+
+@given(st.lists(st.integers(1, 6), min_size=1, max_size=5))
+@settings(deadline=None, max_examples=40)
+def test_unpacking_undoes_packing_but_for_padding(lengths: list[int]) -> None:
+    sentence = sentences(lengths)
+    ragged = Ragged.of(sentence)
+    assert (ragged is None) == (len(set(lengths)) == 1)
+    if ragged is None:
+        return
+    x = doubles(*sentence.shape, 3)
+    packed = ragged.pack(x)
+    torch.testing.assert_close(packed, torch.cat([row[:n] for row, n in zip(x, lengths, strict=True)]))
+    torch.testing.assert_close(ragged.unpack(packed), x * (sentence >= 0)[..., None])
+
+
+def test_gradients_of_packing_and_unpacking() -> None:
+    ragged = Ragged(torch.tensor([[True, True, False], [True, False, False]]))
+    assert torch.autograd.gradcheck(ragged.pack, doubles(2, 3, 4).requires_grad_())
+    assert torch.autograd.gradcheck(ragged.unpack, doubles(3, 4).requires_grad_())
+
+
+# Attention
+
+
+@pytest.mark.parametrize("kind", ["full", "causal", "padded"])
+def test_attention_with_dropout_has_the_gradients_of_its_definition(kind: str) -> None:
+    q, k, v = (doubles(2, 2, 4, 3, seed=seed).requires_grad_() for seed in range(3))
+    mask = visible(sentences([4, 2])) if kind == "padded" else None
+    torch.manual_seed(2)
+    out = attend(q, k, v, mask, kind == "causal", 0.25)
+
+    torch.manual_seed(2)
+    scores = q @ k.transpose(-2, -1) / 3**0.5
+    if kind == "causal":
+        mask = causal(4, 4, q.device)
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf)
+    plain = Dropout(0.25)(scores.softmax(dim=-1)) @ v
+    torch.testing.assert_close(out, plain)
+    factor = doubles(*out.shape, seed=9)
+    got, want = (torch.autograd.grad((y * factor).sum(), (q, k, v)) for y in (out, plain))
+    torch.testing.assert_close(got, want)
+
+
+def test_attention_with_dropout_is_unbiased() -> None:
+    torch.manual_seed(0)
+    q, k, v = (doubles(1, 1, 3, 4, seed=seed) for seed in range(3))
+    many = (x.expand(20_000, 1, -1, -1) for x in (q, k, v))
+    mean = attend(*many, None, True, 0.1).mean(dim=0, keepdim=True)
+    plain = scaled_dot_product_attention(q, k, v, is_causal=True)
+    torch.testing.assert_close(mean, plain, rtol=0.02, atol=0.02)
+
+
+def test_fused_projections_are_the_three_of_the_paper() -> None:
+    attention = SelfAttention(6, 2, 0.0).double()
+    x = doubles(2, 5, 6)
+    heads = []
+    for head in range(2):
+        rows = slice(3 * head, 3 * head + 3)
+        q, k, v = (
+            linear(x, weight[rows], bias[rows])
+            for weight, bias in zip(attention.qkv.weight.chunk(3), attention.qkv.bias.chunk(3), strict=True)
+        )
+        heads.append((q @ k.transpose(1, 2) / 3**0.5).softmax(dim=-1) @ v)
+    expected = linear(torch.cat(heads, dim=-1), attention.out.weight, attention.out.bias)
+    torch.testing.assert_close(attention(x, SelfReach(None)), expected)
+
+
+def test_beams_share_keys_and_values() -> None:
+    attention = CrossAttention(6, 2, 0.0).double()
+    memory, x = doubles(2, 7, 6), doubles(6, 1, 6, seed=1)
+    mask = visible(sentences([7, 4]))
+    assert mask is not None
+    shared = attention(x, attention.project(memory), mask)
+    copied = attention(
+        x, attention.project(memory.repeat_interleave(3, dim=0)), mask.repeat_interleave(3, dim=0)
+    )
+    torch.testing.assert_close(shared, copied)
+
+
+# Blocks
+
+
+def test_residual_orders() -> None:
+    x = doubles(2, 3, 8)
+    after, before = (Residual(8, 0.0, pre_norm).double() for pre_norm in (False, True))
+    torch.testing.assert_close(after(x, torch.sin), layer_norm(x + x.sin(), [8]))
+    torch.testing.assert_close(before(x, torch.sin), x + layer_norm(x, [8]).sin())
+
+
+@pytest.mark.parametrize("pre_norm", [False, True])
+def test_blocks_without_padding_equal_blocks_with_it(pre_norm: bool) -> None:
+    torch.manual_seed(3)
+    size = Size(8, 12, 2, 1, 1, pre_norm=pre_norm)
+    encoder = EncoderBlock(size, SelfAttention(*size.attention)).double()
+    cross = CrossAttention(*size.attention)
+    decoder = DecoderBlock(size, SelfAttention(*size.attention), cross).double()
+    source, target = sentences([5, 2, 4]), sentences([3, 6, 1])
+    mask = visible(source)
+    reach = SelfReach(mask)
+    source_rows, target_rows = Ragged.of(source), Ragged.of(target)
+    assert source_rows is not None
+    assert target_rows is not None
+    own = DecoderState(cross=[], cross_mask=None).reach(6, source.device)
+    x_BSD, x_BTD = doubles(3, 5, 8), doubles(3, 6, 8, seed=1)
+
+    memory = encoder(x_BSD, (reach,))
+    hidden = decoder(x_BTD, (own,), (decoder.cross.project(memory), mask))
+    packed = encoder(source_rows.pack(x_BSD), (reach, source_rows))
+    torch.testing.assert_close(packed, memory[source >= 0])
+    keys_values = decoder.cross.project(packed, source_rows)
+    packed = decoder(target_rows.pack(x_BTD), (own, target_rows), (keys_values, mask, target_rows))
+    torch.testing.assert_close(packed, hidden[target >= 0])
+
+
+def test_feed_forward_by_its_formula() -> None:
+    layer = FeedForward(4, 6, 0.0).double()
+    x = doubles(3, 4)
+    inner = linear(x, layer.widen.weight, layer.widen.bias).relu()
+    torch.testing.assert_close(layer(x), linear(inner, layer.narrow.weight, layer.narrow.bias))
+
+
+def test_feed_forward_leaves_its_input_alone() -> None:
+    layer = FeedForward(4, 6, 0.5).double()
+    x = doubles(3, 4)
+    before = x.clone()
+    layer(x)
+    assert torch.equal(x, before)
+
+
+DEFAULT_BIAS = ("qkv", "query", "key_value", "widen", "narrow")
+
+
+class TestInitialisation:
+    """Spreads of what is drawn, by hand: D = 64, F = 256, V = 500."""
+
+    def model(self, kind: str) -> Model:
+        torch.manual_seed(0)
+        size = {"dimension": 64, "feed_forward": 256, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
+        model = {
+            "name": "g_transformer",
+            "initialisation": kind,
+            "g_transformer": {"global_layers": 1},
+            **size,
+        }
+        return build_model(tiny_config(model=model, view={"separators": "bracket"}), 500)
+
+    @pytest.mark.parametrize(
+        ("kind", "expected"),
+        [
+            # A uniform distribution within a has the standard deviation a / sqrt(3); Xavier's a is
+            # sqrt(6 / (64 + 64)) for square parts, sqrt(6 / (64 + 256)) for feed-forward layers.
+            ("xavier", (1 / 8, 1 / 8, 160**-0.5, 160**-0.5, 96**-0.5, 1 / 8)),
+            # Of the inputs of attention 1 / sqrt(2) of it; torch's default a is 1 / sqrt(inputs).
+            ("fairseq", (128**-0.5, 1 / 8, 192**-0.5, 768**-0.5, 96**-0.5, 1 / 8)),
+            ("normal", (0.02,) * 6),
+        ],
+    )
+    def test_weights(self, kind: str, expected: tuple[float, ...]) -> None:
+        parameters = dict(self.model(kind).named_parameters())
+        names = (
+            "decoder.0.cross.wide.key_value.weight",
+            "encoder.0.attention.local.out.weight",
+            "encoder.0.feed_forward.widen.weight",
+            "decoder.0.feed_forward.narrow.weight",
+            "encoder.0.attention.gate.weight",
+            "embedding.weight",
+        )
+        for name, spread in zip(names, expected, strict=True):
+            assert float(parameters[name].detach().std()) == pytest.approx(spread, rel=0.05), name
+
+    @pytest.mark.parametrize("kind", ["xavier", "fairseq", "normal"])
+    def test_biases(self, kind: str) -> None:
+        """Zero, but for torch's default where the toolkit leaves it."""
+        for name, parameter in self.model(kind).named_parameters():
+            if name.endswith("bias"):
+                default = kind == "fairseq" and any(part in name for part in DEFAULT_BIAS)
+                assert bool(parameter.any()) == default, name
+                assert float(parameter.detach().abs().max()) <= 1 / 8
+
+    def test_a_fused_projection_is_drawn_part_by_part(self) -> None:
+        """As squares of 64 x 64, not as one matrix of 192 x 64, whose bound is smaller."""
+        qkv = dict(self.model("xavier").named_parameters())["encoder.0.attention.local.qkv.weight"]
+        assert float(qkv.detach().abs().max()) > (6 / (64 + 192)) ** 0.5 * 1.2

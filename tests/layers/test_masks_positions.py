@@ -1,0 +1,304 @@
+"""Who may look at whom, found out by changing one token; and where tokens stand, by hand."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from cotext.data.batch import Instance, Source, SpecialSymbols, make_batch
+from cotext.data.views import Window
+from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size
+from cotext.layers.masks import causal, visible
+from cotext.layers.multi_head import CrossAttention, SelfAttention
+from cotext.layers.positions import (
+    PositionTable,
+    closed_sentence,
+    mean_sentence_length,
+    place,
+    ranks,
+    sinusoidal,
+)
+from cotext.layers.state import DecoderState, SelfReach
+from cotext.models.transformer import Transformer
+
+# Two rows of unequal lengths: sentences of 3, 2 and 1 tokens; a first sentence of 2 and one of 1.
+SENTENCE = torch.tensor([[0, 0, 0, 1, 1, 2], [0, 0, 1, -1, -1, -1]])
+T = torch.arange(6).expand(2, 6)
+
+
+def table(rows: list[str]) -> Tensor:
+    return torch.tensor([[cell == "T" for cell in row.split()] for row in rows])
+
+
+def test_visible_hides_padding_keys_alone() -> None:
+    mask = visible(SENTENCE)
+    assert mask is not None
+    assert mask.shape == (2, 1, 1, 6)
+    assert torch.equal(mask[:, 0, 0], table(["T T T T T T", "T T T F F F"]))
+    assert visible(SENTENCE[:1]) is None
+
+
+def test_causal_aligns_the_last_query_with_the_last_key() -> None:
+    device = SENTENCE.device
+    assert torch.equal(causal(3, 3, device), table(["T F F", "T T F", "T T T"]))
+    assert torch.equal(causal(2, 4, device), table(["T T T F", "T T T T"]))
+
+
+def changed(before: Tensor, after: Tensor) -> Tensor:
+    """[B, T], True where any number differs."""
+    return (before - after).abs().amax(dim=-1) > 1e-12
+
+
+@pytest.mark.parametrize("row", [0, 1])
+def test_an_encoder_token_reaches_its_whole_row_and_no_other_row(row: int) -> None:
+    torch.manual_seed(0)
+    block = EncoderBlock(Size(8, 16, 2, 1, 1), SelfAttention(8, 2, 0.0)).double().eval()
+    x = torch.randn(2, 6, 8, dtype=torch.float64)
+    mask, real = SelfReach(visible(SENTENCE)), SENTENCE >= 0
+    for t in range(6):
+        y = x.clone()
+        y[row, t] += torch.randn(8, dtype=torch.float64)
+        moved = changed(block(x, (mask,)), block(y, (mask,))) & real
+        expected = torch.zeros_like(real)
+        # A padding place moves nothing that is real.
+        expected[row] = real[row] & real[row, t]
+        assert torch.equal(moved, expected), (row, t)
+
+
+def test_without_attention_an_encoder_token_moves_itself_alone() -> None:
+    torch.manual_seed(0)
+    block = EncoderBlock(Size(8, 16, 2, 1, 1), SelfAttention(8, 2, 0.0)).double().eval()
+    torch.nn.init.zeros_(block.attention.out.weight)
+    x = torch.randn(2, 6, 8, dtype=torch.float64)
+    y = x.clone()
+    y[0, 2] += torch.randn(8, dtype=torch.float64)
+    reach = SelfReach(visible(SENTENCE))
+    moved = changed(block(x, (reach,)), block(y, (reach,)))
+    assert moved.nonzero().tolist() == [[0, 2]]
+
+
+def test_a_decoder_token_reaches_itself_and_what_follows() -> None:
+    torch.manual_seed(0)
+    attention, cross = SelfAttention(8, 2, 0.0), CrossAttention(8, 2, 0.0)
+    block = DecoderBlock(Size(8, 16, 2, 1, 1), attention, cross).double().eval()
+    x, memory = (torch.randn(2, n, 8, dtype=torch.float64) for n in (6, 4))
+    source_mask = visible(torch.tensor([[0, 0, 0, 0], [0, 0, -1, -1]]))
+    own = DecoderState(cross=[], cross_mask=None).reach(6, x.device)
+
+    def run(x: Tensor, memory: Tensor) -> Tensor:
+        return block(x, (own,), (block.cross.project(memory), source_mask))
+
+    before = run(x, memory)
+    for row in range(2):
+        for t in range(6):
+            y = x.clone()
+            y[row, t] += torch.randn(8, dtype=torch.float64)
+            expected = torch.zeros(2, 6, dtype=torch.bool)
+            expected[row, t:] = True
+            assert torch.equal(changed(before, run(y, memory)), expected)
+        for s in range(4):
+            other = memory.clone()
+            other[row, s] += torch.randn(8, dtype=torch.float64)
+            expected = torch.zeros(2, 6, dtype=torch.bool)
+            expected[row] = row == 0 or s < 2
+            assert torch.equal(changed(before, run(x, other)), expected)
+
+
+def test_ranks_start_again_in_every_sentence() -> None:
+    assert ranks(SENTENCE)[0].tolist() == [0, 1, 2, 0, 1, 0]
+    assert ranks(SENTENCE)[1, :3].tolist() == [0, 1, 0]
+    assert ranks(torch.tensor([[4, 4, 6, 6, 6]])).tolist() == [[0, 1, 0, 1, 2]]
+
+
+def test_places_by_hand() -> None:
+    rank = ranks(SENTENCE)
+
+    def row(kind: str, number: int, shift: Tensor | int = 0) -> list[int]:
+        length = int((SENTENCE[number] >= 0).sum())
+        return place(kind, T, rank, SENTENCE, shift)[number, :length].tolist()  # type: ignore[arg-type]
+
+    assert row("absolute", 0) == [0, 1, 2, 3, 4, 5]
+    assert row("reset", 0) == [0, 1, 2, 0, 1, 0]
+    # t + k * shift with k = 1 for the first sentence.
+    assert row("shifted", 0, 10) == [10, 11, 12, 23, 24, 35]
+    assert row("shifted", 1, 10) == [10, 11, 22]
+    per_row = torch.tensor([1, 100])
+    assert row("shifted", 0, per_row) == [1, 2, 3, 5, 6, 8]
+    assert row("shifted", 1, per_row) == [100, 101, 202]
+    assert row("shifted", 0, 0) == row("absolute", 0)
+
+
+def test_a_separator_has_the_position_of_the_sentence_that_it_closes_on_both_sides() -> None:
+    """Lupo et al. 2022, section 3.2: what comes after `<S>` is shifted, not `<S>` itself."""
+    symbols = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
+    sentences = [[1, 2], [3], [4, 5]]
+    batch = make_batch([Instance(0, Window(range(3), range(3), range(3)), sentences, sentences)], symbols)
+
+    def positions(sentence: Tensor) -> list[int]:
+        t = torch.arange(sentence.size(1))[None]
+        return place("shifted", t, ranks(sentence), sentence, 7)[0].tolist()
+
+    # 1 2 <S> | 3 <S> | 4 5 eos              t + 7 | t + 14 | t + 21
+    assert positions(batch.source.sentence) == [7, 8, 9, 17, 18, 26, 27, 28]
+    # bos 1 2 | <S> 3 | <S> 4 5: every <S> is still where it is on the source side
+    closed = closed_sentence(batch.input_sentence, None)
+    assert batch.input_sentence.tolist() == [[0, 0, 0, 1, 1, 2, 2, 2]]
+    assert closed.tolist() == [[0, 0, 0, 0, 1, 1, 2, 2]]
+    assert positions(closed) == [7, 8, 9, 10, 18, 19, 27, 28]
+    # Going on after the fourth input.
+    rest = closed_sentence(batch.input_sentence[:, 4:], batch.input_sentence[:, 3])
+    assert rest.tolist() == closed[:, 4:].tolist()
+
+
+@pytest.mark.parametrize("settings", [{"positions": "shifted"}, {"segments": "learned", "max_segments": 3}])
+def test_which_input_the_shift_and_segments_reach(settings: dict[str, Any]) -> None:
+    """Changing what sentence 1 adds moves its words and its own separator, not the one that opens it."""
+    size = Size(8, 16, 2, 1, 1)
+    embedding = SentenceEmbedding(24, 8, 0.0, **settings)
+    model = Transformer(size, embedding, shift=0).double().eval()
+    if embedding.segment is not None:
+        torch.nn.init.normal_(embedding.segment.data)
+    _, tokens, sentence = source_and_target()
+    state = DecoderState(cross=[], cross_mask=None)
+    t, rank = state.places(sentence)
+
+    def embedded() -> Tensor:
+        told = embedding.input_sentence(sentence, None)
+        return embedding(tokens, told, t, rank, model.shift)
+
+    before = embedded()
+    if embedding.segment is None:
+        model.shift = 3
+        embedding.from_first = False
+        reached = closed_sentence(sentence, None) > 0
+    else:
+        embedding.segment.data[1] += 1.0
+        reached = closed_sentence(sentence, None) == 1
+    moved = (embedded() != before).any(dim=-1)
+    assert torch.equal(moved & (sentence >= 0), reached & (sentence >= 0))
+    opens = torch.zeros_like(reached)
+    opens[:, 1:] = sentence[:, 1:] > sentence[:, :-1]
+    assert bool((opens & (sentence == 1)).any())
+    assert not bool(moved[opens & (sentence == 1)].any())
+
+
+def test_shift_and_segments_that_leave_the_first_sentence_alone() -> None:
+    first = SENTENCE == 0
+    for settings, shift in (({"positions": "shifted"}, 5), ({"segments": "sinusoidal"}, 0)):
+        embedding = SentenceEmbedding(24, 8, 0.0, from_first=False, **settings)
+        plain = SentenceEmbedding(24, 8, 0.0)
+        plain.load_state_dict(embedding.state_dict())
+        tokens = torch.ones_like(SENTENCE)
+        same = (embed(embedding, tokens, shift) == embed(plain, tokens)).all(dim=-1)
+        assert torch.equal(same & (SENTENCE >= 0), first)
+
+
+def test_mean_sentence_length_by_hand() -> None:
+    # Without their closing symbols: 2, 1 and 0 tokens; 1 and 0 tokens.
+    assert mean_sentence_length(SENTENCE).tolist() == [1, 0]
+    # Sentences of 4 and 8 tokens, closing symbols included: (3 + 7) / 2.
+    assert mean_sentence_length(torch.tensor([[0] * 4 + [1] * 8])).tolist() == [5]
+
+
+def test_sinusoids_by_hand() -> None:
+    encoded = sinusoidal(torch.tensor([0, 2]), 4)
+    slow = 2 / 10_000
+    expected = torch.tensor(
+        [[0.0, 0.0, 1.0, 1.0], [math.sin(2), math.sin(slow), math.cos(2), math.cos(slow)]]
+    )
+    torch.testing.assert_close(encoded, expected)
+    assert sinusoidal(torch.tensor([3]), 5).shape == (1, 5)
+
+
+def test_the_table_grows_and_stays_what_it_was() -> None:
+    positions = torch.tensor([[0, 3, 7], [50, 8, 1]])
+    torch.testing.assert_close(PositionTable(6, length=4)(positions), sinusoidal(positions, 6))
+
+
+def embed(embedding: SentenceEmbedding, tokens: Tensor, shift: Tensor | int = 0) -> Tensor:
+    return embedding(tokens, SENTENCE, T, ranks(SENTENCE), shift)
+
+
+TOKENS = torch.tensor([[1, 2, 3, 4, 5, 6], [7, 8, 9, 0, 0, 0]])
+
+
+def test_embedding_is_scaled_token_plus_position() -> None:
+    embedding = SentenceEmbedding(10, 4, 0.0)
+    expected = embedding.weight[TOKENS] * 2 + sinusoidal(T, 4)
+    torch.testing.assert_close(embed(embedding, TOKENS), expected)
+
+
+@pytest.mark.parametrize("segments", ["learned", "sinusoidal"])
+def test_segments_add_one_vector_per_sentence(segments: str) -> None:
+    torch.manual_seed(0)
+    embedding = SentenceEmbedding(10, 4, 0.0, segments=segments, max_segments=2)  # type: ignore[arg-type]
+    plain = SentenceEmbedding(10, 4, 0.0)
+    plain.weight = embedding.weight
+    if embedding.segment is not None:
+        torch.nn.init.normal_(embedding.segment)
+        # The third sentence shares the last of two learned segments.
+        vectors = embedding.segment[torch.tensor([0, 1, 1])]
+    else:
+        vectors = sinusoidal(torch.arange(3), 4)
+    added = embed(embedding, TOKENS) - embed(plain, TOKENS)
+    real = SENTENCE >= 0
+    torch.testing.assert_close(added[real], vectors[SENTENCE[real]])
+
+
+def source_and_target() -> tuple[Source, Tensor, Tensor]:
+    symbols = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
+    rows = [([[1, 2, 3], [4], [5, 6]], [[7], [8, 9], [1, 2, 3]]), ([[3, 4], [5]], [[6, 7, 8, 9], [2]])]
+    instances = []
+    for source, target in rows:
+        window = Window(*(range(len(source)) for _ in range(3)))
+        instances.append(Instance(0, window, source, target))
+    batch = make_batch(instances, symbols)
+    return batch.source, batch.target_input, batch.input_sentence
+
+
+def hidden(model: Transformer) -> Tensor:
+    source, tokens, sentence = source_and_target()
+    return model.decode(tokens, sentence, model.encode(source))[sentence >= 0]
+
+
+@pytest.mark.parametrize("pre_norm", [False, True])
+@pytest.mark.parametrize("neutral", ["shift 0", "zero segments"])
+def test_neutral_settings_are_the_plain_transformer_exactly(neutral: str, pre_norm: bool) -> None:
+    torch.manual_seed(1)
+    size = Size(8, 16, 2, 1, 2, pre_norm=pre_norm)
+    plain = Transformer(size, SentenceEmbedding(24, 8, 0.0)).eval()
+    if neutral == "shift 0":
+        embedding = SentenceEmbedding(24, 8, 0.0, positions="shifted")
+    else:
+        embedding = SentenceEmbedding(24, 8, 0.0, segments="learned", max_segments=3)
+    other = Transformer(size, embedding, shift=0).eval()
+    other.load_state_dict(plain.state_dict(), strict=neutral == "shift 0")
+    assert torch.equal(hidden(other), hidden(plain))
+    # And the setting does something once it is not neutral.
+    if embedding.segment is not None:
+        torch.nn.init.normal_(embedding.segment[0].data)
+    other.shift = 5
+    assert not torch.allclose(hidden(other), hidden(plain))
+
+
+def test_the_sequence_shift_is_the_mean_source_length_of_the_row_on_both_sides() -> None:
+    torch.manual_seed(1)
+    size = Size(8, 16, 2, 1, 1)
+    embedding = SentenceEmbedding(24, 8, 0.0, positions="shifted")
+    model = Transformer(size, embedding, shift="sequence").double().eval()
+    source, tokens, sentence = source_and_target()
+    state = model.encode(source)
+    together = model.decode(tokens, sentence, state)
+    # Source tokens without closing symbols: (3 + 1 + 2) / 3 = 2, (2 + 1) / 2 = 1.5, rounded to even.
+    for row, shift in enumerate((2, 2)):
+        model.shift = shift
+        one = source.select(torch.tensor([row]))
+        real = one.sentence[0] >= 0
+        one.tokens, one.sentence = one.tokens[:, real], one.sentence[:, real]
+        written = sentence[row] >= 0
+        own = model.decode(
+            tokens[row : row + 1, written], sentence[row : row + 1, written], model.encode(one)
+        )
+        torch.testing.assert_close(own[0], together[row, written])

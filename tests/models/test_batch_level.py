@@ -1,0 +1,327 @@
+"""Baselines of DocFlat that see the batch: mini-batch embedding, and attention between datapoints."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from test_docflat import (
+    TOKENIZER,
+    VIEWS,
+    Written,
+    alone,
+    baseline_of,
+    batch_of,
+    begun_of,
+    close,
+    config_of,
+    full,
+    joined,
+    meeting,
+)
+from tiny import random_model
+from torch import Tensor
+
+from cotext.config.recipe import Config
+from cotext.data.batch import Batch
+from cotext.layers.flat_batch import is_current
+from cotext.layers.kernels.sdpa import Places, watch_weights
+from cotext.layers.positions import ranks
+from cotext.layers.stacks import decode_rows, encode_rows
+from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, DecoderState
+from cotext.losses.cross_entropy import CrossEntropy
+from cotext.models.abd import DatapointAttention, Datapoints
+from cotext.models.build import build_model
+from cotext.models.mbe import BatchEmbedding
+
+SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
+    "mean": ("batch_embedding", {}),
+    "mean on the source": ("batch_embedding", {"target": False}),
+    "mean on the target": ("batch_embedding", {"source": False}),
+    "mean of all": ("batch_embedding", {"cross_document": True}),
+    "rows of the source": ("datapoints", {}),
+    "rows of the target": ("datapoints", {"source": False, "target": True}),
+    "rows": ("datapoints", {"target": True}),
+    "rows of all": ("datapoints", {"target": True, "cross_document": True}),
+}
+systems = pytest.mark.parametrize("system", SYSTEMS)
+
+
+def named(system: str, view: dict[str, Any] | None = None) -> Config:
+    name, settings = SYSTEMS[system]
+    return config_of(view, name, **settings)
+
+
+def built(system: str) -> Any:
+    return meeting(named(system))
+
+
+def crosses(system: str) -> bool:
+    return bool(SYSTEMS[system][1].get("cross_document"))
+
+
+# --- what holds for all
+
+
+@pytest.mark.parametrize("name", ["batch_embedding", "datapoints"])
+def test_with_both_sides_left_out_it_is_the_baseline(name: str) -> None:
+    config = config_of(None, name, source=False, target=False)
+    system = random_model(config, TOKENIZER)
+    baseline = baseline_of(config, system)
+    assert system.state_dict().keys() == baseline.state_dict().keys()
+    batch = batch_of(config)
+    assert torch.equal(full(system, batch), full(baseline, batch))
+
+
+@systems
+def test_a_row_of_a_batch_is_that_row_with_its_companions(system: str) -> None:
+    config = named(system)
+    model, batch = built(system), batch_of(config)
+    hidden = full(model, batch)
+    moved = 0.0
+    for i in range(len(hidden)):
+        row = alone(batch, i, same_document=not crosses(system))
+        close(full(model, row)[0], hidden[i, : row.target_input.size(1)])
+        if row.source.companions is not None:
+            row.source.companions = None
+            moved = max(
+                moved, float((full(model, row)[0] - hidden[i, : row.target_input.size(1)]).abs().max())
+            )
+    assert moved > 1e-3
+
+
+@systems
+def test_the_order_of_rows_in_the_batch_does_not_matter(system: str) -> None:
+    config = named(system)
+    model = built(system)
+    hidden = full(model, batch_of(config))
+    shuffled = [4, 6, 2, 5, 0, 3, 1]
+    close(full(model, batch_of(config, shuffled)), hidden[shuffled])
+
+
+@systems
+def test_other_documents_change_nothing_unless_they_may(system: str) -> None:
+    config = named(system)
+    for training in (False, True):
+        model = built(system).train(training)
+        # The document in the middle: others stand before and after it.
+        together, middle = full(model, batch_of(config)), batch_of(config, [4, 5])
+        apart = (full(model, middle) - together[4:6, : middle.target_input.size(1)]).abs()[middle.is_label]
+        may = training and crosses(system)
+        assert (float(apart.max()) > 1e-3) == may
+        if not may:
+            assert float(apart.max()) < 1e-9
+
+
+@systems
+def test_a_current_token_moves_what_follows_it_and_current_ones_of_later_rows(system: str) -> None:
+    config = named(system)
+    model, batch = built(system), batch_of(config)
+    order = batch.source.document * 1000 + batch.source.place + batch.source.current[:, 0]
+    meets = SYSTEMS[system][0] == "datapoints" and SYSTEMS[system][1].get("target", False)
+    current = is_current(batch.input_sentence, batch.source.current)
+    # Of rows that see others, all from the first current token on, which is the first that does.
+    begins = current.byte().argmax(dim=1)
+    hidden = full(model, batch)
+    at = torch.arange(hidden.size(1))
+    for row, t in batch.is_label.nonzero().tolist():
+        kept = int(batch.target_input[row, t])
+        batch.target_input[row, t] = (kept + 1) % 4
+        moved = (full(model, batch) - hidden).abs().amax(dim=2) > 1e-9
+        batch.target_input[row, t] = kept
+        later = order > order[row]
+        if not crosses(system):
+            later &= batch.source.document == batch.source.document[row]
+        expected = (later & bool(meets and current[row, t]))[:, None] & (at >= begins[:, None])
+        expected[row] = at >= t
+        assert torch.equal(moved[batch.is_label], expected[batch.is_label]), (row, t)
+
+
+@systems
+def test_gradients_reach_every_parameter_with_dropout(system: str) -> None:
+    config = named(system)
+    model = config.model.model_copy(update={"dropout": 0.2, "attention_dropout": 0.2})
+    torch.manual_seed(0)
+    built = build_model(config.model_copy(update={"model": model}), TOKENIZER.vocabulary_size)
+    CrossEntropy(0.1, 1.0)(built, batch_of(config)).loss.backward()  # type: ignore[no-untyped-call]
+    for name, parameter in built.named_parameters():
+        assert parameter.grad is not None, name
+        assert float(parameter.grad.abs().sum()) > 0, name
+
+
+# --- mini-batch embedding
+
+
+@torch.no_grad()
+def test_the_mean_of_all_words_of_the_document_stands_before_every_row() -> None:
+    """By hand: rows of one token more, at positions of their own."""
+    config = config_of(None, "batch_embedding")
+    model, batch = random_model(config, TOKENIZER), batch_of(config, [0, 4, 1])
+    assert isinstance(model, BatchEmbedding)
+    source, scale = batch.source, math.sqrt(16)
+    words = [
+        model.embedding.weight[t[k >= 0]] * scale for t, k in zip(source.tokens, source.sentence, strict=True)
+    ]
+    hidden = full(model, batch)
+    for i, belonging in enumerate(([0, 2], [1], [0, 2])):
+        mean = torch.cat([words[j] for j in belonging]).mean(dim=0)
+        length = len(words[i])
+        k = source.sentence[i, :length]
+        x = torch.cat((mean[None], words[i])) + model.embedding.table(torch.arange(length + 1))
+        k = torch.cat((k[:1], k))[None]
+        cross, _ = encode_rows(model.encoder, model.encoder_norm, x[None], k, model.decoder)
+        length = int(batch.is_label[i].sum())
+        k = batch.input_sentence[i, :length]
+        y = torch.cat((mean[None], model.embedding.weight[batch.target_input[i, :length]] * scale))
+        y = y + model.embedding.table(torch.arange(length + 1))
+        k = torch.cat((k[:1], k))[None]
+        state = DecoderState(cross, None)
+        expected = decode_rows(model.decoder, model.decoder_norm, y[None], k, ranks(k), state)
+        close(hidden[i, :length], expected[0, 1:])
+
+
+@pytest.mark.parametrize("system", [s for s in SYSTEMS if s.startswith("mean")])
+@pytest.mark.parametrize("view", VIEWS)
+@torch.no_grad()
+def test_steps_equal_the_batch_through_beams_and_departures(system: str, view: str) -> None:
+    """All beams but one go astray; what is compared is written on the one that all later ones continue."""
+    config = named(system, VIEWS[view])
+    model, batch = random_model(config, TOKENIZER), batch_of(config)
+    hidden, lengths = full(model, batch), batch.is_label.sum(dim=1)
+    begun = torch.tensor(begun_of(batch, view == "longer"))
+    state = model.encode(batch.source)
+    longest = int(begun.max())
+    state.open(longest + int(lengths.max()))
+    at = torch.arange(longest)
+    first = at < begun[:, None]
+    tokens = batch.target_input[:, :longest].where(first, torch.tensor(0))
+    found = model.decode(tokens, batch.input_sentence[:, :longest].where(first, torch.tensor(-1)), state)
+    close(found[first], hidden[:, :longest][first])
+    state.widen(2)
+    rows = torch.arange(len(lengths))
+    for step in range(int(lengths.max())):
+        stay = (begun[rows] + step < lengths[rows]).nonzero().flatten()
+        if not len(stay):
+            break
+        state.select(stay, 2)
+        rows = rows[stay]
+        t = begun[rows] + step
+        right = batch.target_input[rows, t]
+        tokens = torch.stack(((right + 1) % 4, right), dim=1).view(-1, 1)
+        found = model.decode(tokens, batch.input_sentence[rows, t].repeat_interleave(2)[:, None], state)
+        close(found[1::2, 0], hidden[rows, t])
+        state.reorder(torch.arange(len(rows)).repeat_interleave(2) * 2 + 1)
+
+
+# --- attention between datapoints
+
+
+def attended(rows: DatapointAttention, query: Tensor, keys: Tensor) -> Tensor:
+    """One mean [D] that sees some [S, D]: MHSA of equation 11."""
+    size = len(query)
+    (q,), k, v = (
+        (x @ w.T + b).view(len(x), rows.heads, -1)
+        for x, w, b in zip(
+            (query[None], keys, keys),
+            torch.split(rows.qkv.weight, size),
+            torch.split(rows.qkv.bias, size),
+            strict=True,
+        )
+    )
+    weights = (torch.einsum("hk,shk->hs", q, k) / math.sqrt(q.size(1))).softmax(dim=1)
+    out: Tensor = rows.out(torch.einsum("hs,shk->hk", weights, v).flatten())
+    return out
+
+
+@torch.no_grad()
+def test_equation_11_by_hand() -> None:
+    """A document of two rows, the second padded, and a row of another document."""
+    torch.manual_seed(0)
+    rows = DatapointAttention(8, 2, 0.0).double()
+    torch.nn.init.normal_(rows.norm.weight)
+    x = torch.randn(3, 3, 8, dtype=torch.float64)
+    means = torch.stack(((x[0, 0] + x[0, 1] + x[0, 2]) / 3, (x[1, 0] + x[1, 1]) / 2, x[2, 0]))
+    sees = torch.tensor([[True, True, False], [True, True, False], [False, False, True]])
+    current = torch.tensor([[False, True, True], [True, True, False], [True, False, False]])
+    shown: list[Places | None] = []
+    with watch_weights(lambda weights, real, places: shown.append(places)):
+        out = rows(x, means, sees, current)
+    for i, keys in enumerate((means[:2], means[:2], means[2:])):
+        for t in range(3):
+            close(out[i, t], rows.norm(x[i, t] + attended(rows, means[i], keys)))
+    [places] = shown
+    assert places is not None
+    assert places.query.tolist() == places.key.tolist() == [[1, 3, 6]]
+
+
+class WrittenMeans(Written):
+    """Rows show the mean of their current tokens; these see it, from that of their own past."""
+
+    def shown(self, tokens: list[int], sentence: list[int], current: Tensor) -> Tensor:
+        own = super().shown(tokens, sentence, current)
+        return own.mean(dim=0, keepdim=True) if len(own) else own
+
+    def seeing(self, h: Tensor, current: Tensor, others: list[Tensor]) -> Tensor:
+        if not current[-1]:
+            return h[-1]
+        mean = h[current].mean(dim=0, keepdim=True)
+        rows = self.model.target_rows
+        x: Tensor = rows.norm(h[-1] + attended(rows, mean[0], torch.cat([mean, *others])))
+        return x
+
+
+@torch.no_grad()
+def test_current_tokens_of_the_target_see_the_mean_so_far_and_that_of_the_sentence_before() -> None:
+    """Two rows of one document, the later one first; of three sentences, the first is context of both."""
+    config = config_of(VIEWS["longer"], "datapoints", source=False, target=True)
+    model, batch = random_model(config, TOKENIZER), batch_of(config, [2, 1])
+    assert isinstance(model, Datapoints)
+    rows = model.target_rows
+    assert rows is not None
+    state = model.encode(batch.source)
+    lengths = batch.is_label.sum(dim=1).tolist()
+    embedded = [
+        model._embedded(batch.target_input[i : i + 1, :n], batch.input_sentence[i : i + 1, :n])[0]
+        for i, n in enumerate(lengths)
+    ]
+    # Target sentences have 1, 5 and 1 words, and each its number.
+    context, earlier = (8, 2), embedded[1][2:].mean(dim=0, keepdim=True)
+    assert lengths == [10, 8]
+    hidden = full(model, batch)
+    for i, (h, first, before) in enumerate(zip(embedded, context, ([earlier], []), strict=True)):
+        x = list(h[:first])
+        for t in range(first, len(h)):
+            mean = h[first : t + 1].mean(dim=0)
+            x.append(rows.norm(h[t] + attended(rows, mean, torch.cat([mean[None], *before]))))
+        k = batch.input_sentence[i : i + 1, : len(h)]
+        assert state.cross_mask is not None
+        own = DecoderState(
+            [(a[i : i + 1], b[i : i + 1]) for a, b in state.cross], state.cross_mask[i : i + 1]
+        )
+        expected = decode_rows(model.decoder, model.decoder_norm, torch.stack(x)[None], k, ranks(k), own)
+        close(hidden[i, : len(h)], expected[0])
+
+
+ROWS = {"at once": [3, 4, 0, 2, 5, 6, 1], "beside companions": [2, 5, 6], "both": [3, 1, 4]}
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("chosen", ROWS)
+@pytest.mark.parametrize("system", ["rows", "rows of all"])
+@pytest.mark.parametrize("whole_windows", [False, True])
+@torch.no_grad()
+def test_every_step_sees_means_of_its_moment(
+    system: str, chosen: str, beam: int, whole_windows: bool
+) -> None:
+    config = named(system)
+    model, generator = built(system), torch.Generator().manual_seed(beam)
+    batch: Batch = joined(batch_of(config), ROWS[chosen])
+    written = WrittenMeans(model, batch, begun_of(batch, whole_windows), places=80)
+    written.widen(beam)
+    for step in range(2 * STEPS_BETWEEN_COLLECTIONS + 4):
+        written.next(generator, 1 if step % 5 else 2)
+        written.reorder(generator)
+        if step == 4:
+            written.keep([0, 1])
+        if step == 12:
+            written.keep([0])

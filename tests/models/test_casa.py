@@ -1,0 +1,509 @@
+"""CASA: who sees whom, what is copied where, and that nothing depends on padding or on other documents."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tiny import PlainWordTokenizer, tiny_config
+from torch import Tensor
+
+from cotext.config.recipe import Config
+from cotext.data.batch import Batch, Instance, Source, make_batch, source_batch
+from cotext.data.build import special_symbols
+from cotext.data.views import Window
+from cotext.layers.codebook import DECAY, Codebook, CodeGate, perplexity
+from cotext.layers.glance import glanced
+from cotext.layers.soft_copy import soft_copy, stretched
+from cotext.models.build import build_model
+from cotext.models.casa import Casa
+from cotext.models.interface import Draft, ParallelModel
+from cotext.models.transformer import Transformer
+from cotext.runtime.errors import CotextError
+
+TOKENIZER = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat", "it", "saw", "again"])
+SOURCES = [
+    [[4, 5, 6], [7], [8, 9, 4, 5, 7, 12], [5, 5]],
+    [[10]],
+    [[11, 12, 4, 4], [6, 7, 8, 9, 10, 11, 12, 4, 5]],
+]
+TARGETS = [
+    [[9], [8, 7, 6], [10, 11, 11], [4]],
+    [[4, 5]],
+    [[10, 11], [12]],
+]
+WHOLE = {"local": False, "context_layers": 0, "soft_copy": "row"}
+SYSTEMS: dict[str, dict[str, Any]] = {
+    "CASA": {},
+    "CASA-Latent": {"latent": True, "codes": 5},
+    "GLAT+CTC": {"path": "row", **WHOLE},
+    "GLAT": {"path": "length", **WHOLE},
+    "Latent-GLAT": {"path": "length", "latent": True, **WHOLE},
+    "without SA": {"path": "row"},
+    "without local attention": {"local": False, "context_layers": 1},
+    "without source context": {"source_context": False, "context_layers": 1},
+    "without target context": {"target_context": False, "context_layers": 1},
+    "nodes as queries": {"context_nodes": "queries", "context_layers": 1},
+}
+systems = pytest.mark.parametrize("name", SYSTEMS)
+
+
+def config_of(casa: dict[str, Any], **model: Any) -> Config:
+    return tiny_config(
+        model={"name": "casa", "encoder_layers": 2, "casa": casa, **model},
+        view={"kind": "document", "separators": "bracket"},
+        loss={"name": "glancing"},
+        decode={"beam": 1, "max_ratio": 2.0, "max_extra": 20},
+    )
+
+
+SYMBOLS = special_symbols(TOKENIZER, config_of({}).view)
+
+
+def model_of(casa: dict[str, Any], seed: int = 0, **model: Any) -> Casa:
+    """Random in every part, in double precision, in eval mode."""
+    torch.manual_seed(seed)
+    built = build_model(config_of(casa, **model), TOKENIZER.vocabulary_size)
+    assert isinstance(built, Casa)
+    with torch.no_grad():
+        for parameter in built.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    return built.double().eval()
+
+
+def instances() -> list[Instance]:
+    rows = []
+    for number, (source, target) in enumerate(zip(SOURCES, TARGETS, strict=True)):
+        whole = range(len(source))
+        rows.append(Instance(number, Window(whole, whole, whole), source, target))
+    return rows
+
+
+def batch_of(*rows: Instance) -> Batch:
+    return make_batch(rows or instances(), SYMBOLS)
+
+
+@torch.no_grad()
+def hidden(model: ParallelModel, source: Source, lengths: Tensor | None = None) -> tuple[Tensor, Draft]:
+    draft = model.encode(source, lengths)
+    return model.decode(draft), draft
+
+
+# --- soft copy
+
+
+def test_places_belong_to_the_sentences_of_their_tokens() -> None:
+    sentence = torch.tensor([[0, 0, 0, 1, 1, -1], [0, 0, 1, 1, 2, 2]])
+    assert stretched(sentence, torch.tensor([10, 12])).tolist() == [
+        [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, -1, -1],
+        [0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2],
+    ]
+    assert stretched(sentence, torch.tensor([2, 4])).tolist() == [[0, 0, -1, -1], [0, 0, 1, 2]]
+
+
+@pytest.mark.parametrize("aligned", [True, False])
+def test_soft_copy_by_hand(aligned: bool) -> None:
+    """The weights of the paper's equation, made one by one."""
+    sentence = torch.tensor([[0] * 3 + [1] * 9 + [-1] * 2, [0] * 14])
+    places = stretched(sentence, torch.tensor([24, 20]))
+    source, target = (sentence, places) if aligned else (sentence.clamp(max=0), places.clamp(max=0))
+    x = torch.randn(2, 14, 3, dtype=torch.float64)
+    found = soft_copy(x, source, target)
+    for b in range(2):
+        for text in range(int(source[b].max()) + 1):
+            own = x[b][source[b] == text]
+            at = (target[b] == text).nonzero()[:, 0]
+            s, t = len(own), len(at)
+            for i, place in enumerate(at.tolist()):
+                weight = torch.tensor([math.exp(-((j - i * s / t) ** 2)) for j in range(s)]).double()
+                expected = (weight / weight.sum()) @ own
+                torch.testing.assert_close(found[b, place], expected, rtol=1e-7, atol=1e-7)
+    assert not found[target < 0].any()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_soft_copy_in_half_precision_finds_the_same_places(dtype: torch.dtype) -> None:
+    """Far into a long text too, where half precision has no numbers for neighbouring places.
+
+    States that are small whole numbers are exact in every precision: what is left is the rounding of means.
+    """
+    source = torch.zeros(1, 700, dtype=torch.long)
+    places = stretched(source, torch.tensor([1400]))
+    x = torch.arange(700).remainder(16).view(1, -1, 1).float()
+    found = soft_copy(x.to(dtype), source, places)
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.float(), soft_copy(x, source, places), rtol=0, atol=0.1)
+
+
+# --- who sees whom
+
+
+def moved_by(model: Casa, source: Source, change: tuple[int, int]) -> Tensor:
+    """Which places of the first row change when one source token does."""
+    before, _ = hidden(model, source)
+    tokens = source.tokens.clone()
+    tokens[change] = 4 if int(tokens[change]) != 4 else 5
+    after, _ = hidden(model, replace(source, tokens=tokens))
+    return (after - before).abs().amax(dim=2)[change[0]] > 1e-9
+
+
+def test_without_context_a_sentence_is_alone() -> None:
+    model, source = model_of({"context_layers": 0}), source_batch(instances(), SYMBOLS)
+    sentence = source.sentence[0].repeat_interleave(2)
+    for t in range(int((source.sentence[0] >= 0).sum())):
+        assert torch.equal(moved_by(model, source, (0, t)), sentence == source.sentence[0, t])
+
+
+def test_with_one_path_and_whole_attention_everything_is_seen() -> None:
+    model, source = model_of(WHOLE), source_batch(instances(), SYMBOLS)
+    assert bool(moved_by(model, source, (0, 7))[:40].all())
+
+
+def attention_inputs(name: str) -> tuple[Casa, dict[str, set[tuple[int, int]]]]:
+    """The pairs of query and key that every attention of a model lets meet, of the first row alone."""
+    from cotext.layers.kernels.sdpa import Places, watch_weights
+
+    model = model_of({"context_layers": 1, **SYSTEMS[name]})
+    pairs: list[set[tuple[int, int]]] = []
+
+    def note(weights: Tensor, real: Tensor, places: Places | None) -> None:
+        if places is None:
+            size = weights.shape
+            query = torch.arange(size[2]).expand(size[0], -1)
+            key = torch.arange(size[3]).expand(size[0], -1)
+        else:
+            query, key = places.query, places.key
+        found = pairs[-1]
+        for g in range(weights.size(0)):
+            for i, q in enumerate(query[g].tolist()):
+                for j, k in enumerate(key[g].tolist()):
+                    if q >= 0 and float(weights[g, 0, i, j]) > 0:
+                        assert k >= 0
+                        assert (q, k) not in found, "a key is seen twice"
+                        found.add((q, k))
+
+    names = []
+
+    def before(module: torch.nn.Module, arguments: Any, name: str) -> None:
+        names.append(name)
+        pairs.append(set())
+
+    for part, module in model.named_modules():
+        if part.endswith((".attention", ".cross")):
+            module.register_forward_pre_hook(lambda m, a, part=part: before(m, a, part))
+    with watch_weights(note):
+        hidden(model, source_batch(instances()[:1], SYMBOLS))
+    return model, dict(zip(names, pairs, strict=True))
+
+
+def test_masks_by_hand() -> None:
+    """Sentences of 5, 3, 8 and 4 tokens with brackets: what each attention of each layer may see."""
+    lengths = [5, 3, 8, 4]
+    k = [number for number, length in enumerate(lengths) for _ in range(length)]
+    ends = {0, 4, 5, 7, 8, 15, 16, 19}
+    k2 = [number for number in k for _ in range(2)]
+    ends2 = {0, 9, 10, 15, 16, 31, 32, 39}
+
+    def local(queries: list[int], keys: list[int]) -> set[tuple[int, int]]:
+        return {(q, s) for q in range(len(queries)) for s in range(len(keys)) if queries[q] == keys[s]}
+
+    def context(queries: list[int], keys: list[int], nodes: set[int]) -> set[tuple[int, int]]:
+        return local(queries, keys) | {(q, s) for q in range(len(queries)) for s in nodes}
+
+    _, found = attention_inputs("CASA")
+    assert found == {
+        "encoder.0.attention": local(k, k),
+        "encoder.1.attention": context(k, k, ends),
+        "decoder.0.attention": local(k2, k2),
+        "decoder.0.cross": local(k2, k),
+        "decoder.1.attention": context(k2, k2, ends2),
+        "decoder.1.cross": context(k2, k, ends),
+    }
+
+    def queries(queries: list[int], keys: list[int], nodes: set[int]) -> set[tuple[int, int]]:
+        return local(queries, keys) | {(q, s) for q in nodes for s in range(len(keys))}
+
+    _, found = attention_inputs("nodes as queries")  # equation 14 as it is printed
+    assert found == {
+        "encoder.0.attention": local(k, k),
+        "encoder.1.attention": queries(k, k, ends),
+        "decoder.0.attention": local(k2, k2),
+        "decoder.0.cross": local(k2, k),
+        "decoder.1.attention": queries(k2, k2, ends2),
+        "decoder.1.cross": queries(k2, k, ends2),
+    }
+    _, found = attention_inputs("without source context")
+    assert found["encoder.1.attention"] == local(k, k)
+    assert found["decoder.1.cross"] == local(k2, k)
+    assert found["decoder.1.attention"] == context(k2, k2, ends2)
+    _, found = attention_inputs("without target context")
+    assert found["encoder.1.attention"] == context(k, k, ends)
+    assert found["decoder.1.attention"] == local(k2, k2)
+    assert found["decoder.1.cross"] == context(k2, k, ends)
+    _, found = attention_inputs("without local attention")
+    assert found["encoder.0.attention"] == {(q, s) for q in range(20) for s in range(20)}
+    assert found["encoder.1.attention"] == context(k, k, ends)
+
+
+# --- batches
+
+
+@systems
+@pytest.mark.parametrize("pre_norm", [False, True])
+def test_a_row_does_not_depend_on_the_batch_around_it(name: str, pre_norm: bool) -> None:
+    model = model_of(SYSTEMS[name], pre_norm=pre_norm)
+    lengths = torch.tensor([17, 6, 21]) if "GLAT" in name and name != "GLAT+CTC" else None
+    together, draft = hidden(model, source_batch(instances(), SYMBOLS), lengths)
+    for i, row in enumerate(instances()):
+        own = None if lengths is None else lengths[i : i + 1]
+        single, alone = hidden(model, source_batch([row], SYMBOLS), own)
+        length = single.size(1)
+        assert torch.equal(alone.sentence[0], draft.sentence[i, :length])
+        assert bool((draft.sentence[i, length:] == -1).all())
+        torch.testing.assert_close(single[0], together[i, :length], rtol=1e-9, atol=1e-9)
+
+
+@systems
+def test_what_stands_in_the_padding_does_not_matter(name: str) -> None:
+    model, source = model_of(SYSTEMS[name]), source_batch(instances(), SYMBOLS)
+    before, draft = hidden(model, source)
+    disguised = source.tokens.where(source.sentence >= 0, torch.tensor(5))
+    padded = replace(
+        source,
+        tokens=torch.nn.functional.pad(disguised, (0, 3), value=7),
+        sentence=torch.nn.functional.pad(source.sentence, (0, 3), value=-1),
+    )
+    after, again = hidden(model, padded)
+    real = draft.sentence >= 0
+    width = before.size(1)
+    assert torch.equal(again.sentence[:, :width], draft.sentence)
+    torch.testing.assert_close(after[:, :width][real], before[real], rtol=1e-9, atol=1e-9)
+
+
+def test_a_row_of_one_sentence_has_no_context() -> None:
+    """Its nodes are its own: context attention is local attention there, and both are the whole."""
+    source = source_batch(instances()[1:2], SYMBOLS)
+    plain, local, context, queries = (
+        model_of(WHOLE | {"soft_copy": "sentences"}),
+        model_of({"context_layers": 0}),
+        model_of({}),
+        model_of({"context_nodes": "queries"}),
+    )
+    expected, _ = hidden(plain, source)
+    for model in (local, context, queries):
+        model.load_state_dict(plain.state_dict())
+        torch.testing.assert_close(hidden(model, source)[0], expected, rtol=1e-9, atol=1e-9)
+
+
+def test_the_encoder_is_that_of_the_transformer() -> None:
+    """Neutral: whole attention in the row, the same weights."""
+    model, source = model_of(WHOLE, decoder_layers=1), source_batch(instances(), SYMBOLS)
+    config = tiny_config(model={"encoder_layers": 2, "decoder_layers": 1})
+    baseline = build_model(config, TOKENIZER.vocabulary_size).double().eval()
+    assert isinstance(baseline, Transformer)
+    baseline.load_state_dict(model.state_dict())
+    with torch.no_grad():
+        ours = model.encode(source).memory.cross[0]
+        theirs = baseline.encode(source).cross[0]
+    real = (source.sentence >= 0)[:, None, :, None]
+    for mine, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine * real, other * real, rtol=1e-9, atol=1e-9)
+
+
+# --- revealing
+
+
+def test_revealed_tokens_are_read() -> None:
+    """At the place itself and, within the sentence, by all others."""
+    model = model_of({"context_layers": 0})
+    with torch.no_grad():
+        draft = model.encode(source_batch(instances()[:1], SYMBOLS))
+        before = model.decode(draft)
+        assert torch.equal(model.decode(draft, torch.full_like(draft.sentence, -1)), before)
+        revealed = torch.full_like(draft.sentence, -1)
+        revealed[0, 12] = 6
+        moved = (model.decode(draft, revealed) - before).abs().amax(dim=2)[0] > 1e-9
+    assert torch.equal(moved, draft.sentence[0] == 1)
+
+
+@given(st.data())
+@settings(max_examples=50, deadline=None)
+def test_as_many_are_revealed_as_the_ratio_says(data: st.DataObject) -> None:
+    rows, width = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 9))
+    flags = st.lists(st.booleans(), min_size=rows * width, max_size=rows * width)
+    eligible = torch.tensor(data.draw(flags)).view(rows, width)
+    wrong = torch.tensor(data.draw(flags)).view(rows, width) & eligible
+    ratio = data.draw(st.sampled_from([0.0, 0.3, 0.5, 1.0]))
+    shown = glanced(wrong, eligible, ratio)
+    assert not bool((shown & ~eligible).any())
+    expected = [round(ratio * count) for count in wrong.sum(dim=1).tolist()]
+    assert shown.sum(dim=1).tolist() == pytest.approx(expected, abs=0 if ratio != 0.3 else 1)
+
+
+# --- codes
+
+
+def test_codes_follow_their_words() -> None:
+    book = Codebook(2, 2)
+    book.vectors = torch.tensor([[0.0, 0.0], [4.0, 0.0]])
+    book.total = book.vectors.clone()
+    words = torch.tensor([[1.0, 1.0], [3.0, 0.0], [5.0, 2.0]])
+    code = book.nearest(words)
+    assert code.tolist() == [0, 1, 1]
+    book.follow(words, code)
+    rest = 1 - DECAY
+    first = rest * torch.tensor([1.0, 1.0]) / 1.0
+    second = (DECAY * torch.tensor([4.0, 0.0]) + rest * torch.tensor([8.0, 2.0])) / (DECAY + 2 * rest)
+    torch.testing.assert_close(book.vectors, torch.stack((first, second)))
+
+
+def test_a_code_that_nobody_has_stays() -> None:
+    book = Codebook(3, 4)
+    before = book.vectors.clone()
+    for _ in range(3):
+        book.follow(before[:1] + 1, torch.tensor([0]))
+    torch.testing.assert_close(book.vectors[1:], before[1:])
+    assert bool((book.vectors[0] > before[0]).all())
+
+
+def test_the_gate_mixes() -> None:
+    gate = CodeGate(4)
+    x, z = torch.randn(2, 3, 4), torch.randn(2, 3, 4)
+    with torch.no_grad():
+        gate.gate.weight.zero_()
+        for bias, expected in ((-100.0, x), (100.0, z), (0.0, (x + z) / 2)):
+            gate.gate.bias.fill_(bias)
+            torch.testing.assert_close(gate(x, z), expected)
+
+
+def test_decoding_reads_the_codes_that_were_foretold() -> None:
+    model = model_of(SYSTEMS["CASA-Latent"])
+    with torch.no_grad():
+        draft = model.encode(source_batch(instances(), SYMBOLS))
+        first = model.decode(draft)
+        codes = draft.memory.codes
+        assert codes.shape == draft.sentence.shape
+        assert torch.equal(model.decode(draft), first)
+        draft.memory.codes = (codes + 1) % 5
+        assert not torch.allclose(model.decode(draft), first)
+
+
+def draft_of(model: Casa, token: int) -> tuple[Draft, Tensor, int]:
+    """Written once, with one token in every row that has a best path; its code."""
+    draft = model.encode(source_batch(instances(), SYMBOLS))
+    with torch.no_grad():
+        model.decode(draft)
+    tokens = torch.full_like(draft.sentence, -1)
+    tokens[:, 3] = token
+    assert model.latent is not None
+    return draft, tokens, int(model.latent.codebook.nearest(model.embedding.bare(torch.tensor(token))))
+
+
+def test_right_codes_are_read_after_they_were_learnt() -> None:
+    model = model_of({"latent": True, "codes": 5, "code_mixing": "all"})
+    draft, tokens, right = draft_of(model, 8)
+    before = draft.memory.codes.clone()
+    told = model.foretell(draft, tokens, 0.0)
+    assert told is not None
+    assert told.loss.shape == (3,)
+    assert bool((told.loss > 0).all())
+    assert bool((draft.memory.codes[:, 3] == right).all())
+    rest = torch.arange(tokens.size(1)) != 3
+    assert torch.equal(draft.memory.codes[:, rest], before[:, rest])
+
+
+def test_the_loss_of_codes_has_its_weight() -> None:
+    found = []
+    for weight in (0.5, 1.0):
+        model = model_of({"latent": True, "codes": 5, "code_weight": weight})
+        draft, tokens, _ = draft_of(model, 8)
+        told = model.foretell(draft, tokens, 0.0)
+        assert told is not None
+        found.append(told.loss)
+    torch.testing.assert_close(2 * found[0], found[1])
+
+
+def test_some_right_codes_are_read_and_elsewhere_the_own_input(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Bao et al. 2022, `--vq-mix-diff`: half of the wrong places, drawn apart from the foreteller's."""
+    model = model_of({"latent": True, "codes": 5})
+    draft, _, _ = draft_of(model, 8)
+    asked: list[tuple[Tensor, float]] = []
+    third = draft.sentence.new_zeros(draft.sentence.shape, dtype=torch.bool)
+    third[:, 2] = True
+
+    def noted(wrong: Tensor, eligible: Tensor, ratio: float) -> Tensor:
+        asked.append((wrong, ratio))
+        return third if len(asked) == 2 else torch.zeros_like(wrong)
+
+    monkeypatch.setattr("cotext.models.casa.glanced", noted)
+    assert model.latent is not None
+    before, tokens = draft.memory.codes.clone(), torch.full_like(draft.sentence, 8)
+    right = int(model.latent.codebook.nearest(model.embedding.bare(torch.tensor(8))))
+    assert model.foretell(draft, tokens.masked_fill(draft.sentence < 0, -1), 0.3) is not None
+    assert [ratio for _, ratio in asked] == [0.3, 0.5]
+    for wrong, _ in asked:
+        assert torch.equal(wrong, (before != right) & (draft.sentence >= 0))
+    assert torch.equal(draft.memory.codes, torch.where(third, right, -1))
+
+    read: list[tuple[Tensor, Tensor]] = []
+    monkeypatch.setattr(model.latent.gate, "forward", lambda x, z: read.append((x, z)) or x)
+    model.decode(draft, tokens.masked_fill(~third, -1))
+    (x, z), vector = read[0], model.latent.codebook.vector(torch.tensor(right))
+    assert torch.equal(x[:, 2], model.embedding.bare(tokens[:, 2]))
+    assert torch.equal(z[:, 2], vector.to(z.dtype).expand(3, -1))
+    rest = torch.arange(tokens.size(1)) != 2
+    assert torch.equal(z[:, rest], draft.copied[:, rest])
+
+
+@pytest.mark.parametrize("scale", [0.2, 1.0])
+@pytest.mark.parametrize("seed", range(4))
+def test_words_spread_over_the_codes(seed: int, scale: float) -> None:
+    """Independent words, as embeddings are before training, each the rarer the later.
+
+    From vectors as long as words are, 1 to 6 of 64 codes were left in use, at a perplexity of 1.0 to 2.9.
+    """
+    torch.manual_seed(seed)
+    words, often = torch.randn(2000, 128) * scale, 1 / torch.arange(1.0, 2001.0)
+    book = Codebook(64, 128)
+    for _ in range(100):
+        seen = words[torch.multinomial(often, 1000, replacement=True)]
+        book.follow(seen, book.nearest(seen))
+    used = torch.bincount(book.nearest(words), weights=often, minlength=64)
+    assert int((used > 0).sum()) >= 60
+    assert float(perplexity(used)) > 40
+
+
+def test_perplexity_by_hand() -> None:
+    assert float(perplexity(torch.tensor([3.0, 0.0, 3.0, 3.0]))) == pytest.approx(3.0)
+    assert float(perplexity(torch.tensor([4.0, 0.0]))) == pytest.approx(1.0)
+    half_and_two_quarters = perplexity(torch.tensor([2.0, 1.0, 1.0]))
+    assert float(half_and_two_quarters) == pytest.approx(2**1.5)
+    assert float(perplexity(torch.zeros(3))) == 1.0  # of no words
+
+
+# --- what is refused
+
+
+@pytest.mark.parametrize(
+    ("sections", "message"),
+    [
+        ({"loss": {"name": "cross_entropy"}}, "takes loss.name = glancing"),
+        ({"view": {"separators": "plain"}}, "choose bracket"),
+        ({"view": {"kind": "window", "before": 1}}, "choose document or sentence"),
+        ({"model": {"casa": {"path": "length"}}}, "soft_copy = row"),
+        ({"model": {"name": "transformer"}}, "takes loss.name = cross_entropy"),
+    ],
+    ids=str,
+)
+def test_what_does_not_go_together_is_refused(sections: dict[str, dict[str, Any]], message: str) -> None:
+    base: dict[str, dict[str, Any]] = {
+        "model": {"name": "casa"},
+        "view": {"kind": "document", "separators": "bracket"},
+        "loss": {"name": "glancing"},
+    }
+    merged = {name: {**values, **sections.get(name, {})} for name, values in base.items()}
+    with pytest.raises(CotextError, match=message):
+        build_model(tiny_config(**merged), TOKENIZER.vocabulary_size)

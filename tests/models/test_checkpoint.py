@@ -1,0 +1,527 @@
+"""Models and checkpoints on disk: whole or absent, averaged by hand, refused with a reason."""
+
+import errno
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from tiny_runs import assert_same_run, prepare_toy, run_config, train_here, train_to_a_mean, with_section
+
+from cotext.config.recipe import dump_config
+from cotext.config.training import TrainConfig
+from cotext.data.batch import Batch, make_batch
+from cotext.data.build import build_view, special_symbols
+from cotext.data.sampling import instances_of
+from cotext.data.store import TokenStore
+from cotext.data.tokenizer import load_tokenizer
+from cotext.losses.build import build_loss
+from cotext.models import checkpoint as ckpt
+from cotext.models.build import build_model
+from cotext.models.run_folder import Description, describe_file
+from cotext.runtime.errors import CotextError
+from cotext.training import resume as training_state
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepare_toy(tmp_path_factory.mktemp("checkpoint") / "data")
+
+
+@pytest.fixture(scope="module")
+def trained(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Checkpoints of updates 2, 4, ... 12, all kept; the final model is the mean of three."""
+    run = tmp_path_factory.mktemp("checkpoint") / "trained"
+    train_to_a_mean(run_config(validate_every=2, keep=10, average=3), data, run)
+    return run
+
+
+@pytest.fixture
+def run(trained: Path, tmp_path: Path) -> Path:
+    """A copy to damage."""
+    shutil.copytree(trained, tmp_path / "run")
+    return tmp_path / "run"
+
+
+def one_batch(data: Path, run: Path) -> Batch:
+    config = ckpt.load_run(run).config.view
+    symbols = special_symbols(load_tokenizer(data / "tokenizer"), config)
+    instances = [i for d in TokenStore(data / "dev.arrow") for i in instances_of(d, build_view(config))]
+    return make_batch(instances, symbols)
+
+
+def test_saved_and_loaded_gives_the_same_output_bit_for_bit(
+    data: Path, trained: Path, tmp_path: Path
+) -> None:
+    loaded = ckpt.load_run(trained)
+    torch.manual_seed(0)
+    model = build_model(loaded.config, loaded.tokenizer.vocabulary_size).eval()
+    path = tmp_path / "model.safetensors"
+    ckpt.save_model(path, model.state_dict(), loaded.config, loaded.tokenizer.fingerprint, [7])
+    again = build_model(loaded.config, loaded.tokenizer.vocabulary_size).eval()
+    ckpt.fill(again, ckpt.load_weights(path), path)
+    batch, loss = one_batch(data, trained), build_loss(loaded.config.loss)
+    with torch.no_grad():
+        hidden = [
+            m.decode(batch.target_input, batch.input_sentence, m.encode(batch.source)) for m in (model, again)
+        ]
+        assert torch.equal(*hidden)
+        assert torch.equal(loss(model, batch).loss, loss(again, batch).loss)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["model.safetensors"]
+
+
+def test_equal_models_are_equal_files(trained: Path, tmp_path: Path) -> None:
+    """Whatever is in their description: the library would write its parts in any order."""
+    loaded = ckpt.load_run(trained)
+    content = loaded.config.model_copy(update={"paper": '\x7f \n\t \x01 \\ / " ü 😀 \u2028'})
+    files = [tmp_path / f"{number}.safetensors" for number in range(4)]
+    for path in files:
+        ckpt.save_model(path, loaded.model.state_dict(), content, loaded.tokenizer.fingerprint, [7])
+    assert len({path.read_bytes() for path in files}) == 1
+    assert describe_file(files[0]) == Description(content, loaded.tokenizer.fingerprint, [7])
+    weights = ckpt.load_weights(files[0])
+    assert all(torch.equal(weights[name], tensor) for name, tensor in loaded.model.state_dict().items())
+
+
+def test_a_run_describes_itself(trained: Path, tmp_path: Path) -> None:
+    """Nothing but model and tokenizer is needed, and the file says what it is."""
+    shutil.copytree(trained / "tokenizer", tmp_path / "tokenizer")
+    shutil.copy(trained / "model.safetensors", tmp_path)
+    loaded = ckpt.load_run(tmp_path)
+    assert loaded.config == run_config(validate_every=2, keep=10, average=3)
+    assert loaded.updates == [8, 10, 12]
+    assert "updates:8+10+12" in loaded.signature
+    assert not loaded.model.training
+
+
+def test_a_checkpoint_of_a_run(trained: Path) -> None:
+    loaded = ckpt.load_run(trained, update=4)
+    assert loaded.updates == [4]
+    saved = load_file(trained / "checkpoints" / "00000004" / "model.safetensors")
+    for name, tensor in loaded.model.state_dict().items():
+        assert torch.equal(tensor, saved[name])
+
+
+class TestAveraging:
+    def test_mean_by_hand(self, trained: Path, tmp_path: Path) -> None:
+        loaded = ckpt.load_run(trained)
+        paths = []
+        for i, values in enumerate(([1.0, 2.0], [2.0, 4.0], [6.0, 0.0])):
+            paths.append(tmp_path / f"{i}.safetensors")
+            ckpt.save_model(paths[-1], {"w": torch.tensor(values)}, loaded.config, "", [i])
+        assert torch.equal(ckpt.average(paths)["w"], torch.tensor([3.0, 2.0]))
+        assert torch.equal(ckpt.average(paths[:1])["w"], torch.tensor([1.0, 2.0]))
+
+    def test_the_final_model_is_the_mean_of_the_chosen(self, trained: Path) -> None:
+        final = load_file(trained / "model.safetensors")
+        files = [trained / "checkpoints" / f"{u:08d}" / "model.safetensors" for u in (8, 10, 12)]
+        parts = [load_file(file) for file in files]
+        for name, tensor in final.items():
+            mean = (parts[0][name].double() + parts[1][name].double() + parts[2][name].double()) / 3
+            assert torch.equal(tensor, mean.float())
+
+    def test_one_alone_is_the_best_itself(self, data: Path, tmp_path: Path) -> None:
+        config = run_config(
+            validate_every=2, average=1, learning_rate=0.3, warmup_updates=1, max_updates=8, keep=1
+        )
+        progress = train_here(config, data, tmp_path / "run")
+        best = ckpt.checkpoint_folder(tmp_path / "run", progress.best_update) / "model.safetensors"
+        final = load_file(tmp_path / "run" / "model.safetensors")
+        for name, tensor in load_file(best).items():
+            assert torch.equal(tensor, final[name])
+
+    @pytest.mark.parametrize(
+        ("best", "count", "expected"),
+        [
+            (30, 1, [30]),
+            (30, 2, [20, 30]),  # 20 and 40 are as close: the earlier
+            (30, 3, [20, 30, 40]),
+            (30, 4, [10, 20, 30, 40]),
+            (50, 3, [30, 40, 50]),
+            (10, 3, [10, 20, 30]),
+            (30, 9, [10, 20, 30, 40, 50]),
+        ],
+    )
+    def test_closest_to_the_best(self, best: int, count: int, expected: list[int]) -> None:
+        assert ckpt.averaged([10, 20, 30, 40, 50], best, TrainConfig(average=count)) == expected
+
+    def test_the_last(self) -> None:
+        config = TrainConfig(average=2, average_by="last")
+        assert ckpt.averaged([10, 20, 30, 40, 50], 10, config) == [40, 50]
+        assert ckpt.averaged([10], 10, config) == [10]
+
+    @given(
+        values=st.lists(st.integers(0, 9), min_size=1, max_size=25),
+        average=st.integers(1, 6),
+        keep=st.integers(1, 6),
+        by=st.sampled_from(["best", "last"]),
+    )
+    def test_pruning_keeps_what_averaging_needs(
+        self, values: list[int], average: int, keep: int, by: str
+    ) -> None:
+        """Pruned after every validation or never: the same are averaged in the end."""
+        config = TrainConfig.model_validate({"average": average, "keep": keep, "average_by": by})
+        kept: list[int] = []
+        best, best_update = -1, 0
+        for number, value in enumerate(values):
+            update = 10 * (number + 1)
+            if value > best:
+                best, best_update = value, update
+            kept = sorted(ckpt.worth_keeping([*kept, update], best_update, config))
+        everything = [10 * (number + 1) for number in range(len(values))]
+        assert ckpt.averaged(kept, best_update, config) == ckpt.averaged(everything, best_update, config)
+        assert set(everything[-keep:]) <= set(kept)
+        assert len(kept) <= average + max(average, keep)
+
+    def test_average_of_named_checkpoints(self, trained: Path, tmp_path: Path) -> None:
+        ckpt.average_run(trained, tmp_path / "mean", [2, 6])
+        loaded = ckpt.load_run(tmp_path / "mean")
+        assert loaded.updates == [2, 6]
+        one, other = (ckpt.load_run(trained, u).model.state_dict() for u in (2, 6))
+        for name, tensor in loaded.model.state_dict().items():
+            assert torch.equal(tensor, ((one[name].double() + other[name].double()) / 2).float())
+        with pytest.raises(CotextError, match="no checkpoint of update 5"):
+            ckpt.average_run(trained, tmp_path / "other", [2, 5])
+
+
+class TestPruning:
+    def test_folders(self, run: Path) -> None:
+        ckpt.prune(run, keep_models={2, 8, 12}, keep_states={12})
+        assert ckpt.checkpoints(run) == [2, 8, 12]
+        names = [sorted(p.name for p in ckpt.checkpoint_folder(run, u).iterdir()) for u in (8, 12)]
+        assert names[0] == ["model.safetensors", "trainer.json"]
+        assert names[1] == [
+            "model.safetensors",
+            "optimizer.safetensors",
+            "process-0.safetensors",
+            "trainer.json",
+        ]
+        assert not list((run / "checkpoints").glob(".*"))
+
+    def test_a_run_keeps_few(self, data: Path, tmp_path: Path) -> None:
+        progress = train_here(run_config(validate_every=1, keep=2, average=2), data, tmp_path / "run")
+        saved = ckpt.checkpoints(tmp_path / "run")
+        assert {11, 12, progress.best_update} <= set(saved)
+        assert len(saved) <= 4
+
+    def test_a_deletion_cut_short_leaves_no_visible_half(
+        self, run: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def cut(path: Path, ignore_errors: bool = False) -> None:
+            if path.name == ".00000002.old" and not ignore_errors:
+                (path / "model.safetensors").unlink()
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(shutil, "rmtree", cut)
+        with pytest.raises(KeyboardInterrupt):
+            ckpt.prune(run, {12}, {12})
+        assert 2 not in ckpt.checkpoints(run)
+
+
+def no_space(*args: Any, **kwargs: Any) -> None:
+    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+
+def no_space_in_tensors(*args: Any, **kwargs: Any) -> None:
+    raise SafetensorError("Error while serializing: I/O error: No space left on device (os error 28)")
+
+
+def no_space_for_models(source: Path, target: Path) -> None:
+    no_space() if Path(target).name == "model.safetensors" else shutil.move(source, target)
+
+
+def no_space_for_checkpoints(source: Path, target: Path) -> None:
+    no_space() if Path(target).name.isdigit() else shutil.move(source, target)
+
+
+def killed(*args: Any, **kwargs: Any) -> None:
+    raise KeyboardInterrupt
+
+
+def visible(run: Path) -> dict[str, list[str]]:
+    """The checkpoint folders that count, with their files."""
+    return {
+        str(u): sorted(p.name for p in ckpt.checkpoint_folder(run, u).iterdir())
+        for u in ckpt.checkpoints(run)
+    }
+
+
+class TestNeverHalfWritten:
+    @pytest.fixture
+    def interrupted(self, data: Path, tmp_path: Path) -> Path:
+        """A run with one checkpoint, about to write its second."""
+        train_here(run_config(max_updates=4, log_every=4), data, tmp_path / "run")
+        return tmp_path / "run"
+
+    @pytest.mark.parametrize(
+        ("module", "name", "error"),
+        [
+            (os, "replace", no_space_for_models),
+            (os, "replace", no_space_for_checkpoints),
+            (ckpt, "save_file", no_space_in_tensors),
+            (ckpt, "save_file", no_space),
+            (training_state, "save_file", no_space_in_tensors),
+            (training_state, "save_file", no_space),
+            (training_state, "sealed", no_space),
+        ],
+    )
+    def test_a_full_disk(
+        self,
+        data: Path,
+        interrupted: Path,
+        monkeypatch: pytest.MonkeyPatch,
+        module: Any,
+        name: str,
+        error: Any,
+    ) -> None:
+        before = visible(interrupted)
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, error)
+            with pytest.raises(CotextError, match=r"cannot be (re)?written: .*[Nn]o space left"):
+                train_here(run_config(log_every=100), data, interrupted)
+        assert visible(interrupted) == before
+        assert ckpt.load_run(interrupted).updates in ([4], [8])
+        assert not list(interrupted.rglob(".*"))
+        # With room again, the same command goes on, to the same end.
+        train_here(run_config(log_every=4), data, interrupted)
+        train_here(run_config(log_every=4), data, interrupted.with_name("untroubled"))
+        assert_same_run(interrupted, interrupted.with_name("untroubled"))
+
+    @pytest.mark.parametrize(
+        ("module", "name"), [(ckpt, "put_in_place"), (training_state, "save_progress"), (ckpt, "save_file")]
+    )
+    def test_killed_while_writing(
+        self, data: Path, interrupted: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str
+    ) -> None:
+        before = visible(interrupted)
+        with monkeypatch.context() as patch:
+            patch.setattr(module, name, killed)
+            with pytest.raises(KeyboardInterrupt):
+                train_here(run_config(), data, interrupted)
+        assert visible(interrupted) == before
+        assert train_here(run_config(), data, interrupted).finished
+
+    def test_a_model_file_is_replaced_whole(self, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        path, loaded = run / "model.safetensors", ckpt.load_run(run)
+        before = path.read_bytes()
+
+        def half(tensors: dict[str, torch.Tensor], to: Path, metadata: dict[str, str]) -> None:
+            to.write_bytes(b"half")
+            no_space()
+
+        monkeypatch.setattr(ckpt, "save_file", half)
+        with pytest.raises(CotextError, match=r"model.safetensors: cannot be written: .*No space left"):
+            ckpt.save_model(path, loaded.model.state_dict(), loaded.config, "", [1])
+        assert path.read_bytes() == before
+        assert [p.name for p in run.glob(".*")] == []
+
+    def test_a_checkpoint_replaces_another(self, tmp_path: Path) -> None:
+        for name in ("new", "final"):
+            (tmp_path / name).mkdir()
+            (tmp_path / name / name).touch()
+        ckpt.put_in_place(tmp_path / "new", tmp_path / "final")
+        assert [p.name for p in tmp_path.rglob("*")] == ["final", "new"]
+
+
+def rewrite(path: Path, change: Callable[[dict[str, torch.Tensor], dict[str, str]], None]) -> None:
+    """Change tensors or metadata of a model file in place; it is left without a checksum."""
+    tensors, metadata = load_file(path), ckpt.read_metadata(path)
+    del metadata[ckpt.CHECKSUM]
+    change(tensors, metadata)
+    save_file(tensors, path, metadata)
+
+
+class TestRefusedModels:
+    def test_no_run(self, tmp_path: Path) -> None:
+        with pytest.raises(CotextError, match="nowhere: no such run folder"):
+            ckpt.load_run(tmp_path / "nowhere")
+        with pytest.raises(CotextError, match=r"no such model file; has the run been trained\?"):
+            ckpt.load_run(tmp_path)
+
+    def test_no_such_checkpoint(self, trained: Path) -> None:
+        with pytest.raises(CotextError, match="3"):
+            ckpt.load_run(trained, update=3)
+
+    @pytest.mark.parametrize("length", [0, 4, 100, 5000, -1])
+    def test_truncated(self, run: Path, length: int) -> None:
+        path = run / "model.safetensors"
+        path.write_bytes(path.read_bytes()[:length])
+        with pytest.raises(CotextError, match=r"model.safetensors: .*damaged or truncated"):
+            ckpt.load_run(run)
+
+    @pytest.mark.parametrize("content", [b"hello, this is a text\n" * 50, bytes(1000), b"PK\x03\x04" * 300])
+    def test_not_safetensors(self, run: Path, content: bytes) -> None:
+        (run / "model.safetensors").write_bytes(content)
+        with pytest.raises(CotextError, match="not a safetensors file"):
+            ckpt.load_run(run)
+
+    def test_foreign(self, run: Path) -> None:
+        save_file({"w": torch.zeros(3)}, run / "model.safetensors")
+        with pytest.raises(CotextError, match="a safetensors file, but not a model of Cotext"):
+            ckpt.load_run(run)
+
+    def test_other_format(self, run: Path) -> None:
+        rewrite(
+            run / "model.safetensors", lambda t, m: m.update({"cotext.format": "99", "cotext.version": "9.9"})
+        )
+        with pytest.raises(CotextError, match=r"written by Cotext 9\.9 in model format 99; .*reads format 1"):
+            ckpt.load_run(run)
+
+    @pytest.mark.parametrize(
+        ("key", "value"),
+        [
+            ("cotext.config", "{"),
+            ("cotext.config", "view: [1, 2"),
+            ("cotext.updates", "1, 2"),
+            ("cotext.updates", "7"),
+        ],
+    )
+    def test_damaged_description(self, run: Path, key: str, value: str) -> None:
+        rewrite(run / "model.safetensors", lambda t, m: m.update({key: value}))
+        with pytest.raises(CotextError, match="description of itself is damaged"):
+            ckpt.load_run(run)
+
+    def test_missing_description(self, run: Path) -> None:
+        rewrite(run / "model.safetensors", lambda t, m: m.pop("cotext.config") and None)
+        with pytest.raises(CotextError, match="description of itself is damaged"):
+            ckpt.load_run(run)
+
+    def test_unknown_key_in_its_configuration(self, run: Path) -> None:
+        rewrite(
+            run / "model.safetensors",
+            lambda t, m: m.update({"cotext.config": m["cotext.config"].replace("heads:", "haeds:")}),
+        )
+        with pytest.raises(
+            CotextError, match=r"unknown key 'model.haeds'; the nearest known one is 'model.heads'"
+        ):
+            ckpt.load_run(run)
+
+    def test_another_tokenizer(self, run: Path, tmp_path: Path) -> None:
+        other = prepare_toy(tmp_path / "other", seed=9)
+        shutil.rmtree(run / "tokenizer")
+        shutil.copytree(other / "tokenizer", run / "tokenizer")
+        with pytest.raises(CotextError, match="was trained with another tokenizer"):
+            ckpt.load_run(run)
+
+    def test_no_tokenizer(self, run: Path) -> None:
+        shutil.rmtree(run / "tokenizer")
+        with pytest.raises(CotextError, match="tokenizer"):
+            ckpt.load_run(run)
+
+    @settings(max_examples=60, deadline=None)
+    @given(data=st.data())
+    def test_any_byte_may_be_another(self, trained: Path, data: st.DataObject) -> None:
+        """Of the head, where the configuration stands, or of the weights: refused, or of no consequence."""
+        path = trained / "model.safetensors"
+        content = path.read_bytes()
+        head = 8 + int.from_bytes(content[:8], "little")
+        place = data.draw(st.integers(0, head - 1) | st.integers(head, len(content) - 1))
+        damaged = bytearray(content)
+        damaged[place] ^= data.draw(st.integers(1, 255))
+        expected = ckpt.load_run(trained)
+        path.write_bytes(damaged)
+        try:
+            loaded = ckpt.load_run(trained)
+        except CotextError:
+            return
+        finally:
+            path.write_bytes(content)
+        assert (loaded.config, loaded.updates) == (expected.config, expected.updates)
+        weights = expected.model.state_dict()
+        assert all(torch.equal(t, weights[name]) for name, t in loaded.model.state_dict().items())
+
+    def test_the_checksum_is_that_of_the_content_alone(self, trained: Path, tmp_path: Path) -> None:
+        """The order of the weights is no part of it, and it can be computed anew from the file."""
+        path = trained / "model.safetensors"
+        metadata, weights = ckpt.read_metadata(path), load_file(path)
+        assert metadata[ckpt.CHECKSUM] == ckpt.model_checksum(dict(reversed(weights.items())), metadata)
+        weights["embedding.weight"][0, 0] += 1
+        assert metadata[ckpt.CHECKSUM] != ckpt.model_checksum(weights, metadata)
+
+    @pytest.mark.parametrize("kind", ["missing", "extra", "shape"])
+    def test_weights_that_do_not_fit(self, run: Path, kind: str) -> None:
+        def change(tensors: dict[str, torch.Tensor], metadata: dict[str, str]) -> None:
+            if kind == "missing":
+                del tensors["embedding.weight"]
+            elif kind == "extra":
+                tensors["one.more"] = torch.zeros(2)
+            else:
+                tensors["embedding.weight"] = torch.zeros(3, 5)
+
+        rewrite(run / "model.safetensors", change)
+        with pytest.raises(CotextError, match="its weights do not fit its configuration"):
+            ckpt.load_run(run)
+
+
+class TestRunFolders:
+    """What `train` accepts to write into."""
+
+    def test_other_settings(self, data: Path, run: Path) -> None:
+        asked = with_section(run_config(validate_every=2, keep=10, average=3), "model", dropout=0.3)
+        with pytest.raises(CotextError) as caught:
+            train_here(asked, data, run)
+        message = str(caught.value)
+        assert "holds a run with another configuration" in message
+        assert message.splitlines()[1:] == ["  model.dropout: 0.2 there, 0.3 asked for"]
+        assert "choose another --out" in message
+
+    @pytest.mark.parametrize("key", ["max_updates", "patience", "log_every", "keep", "average"])
+    def test_settings_that_may_change(self, data: Path, run: Path, key: str) -> None:
+        asked = run_config(**{"validate_every": 2, "keep": 10, "average": 3, key: 11})
+        assert train_here(asked, data, run).finished
+        assert f"  {key}: 11\n" in (run / "config.yaml").read_text()
+
+    def test_foreign_folder(self, data: Path, tmp_path: Path) -> None:
+        (tmp_path / "thesis.tex").touch()
+        with pytest.raises(CotextError, match="the folder is not empty and holds no run"):
+            train_here(run_config(), data, tmp_path)
+        assert [p.name for p in tmp_path.iterdir()] == ["thesis.tex"]
+
+    @pytest.mark.parametrize("left", ["nothing", "folder", "half a configuration", "configuration"])
+    def test_killed_while_the_folder_was_made(self, data: Path, tmp_path: Path, left: str) -> None:
+        run = tmp_path / "run"
+        config = run_config(max_updates=1)
+        if left != "nothing":
+            run.mkdir()
+        if left == "half a configuration":
+            (run / ".config.yaml").write_text("paper:")
+        if left == "configuration":
+            (run / "config.yaml").write_text(dump_config(config))
+        assert train_here(config, data, run).finished
+        assert ckpt.load_run(run).updates == [1]
+
+    def test_below_a_file(self, data: Path, tmp_path: Path) -> None:
+        (tmp_path / "file").touch()
+        for run in (tmp_path / "file", tmp_path / "file" / "run"):
+            with pytest.raises(CotextError, match="cannot be written"):
+                train_here(run_config(), data, run)
+
+    @pytest.mark.skipif(os.geteuid() == 0, reason="nothing is read-only to the superuser")
+    def test_read_only(self, data: Path, tmp_path: Path) -> None:
+        (tmp_path / "closed").mkdir(mode=0o555)
+        with pytest.raises(CotextError, match="cannot be written"):
+            train_here(run_config(), data, tmp_path / "closed" / "run")
+
+    @pytest.mark.parametrize("content", [b"view: [", b"\xff\xfe\x00", b"- a list"])
+    def test_damaged_configuration(self, data: Path, run: Path, content: bytes) -> None:
+        (run / "config.yaml").write_bytes(content)
+        with pytest.raises(
+            CotextError, match=r"config.yaml(:| is) (not valid|cannot be read|expected a mapping)"
+        ):
+            train_here(run_config(), data, run)
+
+    def test_data_of_another_tokenizer(self, run: Path, tmp_path: Path) -> None:
+        other = prepare_toy(tmp_path / "other", seed=9)
+        with pytest.raises(CotextError, match=r"trained on other data, with another .*tokenizer"):
+            train_here(run_config(validate_every=2, keep=10, average=3), other, run)
+
+    def test_no_data(self, tmp_path: Path) -> None:
+        with pytest.raises(CotextError, match=r"no prepared data there; make it with `cotext prepare"):
+            train_here(run_config(), tmp_path, tmp_path / "run")

@@ -1,0 +1,691 @@
+"""DocFlat: who sees whom across the rows of a batch, and that every way of decoding computes the same."""
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from tiny import PlainWordTokenizer, random_model, tiny_config, window
+from torch import Tensor, nn
+
+from cotext.config.recipe import Config
+from cotext.data.batch import Batch, Companions, Instance, make_batch
+from cotext.data.build import build_view, special_symbols
+from cotext.layers.flat_batch import (
+    Beside,
+    FlatBatchAttention,
+    FlatContext,
+    NeuralContextGate,
+    Standing,
+    is_current,
+)
+from cotext.layers.kernels.sdpa import Places, watch_weights
+from cotext.layers.positions import ranks
+from cotext.layers.stacks import decode_rows
+from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, DecoderState
+from cotext.losses.cross_entropy import CrossEntropy
+from cotext.models.build import build_model
+from cotext.models.docflat import DocFlat, DocFlatState
+
+TOKENIZER = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat", "it", "saw", "again"])
+DOCUMENTS = [
+    ([[4, 5, 6], [7], [8, 9, 4, 5, 7, 12], [5, 5]], [[9], [8, 7, 6, 5, 4], [10], [11, 12, 4]]),
+    ([[10, 4], [6, 6, 7]], [[4, 5, 6, 7], [8]]),
+    ([[11]], [[12, 11]]),
+]
+
+
+def config_of(view: dict[str, Any] | None = None, name: str = "docflat", **settings: object) -> Config:
+    numbered = {"separators": "numbered", "numbers": 3}
+    return tiny_config(
+        model={"name": name, "positions": "absolute", name: settings},
+        view=(view or window(1)) | numbered,
+    )
+
+
+def instances(config: Config) -> list[Instance]:
+    rows = []
+    for d, (source, target) in enumerate(DOCUMENTS):
+        for w in build_view(config.view).split([len(s) for s in source], [len(t) for t in target]):
+            rows.append(Instance(d, w, [source[j] for j in w.source], [target[j] for j in w.target]))
+    return rows
+
+
+def batch_of(config: Config, chosen: list[int] | None = None) -> Batch:
+    rows = instances(config)
+    chosen = list(range(len(rows))) if chosen is None else chosen
+    return make_batch([rows[i] for i in chosen], special_symbols(TOKENIZER, config.view))
+
+
+def meeting(config: Config) -> Any:
+    """A model without dropout, in training where that lets rows of different documents meet."""
+    model: Any = random_model(config, TOKENIZER)
+    return model.train(model.cross_document)
+
+
+def docflat(config: Config) -> DocFlat:
+    model = meeting(config)
+    assert isinstance(model, DocFlat)
+    return model
+
+
+@torch.no_grad()
+def full(model: Any, batch: Batch) -> Tensor:
+    hidden: Tensor = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
+    return hidden
+
+
+def close(a: Tensor, b: Tensor) -> None:
+    torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
+
+
+# --- who sees whom, by hand
+
+# Three rows of three places, `x` context, `.` padding: document 0 has two, the later sentence first.
+#
+#   row 0   x a a   document 0, second sentence     places 0 1 2
+#   row 1   d d .   document 1, first sentence             3 4 5
+#   row 2   b . .   document 0, first sentence             6 7 8
+SENTENCE = torch.tensor([[0, 1, 1], [0, 0, -1], [0, -1, -1]])
+CURRENT = torch.tensor([[1, 2], [0, 1], [0, 1]])
+DOCUMENT, PLACE = torch.tensor([0, 1, 0]), torch.tensor([0, 0, 0])
+SEES = {
+    ("source", False): {0: "0", 1: "126", 2: "126", 3: "34", 4: "34", 5: "5", 6: "126", 7: "7", 8: "8"},
+    ("target", False): {0: "0", 1: "61", 2: "612", 3: "3", 4: "34", 5: "5", 6: "6", 7: "7", 8: "8"},
+    ("source", True): {
+        **{0: "0", 1: "12346", 2: "12346", 3: "12346", 4: "12346"},
+        **{5: "5", 6: "12346", 7: "7", 8: "8"},
+    },
+    ("target", True): {0: "0", 1: "61", 2: "612", 3: "6123", 4: "61234", 5: "5", 6: "6", 7: "7", 8: "8"},
+}
+
+
+def flat_context(gate: Any = "continuous") -> FlatContext:
+    torch.manual_seed(0)
+    context = FlatContext(FlatBatchAttention(8, 2, 0.0), 8, gate, 0.5)
+    for parameter in context.parameters():
+        nn.init.normal_(parameter)
+    return context.double()
+
+
+def seen(context: FlatContext, x: Tensor, side: str, rows: Standing) -> dict[int, str]:
+    """For every place, those whose change moves it."""
+    x = x.clone().requires_grad_()
+    out = context(x, is_current(SENTENCE, CURRENT), rows, causal=side == "target")
+    found = {}
+    for place in range(9):
+        probe = torch.randn(8, dtype=torch.float64)
+        (grad,) = torch.autograd.grad((out.flatten(0, 1)[place] * probe).sum(), x, retain_graph=True)
+        found[place] = "".join(str(i) for i in range(9) if float(grad.flatten(0, 1)[i].abs().max()) > 1e-12)
+    return found
+
+
+@pytest.mark.parametrize(("side", "cross_document"), SEES)
+def test_who_sees_whom(side: str, cross_document: bool) -> None:
+    x = torch.randn(3, 3, 8, dtype=torch.float64)
+    rows = Standing.of(DOCUMENT, PLACE, CURRENT, cross_document)
+    expected = {place: "".join(sorted(keys)) for place, keys in SEES[side, cross_document].items()}
+    assert seen(flat_context(), x, side, rows) == expected
+
+
+@pytest.mark.parametrize(("side", "cross_document"), SEES)
+def test_what_is_seen_is_attention_over_exactly_that(side: str, cross_document: bool) -> None:
+    """Place by place: softmax over the keys listed above, the gate, the norm; else nothing changes."""
+    context, x = flat_context(), torch.randn(3, 3, 8, dtype=torch.float64)
+    rows = Standing.of(DOCUMENT, PLACE, CURRENT, cross_document)
+    out = context(x, is_current(SENTENCE, CURRENT), rows, causal=side == "target").flatten(0, 1)
+    flat = x.flatten(0, 1)
+    for place, keys in SEES[side, cross_document].items():
+        if place in (0, 5, 7, 8):
+            assert torch.equal(out[place], flat[place])
+        else:
+            close(out[place], by_hand(context, flat[place], flat[[int(k) for k in keys]]))
+
+
+def by_hand(context: FlatContext, query: Tensor, keys: Tensor) -> Tensor:
+    """One token [D] that sees some [S, D]."""
+    attention, size = context.attention, len(query)
+    (q,), k, v = (
+        (x @ w.T + b).view(len(x), attention.heads, -1)
+        for x, w, b in zip(
+            (query[None], keys, keys),
+            torch.split(attention.qkv.weight, size),
+            torch.split(attention.qkv.bias, size),
+            strict=True,
+        )
+    )
+    weights = (torch.einsum("hk,shk->hs", q, k) / math.sqrt(q.size(1))).softmax(dim=1)
+    mixed = attention.out(torch.einsum("hs,shk->hk", weights, v).flatten())
+    if context.gate is None:
+        identity: Tensor = context.norm(query + mixed)
+        return identity
+    g = (context.gate.linear.weight @ mixed + context.gate.linear.bias).sigmoid()
+    if context.gate.discrete:
+        g = (g >= context.gate.threshold).double()
+    out: Tensor = context.norm((1 - g) * query + g * mixed)
+    return out
+
+
+def test_rows_that_hold_the_same_sentence_show_each_other_nothing_of_it() -> None:
+    """As mixed views have them, and windows that are drawn twice.
+
+    row 0   a b b   both sentences are current      places 0 1 2
+    row 1   x b b   the second                             3 4 5
+    row 2   x b b   the second, once more                  6 7 8
+    row 3   x x c   the third                              9 10 11
+    """
+    sentence = torch.tensor([[0, 1, 1], [0, 1, 1], [0, 1, 1], [0, 1, 2]])
+    current = torch.tensor([[0, 2], [1, 2], [1, 2], [2, 3]])
+    zeros = torch.zeros(4, dtype=torch.long)
+    rows, chosen = Standing.of(zeros, zeros, current, False), is_current(sentence, current)
+    assert not rows.apart
+    assert rows.take(torch.tensor([3, 1])).apart
+    context, x = flat_context(), torch.randn(4, 3, 8, dtype=torch.float64)
+    out = context(x, chosen, rows, causal=True)
+    sees = {0: [0], 1: [0, 1], 2: [0, 1, 2], 4: [4], 5: [4, 5], 7: [7], 8: [7, 8]}
+    for place, keys in (sees | {11: [0, 1, 2, 4, 5, 7, 8, 11]}).items():
+        close(out.flatten(0, 1)[place], by_hand(context, x.flatten(0, 1)[place], x.flatten(0, 1)[keys]))
+    for i in range(4):
+        others = chosen & (torch.arange(4) != i)[:, None]
+        beside = Beside(x[others], rows.take(others.nonzero()[:, 0]))
+        own = torch.tensor([i])
+        close(context(x[own], chosen[own], rows.take(own), beside, causal=True)[0], out[i])
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("cross_document", [False, True])
+def test_tokens_beside_the_rows_are_seen_like_those_of_rows(causal: bool, cross_document: bool) -> None:
+    """Each row alone, with the current tokens of the others beside it."""
+    context, x = flat_context(), torch.randn(3, 3, 8, dtype=torch.float64)
+    rows = Standing.of(DOCUMENT, PLACE, CURRENT, cross_document)
+    current = is_current(SENTENCE, CURRENT)
+    together = context(x, current, rows, causal=causal)
+    for i in range(3):
+        others = current.clone()
+        others[i] = False
+        beside = Beside(x[others], rows.take(others.nonzero()[:, 0]))
+        own = torch.tensor([i])
+        close(context(x[own], current[own], rows.take(own), beside, causal)[0], together[i])
+
+
+def test_whoever_watches_is_told_who_is_who() -> None:
+    context, x = flat_context(), torch.randn(3, 3, 8, dtype=torch.float64)
+    rows, first = Standing.of(DOCUMENT, PLACE, CURRENT, False), torch.tensor([0])
+    shown = []
+
+    def watcher(weights: Tensor, real: Tensor, places: Places | None) -> None:
+        shown.append((weights, real, places))
+
+    with watch_weights(watcher):
+        context(x, is_current(SENTENCE, CURRENT), rows, causal=True)
+    [(weights, real, places)] = shown
+    assert places is not None
+    assert places.query.tolist() == places.key.tolist() == [[6, 1, 2], [3, 4, -1]]
+    assert real.tolist() == [[True, True, True], [True, True, False]]
+    assert weights.shape == (2, 2, 3, 3)
+    assert weights[0, 0].triu(1).abs().max() == 0
+    with watch_weights(watcher):
+        beside = Beside(torch.randn(2, 8).double(), rows.take(torch.tensor([2, 1])))
+        context(x[:1], is_current(SENTENCE[:1], CURRENT[:1]), rows.take(first), beside)
+    places = shown[-1][2]
+    assert places is not None
+    assert places.query.tolist() == [[1, 2], [-1, -1]]
+    assert places.key.tolist() == [[-1, 1, 2], [-1, -1, -1]]
+
+
+# --- the gate
+
+
+def test_a_discrete_gate_opens_at_the_threshold() -> None:
+    gate = NeuralContextGate(2, discrete=True, threshold=0.5)
+    with torch.no_grad():
+        gate.linear.weight.copy_(torch.eye(2))
+        gate.linear.bias.zero_()
+    seen = torch.tensor([[-1e-3, 0.0], [1e-3, 4.0]])
+    assert gate(seen).tolist() == [[0.0, 1.0], [1.0, 1.0]]  # sigmoid(0) = 0.5 is at the threshold: open
+
+
+def test_gradients_pass_a_discrete_gate_as_if_it_were_continuous() -> None:
+    torch.manual_seed(0)
+    discrete, continuous = NeuralContextGate(4, True, 0.6), NeuralContextGate(4, False, 0.6)
+    continuous.load_state_dict(discrete.state_dict())
+    seen, probe = torch.randn(5, 4), torch.randn(5, 4)
+    grads = []
+    for gate in (discrete, continuous):
+        x = seen.clone().requires_grad_()
+        g = gate(x)
+        assert set(g.flatten().tolist()) <= {0.0, 1.0} or gate is continuous
+        grads.append(torch.autograd.grad((g * probe).sum(), [x, gate.linear.weight]))
+    for a, b in zip(*grads, strict=True):
+        assert float(a.abs().sum()) > 0
+        torch.testing.assert_close(a, b)
+
+
+@pytest.mark.parametrize("gate", ["continuous", "discrete", "identity"])
+def test_the_three_gates(gate: str) -> None:
+    context, h, mixed = flat_context(gate), torch.randn(6, 8).double(), torch.randn(6, 8).double()
+    out = context.combine(h, mixed)
+    if gate == "identity":
+        assert context.gate is None
+        close(out, context.norm(h + mixed))
+        return
+    assert context.gate is not None
+    g = context.gate(mixed)
+    assert (g == g.round()).all() == (gate == "discrete")
+    close(out, context.norm((1 - g) * h + g * mixed))
+
+
+# --- the baseline
+
+
+def test_with_a_closed_gate_it_is_the_baseline() -> None:
+    """Up to the norm, which the paper puts behind the gate."""
+    config = config_of()
+    system = docflat(config)
+    baseline = baseline_of(config, system)
+    batch = batch_of(config)
+    assert float((full(system, batch) - full(baseline, batch)).abs()[batch.is_label].max()) > 1e-2
+    for context in (system.source_context, system.target_context):
+        assert context is not None
+        assert context.gate is not None
+        nn.init.constant_(context.gate.linear.bias, -1e9)
+        context.norm = nn.Identity()  # type: ignore[assignment]
+    close(full(system, batch)[batch.is_label], full(baseline, batch)[batch.is_label])
+
+
+def baseline_of(config: Config, system: nn.Module) -> nn.Module:
+    plain = config.model_copy(update={"model": config.model.model_copy(update={"name": "transformer"})})
+    baseline = random_model(plain, TOKENIZER, seed=9)
+    own = {k: v for k, v in system.state_dict().items() if k in baseline.state_dict()}
+    baseline.load_state_dict(own)
+    return baseline
+
+
+@pytest.mark.parametrize("side", ["source", "target"])
+def test_a_side_left_out_has_no_parameters_and_sees_no_other_row(side: str) -> None:
+    config = config_of(None, **{side: False})
+    system, batch = docflat(config), batch_of(config)
+    assert not any(name.startswith(f"{side}_context") for name in system.state_dict())
+    assert any("_context" in name for name in system.state_dict())
+    hidden = full(system, batch)
+    words = batch.source.tokens if side == "source" else batch.target_input
+    words[1] = (words[1] + 1) % 4  # of the second row; rows 0 to 3 are one document
+    moved = (full(system, batch) - hidden).abs().amax(dim=2) > 1e-9
+    assert moved.any(dim=1).tolist()[:4] == [False, True, False, False]
+
+
+# --- a batch, its rows, and their companions
+
+
+def alone(batch: Batch, i: int, same_document: bool = True, trim: bool = True) -> Batch:
+    """Row i with the other rows as companions, of which those before it have their target."""
+    source = batch.source
+    order = source.place + source.current[:, 0]
+    others = torch.tensor([j for j in range(len(order)) if j != i], dtype=torch.long)
+    if same_document:
+        others = others[source.document[others] == source.document[i]]
+    own = torch.tensor([i])
+
+    def at(document: Tensor, place: Tensor) -> Tensor:
+        return document * 1000 + place
+
+    before = at(source.document, order)[others] < at(source.document, order)[i]
+    written = batch.input_sentence[others].where(before[:, None], torch.tensor(-1))
+    beside = None
+    if len(others):
+        beside = Companions(source.select(others), batch.target_input[others], written)
+    length = int(batch.is_label[i].sum()) if trim else batch.target_input.size(1)
+    sides = (
+        x[own, :length]
+        for x in (batch.target_input, batch.input_sentence, batch.target_label, batch.label_sentence)
+    )
+    return Batch(replace(source.select(own), companions=beside), *sides)
+
+
+LAWS = pytest.mark.parametrize(
+    "docflat_settings",
+    [
+        {},
+        {"gate": "discrete"},
+        {"gate": "identity"},
+        {"source": False},
+        {"target": False},
+        {"cross_document": True},
+    ],
+    ids=str,
+)
+
+
+@LAWS
+def test_a_row_of_a_batch_is_that_row_with_its_companions(docflat_settings: dict[str, Any]) -> None:
+    config = config_of(**docflat_settings)
+    model, batch = docflat(config), batch_of(config)
+    hidden = full(model, batch)
+    crosses = docflat_settings.get("cross_document", False)
+    for i in range(len(hidden)):
+        row = alone(batch, i, same_document=not crosses)
+        close(full(model, row)[0], hidden[i, : row.target_input.size(1)])
+
+
+@LAWS
+def test_the_order_of_rows_in_the_batch_does_not_matter(docflat_settings: dict[str, Any]) -> None:
+    config = config_of(**docflat_settings)
+    model = docflat(config)
+    hidden = full(model, batch_of(config))
+    shuffled = [4, 6, 2, 5, 0, 3, 1]
+    close(full(model, batch_of(config, shuffled)), hidden[shuffled])
+
+
+@pytest.mark.parametrize("cross_document", [False, True])
+def test_other_documents_change_nothing_unless_they_may(cross_document: bool) -> None:
+    config = config_of(cross_document=cross_document)
+    model = docflat(config)
+    together, first = full(model, batch_of(config)), batch_of(config, [0, 1, 2, 3])
+    apart = (full(model, first) - together[:4, : first.target_input.size(1)]).abs()[first.is_label]
+    assert (float(apart.max()) > 1e-3) == cross_document
+    if not cross_document:
+        assert float(apart.max()) < 1e-9
+
+
+def test_rows_of_different_documents_meet_in_training_alone() -> None:
+    config = config_of(cross_document=True)
+    model = docflat(config).eval()
+    together, first = full(model, batch_of(config)), batch_of(config, [0, 1, 2, 3])
+    length = first.target_input.size(1)
+    close(full(model, first)[first.is_label], together[:4, :length][first.is_label])
+    config = config_of(cross_document=False)
+    close(full(docflat(config), first)[first.is_label], together[:4, :length][first.is_label])
+
+
+def test_every_current_token_of_a_document_reaches_every_row_of_it() -> None:
+    """Source tokens reach all rows; target tokens what follows them in the document; context its own row."""
+    config = config_of(window(1))
+    model, batch = docflat(config), batch_of(config)
+    hidden = full(model, batch)
+    order = batch.source.document * 1000 + batch.source.place + batch.source.current[:, 0]
+    for side in ("source", "target"):
+        sentence = batch.source.sentence if side == "source" else batch.input_sentence
+        current = is_current(sentence, batch.source.current)
+        for row, t in (sentence >= 0).nonzero().tolist():
+            words = batch.source.tokens if side == "source" else batch.target_input
+            kept = int(words[row, t])
+            words[row, t] = (kept + 1) % 4
+            moved = (full(model, batch) - hidden).abs().amax(dim=2) > 1e-9
+            words[row, t] = kept
+            at = torch.arange(hidden.size(1))
+            meets = (batch.source.document == batch.source.document[row]) & bool(current[row, t])
+            expected = meets[:, None].expand_as(moved).clone()
+            if side == "target":
+                expected &= (order > order[row])[:, None]
+                # Of later rows, all that follows their first current token.
+                begins = is_current(batch.input_sentence, batch.source.current).byte().argmax(dim=1)
+                expected &= at >= begins[:, None]
+            expected[row] = at >= (t if side == "target" else 0)
+            assert torch.equal(moved[batch.is_label], expected[batch.is_label]), (side, row, t)
+
+
+def test_gradients_reach_every_parameter_with_dropout() -> None:
+    for gate in ("continuous", "discrete"):
+        config = config_of(gate=gate)
+        model = config.model.model_copy(update={"dropout": 0.2, "attention_dropout": 0.2})
+        torch.manual_seed(0)
+        system = build_model(config.model_copy(update={"model": model}), TOKENIZER.vocabulary_size)
+        CrossEntropy(0.1, 1.0)(system, batch_of(config)).loss.backward()  # type: ignore[no-untyped-call]
+        for name, parameter in system.named_parameters():
+            assert parameter.grad is not None, name
+            assert bool(parameter.grad.isfinite().all()), name
+            assert float(parameter.grad.abs().sum()) > 0, name
+
+
+# --- decoding
+
+
+class Written:
+    """An open state beside plain lists of what stands in it: what each token sees is looked up there.
+
+    Rows of one document that are written at once see what was on the others' first beam at that moment, so
+    that what a token saw is kept with it.
+    """
+
+    def __init__(self, model: Any, batch: Batch, begun: list[int], places: int) -> None:
+        self.model, self.source = model, batch.source
+        source = batch.source
+        self.rows = Standing.of(source.document, source.place, source.current, model.cross_document)
+        self.entries, self.beam = list(range(len(begun))), 1
+        self.tokens: list[list[int]] = [[] for _ in begun]
+        self.sentence: list[list[int]] = [[] for _ in begun]
+        self.x: list[list[Tensor]] = [[] for _ in begun]
+        self.done: list[tuple[Tensor, int, int]] = []  # what complete rows show, their group and end
+        self._companions()
+        self.state = model.encode(batch.source)
+        whole = model.encode(batch.source)
+        self.cross, self.cross_mask = whole.cross, whole.cross_mask
+        self.state.open(places)
+        self.step(
+            [batch.target_input[i, :n].tolist() for i, n in enumerate(begun)],
+            [batch.input_sentence[i, :n].tolist() for i, n in enumerate(begun)],
+        )
+
+    def _companions(self) -> None:
+        beside = self.source.companions
+        if beside is None:
+            return
+        other = beside.source
+        rows = Standing.of(other.document, other.place, other.current, self.model.cross_document)
+        for i, (tokens, sentence) in enumerate(
+            zip(beside.target_input.tolist(), beside.input_sentence.tolist(), strict=True)
+        ):
+            length = sum(k >= 0 for k in sentence)
+            if length:
+                shown = self.shown(tokens[:length], sentence[:length], other.current[i])
+                self.done.append((shown, int(rows.group[i]), int(rows.end[i])))
+
+    def embedded(self, tokens: list[int], sentence: list[int]) -> Tensor:
+        k = torch.tensor([sentence])
+        t = torch.arange(len(tokens))[None]
+        hidden: Tensor = self.model.embedding(torch.tensor([tokens]), k, t, ranks(k), 0)[0]
+        return hidden
+
+    def shown(self, tokens: list[int], sentence: list[int], current: Tensor) -> Tensor:
+        """What other rows see of a row."""
+        return self.embedded(tokens, sentence)[is_current(torch.tensor([sentence]), current[None])[0]]
+
+    def seeing(self, h: Tensor, current: Tensor, others: list[Tensor]) -> Tensor:
+        """The last token of a row [T, D], after it saw its past and what others show."""
+        if not current[-1]:
+            return h[-1]
+        return by_hand(self.model.target_context, h[-1], torch.cat([h[current], *others]))
+
+    def step(self, tokens: list[list[int]], sentence: list[list[int]]) -> None:
+        """Decode, and compare with what follows from the lists."""
+        count = max(map(len, tokens))
+        for row in range(len(tokens)):
+            self.tokens[row] += tokens[row]
+            self.sentence[row] += sentence[row]
+        padded = torch.tensor([row + [0] * (count - len(row)) for row in tokens])
+        k = torch.tensor([row + [-1] * (count - len(row)) for row in sentence])
+        hidden = self.model.decode(padded, k, self.state)
+        live = [
+            self.shown(self.tokens[i * self.beam], self.sentence[i * self.beam], self.source.current[e])
+            for i, e in enumerate(self.entries)
+        ]
+        for row in range(len(tokens)):
+            self._see(row, live)
+            expected = self._hidden(row)
+            close(hidden[row, : len(tokens[row])], expected[len(expected) - len(tokens[row]) :])
+
+    def _see(self, row: int, live: list[Tensor]) -> None:
+        entry = self.entries[row // self.beam]
+        group, begin = int(self.rows.group[entry]), int(self.rows.begin[entry])
+        others = [x for x, g, end in self.done if g == group and end <= begin] + [
+            x
+            for x, e in zip(live, self.entries, strict=True)
+            if self.rows.group[e] == group and self.rows.end[e] <= begin
+        ]
+        h = self.embedded(self.tokens[row], self.sentence[row])
+        current = is_current(torch.tensor([self.sentence[row]]), self.source.current[entry][None])[0]
+        for t in range(len(self.x[row]), len(h)):
+            self.x[row].append(self.seeing(h[: t + 1], current[: t + 1], others))
+
+    def _hidden(self, row: int) -> Tensor:
+        entry = slice(self.entries[row // self.beam], self.entries[row // self.beam] + 1)
+        cross = [(k[entry], v[entry]) for k, v in self.cross]
+        state = DecoderState(cross, None if self.cross_mask is None else self.cross_mask[entry])
+        sentence = torch.tensor([self.sentence[row]])
+        x = torch.stack(self.x[row])[None]
+        blocks, norm = self.model.decoder, self.model.decoder_norm
+        return decode_rows(blocks, norm, x, sentence, ranks(sentence), state)[0]
+
+    def next(self, generator: torch.Generator, count: int = 1) -> None:
+        """Random words; a row whose last sentence is context may begin the next."""
+        tokens = torch.randint(4, 13, (len(self.tokens), count), generator=generator).tolist()
+        sentence: list[list[int]] = []
+        for row in range(len(tokens)):
+            k, last = self.sentence[row][-1], int(self.source.current[self.entries[row // self.beam], 1]) - 1
+            sentence.append([])
+            for _ in range(count):
+                k = min(last, k + int(torch.randint(0, 2, (1,), generator=generator)))
+                sentence[-1].append(k)
+        self.step(tokens, sentence)
+
+    def widen(self, beam: int) -> None:
+        self.state.widen(beam)
+        self.beam = beam
+        for name in ("tokens", "sentence", "x"):
+            setattr(self, name, [list(row) for row in getattr(self, name) for _ in range(beam)])
+
+    def reorder(self, generator: torch.Generator) -> None:
+        within = torch.randint(0, self.beam, (len(self.tokens),), generator=generator).tolist()
+        origin = [row // self.beam * self.beam + w for row, w in enumerate(within)]
+        self.state.reorder(torch.tensor(origin))
+        for name in ("tokens", "sentence", "x"):
+            setattr(self, name, [list(getattr(self, name)[i]) for i in origin])
+
+    def keep(self, stay: list[int]) -> None:
+        """The others end, with what is on their second beam, if they have one."""
+        ended = [i for i in range(len(self.entries)) if i not in stay]
+        best = [i * self.beam + min(1, self.beam - 1) for i in ended]
+        longest = max(len(self.tokens[row]) for row in best)
+        tokens = torch.tensor([self.tokens[r] + [0] * (longest - len(self.tokens[r])) for r in best])
+        sentence = torch.tensor([self.sentence[r] + [-1] * (longest - len(self.tokens[r])) for r in best])
+        self.state.finish(torch.tensor(ended), tokens, sentence)
+        for i, row in zip(ended, best, strict=True):
+            e = self.entries[i]
+            shown = self.shown(self.tokens[row], self.sentence[row], self.source.current[e])
+            self.done.append((shown, int(self.rows.group[e]), int(self.rows.end[e])))
+        self.state.select(torch.tensor(stay), self.beam)
+        self.entries = [self.entries[i] for i in stay]
+        rows = [i * self.beam + w for i in stay for w in range(self.beam)]
+        for name in ("tokens", "sentence", "x"):
+            setattr(self, name, [list(getattr(self, name)[i]) for i in rows])
+
+
+def joined(batch: Batch, rows: list[int], all_written: bool = False) -> Batch:
+    """Some rows of a batch, with all others of their documents as companions: earlier ones have a target."""
+    own = torch.tensor(rows)
+    source, order = batch.source, batch.source.place + batch.source.current[:, 0]
+    others, written = [], []
+    for j in range(len(order)):
+        asked = [i for i in rows if source.document[i] == source.document[j]]
+        if j not in rows and asked:
+            others.append(j)
+            written.append(all_written or bool(order[j] < order[asked].max()))
+    beside = None
+    if others:
+        index = torch.tensor(others)
+        sentence = batch.input_sentence[index].where(torch.tensor(written)[:, None], torch.tensor(-1))
+        beside = Companions(source.select(index), batch.target_input[index], sentence)
+    sides = (batch.target_input, batch.input_sentence, batch.target_label, batch.label_sentence)
+    return Batch(replace(source.select(own), companions=beside), *(x[own] for x in sides))
+
+
+VIEWS = {"local context": window(1), "longer": window(2, after=1), "sentences": {"kind": "sentence"}}
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("whole_windows", [False, True])
+@torch.no_grad()
+def test_every_step_of_rows_of_different_documents(view: str, beam: int, whole_windows: bool) -> None:
+    """One row a document, and its companions: as in sequential decoding."""
+    config = config_of(VIEWS[view])
+    model, generator = docflat(config), torch.Generator().manual_seed(beam)
+    batch = joined(batch_of(config), [2, 5, 6])
+    written = Written(model, batch, begun_of(batch, whole_windows), places=80)
+    assert isinstance(written.state, DocFlatState)
+    assert not written.state.meets
+    written.widen(beam)
+    for step in range(2 * STEPS_BETWEEN_COLLECTIONS + 4):
+        written.next(generator, 1 if step % 5 else 2)
+        written.reorder(generator)
+        if step == 8:
+            written.keep([0, 1])
+        if step == 20:
+            written.keep([1])
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("cross_document", [False, True])
+@pytest.mark.parametrize("view", VIEWS)
+@torch.no_grad()
+def test_every_step_of_rows_that_are_written_at_once(view: str, cross_document: bool, beam: int) -> None:
+    """Rows of the same documents, out of order; they end one after the other."""
+    config = config_of(VIEWS[view], cross_document=cross_document)
+    model, generator = docflat(config), torch.Generator().manual_seed(beam)
+    batch = batch_of(config, [3, 4, 0, 2, 5, 6, 1])
+    written = Written(model, batch, begun_of(batch, view == "longer"), places=80)
+    assert isinstance(written.state, DocFlatState)
+    assert written.state.meets
+    written.widen(beam)
+    for step in range(2 * STEPS_BETWEEN_COLLECTIONS + 4):
+        written.next(generator, 1 if step % 5 else 2)
+        written.reorder(generator)
+        if step == 4:
+            written.keep([0, 1, 6, 3, 4])  # the first sentence of a document ends, and a document of its own
+        if step == 9:
+            written.keep([0, 2, 1])
+        if step == 20:
+            written.keep([1])
+
+
+@pytest.mark.parametrize("rows", [[1, 3, 4], [3, 2], [1, 5, 6], [2, 4]])
+@torch.no_grad()
+def test_companions_that_stand_later_are_not_seen(rows: list[int]) -> None:
+    """All have a target here; rows of one document that are written at once, and rows of different ones."""
+    config = config_of()
+    batch = batch_of(config)
+    for all_written in (False, True):
+        part = joined(batch, rows, all_written)
+        generator = torch.Generator().manual_seed(0)
+        written = Written(docflat(config), part, begun_of(part, False), places=30)
+        written.widen(2)
+        for _ in range(4):
+            written.next(generator)
+            written.reorder(generator)
+        written.keep([0])
+        written.next(generator)
+
+
+def begun_of(batch: Batch, whole_windows: bool) -> list[int]:
+    """The target context and what opens the current sentence; or nothing but what opens the row."""
+    if whole_windows:
+        return [1] * len(batch.target_input)
+    return [int(row.byte().argmax()) + 1 for row in is_current(batch.input_sentence, batch.source.current)]
+
+
+@pytest.mark.parametrize("cross_document", [False, True])
+@torch.no_grad()
+def test_steps_beside_companions_equal_the_batch(cross_document: bool) -> None:
+    """Token by token, each row with what training gives it in one batch."""
+    config = config_of(cross_document=cross_document)
+    model, batch = docflat(config), batch_of(config)
+    hidden = full(model, batch)
+    for i in range(len(hidden)):
+        row = alone(batch, i, same_document=not cross_document)
+        state = model.encode(row.source)
+        length = row.target_input.size(1)
+        state.open(length)
+        for t in range(length):
+            step = model.decode(row.target_input[:, t, None], row.input_sentence[:, t, None], state)
+            close(step[0, 0], hidden[i, t])

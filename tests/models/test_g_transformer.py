@@ -1,0 +1,334 @@
+"""G-Transformer: who sees whom in local and global layers, and its equality with the baseline."""
+
+from collections.abc import Iterable
+
+import pytest
+import torch
+from test_state import PREFIXES, SEP, Rows, source
+from tiny import PlainWordTokenizer, tiny_config
+from torch import Tensor
+
+from cotext.data.batch import Batch, Instance, Source, make_batch
+from cotext.data.build import build_view, special_symbols
+from cotext.data.views import Window
+from cotext.layers.blocks import SentenceEmbedding, Size
+from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS
+from cotext.losses.cross_entropy import CrossEntropy
+from cotext.models.build import build_model
+from cotext.models.g_transformer import Gated, GTransformer
+from cotext.models.transformer import Transformer
+from cotext.runtime.errors import CotextError
+from cotext.training.warm_start import inherit
+
+VOCABULARY = 12
+LENGTHS = ([3, 2, 4], [2, 1])  # of the source sentences of two rows
+TARGET_LENGTHS = ([2, 4, 3], [5, 1])
+
+
+def model(global_layers: int, layers: int = 2, pre_norm: bool = False, dropout: float = 0.0) -> GTransformer:
+    torch.manual_seed(3)
+    embedding = SentenceEmbedding(VOCABULARY, 16, dropout)
+    size = Size(16, 32, 2, layers, layers, dropout, dropout, pre_norm=pre_norm)
+    return GTransformer(size, embedding, global_layers).double().eval()
+
+
+def baseline(layers: int = 2, pre_norm: bool = False) -> Transformer:
+    torch.manual_seed(4)
+    embedding = SentenceEmbedding(VOCABULARY, 16, 0.0)
+    return Transformer(Size(16, 32, 2, layers, layers, pre_norm=pre_norm), embedding).double().eval()
+
+
+def side(rows: Iterable[list[int]], seed: int) -> tuple[Tensor, Tensor]:
+    """Random tokens and their sentences, padded."""
+    rows = list(rows)
+    longest = max(map(sum, rows))
+    sentence = torch.full((len(rows), longest), -1)
+    for i, lengths in enumerate(rows):
+        sentence[i, : sum(lengths)] = torch.arange(len(lengths)).repeat_interleave(torch.tensor(lengths))
+    tokens = torch.randint(0, 10, sentence.shape, generator=torch.Generator().manual_seed(seed))
+    return tokens.where(sentence >= 0, torch.tensor(VOCABULARY - 1)), sentence
+
+
+def example(
+    lengths: Iterable[list[int]] = LENGTHS, target_lengths: Iterable[list[int]] = TARGET_LENGTHS
+) -> tuple[Source, Tensor, Tensor]:
+    tokens, sentence = side(lengths, 0)
+    n = tokens.size(0)
+    none = torch.zeros(n).long()
+    current = torch.stack((none, sentence.max(dim=1).values + 1), dim=1)
+    return Source(tokens, sentence, current, none, none), *side(target_lengths, 1)
+
+
+def changed(tokens: Tensor, place: int) -> Tensor:
+    """The first row says something else at one place."""
+    other = tokens.clone()
+    other[0, place] = (other[0, place] + 1) % 10
+    return other
+
+
+def moved(before: Tensor, after: Tensor) -> list[bool]:
+    """Which places of the first row, [B, T, ...], differ; in the other rows none may."""
+    apart = (before - after).abs().flatten(2).amax(dim=2) > 1e-9
+    assert not bool(apart[1:].any())
+    return apart[0].tolist()
+
+
+def with_gates(system: GTransformer, bias: float) -> GTransformer:
+    """Gates that are fixed: a large bias means local, a small one global."""
+    with torch.no_grad():
+        for module in system.modules():
+            if isinstance(module, Gated):
+                module.gate.weight.zero_()
+                module.gate.bias.fill_(bias)
+    return system
+
+
+def keys(system: GTransformer, given: Source, attention: int) -> Tensor:
+    """What the decoder sees of every source token: [B, S, H, K]."""
+    return system.encode(given).cross[attention][0].transpose(1, 2)
+
+
+# --- who sees whom: the first row has source sentences at 0-2, 3-4, 5-8, target sentences at 0-1, 2-5, 6-8
+
+SOURCE_SENTENCE = [0, 0, 0, 1, 1, 2, 2, 2, 2]
+TARGET_SENTENCE = [0, 0, 1, 1, 1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize("pre_norm", [False, True])
+@pytest.mark.parametrize("place", range(9))
+@torch.no_grad()
+def test_without_global_layers_sentences_are_apart(place: int, pre_norm: bool) -> None:
+    system = model(0, pre_norm=pre_norm)
+    given, tokens, sentence = example()
+    hidden = system.decode(tokens, sentence, system.encode(given))
+
+    other = Source(changed(given.tokens, place), given.sentence, given.current, given.document, given.place)
+    k = SOURCE_SENTENCE[place]
+    assert moved(keys(system, given, 1), keys(system, other, 1)) == [n == k for n in SOURCE_SENTENCE]
+    of_source = system.decode(tokens, sentence, system.encode(other))
+    assert moved(hidden, of_source) == [n == k for n in TARGET_SENTENCE]
+
+    of_target = system.decode(changed(tokens, place), sentence, system.encode(given))
+    k = TARGET_SENTENCE[place]
+    wanted = [n == k and t >= place for t, n in enumerate(TARGET_SENTENCE)]
+    assert moved(hidden, of_target) == wanted
+
+
+@pytest.mark.parametrize("place", range(9))
+@torch.no_grad()
+def test_global_layers_see_the_whole_row(place: int) -> None:
+    system = model(1)
+    given, tokens, sentence = example()
+    hidden = system.decode(tokens, sentence, system.encode(given))
+    other = Source(changed(given.tokens, place), given.sentence, given.current, given.document, given.place)
+    assert moved(keys(system, given, 0), keys(system, other, 0)) == [True] * 9
+    assert moved(hidden, system.decode(tokens, sentence, system.encode(other))) == [True] * 9
+    of_target = system.decode(changed(tokens, place), sentence, system.encode(given))
+    assert moved(hidden, of_target) == [t >= place for t in range(9)]
+
+
+@pytest.mark.parametrize(("bias", "local"), [(60.0, True), (-800.0, False)])
+@torch.no_grad()
+def test_a_closed_gate_keeps_one_of_the_two(bias: float, local: bool) -> None:
+    """In a single layer: with the gate at global, nothing of the local attention is left, and vice versa."""
+    system = with_gates(model(1, layers=1), bias)
+    given, tokens, sentence = example()
+    hidden = system.decode(tokens, sentence, system.encode(given))
+    other = Source(changed(given.tokens, 4), given.sentence, given.current, given.document, given.place)
+    of_source = system.decode(tokens, sentence, system.encode(other))
+    assert moved(hidden, of_source) == [n == 1 if local else True for n in TARGET_SENTENCE]
+    for name, parameter in system.named_parameters():
+        if (".wide." if local else ".local.") in name:
+            parameter.add_(1.0)
+    assert torch.equal(system.decode(tokens, sentence, system.encode(given)), hidden)
+
+
+@torch.no_grad()
+def test_the_gate_by_its_equation() -> None:
+    gate = Gated(4, torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)).double()
+    x = torch.randn(3, 4, dtype=torch.float64)
+    near, far = gate.local(x), gate.wide(x)
+    g = torch.sigmoid(torch.cat((near, far), dim=1) @ gate.gate.weight.T + gate.gate.bias)
+    torch.testing.assert_close(gate(x, (), ()), g * near + (1 - g) * far)
+
+
+@torch.no_grad()
+def test_only_the_top_layers_are_global() -> None:
+    system = model(1, layers=3)
+    assert [isinstance(block.attention, Gated) for block in system.encoder] == [False, False, True]
+    assert [isinstance(block.attention, Gated) for block in system.decoder] == [False, False, True]
+    assert [isinstance(block.cross, Gated) for block in system.decoder] == [False, False, True]
+    assert len(system.encode(example()[0]).cross) == 4
+
+
+# --- the baseline
+
+
+@pytest.mark.parametrize("pre_norm", [False, True])
+@pytest.mark.parametrize("lengths", [([4], [7]), ([5], [5])])
+@torch.no_grad()
+def test_one_sentence_a_row_without_global_layers_is_the_baseline(
+    lengths: tuple[list[int], ...], pre_norm: bool
+) -> None:
+    plain, system = baseline(pre_norm=pre_norm), model(0, pre_norm=pre_norm)
+    system.load_state_dict(plain.state_dict())
+    given, tokens, sentence = example(lengths, ([6], [3]))
+    want = plain.decode(tokens, sentence, plain.encode(given))
+    got = system.decode(tokens, sentence, system.encode(given))
+    torch.testing.assert_close(got[sentence >= 0], want[sentence >= 0], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("gates", [60.0, None])
+@torch.no_grad()
+def test_a_model_started_from_the_baseline_is_the_baseline_on_one_sentence(gates: float | None) -> None:
+    """With the gate at local; and with any gate, as global attention starts as a copy of the local one."""
+    plain, system = baseline(), model(1)
+    found = inherit(system, plain.state_dict())
+    assert {name.rsplit(".", 1)[0] for name in found.neutral} == {
+        "encoder.1.attention.gate",
+        "decoder.1.attention.gate",
+        "decoder.1.cross.gate",
+    }
+    assert not found.unused
+    assert not found.fresh
+    if gates is not None:
+        with_gates(system, gates)
+    given, tokens, sentence = example(([4], [7]), ([6], [3]))
+    want = plain.decode(tokens, sentence, plain.encode(given))
+    got = system.decode(tokens, sentence, system.encode(given))
+    torch.testing.assert_close(got[sentence >= 0], want[sentence >= 0], rtol=1e-12, atol=1e-12)
+    given, tokens, sentence = example()
+    assert not torch.allclose(
+        system.decode(tokens, sentence, system.encode(given)),
+        plain.decode(tokens, sentence, plain.encode(given)),
+    )
+
+
+def test_another_run_of_the_same_system_is_taken_by_name() -> None:
+    found = inherit(model(1), model(1).state_dict())
+    assert not found.adopted
+    assert not found.fresh
+
+
+def test_more_global_layers_than_layers() -> None:
+    config = tiny_config(model={"name": "g_transformer", "g_transformer": {"global_layers": 3}, "shift": 0})
+    with pytest.raises(
+        CotextError, match="global_layers = 3, but the encoder has 1 layers and the decoder 2"
+    ):
+        build_model(config, VOCABULARY)
+
+
+# --- while decoding
+
+
+@pytest.mark.parametrize(("global_layers", "beam"), [(1, 1), (0, 3), (1, 3)])
+@torch.no_grad()
+def test_every_step_equals_the_full_pass_through_reordering_and_departures(
+    global_layers: int, beam: int
+) -> None:
+    """Beams fall into different sentences, and past the last one of the source."""
+    generator = torch.Generator().manual_seed(beam)
+    rows = Rows(model(global_layers), source([7, 3, 9, 4]), PREFIXES, places=80)
+    rows.widen(beam)
+    for step in range(2 * STEPS_BETWEEN_COLLECTIONS + 4):
+        rows.step(rows.random_tokens(generator))
+        rows.reorder(rows.random_origin(generator))
+        if step == 5:
+            rows.select([0, 3, 2])
+        if step == 10:
+            rows.select([2, 1])
+    assert rows.state.near > 0
+
+
+@pytest.mark.parametrize("prefixes", [[[0, 1], [0, 2]], [[0], [0, 2, SEP]]])
+@pytest.mark.parametrize("beam", [1, 2])
+@torch.no_grad()
+def test_several_tokens_at_once_may_follow(prefixes: list[list[int]], beam: int) -> None:
+    generator = torch.Generator().manual_seed(2)
+    rows = Rows(model(1, pre_norm=True), source([4, 6]), prefixes, places=40)
+    rows.widen(beam)
+    for count in (1, 7, 2, 9, 1):
+        new = rows.random_tokens(generator, count)
+        if count > 2:
+            for i, row in enumerate(new):  # in every row a sentence ends elsewhere
+                row[(i + 1) % count] = SEP
+        rows.step(new)
+        rows.reorder(rows.random_origin(generator))
+    assert min(row.count(SEP) for row in rows.tokens) > 1
+
+
+@torch.no_grad()
+def test_a_state_may_be_widened_before_its_first_token() -> None:
+    rows = Rows.__new__(Rows)
+    rows.model, rows.source = model(1), source([5, 3])
+    rows.entries, rows.beam, rows.tokens = [0, 1], 1, [[], []]
+    rows.state = rows.model.encode(rows.source)
+    rows.state.open(4)
+    rows.widen(2)
+    for new in ([[0], [1], [2], [3]], [[5], [6], [SEP], [8]]):
+        rows.step(new)
+
+
+@torch.no_grad()
+def test_local_attention_reads_no_more_than_the_current_sentences() -> None:
+    """Forty sentences of four tokens: what is read does not grow with what was written."""
+    system = model(1)
+    given, _, _ = example(([3] * 40,), ([1],))
+    state = system.encode(given)
+    state.open(160)
+    for t in range(160):
+        k = torch.tensor([[t // 4]])
+        reach = state.reach_within(k, state.reach(1, k.device))
+        assert reach.places - reach.first == t % 4 + 1
+        places, _ = state.source_within(k)
+        assert (places.start, places.stop) == (3 * (t // 4), 3 * (t // 4) + 3)
+        system.decode(torch.tensor([[t % 10]]), k, state)
+
+
+# --- batches, gradients
+
+
+@torch.no_grad()
+def test_a_row_does_not_depend_on_the_batch_around_it() -> None:
+    system = model(1)
+    lengths, target_lengths = ([3, 2, 4], [2, 1], [17], [1] * 6), ([2, 4, 3], [5, 1], [20], [3] * 6)
+    given, tokens, sentence = example(lengths, target_lengths)
+    together = system.decode(tokens, sentence, system.encode(given))
+    for i in range(4):
+        alone = given.select(torch.tensor([i]))
+        length, target_length = sum(lengths[i]), sum(target_lengths[i])
+        alone = Source(
+            alone.tokens[:, :length],
+            alone.sentence[:, :length],
+            alone.current,
+            alone.document,
+            alone.place,
+        )
+        single = system.decode(
+            tokens[i : i + 1, :target_length], sentence[i : i + 1, :target_length], system.encode(alone)
+        )
+        torch.testing.assert_close(single[0], together[i, :target_length], rtol=1e-9, atol=1e-9)
+
+
+def test_gradients_reach_every_parameter_with_dropout() -> None:
+    """Through the bracketed rows of a document view, and the loss."""
+    tokenizer = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat"])
+    config = tiny_config(
+        model={"name": "g_transformer", "shift": 0, "dropout": 0.2, "attention_dropout": 0.2,
+               "g_transformer": {"global_layers": 1}},
+        view={"kind": "document", "separators": "bracket"},
+    )  # fmt: skip
+    torch.manual_seed(0)
+    system = build_model(config, tokenizer.vocabulary_size)
+    document = [[4, 5, 6], [7], [8, 9, 4, 5, 7, 9], [5, 5]]
+    [whole] = build_view(config.view).split([3, 1, 6, 2], [3, 1, 6, 2])
+    single = Window(range(1), range(1), range(1))
+    rows = [Instance(0, whole, document, document), Instance(1, single, document[:1], document[1:2])]
+    batch: Batch = make_batch(rows, special_symbols(tokenizer, config.view))
+    outcome = CrossEntropy(0.1, 1.0)(system, batch)
+    outcome.loss.backward()
+    for name, parameter in system.named_parameters():
+        assert parameter.grad is not None, name
+        assert bool(parameter.grad.isfinite().all()), name
+        # Values and gates always matter; a bias of keys never does.
+        assert float(parameter.grad.abs().sum()) > 0, name

@@ -1,0 +1,699 @@
+"""MCN: segment-level attention, fusion, memory; side by side equals sentence after sentence."""
+
+import math
+from functools import partial
+from itertools import pairwise
+
+import pytest
+import torch
+from test_g_transformer import changed, example, moved
+from test_state import PREFIXES, SEP, Rows, source
+from tiny import PlainWordTokenizer, tiny_config
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from cotext.analysis.sentence_maps import sentence_maps
+from cotext.data.batch import Instance, Source, make_batch
+from cotext.data.build import build_view, special_symbols
+from cotext.data.views import Window
+from cotext.layers.blocks import EncoderBlock, SentenceEmbedding, Size
+from cotext.layers.kernels.packing import Ragged
+from cotext.layers.kernels.relative import attend_from_memory, memory_with_bias
+from cotext.layers.kernels.sdpa import Places, watch_weights
+from cotext.layers.multi_head import CrossAttention, split_heads
+from cotext.layers.positions import sinusoidal
+from cotext.layers.segments import CLIP, SegmentAttention, Segments
+from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS
+from cotext.layers.transformer_xl import RecurrentSelfAttention, RecurrentState
+from cotext.losses.cross_entropy import CrossEntropy
+from cotext.models.build import build_model
+from cotext.models.mcn import MCN, GlobalContext
+from cotext.models.transformer import Transformer
+from cotext.training.warm_start import inherit
+
+VOCABULARY = 12
+# Three rows: of three sentences, of one, of five. Source sentences of the first: at 0-2, 3-4, 5-8.
+LENGTHS = ([3, 2, 4], [4], [2, 1, 3, 1, 2])
+TARGET_LENGTHS = ([2, 4, 3], [6], [1, 5, 2, 1, 3])
+SOURCE_SENTENCE = [0, 0, 0, 1, 1, 2, 2, 2, 2]
+
+
+def model(
+    layers: int = 2,
+    pre_norm: bool = False,
+    local: bool = True,
+    relative: bool = True,
+    gate: bool = True,
+    xl: bool = True,
+    memory: int = 1,
+    context: int | None = None,
+    feed_forward: bool = True,
+    cross_context: bool = False,
+) -> MCN:
+    """One of which no part is neutral."""
+    torch.manual_seed(3)
+    embedding = SentenceEmbedding(VOCABULARY, 16, 0.0, "reset", "learned", max_segments=4)
+    size = Size(16, 32, 2, layers, layers, pre_norm=pre_norm)
+    system = MCN(size, embedding, local, relative, gate, xl, memory, context, feed_forward, cross_context)
+    with torch.no_grad():
+        for parameter in system.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    return system.double().eval()
+
+
+def with_source(given: Source, place: int) -> Source:
+    """The same with another word at one place of the first row."""
+    other = changed(given.tokens, place)
+    return Source(other, given.sentence, given.current, given.document, given.place)
+
+
+def keys(system: MCN, given: Source) -> Tensor:
+    """What the decoder sees of every source token: [B, S, H, K]."""
+    return system.encode(given).cross[0][0].transpose(1, 2)
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, dtype=torch.float64, generator=generator, requires_grad=True)
+
+
+def sentences_of(*rows: list[int]) -> Tensor:
+    """Sentence indices of rows of sentences of these lengths, padded."""
+    longest = max(map(sum, rows))
+    padded = [[k for k, n in enumerate(row) for _ in range(n)] + [-1] * (longest - sum(row)) for row in rows]
+    return torch.tensor(padded)
+
+
+# --- segment-level relative attention
+
+
+def naive_weights(q: Tensor, k: Tensor, of_keys: Tensor, sentence: Tensor, context: int | None) -> Tensor:
+    """By the paper's equation 1, with a vector for every pair of tokens: [B, H, S, S]."""
+    apart = sentence[:, :, None] - sentence[:, None, :]
+    pairs = of_keys[apart.clamp(-CLIP, CLIP) + CLIP]  # [B, S, S, K]
+    logits = torch.einsum("bhik,bhijk->bhij", q, k[:, :, None] + pairs[:, None]) / math.sqrt(q.size(-1))
+    hidden = (sentence < 0)[:, None, :].expand_as(apart).clone()
+    if context is not None:
+        hidden |= apart.abs() > context
+    return logits.masked_fill(hidden[:, None], -math.inf).softmax(dim=-1)
+
+
+def naive(attention: SegmentAttention, x: Tensor, sentence: Tensor, context: int | None) -> Tensor:
+    """The paper's equations, one by one."""
+    q, k, v = (split_heads(part, attention.heads) for part in attention.qkv(x).chunk(3, dim=-1))
+    of_keys, of_values = attention.of_keys, attention.of_values
+    if of_keys is None or of_values is None:
+        of_keys = of_values = x.new_zeros(2 * CLIP + 1, q.size(-1))
+    weights = naive_weights(q, k, of_keys, sentence, context)
+    apart = (sentence[:, :, None] - sentence[:, None, :]).clamp(-CLIP, CLIP) + CLIP
+    z = torch.einsum("bhij,bhijk->bhik", weights, v[:, :, None] + of_values[apart][:, None])
+    mixed: Tensor = attention.out(z.transpose(1, 2).flatten(2))
+    return mixed
+
+
+@pytest.mark.parametrize("relative", [True, False])
+@pytest.mark.parametrize("context", [None, 2, 30])
+@pytest.mark.parametrize("packed", [True, False])
+def test_segment_attention_by_its_equations(relative: bool, context: int | None, packed: bool) -> None:
+    """With gradients; one row has more sentences than there are vectors on either side, one has a single."""
+    torch.manual_seed(0)
+    attention = SegmentAttention(8, 2, 0.0, relative).double()
+    with torch.no_grad():
+        for parameter in attention.parameters():
+            parameter.add_(torch.randn_like(parameter))
+    sentence = sentences_of([2, 1, 3], [1] * 24, [5])
+    real = sentence >= 0
+    ragged = Ragged(real) if packed else None
+    segments = Segments(sentence, context, ragged)
+    x = random(3, sentence.size(1), 8)
+    found = attention(x if ragged is None else ragged.pack(x), segments)
+    found = found[real] if ragged is None else found
+    expected = naive(attention, x, sentence, context)[real]
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+    weights = torch.randn_like(found)
+    inputs = [x, *attention.parameters()]
+    for one, other in zip(
+        torch.autograd.grad((found * weights).sum(), inputs),
+        torch.autograd.grad((expected * weights).sum(), inputs),
+        strict=True,
+    ):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_a_hand_worked_case_of_two_sentences() -> None:
+    """One head of size 1: logits and values by hand, distances counted as query - key."""
+    attention = SegmentAttention(1, 1, 0.0, relative=True).double()
+    with torch.no_grad():
+        attention.qkv.weight.copy_(torch.tensor([[1.0], [1.0], [1.0]]))
+        attention.qkv.bias.zero_()
+        attention.out.weight.fill_(1.0)
+        attention.out.bias.zero_()
+        assert attention.of_keys is not None
+        assert attention.of_values is not None
+        assert float(attention.of_keys.abs().sum() + attention.of_values.abs().sum()) == 0  # the start
+        attention.of_keys[CLIP - 1 : CLIP + 2] = torch.tensor([[0.5], [0.0], [-1.0]])
+        attention.of_values[CLIP - 1 : CLIP + 2] = torch.tensor([[10.0], [20.0], [30.0]])
+    x = torch.tensor([[[1.0], [2.0]]], dtype=torch.float64)
+    found = attention(x, Segments(torch.tensor([[0, 1]]))).detach()
+    # Token 0 sees itself at distance 0 and token 1 at -1: logits 1 * (1 + 0), 1 * (2 + 0.5).
+    a = math.exp(1.0) / (math.exp(1.0) + math.exp(2.5))
+    assert float(found[0, 0, 0]) == pytest.approx(a * (1 + 20) + (1 - a) * (2 + 10))
+    # Token 1 sees token 0 at distance 1 and itself at 0: logits 2 * (1 - 1), 2 * (2 + 0).
+    b = 1 / (1 + math.exp(4.0))
+    assert float(found[0, 1, 0]) == pytest.approx(b * (1 + 30) + (1 - b) * (2 + 20))
+
+
+# --- fusion
+
+
+@torch.no_grad()
+def test_fusion_by_its_equations() -> None:
+    """The layer is a whole one, by its own equations, or its attention alone."""
+    size = Size(8, 16, 2, 2, 2)
+    sentence, rows = torch.tensor([[0, 0, 1, 1, 2]]), Ragged(torch.ones(1, 5, dtype=torch.bool))
+    segments = Segments(sentence, None, rows)
+    local = torch.randn(5, 8, dtype=torch.float64)
+    for feed_forward in (True, False):
+        gated = GlobalContext(size, relative=True, gate=True, feed_forward=feed_forward).double()
+        assert gated.gate is not None
+        gated.gate.bias.normal_()
+        wide = of_the_row(gated, local, segments)
+        g = torch.sigmoid(torch.cat((local, wide), dim=1) @ gated.gate.weight.T + gated.gate.bias)
+        torch.testing.assert_close(gated(local, sentence, rows, None), gated.norm((1 - g) * local + g * wide))
+        plain = GlobalContext(size, relative=True, gate=False, feed_forward=feed_forward).double()
+        wide = of_the_row(plain, local, segments)
+        torch.testing.assert_close(plain(local, sentence, rows, None), plain.norm(local + wide))
+
+
+def of_the_row(top: GlobalContext, local: Tensor, segments: Segments) -> Tensor:
+    if isinstance(top.layer, SegmentAttention):
+        mixed: Tensor = top.layer(local, segments)
+        return mixed
+    layer = top.layer
+    x = layer.after_attention.norm(local + layer.attention(local, segments))
+    wide: Tensor = layer.after_feed_forward.norm(x + layer.feed_forward(x))
+    return wide
+
+
+@pytest.mark.parametrize(("bias", "local"), [(-800.0, True), (60.0, False)])
+@torch.no_grad()
+def test_a_closed_gate_keeps_the_local_states(bias: float, local: bool) -> None:
+    system = model()
+    top = system.encoder[-1]
+    assert isinstance(top, GlobalContext)
+    assert top.gate is not None
+    top.gate.weight.zero_()
+    top.gate.bias.fill_(bias)
+    given, _, _ = example(LENGTHS, TARGET_LENGTHS)
+    apart = moved(keys(system, given), keys(system, with_source(given, 3)))
+    assert apart == [k == 1 if local else True for k in SOURCE_SENTENCE]
+
+
+@pytest.mark.parametrize("pre_norm", [False, True])
+@torch.no_grad()
+def test_one_sentence_takes_the_local_path_exactly_beside_longer_documents(pre_norm: bool) -> None:
+    """Nothing of the global layer reaches it, not even what is no number."""
+    system = model(pre_norm=pre_norm)
+    given, _, _ = example(LENGTHS, TARGET_LENGTHS)
+    before = keys(system, given)
+    for parameter in system.encoder[-1].parameters():
+        parameter.fill_(math.nan)
+    after = keys(system, given)
+    assert torch.equal(after[1], before[1])
+    real = given.sentence >= 0
+    assert bool(after[0][real[0]].isnan().all())
+    assert bool(after[2][real[2]].isnan().all())
+    single, _, _ = example((LENGTHS[1], [7]), ([1], [1]))
+    assert bool(keys(system, single).isfinite().all())
+
+
+@pytest.mark.parametrize("place", range(9))
+@pytest.mark.parametrize(("gate", "feed_forward"), [(True, True), (False, True), (True, False)])
+@torch.no_grad()
+def test_the_encoder_sees_the_whole_row(place: int, gate: bool, feed_forward: bool) -> None:
+    system = model(gate=gate, feed_forward=feed_forward)
+    given, _, _ = example(LENGTHS, TARGET_LENGTHS)
+    assert moved(keys(system, given), keys(system, with_source(given, place))) == [True] * 9
+
+
+@pytest.mark.parametrize("context", [0, 1, 2])
+@pytest.mark.parametrize("place", range(9))
+@torch.no_grad()
+def test_sentences_farther_away_than_the_context_are_not_seen(place: int, context: int) -> None:
+    system = model(context=context, layers=3)
+    given, _, _ = example(LENGTHS, TARGET_LENGTHS)
+    k = SOURCE_SENTENCE[place]
+    found = moved(keys(system, given), keys(system, with_source(given, place)))
+    assert found == [abs(n - k) <= context for n in SOURCE_SENTENCE]
+
+
+@torch.no_grad()
+def test_no_context_is_every_sentence_by_itself() -> None:
+    system = model(context=0)
+    system.embedding.segment = None
+    given, _, _ = example(([3, 2, 4],), ([1],))
+    together = keys(system, given)[0]
+    for first, stop in pairwise((0, 3, 5, 9)):
+        one = torch.zeros(1, stop - first, dtype=torch.long)
+        alone = Source(given.tokens[:, first:stop], one, given.current, given.document, given.place)
+        torch.testing.assert_close(keys(system, alone)[0], together[first:stop], rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("place", range(9))
+@torch.no_grad()
+def test_without_local_layers_every_layer_sees_the_row_as_the_baseline_does(place: int) -> None:
+    system = model(local=False, relative=False, layers=1)
+    given, _, _ = example(LENGTHS, TARGET_LENGTHS)
+    assert moved(keys(system, given), keys(system, with_source(given, place))) == [True] * 9
+    embedding = SentenceEmbedding(VOCABULARY, 16, 0.0, "reset", "learned", max_segments=4)
+    plain = Transformer(Size(16, 32, 2, 1, 1), embedding).double().eval()
+    weights = {name: w for name, w in system.state_dict().items() if name in plain.state_dict()}
+    plain.load_state_dict(weights, strict=False)
+    real = given.sentence >= 0
+    expected = plain.encode(given).cross[0][0].transpose(1, 2)
+    torch.testing.assert_close(keys(system, given)[real], expected[real], rtol=1e-9, atol=1e-9)
+
+
+# --- attention from a memory
+
+
+def test_attention_from_a_memory_by_its_equation() -> None:
+    """Against loops over pairs, by both ways of computing it, gradients included."""
+    batch, queries, size, heads = 2, 3, 8, 2
+    total = 5
+    q, k, v = random(batch, queries, size, seed=1), *(random(batch, total, size, seed=s) for s in (2, 3))
+    biases, r = random(2, size, seed=4), random(total + queries - 1, size, seed=5)
+    mask = torch.ones(batch, 1, queries, total, dtype=torch.bool).tril(total - queries)
+    mask[1, :, :, 0] = False  # a memory that is shorter
+    out = torch.zeros(batch, queries, size, dtype=torch.float64)
+    for b in range(batch):
+        for h in range(heads):
+            at = slice(4 * h, 4 * h + 4)
+            for i in range(queries):
+                seen = [j for j in range(total) if mask[b, 0, i, j]]
+                scores = []
+                for j in seen:
+                    distance = r[j - (i + total - queries) + total - 1, at]
+                    content = (q[b, i, at] + biases[0, at]) @ k[b, j, at]
+                    scores.append((content + (q[b, i, at] + biases[1, at]) @ distance) / 2)
+                weights = torch.stack(scores).softmax(dim=0)
+                row = torch.zeros(size, dtype=torch.float64)
+                row = row.index_add(0, torch.arange(8)[at], weights @ v[b, seen][:, at])
+                out = out.index_put((torch.tensor(b), torch.tensor(i)), row, accumulate=True)
+    inputs = [q, k, v, biases, r]
+    upstream = torch.randn_like(out)
+    expected = torch.autograd.grad((out * upstream).sum(), inputs)
+    for way in (attend_from_memory, memory_with_bias):
+        found = way(q, k, v, biases, r, mask, heads, 0.0)
+        torch.testing.assert_close(found, out, rtol=1e-9, atol=1e-9)
+        grads = torch.autograd.grad((found * upstream).sum(), inputs)
+        for one, other in zip(grads, expected, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9)
+
+
+def test_dropout_of_weights_and_its_gradient() -> None:
+    """Some weights are dropped, the others scaled up, and the gradient is that of what was computed."""
+    q, k, v = random(1, 4, 4, seed=1), random(1, 6, 4, seed=2), random(1, 6, 4, seed=3)
+    biases, r = random(2, 4, seed=4), random(9, 4, seed=5)
+    mask = torch.ones(1, 1, 4, 6, dtype=torch.bool).tril(2)
+
+    def run(*inputs: Tensor) -> Tensor:
+        torch.manual_seed(7)
+        return attend_from_memory(*inputs, mask, 1, 0.5)
+
+    assert torch.autograd.gradcheck(run, (q, k, v, biases, r))
+    torch.manual_seed(8)
+    values = torch.eye(6, dtype=torch.float64)[None, :, :4]
+    kept = attend_from_memory(q, k, values, biases, r, mask, 1, 0.0)
+    dropped = attend_from_memory(q, k, values, biases, r, mask, 1, 0.5)
+    zero = dropped == 0
+    torch.testing.assert_close(dropped[~zero], 2 * kept[~zero], rtol=1e-3, atol=0)
+    assert bool((zero & (kept > 0)).any())
+
+
+# --- side by side = one after the other
+
+
+def sequential(system: MCN, tokens: Tensor, sentence: Tensor, state: RecurrentState) -> Tensor:
+    """The decoder by its equations, row after row and sentence after sentence, with a detached memory."""
+    hidden = torch.zeros(*tokens.shape, 16, dtype=torch.float64)
+    for row in range(tokens.size(0)):
+        memory: list[list[Tensor]] = [[] for _ in system.decoder]
+        for k in range(int(sentence[row].max()) + 1):
+            at = (sentence[row] == k).nonzero()[:, 0]
+            x = system.embedding.weight[tokens[row, at]] * system.embedding.scale
+            for i, block in enumerate(system.decoder):
+                m, read = system.memory_sentences, list[Tensor]()
+                remembered = memory[i][len(memory[i]) - min(len(memory[i]), m) :]
+                x = block.after_attention(x, partial(_own, block.attention, remembered, read))
+                memory[i].append(read[0].detach())
+                x = block.after_cross(x, partial(_cross, block.cross, state, i, row, k))
+                x = block.after_feed_forward(x, block.feed_forward)
+            hidden = hidden.index_put((torch.tensor(row), at), system.decoder_norm(x))
+    return hidden
+
+
+def _own(
+    attention: RecurrentSelfAttention, remembered: list[Tensor], read: list[Tensor], x: Tensor
+) -> Tensor:
+    read.append(x)
+    both = torch.cat((*remembered, x))
+    of_q, of_k, of_v = attention.qkv.weight.chunk(3)
+    b_q, b_k, b_v = attention.qkv.bias.chunk(3)
+    q, k, v = x @ of_q.T + b_q, both @ of_k.T + b_k, both @ of_v.T + b_v
+    before = len(both) - len(x)
+    heads = []
+    for h in range(2):
+        at = slice(8 * h, 8 * h + 8)
+        content = (q + attention.content_bias)[:, at] @ k[:, at].T
+        rows = []
+        for i in range(len(x)):
+            distance = i + before - torch.arange(len(both))
+            r = sinusoidal(distance.clamp(min=0), 16).double() @ attention.place.weight.T
+            place = (q[i] + attention.place_bias)[at] @ r[:, at].T
+            rows.append(((content[i] + place) / math.sqrt(8)).masked_fill(distance < 0, -math.inf))
+        heads.append(torch.stack(rows).softmax(dim=1) @ v[:, at])
+    mixed: Tensor = attention.out(torch.cat(heads, dim=1))
+    return mixed
+
+
+def _cross(attention: CrossAttention, state: RecurrentState, i: int, row: int, k: int, x: Tensor) -> Tensor:
+    """To the source sentence k alone."""
+    assert state.cross_spans is not None
+    first, stop = state.cross_spans[row, k].tolist()
+    keys, values = (side[row, :, first:stop] for side in state.cross[i])
+    q = attention.query(x).view(len(x), 2, 8).transpose(0, 1)
+    mixed = scaled_dot_product_attention(q[None], keys[None], values[None])[0]
+    out: Tensor = attention.out(mixed.transpose(0, 1).flatten(1))
+    return out
+
+
+@pytest.mark.parametrize("memory", [0, 1, 2])
+@pytest.mark.parametrize("pre_norm", [False, True])
+def test_training_side_by_side_equals_sentence_after_sentence(memory: int, pre_norm: bool) -> None:
+    """Values, and gradients of all parameters, those of the encoder included."""
+    system = model(layers=3, memory=memory, pre_norm=pre_norm)
+    given, tokens, sentence = example(LENGTHS, TARGET_LENGTHS)
+    real = sentence >= 0
+    together = system.decode(tokens, sentence, system.encode(given))[real]
+    apart = sequential(system, tokens, sentence, system.encode(given))[real]
+    torch.testing.assert_close(together, apart, rtol=1e-9, atol=1e-9)
+    upstream = torch.randn_like(together)
+    names, parameters = zip(*system.named_parameters(), strict=True)
+    grads = torch.autograd.grad((together * upstream).sum(), parameters)
+    expected = torch.autograd.grad((apart * upstream).sum(), parameters)
+    for name, one, other in zip(names, grads, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-9, msg=name)
+
+
+@torch.no_grad()
+def test_the_comparison_above_tells_memories_apart() -> None:
+    """Each memory gives other values."""
+    given, tokens, sentence = example(LENGTHS, TARGET_LENGTHS)
+    real = sentence >= 0
+    outputs = []
+    for memory in (0, 1, 2):
+        system = model(layers=3, memory=memory)
+        outputs.append(system.decode(tokens, sentence, system.encode(given))[real])
+    assert float((outputs[0] - outputs[1]).abs().max()) > 1e-3
+    assert float((outputs[1] - outputs[2]).abs().max()) > 1e-3
+
+
+@pytest.mark.parametrize("memory", [1, 2])
+@pytest.mark.parametrize("pre_norm", [False, True])
+def test_the_memory_sends_no_gradients_back(
+    memory: int, pre_norm: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of the loss of sentence k with respect to the inputs of others; to its own past it does send them."""
+    system = model(layers=3, memory=memory, pre_norm=pre_norm)
+    given, tokens, sentence = example(LENGTHS, TARGET_LENGTHS)
+    words, read = system.embedding.words, []
+
+    def caught(tokens: Tensor, position: Tensor | None) -> Tensor:
+        read.append(words(tokens, position))
+        read[0].retain_grad()
+        return read[0]
+
+    monkeypatch.setattr(system.embedding, "words", caught)
+    for k in range(5):
+        read.clear()
+        hidden = system.decode(tokens, sentence, system.encode(given))
+        hidden[sentence == k].pow(2).sum().backward()
+        grad = read[0].grad
+        assert grad is not None
+        assert torch.equal(grad.abs().sum(dim=2) > 0, sentence == k)
+
+
+@pytest.mark.parametrize("memory", [0, 1, 2])
+@pytest.mark.parametrize("place", range(11))
+@torch.no_grad()
+def test_the_memory_reaches_so_many_sentences_per_layer(memory: int, place: int) -> None:
+    lengths = [2, 1, 3, 1, 2, 2]
+    system = model(memory=memory, layers=2)
+    given, tokens, sentence = example(([2] * 6,), (lengths,))
+    hidden = system.decode(tokens, sentence, system.encode(given))
+    other = system.decode(changed(tokens, place), sentence, system.encode(given))
+    k = int(sentence[0, place])
+    expected = [t >= place and n - k <= 2 * memory for t, n in enumerate(sentence[0].tolist())]
+    assert moved(hidden, other) == expected
+
+
+@pytest.mark.parametrize("xl", [True, False])
+@pytest.mark.parametrize("place", range(9))
+@torch.no_grad()
+def test_a_target_sentence_sees_its_own_source_sentence(place: int, xl: bool) -> None:
+    system = model(context=0, memory=0, xl=xl)
+    given, tokens, sentence = example(LENGTHS, TARGET_LENGTHS)
+    hidden = system.decode(tokens, sentence, system.encode(given))
+    of_source = system.decode(tokens, sentence, system.encode(with_source(given, place)))
+    k = SOURCE_SENTENCE[place]
+    assert moved(hidden, of_source) == [n == k for n in sentence[0].tolist()]
+
+
+@pytest.mark.parametrize("place", range(9))
+@torch.no_grad()
+def test_cross_attention_may_see_all_source_sentences(place: int) -> None:
+    """Every source sentence by itself, and every target sentence sees all of them."""
+    system = model(context=0, memory=0, cross_context=True)
+    given, tokens, sentence = example(LENGTHS, TARGET_LENGTHS)
+    hidden = system.decode(tokens, sentence, system.encode(given))
+    of_source = system.decode(tokens, sentence, system.encode(with_source(given, place)))
+    assert moved(hidden, of_source) == (sentence[0] >= 0).tolist()
+
+
+@torch.no_grad()
+def test_the_decoder_knows_distances_and_nothing_else_of_where_it_stands() -> None:
+    """The same two sentences and sources at the end of a longer row, which one layer does not remember."""
+    system = model(layers=1, context=0)
+    system.embedding.segment = None
+    given, tokens, sentence = example(([2, 3, 2, 3],), ([4, 2, 4, 2],))
+    twice = Source(
+        given.tokens[:, :5].repeat(1, 2), given.sentence, given.current, given.document, given.place
+    )
+    tokens = tokens[:, :6].repeat(1, 2)
+    hidden = system.decode(tokens, sentence, system.encode(twice))
+    torch.testing.assert_close(hidden[0, 4:6], hidden[0, 10:12], rtol=1e-9, atol=1e-9)
+    assert not torch.allclose(hidden[0, :4], hidden[0, 6:10])
+
+
+# --- while decoding
+
+
+@pytest.mark.parametrize(("memory", "beam"), [(1, 1), (0, 2), (1, 3), (2, 2)])
+@torch.no_grad()
+def test_every_step_equals_the_full_pass_through_reordering_and_departures(memory: int, beam: int) -> None:
+    """Beams fall into different sentences, each with a memory of its own, and past the last of the source."""
+    generator = torch.Generator().manual_seed(beam)
+    rows = Rows(model(memory=memory), source([7, 3, 9, 4]), PREFIXES, places=80)
+    rows.widen(beam)
+    for step in range((2 if memory == 1 < beam else 1) * STEPS_BETWEEN_COLLECTIONS + 4):
+        rows.step(rows.random_tokens(generator))
+        rows.reorder(rows.random_origin(generator))
+        if step == 5:
+            rows.select([0, 3, 2])
+        if step == 10:
+            rows.select([2, 1])
+    assert rows.state.near > 0 or memory == 2
+
+
+@pytest.mark.parametrize("xl", [True, False])
+@pytest.mark.parametrize("prefixes", [[[0, 1], [0, 2]], [[0], [0, 2, SEP]]])
+@pytest.mark.parametrize("beam", [1, 2])
+@torch.no_grad()
+def test_several_tokens_at_once_may_follow(prefixes: list[list[int]], beam: int, xl: bool) -> None:
+    generator = torch.Generator().manual_seed(2)
+    rows = Rows(model(pre_norm=True, xl=xl), source([4, 6]), prefixes, places=40)
+    rows.widen(beam)
+    for count in (1, 7, 2, 9, 1):
+        new = rows.random_tokens(generator, count)
+        if count > 2:
+            for i, row in enumerate(new):  # in every row a sentence ends elsewhere
+                row[(i + 1) % count] = SEP
+        rows.step(new)
+        rows.reorder(rows.random_origin(generator))
+
+
+@pytest.mark.parametrize("memory", [0, 1, 2])
+@torch.no_grad()
+def test_no_more_is_read_than_the_memory(memory: int) -> None:
+    """Forty sentences of four tokens: what is read does not grow with what was written."""
+    system = model(memory=memory)
+    given, _, _ = example(([3] * 40,), ([1],))
+    state = system.encode(given)
+    state.open(160)
+    for t in range(160):
+        k = torch.tensor([[t // 4]])
+        reach = state.reach_within(k, state.reach(1, k.device), memory)
+        assert reach.places - reach.first == 4 * min(memory, t // 4) + t % 4 + 1
+        system.decode(torch.tensor([[t % 10]]), k, state)
+    assert all(len(r) <= 8 * (memory + 1) for r in state.distances_of)
+
+
+# --- batches, gradients, other runs
+
+
+@pytest.mark.parametrize("memory", [1, 2])
+@torch.no_grad()
+def test_a_row_does_not_depend_on_the_batch_around_it(memory: int) -> None:
+    system = model(memory=memory)
+    lengths = ([3, 2, 4], [2, 1], [17], [1] * 6, [3])
+    target_lengths = ([2, 4, 3], [5, 1], [20], [3] * 6, [1])
+    given, tokens, sentence = example(lengths, target_lengths)
+    together = system.decode(tokens, sentence, system.encode(given))
+    for i in range(5):
+        alone = given.select(torch.tensor([i]))
+        length, target_length = sum(lengths[i]), sum(target_lengths[i])
+        alone = Source(
+            alone.tokens[:, :length], alone.sentence[:, :length], alone.current, alone.document, alone.place
+        )
+        single = system.decode(
+            tokens[i : i + 1, :target_length], sentence[i : i + 1, :target_length], system.encode(alone)
+        )
+        torch.testing.assert_close(single[0], together[i, :target_length], rtol=1e-9, atol=1e-9)
+
+
+def test_gradients_reach_every_parameter_with_dropout() -> None:
+    """Through the bracketed rows of a document view, and the loss."""
+    tokenizer = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat"])
+    config = tiny_config(
+        model={"name": "mcn", "encoder_layers": 2, "dropout": 0.2, "attention_dropout": 0.2,
+               "positions": "reset"},
+        view={"kind": "document", "separators": "bracket"},
+    )  # fmt: skip
+    torch.manual_seed(0)
+    system = build_model(config, tokenizer.vocabulary_size)
+    document = [[4, 5, 6], [7], [8, 9, 4, 5, 7, 9], [5, 5]]
+    [whole] = build_view(config.view).split([3, 1, 6, 2], [3, 1, 6, 2])
+    single = Window(range(1), range(1), range(1))
+    rows = [Instance(0, whole, document, document), Instance(1, single, document[:1], document[1:2])]
+    batch = make_batch(rows, special_symbols(tokenizer, config.view))
+    CrossEntropy(0.1, 1.0)(system, batch).loss.backward()
+    for name, parameter in system.named_parameters():
+        assert parameter.grad is not None, name
+        assert bool(parameter.grad.isfinite().all()), name
+        assert float(parameter.grad.abs().sum()) > 0, name
+
+
+def test_a_sentence_model_lends_all_but_the_new_parts() -> None:
+    """All layers of the other encoder become local ones; the layer above them is new."""
+    embedding = SentenceEmbedding(VOCABULARY, 16, 0.0)
+    plain = Transformer(Size(16, 32, 2, 2, 2), embedding)
+    system = model()
+    found = inherit(system, plain.double().state_dict())
+    assert not found.unused
+    assert set(found.fresh) == {
+        "embedding.segment",
+        *(name for name in system.state_dict() if name.startswith("encoder.2.")),
+        *(
+            f"decoder.{i}.attention.{part}"
+            for i in range(2)
+            for part in ("place.weight", "content_bias", "place_bias")
+        ),
+    }
+
+
+# --- what attention shows
+
+
+@torch.no_grad()
+def test_shown_weights_are_those_of_the_equation() -> None:
+    """Of the rows of several sentences, with the places of their tokens."""
+    system = model()
+    top = system.encoder[-1]
+    assert isinstance(top, GlobalContext)
+    assert isinstance(top.layer, EncoderBlock)
+    attention = top.layer.attention
+    assert isinstance(attention, SegmentAttention)
+    given, _, _ = example(LENGTHS, TARGET_LENGTHS)
+    shown: list[tuple[Tensor, Places | None]] = []
+    local: list[Tensor] = []
+    top.register_forward_hook(lambda module, given, out: local.append(given[0]))
+    with watch_weights(lambda weights, real, places: shown.append((weights, places))):
+        system.encode(given)
+    weights, places = shown[-1]
+    assert places is not None
+    several = torch.tensor([0, 2])
+    sentence, length = given.sentence[several], given.sentence.size(1)
+    real = sentence >= 0
+    assert torch.equal(places.query, torch.where(real, several[:, None] * length + torch.arange(length), -1))
+    assert torch.equal(places.key, places.query)
+    x = torch.zeros(2, length, 16, dtype=torch.float64)
+    packed = local[0]
+    order = torch.cat([b[1] for b in _bucket_places(given.sentence)])
+    row, at = order // length, order % length
+    kept = row != 1
+    x[(row[kept] == 2).long(), at[kept]] = packed[kept]
+    q, k, _ = (split_heads(part, 2) for part in attention.qkv(x).chunk(3, dim=-1))
+    assert attention.of_keys is not None
+    expected = naive_weights(q, k, attention.of_keys, sentence, None)
+    compared = real[:, None].expand(weights.shape[:3])
+    torch.testing.assert_close(weights[compared], expected[compared], rtol=1e-9, atol=1e-9)
+
+
+def _bucket_places(sentence: Tensor) -> list[tuple[int, Tensor]]:
+    from cotext.layers.buckets import Sentences
+
+    return [(bucket.sentences, bucket.place) for bucket in Sentences(sentence).buckets]
+
+
+def test_maps_of_sentences_sum_to_one() -> None:
+    """The decoder's memory is seen, too: sentence k looks at k - 1 and k alone."""
+    tokenizer = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat"])
+    config = tiny_config(
+        model={"name": "mcn", "encoder_layers": 2, "positions": "reset"},
+        view={"kind": "document", "separators": "bracket"},
+    )
+    torch.manual_seed(0)
+    system = build_model(config, tokenizer.vocabulary_size).eval()
+    document = [[4, 5, 6], [7], [8, 9, 4, 5, 7, 9], [5, 5]]
+    [whole] = build_view(config.view).split([3, 1, 6, 2], [3, 1, 6, 2])
+    batch = make_batch([Instance(0, whole, document, document)], special_symbols(tokenizer, config.view))
+    maps, _ = sentence_maps(system, [batch], 4)
+    encoder, decoder = maps["encoder.2.layer.attention"], maps["decoder.0.attention"]
+    torch.testing.assert_close(encoder.share.sum(dim=1), torch.ones(4, dtype=torch.float64))
+    assert encoder.kind == "encoder"
+    assert bool(encoder.seen.all())
+    torch.testing.assert_close(decoder.share.nan_to_num().sum(dim=1), torch.ones(4, dtype=torch.float64))
+    k = torch.arange(4)
+    assert torch.equal(decoder.seen, (k[:, None] - k >= 0) & (k[:, None] - k <= 1))
+
+
+@pytest.mark.parametrize("local", [True, False])
+def test_mixed_precision_is_close_and_trains(local: bool) -> None:
+    """Products in bfloat16: complete rows and steps, and gradients that are numbers."""
+    system = model(local=local).float()
+    given, tokens, sentence = example(LENGTHS, TARGET_LENGTHS)
+    expected = system.decode(tokens, sentence, system.encode(given)).detach()
+    with torch.autocast("cpu", torch.bfloat16):
+        found = system.decode(tokens, sentence, system.encode(given))
+        with torch.no_grad():
+            state = system.encode(given)
+            state.open(9)
+            for t in range(9):
+                at = slice(t, t + 1)
+                first = [side[:1, at].expand(3, 1) for side in (tokens, sentence)]
+                step = system.decode(*first, state)
+                torch.testing.assert_close(step[0].float(), expected[0, at], rtol=0, atol=0.15)
+    torch.testing.assert_close(found.float(), expected, rtol=0, atol=0.15)
+    found.float().pow(2).sum().backward()
+    assert all(bool(p.grad.isfinite().all()) for p in system.parameters() if p.grad is not None)

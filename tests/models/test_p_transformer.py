@@ -1,0 +1,160 @@
+"""P-Transformer against its equations, and against the baseline that it departs from."""
+
+import math
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+from cotext.config.recipe import Config, load_config
+from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
+from cotext.data.views import Window
+from cotext.layers.initialisation import initialise
+from cotext.layers.positions import sinusoidal
+from cotext.layers.state import SelfReach
+from cotext.models.build import build_model
+from cotext.models.interface import TranslationModel
+from cotext.models.p_transformer import (
+    SPAN,
+    PositionAwareCrossAttention,
+    PositionAwareSelfAttention,
+    PTransformer,
+)
+
+SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
+SMALL = ["model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.dropout=0"]
+SMALL += ["model.encoder_layers=2", "model.decoder_layers=2"]
+SWITCHES = ("self_source", "self_target", "cross", "relative")
+OFF = [f"model.p_transformer.{switch}=false" for switch in SWITCHES]
+
+
+def doubles(*shape: int, seed: int = 0) -> Tensor:
+    generator = torch.Generator().manual_seed(seed)
+    return torch.randn(*shape, dtype=torch.float64, generator=generator)
+
+
+def batch() -> Batch:
+    """Two rows of unequal lengths; the first has three sentences."""
+    whole = Window(range(3), range(3), range(3))
+    rows = [
+        Instance(0, whole, [[1, 2], [3], [4, 5, 6]], [[11], [12, 13], [14]]),
+        Instance(1, Window(range(1), range(1), range(1)), [[7, 1]], [[15, 16, 17]]),
+    ]
+    return make_batch(rows, SYMBOLS)
+
+
+def build(*overrides: str) -> TranslationModel:
+    torch.manual_seed(1)
+    model = build_model(load_config("p-transformer/doc", None, [*SMALL, *overrides]), 24).double().eval()
+    with torch.no_grad():
+        for name, parameter in sorted(model.named_parameters()):
+            parameter.copy_(doubles(*parameter.shape, seed=sum(map(ord, name))) * 0.3)
+    return model
+
+
+def hidden(model: TranslationModel, batch: Batch) -> Tensor:
+    out = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
+    return out[batch.is_label]
+
+
+def parameters(config: Config) -> int:
+    with torch.device("meta"):
+        return sum(p.numel() for p in build_model(config, 32_000).parameters())
+
+
+def test_parameters_over_the_baseline_are_those_of_table_v() -> None:
+    """1025 vectors of head size 64, and nothing else; none without relative positions."""
+    baseline = parameters(load_config("p-transformer/transformer-doc"))
+    assert parameters(load_config("p-transformer/doc")) - baseline == 65_600
+    assert (
+        parameters(load_config("p-transformer/doc", None, ["model.p_transformer.relative=false"])) == baseline
+    )
+    sentence = parameters(load_config("p-transformer/transformer-sent"))
+    assert parameters(load_config("p-transformer/sent")) - sentence == 65_600
+
+
+def test_self_attention_is_equations_10_and_11() -> None:
+    """Queries and keys from H + P, values from H, one relative table for both heads, scaled by sqrt(K)."""
+    attention = PositionAwareSelfAttention(6, 2, 0.0).double()
+    initialise(attention, "xavier")
+    h, table = doubles(2, 5, 6), doubles(2 * SPAN + 1, 3, seed=1)
+    p = sinusoidal(torch.arange(5), 6).double().expand(2, -1, -1)
+    wq, wk, wv = attention.qkv.weight.chunk(3)  # biases are zero
+    distance = torch.arange(5) - torch.arange(5)[:, None]
+    relative = table[distance + SPAN]  # [I, I, K]
+    heads = []
+    for head in range(2):
+        rows = slice(3 * head, 3 * head + 3)
+        q, k, v = linear(h + p, wq[rows]), linear(h + p, wk[rows]), linear(h, wv[rows])
+        s_rel = torch.einsum("bik,ijk->bij", q, relative)
+        heads.append(((q @ k.transpose(1, 2) + s_rel) / math.sqrt(3)).softmax(dim=-1) @ v)
+    expected = linear(torch.cat(heads, dim=-1), attention.out.weight)
+    torch.testing.assert_close(attention(h, p, table, SelfReach(None)), expected)
+
+
+def test_cross_attention_is_equation_7() -> None:
+    attention = PositionAwareCrossAttention(6, 1, 0.0).double()
+    initialise(attention, "xavier")
+    h_s, h_t = doubles(2, 5, 6), doubles(2, 3, 6, seed=1)
+    p_s, p_t = (sinusoidal(torch.arange(n), 6).double().expand(2, -1, -1) for n in (5, 3))
+    wk, wv = attention.key_value.weight.chunk(2)
+    scores = linear(h_t + p_t, attention.query.weight) @ linear(h_s + p_s, wk).transpose(1, 2) / math.sqrt(6)
+    expected = linear(scores.softmax(dim=-1) @ linear(h_s, wv), attention.out.weight)
+    torch.testing.assert_close(attention(h_t, p_t, attention.project(h_s, p_s), None), expected)
+
+
+def test_without_positions_and_with_a_table_of_zeros_it_is_the_baseline() -> None:
+    """The weights of the one load into the other by name."""
+    aware = build()
+    assert isinstance(aware, PTransformer)
+    assert aware.relative is not None
+    plain = build("model.name=transformer")
+    missing = plain.load_state_dict(aware.state_dict(), strict=False)
+    assert (missing.missing_keys, missing.unexpected_keys) == ([], ["relative"])
+    assert not torch.allclose(hidden(aware, batch()), hidden(plain, batch()))
+    with torch.no_grad():
+        aware.relative.zero_()
+        aware.position.table.zero_()
+    torch.testing.assert_close(hidden(aware, batch()), hidden(plain, batch()))
+
+
+def test_with_everything_switched_off_it_is_the_baseline() -> None:
+    off, plain = build(*OFF), build("model.name=transformer")
+    plain.load_state_dict(off.state_dict())
+    torch.testing.assert_close(hidden(off, batch()), hidden(plain, batch()))
+
+
+@pytest.mark.parametrize("switch", SWITCHES)
+def test_every_switch_of_table_vi_matters_by_itself(switch: str) -> None:
+    on, off = build(), build(f"model.p_transformer.{switch}=false")
+    off.load_state_dict(on.state_dict(), strict=False)
+    assert not torch.allclose(hidden(on, batch()), hidden(off, batch()))
+    source = batch().source
+    keys, changed = (model.encode(source).cross[0][0][0] for model in (on, off))
+    # What the decoder's self-attention knows changes nothing on the source side.
+    assert torch.allclose(keys, changed) == (switch == "self_target")
+
+
+def test_the_table_is_shared_and_trained_by_all_layers() -> None:
+    """One parameter; each side alone gives it a gradient, at the distances of its rows."""
+    model = build()
+    assert isinstance(model, PTransformer)
+    names = [name for name, _ in model.named_parameters() if "relative" in name]
+    assert names == ["relative"]
+    for side in ("source", "target"):
+        model.zero_grad()
+        made = batch()
+        state = model.encode(made.source)
+        if side == "source":
+            state.cross[0][0].sum().backward()
+            longest = made.source.tokens.size(1)
+        else:
+            state.cross = [(k.detach(), v.detach()) for k, v in state.cross]
+            model.decode(made.target_input, made.input_sentence, state).sum().backward()
+            longest = made.target_input.size(1)
+        assert model.relative is not None
+        assert model.relative.grad is not None
+        touched = model.relative.grad.abs().sum(dim=1).nonzero()[:, 0] - SPAN
+        ahead = longest - 1 if side == "source" else 0  # a decoder never looks ahead
+        assert (touched.min(), touched.max()) == (1 - longest, ahead)

@@ -1,0 +1,586 @@
+"""`cotext compare`: figures worked out by hand, what the words say of them, and the command on small runs."""
+
+import csv
+import io
+import json
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from command_line import TINY, World, cotext, make_world, succeed
+from deciding import UNBALANCED, dashes, decided, guesser, reader
+
+from cotext.analysis.comparison import Sight
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite
+from cotext.data.languages import Languages
+from cotext.metrics.decisions import Decisions
+from cotext.metrics.readings import Reading, Readings
+from cotext.metrics.significance import Resampling
+from cotext.models.checkpoint import load_weights, save_model
+from cotext.models.run_folder import describe_file
+from cotext.reports.compare.figures import RunComparison, compare_runs, uses_of
+from cotext.reports.compare.job import Request, name_runs
+from cotext.reports.compare.measured import DocumentUse, EvaluationSet, MeasuredRun, Use
+from cotext.reports.compare.page import render_comparison
+from cotext.reports.compare.recipe import RecipeOf
+from cotext.reports.compare.tables import CSV_COLUMNS, as_csv, as_dict, as_latex, as_text
+from cotext.reports.compare.verdict import uses_context, verdict
+from cotext.runtime.errors import CotextError
+
+DRAWS = Resampling(samples=1000)
+OWN = RecipeOf(None, ())
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.getbasetemp() / "world")
+
+
+def suite(name: str, counts: Mapping[int, int], documents: int = 1000) -> ContrastiveSuite:
+    """Examples by distance, with two candidates, each of a document of its own, up to so many documents."""
+    examples = tuple(
+        ContrastiveExample(
+            f"{d}-{n}", "pronoun", d, (f"a {d} {n}", f"it {d} {n}"), (("A", "er"), ("A", "sie")), n % 2,
+            document=f"{d}-{n % documents}",
+        )
+        for d, count in counts.items()
+        for n in range(count)
+    )  # fmt: skip
+    return ContrastiveSuite(name, "en", "de", examples)
+
+
+def run(
+    title: str,
+    made: ContrastiveSuite,
+    right: Mapping[int, int],
+    before: int = 0,
+    use: Use | None = None,
+    recipe: RecipeOf = OWN,
+    rules: str = "tie:wrong|score:sum",
+    alone: Mapping[int, int] | None = None,
+    foreign: Mapping[int, int] | None = None,
+) -> MeasuredRun:
+    """A run that decides the first so many examples of each distance right.
+
+    `alone`, `foreign`: so many without context and beside sentences of other documents. Where they are given,
+    the right candidates that it decides right have a nat more than the others.
+    """
+
+    def first(counts: Mapping[int, int]) -> dict[str, bool]:
+        places = ((e.id, *map(int, e.id.rsplit("-", 1))) for e in made.examples)
+        return {id: n < counts[d] for id, d, n in places}
+
+    decided, readings = first(right), None
+    if alone is not None and foreign is not None:
+        contexts = {"true": decided, "none": first(alone), "foreign": first(foreign)}
+        nats = {kind: {id: float(each[id]) - 2 for id in each} for kind, each in contexts.items()}
+        readings = Readings(
+            {kind: Reading(each, nats[kind]) for kind, each in contexts.items()}, dict.fromkeys(decided, 2)
+        )
+    decisions = Decisions(made.name, f"suite:{made.name}|{rules}", decided, {}, readings)
+    return MeasuredRun(
+        path=Path("runs", title),
+        title=title,
+        recipe=recipe,
+        languages=Languages("en", "de"),
+        sight=Sight(before, 0, before),
+        parameters=1000,
+        updates=20,
+        curve=((10, 2.0), (20, 0.5)),
+        signature="view:window",
+        data="x",
+        hypothesis=None,
+        decisions={made.name: decisions},
+        use=use,
+        attention=None,
+    )
+
+
+def compared(runs: Sequence[MeasuredRun], made: ContrastiveSuite) -> RunComparison:
+    return compare_runs(runs, None, {made.name: made}, protocols=["s-bleu"], resampling=DRAWS)
+
+
+def said(found: RunComparison) -> str:
+    return "\n".join(line for answer in verdict(found) for line in answer.lines)
+
+
+SUITE = suite("controlled/pronoun", {0: 20, 1: 40, 2: 4, 5: 40})
+HALF = {0: 20, 1: 20, 2: 2, 5: 20}
+
+
+@pytest.fixture(scope="module")
+def usual() -> RunComparison:
+    seeing = run("s4to4", SUITE, {0: 20, 1: 38, 2: 4, 5: 20}, before=3, alone=HALF, foreign=HALF)
+    return compared([run("base", SUITE, HALF), seeing], SUITE)
+
+
+def test_choices_are_tested_where_the_clue_is_in_sight(usual: RunComparison) -> None:
+    """18 won, none lost: mid-p is 1 / 2 ** 18; 2 won: 1 / 2 ** 2. Holm doubles the smaller."""
+    one, two = usual.choices
+    assert (one.distance, two.distance) == ("1", "2")
+    assert (one.first, one.own, one.test.difference) == (50.0, 95.0, 45.0)
+    assert one.test.p_mid == pytest.approx(2**-18)
+    assert one.p_corrected == pytest.approx(2**-17)
+    assert two.p_corrected == pytest.approx(1 / 4)
+    assert (one.significant, two.significant) == (True, False)
+    # Four documents: 2 / 2 ** 4 at the least, twice.
+    assert (one.too_few, two.too_few) == (False, True)
+    assert not one.first_sees
+
+
+def test_evidence_is_asked_where_the_clue_is_in_context_in_sight(usual: RunComparison) -> None:
+    first, seeing = usual.evidence
+    assert first == ()
+    assert [(each.group.distance, each.used) for each in seeing] == [("1", True), ("2", None)]
+    assert {each.groups for each in seeing} == {2}
+
+
+def test_rows_hold_every_distance(usual: RunComparison) -> None:
+    cells = {row.distance: [(c.percent, c.in_reach, c.shown) for c in row.cells] for row in usual.rows}
+    assert cells == {
+        "0": [(100.0, True, False), (100.0, True, False)],
+        "1": [(50.0, False, False), (95.0, True, True)],
+        "2": [(50.0, False, False), (100.0, True, False)],
+        ">3": [(50.0, False, False), (50.0, False, False)],
+    }
+    words = {row.distance: row.verdict for row in usual.rows}
+    assert words == {
+        "0": "needs no context",
+        "1": "context is used",
+        "2": "too few documents",
+        ">3": "out of sight",
+    }
+
+
+def test_the_words_follow_from_the_figures(usual: RunComparison) -> None:
+    words = {answer.question: answer.lines for answer in verdict(usual)}
+    assert words["Which system uses context?"] == (
+        "s4to4 uses context.",
+        "base sees one sentence at a time, and cannot use any.",
+    )
+    assert words["Where?"] == ("s4to4: in pronoun (1 back); too few documents to tell in pronoun (2 back).",)
+    assert words["How much?"] == (
+        "s4to4: 95.0 % right in pronoun (50.0 % without context, 50.0 % in foreign context, 50.0 % by "
+        "guessing).",
+    )
+    assert words["Is the difference real?"] == (
+        "1 of 2 differences in choices from base are more than luck: p below 0.0001 (McNemar by documents, "
+        "corrected for all 2 by Holm).",
+        "Too few documents (at most 4) for any difference to show: s4to4 in pronoun (2 back).",
+    )
+    assert "Are the translations better?" not in words
+
+
+def test_nothing_is_bold_that_is_not_significant(usual: RunComparison) -> None:
+    page = render_comparison(usual)
+    cells = re.findall(r"<td[^>]*>(?:(?!</td>).)*<b>([^<]*)</b>", page)
+    # The cell that shows it, and the five conditions of the group.
+    assert sorted(cells) == sorted(["95.0", "95.0", "95.0", "50.0", "50.0", "+0.000"])
+    assert not re.search(r"\.reach[^}]*font-weight", page)
+
+
+def test_the_case_of_the_dashes() -> None:
+    """A drift from es to sie wins against one that says es, and is no use of context."""
+    blind = replace(run("base", SUITE, HALF), decisions={UNBALANCED.name: decided(UNBALANCED, guesser)})
+    drifting = replace(
+        run("dashes", SUITE, HALF, before=1), decisions={UNBALANCED.name: decided(UNBALANCED, dashes)}
+    )
+    found = compared([blind, drifting], UNBALANCED)
+    (test,) = found.choices
+    assert test.p_corrected < 0.0001
+    assert uses_context(found, 1) is False
+    assert (
+        verdict(found)[0]
+        .lines[0]
+        .startswith(
+            "dashes sees context, and it is not shown that it uses it: in contrapro-ctx1 pronoun (1 "
+            "back), it is right no more often than by guessing where every form counts the same"
+        )
+    )
+    assert "uses context" not in said(found)
+    assert (
+        "dashes is right more often than base in contrapro-ctx1 pronoun (1 back), but it is not shown that "
+        "its context makes it so." in said(found)
+    )
+    assert [row.verdict for row in found.rows] == ["use not shown"]
+    page = render_comparison(found)
+    assert "<td>not shown</td>" in page
+
+
+def test_one_that_uses_context_stands_beside_the_dashes() -> None:
+    runs = [
+        replace(run(title, SUITE, HALF, before=1), decisions={UNBALANCED.name: decided(UNBALANCED, rule)})
+        for title, rule in (("dashes", dashes), ("reader", reader))
+    ]
+    found = compared(runs, UNBALANCED)
+    assert (uses_context(found, 0), uses_context(found, 1)) == (False, True)
+    assert [row.verdict for row in found.rows] == ["used by one"]
+    assert "reader uses context." in said(found)
+    assert "reader is right where dashes sees the clue as well: more in contrapro-ctx1" in said(found)
+
+
+def test_without_controls_it_cannot_be_told() -> None:
+    blind, seeing = run("base", SUITE, HALF), run("s4to4", SUITE, {0: 20, 1: 40, 2: 4, 5: 20}, before=3)
+    found = compared([blind, seeing], SUITE)
+    assert uses_context(found, 1) is None
+    assert (
+        "Of s4to4 it cannot be told: its choices without context and in that of other documents were not "
+        "measured." in said(found)
+    )
+    # Nor where no clue is in sight.
+    far = suite("controlled/pronoun", {5: 20})
+    found = compared([run("base", far, {5: 10}), run("s2to2", far, {5: 10}, before=1)], far)
+    assert "Of s2to2 it cannot be told: no clue of the suites lies in context that it sees." in said(found)
+
+
+def test_few_documents_are_not_said_to_show_no_difference() -> None:
+    few = suite("controlled/pronoun", {1: 40}, documents=4)
+    made = [
+        run("base", few, {1: 20}),
+        run("s4to4", few, {1: 40}, before=3, alone={1: 20}, foreign={1: 20}),
+    ]
+    found = compared(made, few)
+    assert uses_context(found, 1) is None
+    assert "Of s4to4 it cannot be told: too few documents (4) for any difference to show." in said(found)
+    assert "No difference found" not in said(found)
+    assert "Too few documents (at most 4) for any difference to show: s4to4 in pronoun (1 back)." in said(
+        found
+    )
+    page = render_comparison(found)
+    assert "too few documents to tell" in page
+    assert not re.findall(r"<td[^>]*>(?:(?!</td>).)*<b>", page)
+
+
+def test_context_that_is_seen_and_not_used() -> None:
+    blind = run("base", SUITE, HALF)
+    idle = run("idle", SUITE, {0: 20, 1: 22, 2: 2, 5: 20}, before=3, alone=HALF, foreign=HALF)
+    found = compared([blind, idle], SUITE)
+    assert uses_context(found, 1) is False
+    assert "idle sees context, and it is not shown that it uses it: at best, in pronoun (1 back)" in said(
+        found
+    )
+
+
+def test_two_that_see_the_same_are_compared_where_both_see() -> None:
+    natural = suite("contrapro-ctx1", {1: 20})
+    runs = [run(t, natural, {1: n}, before=1) for t, n in (("a", 5), ("b", 19))]
+    found = compared(runs, natural)
+    assert [t.first_sees for t in found.choices] == [True]
+    assert uses_context(found, 1) is None
+    assert "b is right where a sees the clue as well: more in contrapro-ctx1 pronoun (1 back)" in said(found)
+
+
+def of_test_set(true: Sequence[float], foreign: Sequence[float]) -> Use:
+    """What true and foreign context add to the documents of a test set, 10 tokens each."""
+    kinds = (("true", true), ("random", foreign))
+    return Use("s", {kind: tuple(DocumentUse(nats, 10) for nats in values) for kind, values in kinds})
+
+
+def test_use_of_context_by_hand() -> None:
+    true, other = uses_of(of_test_set((1.0, 3.0), (-1.0, -1.0)), DRAWS)
+    assert (true.nats, true.tokens, true.documents) == (0.2, 20, 2)
+    assert true.interval_95 == pytest.approx((0.1, 0.3))
+    assert true.p == pytest.approx(2 / 1001)
+    assert other.interval_95 == pytest.approx((-0.1, -0.1))
+    # Both documents differ the same way: half of the patterns of two signs.
+    assert (true.p_foreign, other.p_foreign) == (0.5, None)
+    found = compared([run("a", SUITE, HALF, before=3, use=of_test_set((1.0, 3.0), (-1.0, -1.0)))], SUITE)
+    assert uses_context(found, 0) is None
+    assert "too few documents (2) for a difference from others' sentences to show" in said(found)
+
+
+def test_foreign_context_that_helps_the_test_set_as_much_speaks_against_use() -> None:
+    def seeing(use: Use) -> RunComparison:
+        made = run("a", SUITE, {0: 20, 1: 40, 2: 4, 5: 20}, before=3, use=use, alone=HALF, foreign=HALF)
+        return compared([made], SUITE)
+
+    values = [1.0 + n / 10 for n in range(8)]
+    found = seeing(of_test_set(values, [v + 0.1 * (-1) ** n for n, v in enumerate(values)]))
+    assert uses_context(found, 0) is False
+    assert "its choices do in pronoun (1 back), but of the test set it finds the references no more" in said(
+        found
+    )
+    found = seeing(of_test_set(values, [0.0] * 8))
+    assert uses_context(found, 0) is True
+    assert "p 0.0078 beside sentences of other documents" in said(found)
+    # Too few documents to speak against it.
+    assert uses_context(seeing(of_test_set(values[:4], values[:4])), 0) is True
+
+
+def test_published_values_stand_beside_measured_ones() -> None:
+    """Lupo et al. 2022, table 2: 32.89 and 68.89 at distance 1."""
+    recipes = [RecipeOf(f"focused-concatenation/{name}", ()) for name in ("base", "s4to4")]
+    made = suite("contrapro", {0: 10, 1: 20})
+    runs = [
+        run("base", made, {0: 10, 1: 10}, recipe=recipes[0]),
+        run("s4to4", made, {0: 10, 1: 20}, before=3, recipe=recipes[1]),
+    ]
+    found = compared(runs, made)
+    (ours,) = [
+        b
+        for b in found.beside
+        if (b.run, b.published.place, b.published.column) == (1, "Lupo et al. 2022, table 2", "d = 1")
+    ]
+    assert (ours.published.value, ours.first_published) == (68.89, 32.89)
+    assert (ours.measured, ours.first_measured) == (100.0, 50.0)
+    page = render_comparison(found)
+    assert "+36" in page
+    assert "here 100, +50" in page
+    assert "other corpora" in page
+    assert "Lupo et al. 2022, table 2" in as_text(found)
+
+
+def test_a_changed_recipe_has_no_published_value_of_the_recipe() -> None:
+    changed = RecipeOf("focused-concatenation/s4to4", ("view.before=1",))
+    found = compared([run("a", SUITE, {0: 1, 1: 1, 2: 1, 5: 1}, before=1, recipe=changed)], SUITE)
+    assert not found.beside
+    assert any("no published value" in note for note in found.notes)
+
+
+def test_decisions_by_other_rules_are_refused() -> None:
+    right = {0: 10, 1: 10, 2: 2, 5: 10}
+    runs = [run("a", SUITE, right), run("b", SUITE, right, rules="tie:first|score:sum")]
+    with pytest.raises(CotextError, match="judged by"):
+        compared(runs, SUITE)
+
+
+def test_decisions_on_other_examples_are_refused() -> None:
+    right = {0: 10, 1: 10, 2: 2, 5: 10}
+    less = run("b", SUITE, right)
+    decided = less.decisions[SUITE.name]
+    fewer = replace(decided, right=dict(list(decided.right.items())[1:]))
+    with pytest.raises(CotextError, match="same examples"):
+        compared([run("a", SUITE, right), replace(less, decisions={SUITE.name: fewer})], SUITE)
+
+
+def test_json(usual: RunComparison) -> None:
+    found = json.loads(json.dumps(as_dict(usual), allow_nan=False))
+    assert found["verdict"]["Which system uses context?"][0] == "s4to4 uses context."
+    base, seeing = found["systems"]
+    assert (base["uses_context"], base["use_of_context"], base["sees_context"]) == (None, [], False)
+    assert seeing["uses_context"] is True
+    assert [(e["choices"], e["distance"], e["uses_context"]) for e in seeing["use_of_context"]] == [
+        ("pronoun", "1", True),
+        ("pronoun", "2", None),
+    ]
+    assert seeing["use_of_context"][0]["conditions"]["foreign"]["other"] == 50.0
+    assert len(found["figures"]) == as_csv(usual).count("\n") - 1
+
+
+def test_csv_and_latex(usual: RunComparison) -> None:
+    lines = list(csv.DictReader(io.StringIO(as_csv(usual))))
+    assert list(lines[0]) == list(CSV_COLUMNS)
+    (line,) = [e for e in lines if (e["kind"], e["system"], e["group"]) == ("choices in sight", "s4to4", "1")]
+    assert (line["value"], line["difference"], line["baseline"]) == ("95.0", "45.0", "base")
+    controls = [e for e in lines if e["kind"].startswith("use of context") and e["group"] == "1"]
+    assert [e["kind"].rpartition(" ")[2] for e in controls] == [
+        "chance",
+        "balanced",
+        "none",
+        "foreign",
+        "cxmi",
+    ]
+    assert [(e["value"], e["baseline"]) for e in controls[:4]] == [("95.0", "50.0")] * 4
+    latex = as_latex(usual)
+    assert latex.count(r"\begin{tabular}") == latex.count(r"\end{tabular}") == 3
+    rows = [row for row in latex.splitlines() if row.endswith(r"\\")]
+    assert [row.count("&") for row in rows] == [1] * 3 + [4] * 5 + [8] * 3
+    assert rows[7] == r"pronoun & \textgreater{}3 & 50.0 & (50.0) & (50.0) \\"
+    assert rows[9] == (
+        r"s4to4 & pronoun & 1 & 95.0 & 50.0$^{*}$ & 95.0 (50.0)$^{*}$ & 50.0$^{*}$ & 50.0$^{*}$ & "
+        r"+0.225 (+0.000)$^{*}$ \\"
+    )
+
+
+def test_names_of_runs(tmp_path: Path) -> None:
+    assert name_runs([Path("x/a"), Path("x/b")]) == ["a", "b"]
+    assert name_runs([Path("x/a"), Path("y/a")]) == ["x/a", "y/a"]
+    with pytest.raises(CotextError, match="given twice"):
+        name_runs([Path("x/a"), Path("x/../x/a")])
+
+
+def test_the_digest_of_a_test_set_is_of_its_content(tmp_path: Path) -> None:
+    for name, text in (("a.en", "one\n"), ("a.de", "eins\n"), ("b.en", "one\n"), ("b.de", "zwei\n")):
+        (tmp_path / name).write_text(text)
+    one, two = (EvaluationSet(tmp_path / f"{n}.en", tmp_path / f"{n}.de", None) for n in "ab")
+    assert one.digest != two.digest
+    (tmp_path / "b.de").write_text("eins\n")
+    assert one.digest == two.digest
+
+
+@pytest.fixture(scope="module")
+def runs(world: World, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """A sentence system and one that sees a sentence before, in folders that may be written to."""
+    folder = tmp_path_factory.mktemp("compare")
+    shutil.copytree(world.run, folder / "s2to2")
+    for path in (folder / "s2to2").rglob("*"):
+        path.chmod(0o755 if path.is_dir() else 0o644)
+    succeed(
+        "train",
+        "focused-concatenation/base",
+        *TINY,
+        "--data",
+        world.folder / "data",
+        "--out",
+        folder / "base",
+    )
+    return folder / "base", folder / "s2to2"
+
+
+def arguments_of(world: World, runs: Sequence[Path], out: Path) -> list[str | Path]:
+    files = [("--source", "test.en"), ("--reference", "test.de"), ("--suite", "suite.json")]
+    given = [part for option, name in files for part in (option, world.folder / name)]
+    return ["compare", *runs, *given, "--samples", "200", "--out", out]
+
+
+def test_the_command(world: World, runs: tuple[Path, Path], tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    files = ["--csv", tmp_path / "c.csv", "--latex", tmp_path / "t.tex"]
+    given = [*arguments_of(world, runs, page), *files]
+    shown = succeed(*given).out
+    assert "focused-concatenation/base" in shown
+    # What is published of s2to2 is English-Russian.
+    assert "Lupo et al. 2022, table 2" in shown
+    assert "Lupo et al. 2022, table 3" not in shown
+    assert "s2to2 is focused-concatenation/s2to2: nothing is published of it for en-de." in shown
+    assert "test:randomisation|unit:document|n:5|samples:200" in shown
+    kept = {path: path.stat().st_mtime_ns for run in runs for path in (run / "compared").iterdir()}
+    assert len(kept) == 5  # translations and decisions of both, use of context of one
+    text = page.read_text(encoding="utf-8")
+    assert page.read_text(encoding="utf-8").startswith("<!doctype html>")
+    names = r'(?:src|href|action|data|poster)="(?!#)[^"]*"|@import|<script|<link|url\((?!#)'
+    assert not re.search(names, text)
+    # Names of XML namespaces are no addresses.
+    assert set(re.findall(r"https?://[^\"'\s<)]*", text)) <= {
+        "http://www.w3.org/2000/svg",
+        "http://www.w3.org/1999/xlink",
+    }
+    assert "prefers-color-scheme: dark" in text
+    ids = re.findall(r'\bid="([^"]+)"', text)
+    assert len(ids) == len(set(ids))
+    assert set(re.findall(r'(?:href="#|url\(#)([^")]+)', text)) <= set(ids)
+    # Nothing is measured twice, and the same comes out.
+    again = succeed(*given)
+    assert again.out == shown
+    assert page.read_text(encoding="utf-8") == text
+    assert {path: path.stat().st_mtime_ns for path in kept} == kept
+
+
+def test_decisions_that_are_kept_are_those_of_contrastive(
+    world: World, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    succeed(*arguments_of(world, runs[:1], tmp_path / "page.html"), "--no-attention")
+    succeed("contrastive", runs[0], world.folder / "suite.json", "--out", tmp_path / "d.json")
+    kept = [json.loads(p.read_text()) for p in (runs[0] / "compared").glob("*.json")]
+    decided = json.loads((tmp_path / "d.json").read_text())
+    assert [each["toy/order"]["decisions"] for each in kept if "toy/order" in each] == [
+        decided["toy/order"]["decisions"]
+    ]
+
+
+def test_controls_are_measured_when_they_are_asked_for(
+    world: World, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    given = ["compare", *runs, "--suite", world.folder / "suite.json", "--out", tmp_path / "page.html"]
+    shutil.rmtree(runs[1] / "compared", ignore_errors=True)
+    assert (
+        "choices without context and in that of other documents were not measured"
+        in succeed(*given, "--no-controls").out
+    )
+    (kept,) = (runs[1] / "compared").glob("*.json")
+    before = json.loads(kept.read_text())["toy/order"]
+    assert "contexts" not in before
+    assert "s2to2\nuse of context" in succeed(*given).out
+    after = json.loads(kept.read_text())["toy/order"]
+    assert after.pop("contexts")
+    assert after == before
+    # Measured once, they are shown without being asked for.
+    assert "s2to2\nuse of context" in succeed(*given, "--no-controls").out
+
+
+def test_runs_and_suites_of_other_languages_are_refused(
+    world: World, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    suite = read_suite(world.folder / "suite.json")
+    write_suite(tmp_path / "suite.json", replace(suite, source_language="fr"))
+    outcome = cotext("compare", *runs, "--suite", tmp_path / "suite.json", "--out", tmp_path / "page.html")
+    assert outcome.code == 2
+    assert "suite.json is fr-de, and" in outcome.err
+    swapped = ["--source", world.folder / "test.de", "--reference", world.folder / "test.en"]
+    outcome = cotext("compare", *runs, *swapped, "--out", tmp_path / "page.html")
+    assert outcome.code == 2
+    assert "by their names de-en" in outcome.err
+    arguments = ["--data", world.folder / "data", "--out", tmp_path / "other", "languages=en-ru"]
+    outcome = cotext("train", "focused-concatenation/base", *TINY, *arguments)
+    assert (outcome.code, "languages" in outcome.err) == (2, True)
+    shutil.copytree(runs[0], tmp_path / "other")
+    path = tmp_path / "other" / "model.safetensors"
+    described = describe_file(path)
+    config = described.config.model_copy(update={"languages": "en-ru"})
+    save_model(path, load_weights(path), config, described.fingerprint, described.updates)
+    outcome = cotext(*arguments_of(world, [runs[0], tmp_path / "other"], tmp_path / "page.html"))
+    assert outcome.code == 2
+    assert "other is en-ru, and" in outcome.err
+    assert not (tmp_path / "page.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"--suite": None, "--source": None, "--reference": None}, "nothing to compare on"),
+        ({"--reference": None}, "belong together"),
+        ({"--source": "none.en"}, "no such file"),
+        ({"--suite": "none.json"}, "none.json"),
+        ({"--protocol": "x-bleu"}, "x-bleu"),
+        ({"--csv": "page.html"}, "one file"),
+        ({"--samples": "3"}, "too few"),
+    ],
+)
+def test_what_cannot_be_compared(
+    world: World, runs: tuple[Path, Path], tmp_path: Path, change: dict[str, str | None], message: str
+) -> None:
+    options: dict[str, str | Path | None] = {
+        "--source": world.folder / "test.en",
+        "--reference": world.folder / "test.de",
+        "--suite": world.folder / "suite.json",
+        "--out": tmp_path / "page.html",
+    }
+    options |= {k: tmp_path / v if v and "." in v else v for k, v in change.items()}
+    given = [part for option, value in options.items() if value is not None for part in (option, value)]
+    outcome = cotext("compare", *runs, *given)
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_runs_that_are_missing_or_given_twice(world: World, runs: tuple[Path, Path], tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+    for bad, message in (
+        (tmp_path / "none", "no such run folder"),
+        (tmp_path / "empty", "has the run been trained?"),
+        (runs[0], "given twice"),
+    ):
+        outcome = cotext(*arguments_of(world, [runs[0], bad], tmp_path / "page.html"))
+        assert outcome.code == 2
+        assert message in outcome.err
+
+
+def test_what_is_kept_and_damaged(world: World, runs: tuple[Path, Path], tmp_path: Path) -> None:
+    given = arguments_of(world, runs, tmp_path / "page.html")
+    succeed(*given)
+    (kept,) = (runs[1] / "compared").glob("*.use.json")
+    kept.write_text("{")
+    outcome = cotext(*given)
+    kept.unlink()
+    assert outcome.code == 2
+    assert "damaged" in outcome.err
+
+
+def test_a_folder_without_a_test_set(world: World, runs: tuple[Path, Path], tmp_path: Path) -> None:
+    outcome = cotext("compare", *runs, "--data", world.folder / "data", "--out", tmp_path / "page.html")
+    assert outcome.code == 2
+    assert "holds no test set" in outcome.err
+    assert Request((runs[0],)).protocols == ()

@@ -1,0 +1,151 @@
+"""What a person sees while something takes long."""
+
+import io
+import json
+import os
+import re
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+import torch
+from command_line import World, cotext, make_world, succeed, train_arguments
+from rich.console import Console
+from tiny_runs import prepare_toy, run_config
+
+from cotext.config.training import TrainConfig
+from cotext.runtime import progress
+from cotext.runtime.errors import CotextError
+from cotext.runtime.progress import Meter
+from cotext.training import run as runs
+from cotext.training.trainer import Reports, make_accelerator
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.getbasetemp() / "world")
+
+
+class Clock:
+    """A time that tests set."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    found = Clock()
+    monkeypatch.setattr(progress, "time", found)
+    return found
+
+
+@pytest.fixture
+def screen(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
+    found = io.StringIO()
+    monkeypatch.setattr(progress, "console", Console(file=found, width=200))
+    return found
+
+
+def test_time_left_is_there_from_the_first_report_on(clock: Clock, screen: io.StringIO) -> None:
+    meter = Meter("training", 100, None)
+    meter.start(20)  # of an interrupted run: they took this process no time
+    clock.now += 10
+    meter.reach(40, "loss 3")
+    clock.now += 5
+    meter.reach(50, "soon after: no line")
+    clock.now += 20
+    meter.reach(60, "loss 2")
+    assert screen.getvalue().splitlines() == [
+        "training 40/100  loss 3  0:30 left",
+        "training 60/100  loss 2  0:35 left",
+    ]
+
+
+def test_what_goes_on_between_two_steps_has_a_time_left_of_its_own(clock: Clock, screen: io.StringIO) -> None:
+    meter = Meter("training", 100, None)
+    meter.start(0)
+    for done in range(0, 50, 10):
+        meter.stage("validating, tokens", done, 1000)
+        clock.now += 10
+    meter.stage("translating", 5, 10)
+    clock.now += 20
+    meter.stage("translating", 7, 10)
+    assert screen.getvalue().splitlines() == [
+        "training 0/100  validating, tokens 20/1,000  16:20 left",
+        "training 0/100  validating, tokens 40/1,000  16:00 left",
+        "training 0/100  translating 7/10  0:30 left",
+    ]
+
+
+def test_another_process_shows_nothing(clock: Clock, screen: io.StringIO) -> None:
+    with progress.meter("training", 3, shown=False) as meter:
+        meter.start(0)
+        clock.now += 100
+        meter.reach(1, "loss")
+        meter.stage("validating", 1, 2)
+        meter.reach(3, "loss")
+    assert screen.getvalue() == ""
+
+
+def test_training_shows_loss_rate_speed_and_time_left_at_once(world: World) -> None:
+    first, *_, last = re.findall(r"^s2to2 .*", world.trained.err, re.M)
+    figures = r"loss \d+\.\d+  current \d+\.\d+  rate \S+  [\d,]+ tokens/s"
+    assert re.fullmatch(rf"s2to2 2/6  {figures}  \d+:\d\d left", first)
+    assert re.fullmatch(rf"s2to2 6/6  {figures}", last)
+
+
+def test_validation_and_translation_tell_how_far_they_are(tmp_path: Path) -> None:
+    stages: list[tuple[str, int, int]] = []
+    nothing = lambda figures: None  # noqa: E731
+    reports = Reports(nothing, nothing, nothing, on_stage=lambda *stage: stages.append(stage))
+    config = run_config(max_updates=1, validate_bleu=True, validate_documents=2, max_tokens=100)
+    runs.train(config, prepare_toy(tmp_path / "data"), tmp_path / "run", reports)
+    for name in ("validating, tokens", "translating the development set, sentences"):
+        found = [(done, total) for stage, done, total in stages if stage == name]
+        assert len(found) > 1
+        assert found[-1][0] == found[-1][1]
+        assert all(done <= total for done, total in found)
+
+
+def test_every_report_has_its_time_and_epoch(world: World) -> None:
+    entries = [json.loads(line) for line in (world.run / "metrics.jsonl").read_text().splitlines()]
+    assert {entry["kind"] for entry in entries} == {"train", "validation", "final"}
+    times = [datetime.fromisoformat(entry["time"]) for entry in entries]
+    assert times == sorted(times)
+    assert all(time.tzinfo is not None for time in times)
+    epochs = [entry["epoch"] for entry in entries]
+    assert epochs == sorted(epochs)
+
+
+# -------------------------------------------------------------------------------------------- device
+
+
+@pytest.mark.parametrize("device", ["toaster", "meta", "cuda:77", ""])
+def test_a_device_that_is_not_there_is_refused_before_there_is_a_run(
+    world: World, tmp_path: Path, device: str
+) -> None:
+    refused = cotext(*train_arguments(world.folder, tmp_path / "run"), "--device", device)
+    assert (refused.code, f"device {device!r} cannot be used" in refused.err) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_training_on_the_device_that_is_named(world: World, tmp_path: Path) -> None:
+    shown = succeed(*train_arguments(world.folder, tmp_path / "run"), "--device", "cpu")
+    assert "finished at update 6" in shown.out
+    assert make_accelerator(TrainConfig(), device="cpu").device.type == "cpu"
+
+
+def test_processes_take_a_device_each(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(os.environ, "WORLD_SIZE", "2")
+    with pytest.raises(CotextError, match="several processes take a device each"):
+        make_accelerator(TrainConfig(), device="cpu:0")
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_that_training_does_not_take_is_refused() -> None:
+    with pytest.raises(CotextError, match="training takes the cpu here"):
+        make_accelerator(TrainConfig(), device="cuda:0")

@@ -1,0 +1,244 @@
+"""Texts that anybody may have made: within limits they are read, beyond them a short message says so."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cotext.config.recipe import Config, dump_config, load_config, parse_config
+from cotext.runtime import reading
+from cotext.runtime.errors import CotextError, nearest, shown
+from cotext.runtime.reading import parse_json, parse_yaml, read_bytes, read_json, read_text
+
+NINES = "9" * 6000
+LEVELS = "".join(
+    f"{c}: &{c} [{', '.join(['*' + p] * 9)}]\n" for p, c in zip("abcdefgh", "bcdefghi", strict=True)
+)
+ALIAS_BOMB = f"a: &a [{', '.join('x' * 9)}]\n{LEVELS}"  # nine lists of nine of nine ...: 43 million texts
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("", None),
+        ("[1, -2.5, true, null, ~, yes]", [1, -2.5, True, None, None, True]),
+        ("{a: {b: [c]}}", {"a": {"b": ["c"]}}),
+        ("2001-99-99", "2001-99-99"),
+        ("2024-01-31", "2024-01-31"),
+        ("2001-12-14t21:59:43.10-05:00", "2001-12-14t21:59:43.10-05:00"),
+        ("<<: {a: 1}", {"<<": {"a": 1}}),
+        ("=", "="),
+        ("9" * 40, int("9" * 40)),
+        ("1e300", "1e300"),
+        ("'a & b * c ! d'", "a & b * c ! d"),
+        ('"\\U0001F600"', "\U0001f600"),
+        ("# a comment\n", None),
+    ],
+)
+def test_plain_yaml(text: str, value: Any) -> None:
+    assert parse_yaml(text, "here") == value
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (ALIAS_BOMB, "line 1, column 4: anchors and aliases"),
+        ("a: &a [*a]", "line 1, column 4: anchors and aliases"),
+        ("a: *b", "anchors and aliases"),
+        ("a: 1\nb: 2\na: 3", "line 3, column 1: the key 'a' comes twice"),
+        ("{1: a, true: b}", "the key True comes twice"),
+        ("? [1]\n: 2", "unhashable key"),
+        ("a: !!int x", "line 1, column 4: tags"),
+        ("a: !!timestamp x", "tags"),
+        ("a: !!python/object/apply:os.system [x]", "tags"),
+        ("! a", "tags"),
+        ("[" * 5000, "line 1, column 21: nested too deep"),
+        ("{a: " * 3000 + "1" + "}" * 3000, "nested too deep"),
+        (NINES, "a number that long"),
+        (f"0x{NINES}", "a number that long"),
+        (f"1{':59' * 2000}", "a number that long"),
+        ("0b_", "invalid literal"),
+        ('"\\ud800"', "half a character"),
+        ('"a\\0b"', "NUL"),
+        ("\udc80", "xdc80"),
+        ("a\0b", "x0000"),
+        ("a: [", "line 1, column 5: expected the node content"),
+        ("a\n---\nb", "another document"),
+        ("x" * 70_000, "more than 65,536 characters"),
+    ],
+)
+def test_yaml_that_is_refused(text: str, message: str) -> None:
+    with pytest.raises(CotextError) as caught:
+        parse_yaml(text, "here")
+    found = str(caught.value)
+    assert found.startswith("here is not valid YAML: ")
+    assert message in found
+    assert len(found) < 400
+    assert "\n" not in found
+
+
+def test_configurations_are_written_as_they_are_read() -> None:
+    config = parse_config({"paper": "2001-99-99", "train": {"init": "on", "learning_rate": 1e-5}}, "here")
+    text = dump_config(config)
+    assert parse_yaml(text, "here") == yaml.safe_load(text) == config.model_dump(mode="json")
+    assert len(text) < reading.MAX_YAML_CHARACTERS / 10
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a": [1, -2.5e3, true, null]}', {"a": [1, -2500.0, True, None]}),
+        (str(2**63 - 1), 2**63 - 1),
+        (str(-(2**63)), -(2**63)),
+        ('"\\ud83d\\ude00"', "\U0001f600"),
+    ],
+)
+def test_plain_json(text: str, value: Any) -> None:
+    assert parse_json(text, "here") == value
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "column 1"),
+        ('{"a": 1} x', "column 10"),
+        ('{\n"a": 1,,}', "line 2 column 8"),
+        ("[" * 100_000, "nested too deep"),
+        (NINES, "64 bits"),
+        (f"-{NINES}", "64 bits"),
+        (str(2**63), "64 bits"),
+        ("1e999", "not finite"),
+        ("NaN", "not finite"),
+        ("[-Infinity]", "not finite"),
+        ('"\\ud800"', "half a character"),
+        ('{"a": [{"\\uDFFF": 1}]}', "half a character"),
+    ],
+)
+def test_json_that_is_refused(text: str, message: str) -> None:
+    with pytest.raises(CotextError) as caught:
+        parse_json(text, "here")
+    found = str(caught.value)
+    assert found.startswith("here: ")
+    assert message in found
+    assert len(found) < 400
+
+
+def test_numbers_that_nobody_asks_for_are_not_looked_at() -> None:
+    text = f'{{"id": "a", "score": NaN, "rank": {NINES}, "p": 1e999}}'
+    assert parse_json(text, "here", numbers=False) == {"id": "a", "score": 0, "rank": 0, "p": 0}
+
+
+def test_only_regular_files_of_a_size(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "zero").symlink_to("/dev/zero")
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "large").write_bytes(b"x" * 101)
+    (tmp_path / "binary").write_bytes(b"\xff")
+    (tmp_path / "list.json").write_text("[1]")
+    (tmp_path / "whole.json").write_text(json.dumps({"a": 1}))
+    for name, message in (
+        ("pipe", "no regular file"),
+        ("zero", "no regular file"),
+        ("folder", "a folder"),
+        ("absent", "No such file"),
+        ("large", "longer than the 100 bytes"),
+    ):
+        with pytest.raises(CotextError, match=f"{name}: cannot be read: .*{message}"):
+            read_bytes(tmp_path / name, 100)
+    assert read_bytes(tmp_path / "large", 101) == b"x" * 101
+    with pytest.raises(CotextError, match="binary: cannot be read: not a text in UTF-8"):
+        read_text(tmp_path / "binary")
+    with pytest.raises(CotextError, match=r"list\.json: damaged: holds no JSON object"):
+        read_json(tmp_path / "list.json")
+    assert read_json(tmp_path / "whole.json") == {"a": 1}
+
+
+def test_values_are_shown_shortened() -> None:
+    assert shown("many") == "'many'"
+    assert shown("\ud800") == "'\\ud800'"
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+    for value in ("x" * 10**6, [["x" * 1000] * 1000] * 1000, {"k" * 5000: "v" * 5000}, 10**5000, deep):
+        assert len(shown(value)) < 250
+    assert nearest("x" * 10**6, ["xx", "yy"]) == ["xx"]
+
+
+def recipe(folder: Path, text: str) -> str:
+    path = folder / "mine.yaml"
+    path.write_text(text, encoding="utf-8")
+    return str(path)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ALIAS_BOMB,
+        "".join(f"key_{n}: {n}\n" for n in range(4000)),
+        "train:\n" + "".join(f"  key_{n}: {n}\n" for n in range(3000)),
+        f"{'k' * 60_000}: 1",
+        f"view: {{kind: {'x' * 60_000}}}",
+        f"train: {{seed: [{', '.join(['1'] * 10_000)}]}}",
+        f"view: {{mixed_with: [{', '.join(['{parts: 0}'] * 4000)}]}}",
+        "x" * 10_000_000,
+    ],
+)
+def test_wrong_recipes_have_short_messages(tmp_path: Path, text: str) -> None:
+    with pytest.raises(CotextError) as caught:
+        load_config(recipe(tmp_path, text))
+    lines = str(caught.value).splitlines()
+    assert len(lines) <= 11
+    assert max(map(len, lines)) < 500
+
+
+def test_many_problems_are_counted(tmp_path: Path) -> None:
+    with pytest.raises(CotextError) as caught:
+        load_config(recipe(tmp_path, "".join(f"key_{n}: {n}\n" for n in range(1234))))
+    lines = str(caught.value).splitlines()
+    assert "unknown key 'key_0'; the nearest known one is" in lines[0]
+    assert lines[-1].endswith("and 1,224 more like these")
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("decode.beam=2001-99-99", "decode.beam = '2001-99-99': input should be a valid integer"),
+        ("decode.max_ratio=1e300", "decode.max_ratio = '1e300': input should be less than or equal to 20"),
+        ("decode.max_ratio=1.0e+400", "should be a finite number"),
+        ("decode.max_extra=99999999999", "less than or equal to 10000"),
+        ("decode.length_penalty=1e3", "less than or equal to 10"),
+        ("decode.beam=1000000", "less than or equal to 1000"),
+        ("model.dimension=1000000", "less than or equal to 65536"),
+        ("model.encoder_layers=100000", "less than or equal to 256"),
+        ("model.shift=1000000000", "less than or equal to 10000"),
+        ("model.casa.codes=1000000000", "less than or equal to 100000"),
+        ("view.numbers=1000000000", "less than or equal to 100000"),
+        ("view.before=1000000000", "less than or equal to 10000"),
+        ("view.mixed_with=[{weight: 1.0e+300}]", "less than or equal to 1000"),
+        ("train.threads=1000000000", "less than or equal to 1024"),
+        ("train.pool_tokens=99999999999", "less than or equal to 1000000000"),
+        (f"train.seed={NINES}", "a number that long"),
+        ('train.init="a\\0"', "NUL"),
+        ('paper="\\ud800"', "half a character"),
+        ("paper=\udc80", "xdc80"),
+        ("\udc80=1", "'\\udc80'"),
+        (f"{'a' * 5000}=1", "unknown key 'aaa"),
+        (f"{'.'.join('a' * 5000)}=1", "no key lies in so many sections"),
+        ("..=1", "unknown key ''"),
+        (f"train.seed={'[' * 3000}", "nested too deep"),
+    ],
+)
+def test_overrides_beyond_all_limits(override: str, message: str) -> None:
+    with pytest.raises(CotextError) as caught:
+        load_config("focused-concatenation/s2to2", None, [override])
+    assert message in str(caught.value)
+    assert len(str(caught.value)) < 700
+
+
+def test_defaults_are_far_below_the_limits() -> None:
+    generous = {"model": {"dimension": 16_384, "feed_forward": 65_536, "encoder_layers": 100, "heads": 128}}
+    wide = {"decode": {"beam": 200, "max_source_tokens": 100_000}, "view": {"max_tokens": 500_000}}
+    assert parse_config({**generous, **wide}, "here") != Config()

@@ -1,0 +1,525 @@
+"""Distillation: prepared data go in, the same data with a teacher's translations as targets come out."""
+
+import json
+import os
+import random
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+from command_line import (
+    RECIPE,
+    TINY,
+    Outcome,
+    World,
+    cotext,
+    listing,
+    make_world,
+    prepare_arguments,
+    signal_when,
+    start,
+    succeed,
+    train_arguments,
+)
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from killing import Moment, run_killed
+from test_translate_file import files_of_at_most
+
+from cotext.data.documents import Document
+from cotext.data.formats import read_documents, write_documents
+from cotext.data.prepared import write_report
+from cotext.data.store import StoreWriter, TokenStore
+from cotext.data.tokenizer import load_tokenizer
+from cotext.training.distillation import Distillation
+from cotext.training.distillation_shards import Parts
+
+DOCUMENTS = 24
+Targets = list[list[list[int]]]
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.getbasetemp() / "world")
+
+
+@pytest.fixture(scope="module")
+def whole(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What an untroubled distillation makes of the data of the world."""
+    out = tmp_path_factory.mktemp("whole") / "data-kd"
+    succeed(*command(world, out))
+    return out
+
+
+def command(world: World, out: Path, *more: str | Path, data: Path | None = None) -> list[str | Path]:
+    return ["distill", world.run, "--data", data or world.folder / "data", "--out", out, *more]
+
+
+def hidden(out: Path) -> Path:
+    return out.with_name(f".{out.name}.distilling")
+
+
+def finished_documents(out: Path) -> int:
+    """How many documents the parts hold; -1 before there is any part."""
+    parts = list(hidden(out).glob("part-*.jsonl"))
+    return sum(path.read_bytes().count(b"\n") for path in parts) if parts else -1
+
+
+def targets(store: TokenStore) -> Targets:
+    return [[t.tolist() for t in document.target] for document in store]
+
+
+def sources(store: TokenStore) -> list[tuple[str, list[list[int]]]]:
+    return [(document.id, [s.tolist() for s in document.source]) for document in store]
+
+
+def train_store(folder: Path) -> TokenStore:
+    return TokenStore(folder / "train.arrow")
+
+
+def translated(
+    world: World, data: Path, folder: Path, *options: str | Path, run: Path | None = None
+) -> Targets:
+    """What `cotext translate` makes of the training documents of `data`, in its tokens."""
+    tokenizer = load_tokenizer(data / "tokenizer")
+    documents = [
+        Document(d.id, tuple(tokenizer.decode([int(i) for i in s]) for s in d.source))
+        for d in train_store(data)
+    ]
+    source, out = folder / "as-text.jsonl", folder / "translated.jsonl"
+    write_documents(source, documents, "jsonl")
+    succeed("translate", run or world.run, source, "--out", out, *options)
+    return [tokenizer.encode_batch(d.sentences) for d in read_documents(out, side="target")]
+
+
+def store_of(folder: Path, documents: list[tuple[str, list[str], list[str]]], like: Path) -> Path:
+    """Prepared data like those of `like`, with other training documents."""
+    shutil.copytree(like, folder)
+    folder.chmod(0o755)
+    for name in ("train.arrow", "report.json"):  # which knows the file by its digest
+        (folder / name).unlink()
+    tokenizer = load_tokenizer(folder / "tokenizer")
+    with StoreWriter(folder / "train.arrow", tokenizer.fingerprint) as writer:
+        for name, source, target in documents:
+            writer.add(name, tokenizer.encode_batch(source), tokenizer.encode_batch(target))
+    write_report(folder, {})
+    return folder
+
+
+# ---------------------------------------------------------------------------------------- what comes out
+
+
+def test_only_the_training_targets_change_and_they_are_what_translate_writes(
+    world: World, whole: Path, tmp_path: Path
+) -> None:
+    data = world.folder / "data"
+    before, after = train_store(data), train_store(whole)
+    assert sources(after) == sources(before)
+    assert targets(after) == translated(world, data, tmp_path)
+    assert targets(after) != targets(before)
+    assert [len(d.target) for d in after] == [len(d.source) for d in before]
+    theirs, ours = listing(data), listing(whole)
+    assert theirs.keys() | {"distillation.json"} == ours.keys()
+    assert {name for name in theirs if ours[name] != theirs[name]} == {"train.arrow", "report.json"}
+
+
+def test_settings_of_decoding_and_checkpoints_are_those_of_translate(world: World, tmp_path: Path) -> None:
+    options = ["--set", "beam=2", "--set", "decode.target_context=regenerate", "--checkpoint", "3"]
+    out, data = tmp_path / "kd", world.folder / "data"
+    shown = succeed(*command(world, out, *options)).out
+    assert targets(train_store(out)) == translated(world, data, tmp_path, *options)
+    assert "|beam:2|" in shown
+    assert "updates:3|" in shown
+
+
+def test_the_result_is_prepared_data(world: World, whole: Path, tmp_path: Path) -> None:
+    tiny = [*TINY, "train.validate_bleu=false"]
+    shown = succeed("train", RECIPE, *tiny, "--data", whole, "--out", tmp_path / "student").out
+    assert "finished at update 6" in shown
+    # Which a teacher may be given once more.
+    again = tmp_path / "again"
+    succeed("distill", tmp_path / "student", "--data", whole, "--out", again)
+    assert sources(train_store(again)) == sources(train_store(whole))
+    report = json.loads((again / "report.json").read_text())
+    assert report["prepared"]["command"]["distill"] == str(world.run)
+    assert "train_files" in report["prepared"]["prepared"]["command"]
+
+
+def test_it_says_where_it_comes_from(world: World, whole: Path) -> None:
+    data = world.folder / "data"
+    before, report = (json.loads((folder / "report.json").read_text()) for folder in (data, whole))
+    job = json.loads((whole / "distillation.json").read_text())
+    totals = train_store(whole).totals
+    assert report["splits"]["dev"] == before["splits"]["dev"]
+    for key in ("documents", "sentences", "source_tokens", "target_tokens"):
+        assert report["splits"]["train"][key] == getattr(totals, key)
+    assert report["tokenizer"] == before["tokenizer"]
+    assert report["inputs"].keys() == {str(data / "train.arrow"), str(world.run / "model.safetensors")}
+    assert set(report["inputs"].values()) == {job["data"]["train.arrow"], job["teacher"]["model"]}
+    assert report["prepared"]["inputs"] == before["inputs"]
+    assert report["distillation"]["documents"] == DOCUMENTS
+    assert report["distillation"]["signature"].startswith("model:transformer|updates:")
+    assert job["teacher"]["config"]["decode"]["beam"] == 4
+
+
+def test_what_it_shows(world: World, tmp_path: Path) -> None:
+    out = tmp_path / "kd"
+    shown = succeed(*command(world, out))
+    sentences = train_store(world.folder / "data").totals.sentences
+    assert f"translating {sentences}/{sentences}" in shown.err
+    first, *_, signature, last = shown.out.splitlines()
+    assert first == f"{out}: {sentences} sentences in {DOCUMENTS} documents"
+    assert "|beam:4|" in signature
+    assert last == f"{out}: ready for `cotext train RECIPE --data {out} --out RUN`"
+
+
+def test_a_teacher_with_another_tokenizer(world: World, tmp_path: Path) -> None:
+    """It reads text and writes text: every target is what it would be in its own folder's words."""
+    teachers, run, out = tmp_path / "teachers", tmp_path / "run", tmp_path / "kd"
+    succeed(*prepare_arguments(world.folder, teachers), "--vocabulary", "40")
+    arguments = [*TINY, "train.validate_bleu=false", "train.max_updates=3"]
+    succeed("train", RECIPE, *arguments, "--data", teachers, "--out", run)
+    data = world.folder / "data"
+    mine, its = load_tokenizer(data / "tokenizer"), load_tokenizer(run / "tokenizer")
+    assert mine.fingerprint != its.fingerprint
+    succeed("distill", run, "--data", data, "--out", out)
+    found = train_store(out)
+    found.require_tokenizer(mine)
+    assert targets(found) == translated(world, data, tmp_path, run=run)
+
+
+def test_empty_sentences_stay_in_their_places(world: World, tmp_path: Path) -> None:
+    data = store_of(
+        tmp_path / "data",
+        [
+            ("a", ["the cat", "", "a dog"], ["die katze", "", "eine hund"]),
+            ("b", ["", ""], ["", "die"]),
+            ("c", ["a bird sings"], [""]),
+        ],
+        world.folder / "data",
+    )
+    out = tmp_path / "kd"
+    succeed(*command(world, out, data=data))
+    store = train_store(out)
+    assert [[bool(len(t)) for t in d.target] for d in store] == [[True, False, True], [False, False], [True]]
+    assert targets(store) == translated(world, data, tmp_path)
+
+
+def test_a_document_that_the_teacher_does_not_take_keeps_its_target(world: World, tmp_path: Path) -> None:
+    long = "the cat sees a dog and a bird eats " * 3
+    documents = [
+        ("a", ["the cat"], ["die katze"]),
+        ("b", ["a dog", long, ""], ["eine hund", "die", ""]),
+        ("c", ["a bird sings"], ["vogel"]),
+    ]
+    data = store_of(tmp_path / "data", documents, world.folder / "data")
+    out, tokenizer = tmp_path / "kd", load_tokenizer(data / "tokenizer")
+    shown = succeed(*command(world, out, "--set", "max_source_tokens=20", data=data)).out
+    assert "1 document with a sentence that the teacher does not take" in shown
+    assert shown.splitlines()[1].endswith("; b")
+    first, kept, last = targets(train_store(out))
+    assert kept == tokenizer.encode_batch(documents[1][2])
+    shorter = store_of(tmp_path / "shorter", [documents[0], documents[2]], world.folder / "data")
+    assert [first, last] == translated(world, shorter, tmp_path)
+    assert json.loads((out / "report.json").read_text())["distillation"]["kept"] == {
+        "count": 1,
+        "examples": ["b"],
+    }
+    # With room for it the teacher takes it, and says that it was trained on shorter ones.
+    shown = succeed(*command(world, tmp_path / "all", "--set", "max_ratio=0.01", data=data)).out
+    assert "does not take" not in shown
+    assert "cut off at the length limit" in shown
+
+
+# ------------------------------------------------------------------------------------------------ shards
+
+
+@pytest.mark.parametrize("order", [(1, 2, 3), (3, 1), ()])
+def test_shards_joined_are_the_whole(
+    world: World, whole: Path, tmp_path: Path, order: tuple[int, ...]
+) -> None:
+    """In any order; what no shard has done, the joining call does."""
+    out = tmp_path / "data-kd"
+    for number in order:
+        shown = succeed(*command(world, out, "--shard", f"{number}/3"))
+        assert f"shard {number}/3: " in shown.out
+        assert not out.exists()
+    done = len(order) * DOCUMENTS // 3
+    assert finished_documents(out) == (done or -1)
+    shown = succeed(*command(world, out)).out
+    assert (f"({done} of them before)" in shown) == (done > 0)
+    assert listing(out) == listing(whole)
+    assert [p.name for p in tmp_path.iterdir()] == ["data-kd"]
+
+
+def test_more_shards_than_documents_and_shards_of_another_division(
+    world: World, whole: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "data-kd"
+    assert "0 sentences in 0 documents" in succeed(*command(world, out, "--shard", "30/30")).out
+    assert "1 document translated" in succeed(*command(world, out, "--shard", "4/30")).out
+    assert "6 documents translated (1 of them before)" in succeed(*command(world, out, "--shard", "4/4")).out
+    succeed(*command(world, out))
+    assert listing(out) == listing(whole)
+
+
+@pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "1/", "-1/3", "1/2/3", ""])
+def test_there_is_no_such_shard(world: World, tmp_path: Path, text: str) -> None:
+    refused = cotext(*command(world, tmp_path / "kd", "--shard", text))
+    assert (refused.code, "write i/n" in refused.err) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_processes_that_would_be_in_each_others_way(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "data-kd"
+    found: dict[str, Outcome] = {}
+
+    def meanwhile(*arguments: object) -> None:
+        monkeypatch.undo()
+        for shard in ("1/2", "2/2", ""):
+            found[shard] = cotext(*command(world, out, *(["--shard", shard] if shard else [])))
+
+    monkeypatch.setattr(Distillation, "translate", meanwhile)
+    succeed(*command(world, out, "--shard", "1/2"))
+    assert (found["1/2"].code, "shard 1/2: another process is at work on it" in found["1/2"].err) == (2, True)
+    assert found["2/2"].code == 0
+    assert (found[""].code, "part-1-of-2: another process is at work on it" in found[""].err) == (2, True)
+    assert finished_documents(out) == DOCUMENTS // 2
+
+
+# ---------------------------------------------------------------------------------------- interruptions
+
+
+def test_killed_at_any_moment_it_ends_the_same(world: World, tmp_path: Path) -> None:
+    """kill -9 before the first document and at a random one; then in peace."""
+    out, expected = tmp_path / "data-kd", tmp_path / "expected"
+    # Small batches, so that documents are finished one after the other.
+    succeed(*command(world, expected, "--set", "max_tokens=100"))
+    before = listing(world.folder / "data")
+    moments = [0, random.Random().randrange(2, DOCUMENTS // 2)]
+    for moment in moments:
+        process = start(*command(world, out, "--set", "max_tokens=100"))
+        killed = signal_when(process, lambda moment=moment: finished_documents(out) >= moment, signal.SIGKILL)
+        assert killed.code == -signal.SIGKILL, (moments, killed)
+        assert not out.exists()
+        assert moment <= finished_documents(out) < DOCUMENTS
+    shown = succeed(*command(world, out, "--set", "max_tokens=100")).out
+    assert "of them before)" in shown, moments
+    assert listing(out) == listing(expected), moments
+    assert {p.name for p in tmp_path.iterdir()} == {"data-kd", "expected"}
+    assert listing(world.folder / "data") == before
+
+
+def test_the_size_of_batches_may_change_on_the_way(world: World, whole: Path, tmp_path: Path) -> None:
+    """As where memory has run out."""
+    out = tmp_path / "data-kd"
+    succeed(*command(world, out, "--set", "max_tokens=300", "--shard", "1/2"))
+    succeed(*command(world, out, "--set", "max_tokens=100"))
+    assert (out / "train.arrow").read_bytes() == (whole / "train.arrow").read_bytes()
+
+
+@pytest.mark.parametrize(
+    "moment",
+    [
+        Moment(path=".distilling"),  # before the work has a folder
+        Moment(path="distillation.json"),
+        Moment(path="train.arrow", operations=("replace",)),
+        Moment(path="report.json", operations=("replace",)),
+        Moment(path="part-1-of-1.jsonl", operations=("unlink",)),  # the report says that all is written
+        Moment(path="/data-kd", operations=("replace",)),
+        Moment(path="/.data-kd.lock", operations=("unlink",)),  # all is done
+    ],
+    ids=lambda moment: moment.path,
+)
+def test_killed_while_the_folder_is_made(world: World, whole: Path, tmp_path: Path, moment: Moment) -> None:
+    out = tmp_path / "data-kd"
+    assert run_killed(command(world, out), moment)
+    assert (tmp_path / ".data-kd.lock").exists()
+    succeed(*command(world, out))
+    assert listing(out) == listing(whole)
+    assert [p.name for p in tmp_path.iterdir()] == ["data-kd"]
+
+
+def test_the_same_command_after_the_end(world: World, whole: Path) -> None:
+    """It finds all done: killed right before it could say so, it would have to."""
+    before = listing(whole)
+    shown = succeed(*command(world, whole)).out
+    assert f"{whole}: {train_store(whole).totals.sentences} sentences in {DOCUMENTS} documents" in shown
+    assert listing(whole) == before
+    assert [p.name for p in whole.parent.iterdir()] == [whole.name]
+
+
+def test_a_damaged_line_and_what_follows_it_are_translated_again(
+    world: World, whole: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "data-kd"
+    succeed(*command(world, out, "--shard", "1/2"))
+    part = hidden(out) / "part-1-of-2.jsonl"
+    lines = part.read_text().splitlines(keepends=True)
+    lines[6] = lines[6].replace('"sentences": ["', '"sentences": ["X', 1)
+    part.write_text("".join(lines))
+    shown = succeed(*command(world, out))
+    assert "damaged parts, translated again from the first such line on: 1" in shown.err
+    assert "(6 of them before)" in shown.out
+    assert listing(out) == listing(whole)
+
+
+def test_a_part_that_is_no_file(world: World, tmp_path: Path) -> None:
+    out = tmp_path / "data-kd"
+    succeed(*command(world, out, "--shard", "1/2"))
+    pipe = hidden(out) / "part-2-of-2.jsonl"
+    os.mkfifo(pipe)
+    refused = cotext(*command(world, out))
+    assert (refused.code, f"{pipe}: is in the way, and no regular file" in refused.err) == (2, True)
+    pipe.unlink()
+    succeed(*command(world, out))
+
+
+def test_data_that_are_not_what_their_report_says(world: World, tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    shutil.copytree(world.folder / "data", data)
+    path = data / "dev.arrow"
+    path.chmod(0o644)
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    refused = cotext(*command(world, tmp_path / "kd", data=data))
+    assert (refused.code, "dev.arrow: damaged" in refused.err) == (2, True)
+    assert [p.name for p in tmp_path.iterdir()] == ["data"]
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_a_part_cut_anywhere_is_taken_up(
+    world: World, whole: Path, tmp_path: Path, data: st.DataObject
+) -> None:
+    """Whatever byte a write ends at, and whatever follows it after a crash of the machine."""
+    out, part = tmp_path / "data-kd", tmp_path / "part-1-of-2.jsonl"
+    shutil.rmtree(out, ignore_errors=True)
+    if not part.exists():
+        succeed(*command(world, out, "--shard", "1/2"))
+        shutil.copytree(hidden(out), tmp_path / "kept")
+        shutil.copyfile(hidden(out) / part.name, part)
+        shutil.rmtree(hidden(out))
+    content = part.read_bytes()
+    cut = data.draw(st.integers(0, len(content)))
+    shutil.copytree(tmp_path / "kept", hidden(out))
+    (hidden(out) / part.name).write_bytes(content[:cut] + data.draw(st.sampled_from([b"", b"\0\0", b"{}\n"])))
+    if data.draw(st.booleans()):
+        succeed(*command(world, out, "--shard", "1/2"))
+        assert finished_documents(out) == DOCUMENTS // 2
+    shown = succeed(*command(world, out)).out
+    assert "Traceback" not in shown
+    assert listing(out) == listing(whole)
+
+
+def test_ctrl_c_is_a_message(world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Parts, "add", interrupt)
+    stopped = cotext(*command(world, tmp_path / "kd"))
+    assert (stopped.code, "distill and prepare go on with the same command" in stopped.err) == (130, True)
+
+
+def test_a_full_disk(world: World, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "data-kd"
+    for size in (1_000, 4_000):
+        with files_of_at_most(size):
+            refused = cotext(*command(world, out))
+        assert (refused.code, "cannot be written: File too large" in refused.err) == (2, True), refused.err
+        assert not out.exists()
+    with pytest.MonkeyPatch.context() as patched:
+        # The translations fit, the corpus does not.
+        patched.setattr(
+            shutil, "copyfile", lambda *paths: (_ for _ in ()).throw(OSError(28, "No space left"))
+        )
+        refused = cotext(*command(world, out))
+    assert (refused.code, "data-kd: cannot be written: No space left" in refused.err) == (2, True)
+    assert f"({DOCUMENTS} of them before)" in succeed(*command(world, out)).out
+    assert listing(out) == listing(whole)
+    assert [p.name for p in tmp_path.iterdir()] == ["data-kd"]
+
+
+def test_what_another_job_has_translated_is_not_taken_over(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "data-kd"
+    documents = [("a", ["the cat"], ["die katze"])]
+    other_data = store_of(tmp_path / "data", documents, world.folder / "data")
+    other_run = tmp_path / "run"
+    succeed(*train_arguments(world.folder, other_run, "train.max_updates=3", "train.validate_bleu=false"))
+    succeed(*command(world, out, "--shard", "1/2"))
+    before = listing(hidden(out))
+    for differing, arguments in (
+        ("teacher.config.decode.beam: 4 there, 1 now", command(world, out, "--set", "beam=1")),
+        ("data.train.arrow: ", command(world, out, data=other_data)),
+        ("teacher.model: ", ["distill", other_run, *command(world, out)[2:]]),
+        ("teacher.model: ", command(world, out, "--checkpoint", "3")),
+        ("teacher.config.decode.beam", command(world, out, "--set", "beam=1", "--shard", "2/2")),
+    ):
+        refused = cotext(*arguments)
+        assert (refused.code, f"\n  {differing}" in refused.err) == (2, True), refused.err
+        assert "interrupted distillation" in refused.err
+        assert listing(hidden(out)) == before
+        assert not out.exists()
+
+
+# ------------------------------------------------------------------------------- what cannot be done
+
+
+def test_what_is_refused_leaves_nothing_behind(world: World, whole: Path, tmp_path: Path) -> None:
+    data, empty = world.folder / "data", tmp_path / "empty"
+    empty.mkdir()
+    damaged = tmp_path / "damaged"
+    shutil.copytree(world.run, damaged)
+    (damaged / "model.safetensors").chmod(0o644)
+    (damaged / "model.safetensors").write_bytes(b"no model")
+    note = tmp_path / "note.txt"
+    note.write_text("mine\n")
+    cut = store_of(tmp_path / "cut", [("a", ["the cat"], ["die"])], data)
+    (cut / "train.arrow").write_bytes((cut / "train.arrow").read_bytes()[:-40])
+    before, kd = listing(tmp_path), tmp_path / "kd"
+    for arguments, message in (
+        ([tmp_path / "none", "--data", data, "--out", kd], "none: no such run folder"),
+        ([empty, "--data", data, "--out", kd], "no such model file"),
+        ([damaged, "--data", data, "--out", kd], "damaged or truncated"),
+        ([world.run, "--data", tmp_path / "none", "--out", kd], "none: no prepared data there"),
+        ([world.run, "--data", empty, "--out", kd], "empty: no prepared data there"),
+        ([world.run, "--data", cut, "--out", kd], "train.arrow: not a token store, or cut off"),
+        (
+            [world.run, "--data", data, "--out", whole, "--set", "beam=1"],
+            "is there already; choose another --out:\n  teacher.config.decode.beam: 4 there, 1 now",
+        ),
+        ([world.run, "--data", data, "--out", data], "is there already"),
+        ([world.run, "--data", data, "--out", note], "is there already"),
+        ([world.run, "--data", data, "--out", data / "kd"], "lies inside the data to be distilled"),
+        ([world.run, "--data", data, "--out", kd, "--set", "baem=1"], "unknown decode setting 'baem'"),
+        ([world.run, "--data", data, "--out", kd, "--set", "beam"], "write key=value"),
+        ([world.run, "--data", data, "--out", kd, "--device", "abacus"], "device 'abacus' cannot be used"),
+        ([world.run, "--data", data, "--out", kd, "--checkpoint", "1"], "no checkpoint of update 1"),
+        ([world.run, "--data", data, "--out", kd, "--set", "first_pass=x"], "first_pass = x"),
+    ):
+        refused = cotext("distill", *arguments)
+        assert (refused.code, message in refused.err) == (2, True), refused.err
+        assert "Traceback" not in refused.err
+        assert listing(tmp_path) == before, message
+
+
+def test_a_folder_of_somebody_else_in_the_way_is_left_alone(world: World, tmp_path: Path) -> None:
+    out = tmp_path / "kd"
+    hidden(out).mkdir()
+    (hidden(out) / "thesis.txt").write_text("do not touch\n")
+    refused = cotext(*command(world, out))
+    assert (refused.code, "is in the way" in refused.err) == (2, True)
+    assert list(listing(tmp_path)) == [".kd.distilling", ".kd.distilling/thesis.txt"]
+
+
+def test_an_empty_folder_is_as_good_as_none(world: World, whole: Path, tmp_path: Path) -> None:
+    out = tmp_path / "data-kd"
+    out.mkdir()
+    succeed(*command(world, out))
+    assert listing(out) == listing(whole)

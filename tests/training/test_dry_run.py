@@ -1,0 +1,90 @@
+"""`train --dry-run`: what a training would be, without a file."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import RECIPE, TINY, World, cotext, listing, make_world, succeed
+from tiny_runs import silent
+
+from cotext.config.recipe import load_config
+from cotext.data.sampling import Cursor
+from cotext.training.run import set_up
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.getbasetemp() / "world")
+
+
+def arguments(world: World, out: Path, *further: str) -> list[str | Path]:
+    return ["train", RECIPE, *TINY, *further, "--data", world.folder / "data", "--out", out, "--dry-run"]
+
+
+def test_what_it_tells_is_what_training_does(world: World, tmp_path: Path) -> None:
+    before = listing(world.folder)
+    out = tmp_path / "run"
+    found = json.loads(succeed(*arguments(world, out), "--json").out)
+    assert not list(tmp_path.iterdir())
+    assert listing(world.folder) == before
+    setup = set_up(load_config(RECIPE, None, TINY), world.folder / "data", out, RECIPE, "cpu")
+    assert found["parameters"] == sum(p.numel() for p in setup.model.parameters())
+    assert found["model_memory"] == 16 * found["parameters"]
+    assert found["training_sentences"] == setup.data.train.totals.sentences
+    assert found["seconds"] == pytest.approx(6 * found["seconds_an_update"])
+    trainer = setup.trainer(out, silent(), lambda model: 0.0)
+    batches = trainer.sampler.batches(Cursor())
+    first, after = next(batches)
+    batch = found["first_batch"]
+    assert batch["rows"] == len(first.source.tokens)
+    assert batch["source_tokens"] == int((first.source.sentence >= 0).sum())
+    assert batch["target_tokens"] == int(first.is_label.sum())
+    begin, end = first.source.current[0].tolist()
+    assert batch["current"] == [begin, end]
+    assert len(batch["source"]) == len(batch["target"]) == int(first.source.sentence[0].max()) + 1
+    texts = set((world.folder / "train.en").read_text().splitlines())
+    assert set(batch["source"]) <= texts
+    # As many updates as an epoch really has.
+    updates = 1
+    while trainer.sampler.epochs(after) == 0:
+        _, after = next(batches)
+        updates += 1
+    assert found["updates_an_epoch"] == pytest.approx(updates, rel=0.35)
+
+
+def test_for_people(world: World, tmp_path: Path) -> None:
+    shown = succeed(*arguments(world, tmp_path / "run")).out
+    for word in (
+        "parameters",
+        "first batch",
+        "memory",
+        "time",
+        "  source >",
+        "  target >",
+        "nothing was written",
+    ):
+        assert word in shown
+    assert max(map(len, shown.splitlines())) < 140
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("recipe", ["casa/2to2", "mcn/final", "docflat/abd"])
+def test_systems_of_every_kind(world: World, tmp_path: Path, recipe: str) -> None:
+    init = ["--init", world.run] if load_config(recipe).train.init else []
+    shown = succeed("train", recipe, *TINY, *init, "--data", world.folder / "data", "--out", tmp_path / "r",
+                    "model.g_transformer.global_layers=1", "--dry-run")  # fmt: skip
+    assert "parameters" in shown.out
+    assert not (tmp_path / "r").exists()
+
+
+def test_what_training_refuses_is_refused(world: World, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    outcome = cotext(*arguments(world, out, "view.max_tokens=1"))
+    assert (outcome.code, out.exists()) == (2, False)
+    assert "raise view.max_tokens" in outcome.err
+    there = cotext(*arguments(world, world.run))
+    assert there.code == 2
+    assert "holds a run" in there.err
+    without = cotext("train", RECIPE, "--data", world.folder / "data", "--out", out, "--json")
+    assert without.code == 2
+    assert "--json is of --dry-run" in without.err

@@ -1,0 +1,567 @@
+"""A run that was stopped, killed or prolonged ends exactly where an untroubled one does, bit for bit."""
+
+import json
+import os
+import random
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, replace
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+import pytest
+import torch
+from command_line import listing, process_environment
+from safetensors.torch import load_file, save_file
+from test_checkpoint import visible
+from tiny_runs import (
+    PROCESSES,
+    assert_same_file,
+    assert_same_run,
+    journal,
+    prepare_toy,
+    run_config,
+    train_here,
+    with_section,
+)
+from torch import Tensor
+
+from cotext.config.recipe import Config
+from cotext.data.store import StoreWriter, TokenStore
+from cotext.models import checkpoint as ckpt
+from cotext.runtime.errors import CotextError
+from cotext.runtime.integrity import sealed, unsealed
+from cotext.runtime.process_identity import Process
+from cotext.training import resume as training_state
+from cotext.training import run as runs
+from cotext.training.trainer import Reports, Trainer
+
+MOMENT, STEP = "embedding.weight|exp_avg", "embedding.weight|step"
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepare_toy(tmp_path_factory.mktemp("resume") / "data")
+
+
+@pytest.fixture(scope="module")
+def untroubled(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of 12 updates that nothing interrupts."""
+    run = tmp_path_factory.mktemp("resume") / "untroubled"
+    train_here(run_config(), data, run)
+    return run
+
+
+def stop_after(update: int) -> Reports:
+    """Reports that ask this process to stop when an update has been reported."""
+
+    def on_update(figures: dict[str, float]) -> None:
+        if figures["update"] == update:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return Reports(on_update, lambda figures: None, lambda text: None)
+
+
+def test_two_untroubled_runs_are_the_same(data: Path, untroubled: Path, tmp_path: Path) -> None:
+    """Down to the bytes of every file of weights and states, and in another process, too."""
+    run = tmp_path / "run"
+    code = (
+        "import sys, pathlib, tiny_runs as t; t.train_here(t.run_config(), *map(pathlib.Path, sys.argv[1:]))"
+    )
+    subprocess.run(
+        [sys.executable, "-c", code, data, run],
+        check=True,
+        cwd=Path(__file__).parents[1],
+        env={**process_environment(), "PYTHONHASHSEED": "7"},
+    )
+    assert_same_run(run, untroubled)
+    # What the clock decides is in the reports and their curves alone.
+    timed = {"metrics.jsonl", "tensorboard"}
+    written, expected = (
+        {name: content for name, content in listing(folder).items() if Path(name).parts[0] not in timed}
+        for folder in (run, untroubled)
+    )
+    assert {"config.yaml", "data.json", "model.safetensors", "tokenizer/tokenizer.json"} < written.keys()
+    assert written == expected
+
+
+def test_the_untroubled_run_tries_what_it_should(untroubled: Path) -> None:
+    """Dropout on, several epochs, batches in the middle of a pool, or the tests below prove little."""
+    cursors = [
+        training_state.load_process_state(ckpt.checkpoint_folder(untroubled, u), 0).cursor for u in (8, 12)
+    ]
+    assert cursors[1].epoch > 0
+    assert any(c.batch for c in cursors) or any(c.document for c in cursors)
+    assert {entry["kind"] for entry in journal(untroubled)} == {"train", "validation", "final"}
+
+
+@pytest.mark.parametrize("updates", [4, 8])
+def test_a_finished_run_prolonged(data: Path, untroubled: Path, tmp_path: Path, updates: int) -> None:
+    run = tmp_path / "run"
+    # A report is due at the end of every run: where it falls among the others is the user's choice.
+    first = train_here(run_config(max_updates=updates, log_every=1), data, run)
+    assert (first.update, first.finished) == (updates, True)
+    assert journal(run)[-1]["kind"] == "final"
+    second = train_here(run_config(log_every=1), data, run)
+    assert (second.update, second.finished) == (12, True)
+    train_here(run_config(log_every=1), data, tmp_path / "other")
+    assert_same_run(run, tmp_path / "other")
+    assert_same_file(run / "model.safetensors", untroubled / "model.safetensors")
+
+
+@pytest.mark.parametrize("reported", [3, 6, 9])
+def test_stopped_by_a_signal(data: Path, untroubled: Path, tmp_path: Path, reported: int) -> None:
+    """Stops between two validations, in the middle of an epoch, once also between two reports."""
+    run = tmp_path / "run"
+    before = signal.getsignal(signal.SIGTERM)
+    stopped = runs.train(run_config(), data, run, stop_after(reported))
+    assert signal.getsignal(signal.SIGTERM) is before
+    assert not stopped.finished
+    assert stopped.update == reported + 1  # the request came after the update's own check
+    again = train_here(run_config(), data, run)
+    assert again.finished
+    assert_same_run(run, untroubled)
+
+
+def test_epochs_go_on_being_counted(data: Path, tmp_path: Path) -> None:
+    """A run that validates after every epoch, stopped in the middle of one."""
+    config = run_config(validate_every="epoch", max_updates=20)
+    train_here(config, data, tmp_path / "untroubled")
+    stopped = runs.train(config, data, tmp_path / "run", stop_after(6))
+    assert (stopped.update, stopped.epoch, stopped.validated) == (7, 1, [5])
+    finished = train_here(config, data, tmp_path / "run")
+    assert (finished.epoch, finished.validated) == (4, [5, 10, 15, 20])
+    assert_same_run(tmp_path / "run", tmp_path / "untroubled")
+
+
+def test_stopped_between_two_reports(data: Path, tmp_path: Path) -> None:
+    """The sums of the updates before the stop are part of the report after it."""
+    config = run_config(log_every=4, max_updates=8)
+    train_here(config, data, tmp_path / "untroubled")
+    calls = 0
+
+    class StoppingTrainer(Trainer):
+        def _update(self, batches: list, stop_requested: bool) -> None:
+            nonlocal calls
+            calls += 1
+            super()._update(batches, stop_requested or calls in (2, 5))
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "Trainer", StoppingTrainer)
+        updates = [train_here(config, data, tmp_path / "run").update for _ in range(3)]
+    assert updates == [2, 5, 8]
+    assert_same_run(tmp_path / "run", tmp_path / "untroubled")
+
+
+def test_a_cursor_in_the_middle_of_a_pool(data: Path, tmp_path: Path) -> None:
+    config = run_config(pool_tokens=10**6, max_tokens=250, max_updates=10, average=1)
+    run = tmp_path / "run"
+    train_here(config, data, run)
+    train_here(with_section(config, "train", max_updates=3), data, tmp_path / "part")
+    state = training_state.load_process_state(ckpt.checkpoint_folder(tmp_path / "part", 3), 0)
+    assert (state.cursor.epoch, state.cursor.document) == (0, 0)
+    assert state.cursor.batch == 3
+    train_here(config, data, tmp_path / "part")
+    assert_same_file(run / "model.safetensors", tmp_path / "part" / "model.safetensors")
+
+
+def test_accumulation_resumes_between_updates(data: Path, tmp_path: Path) -> None:
+    config = run_config(accumulate=3, max_updates=6, validate_every=2)
+    train_here(config, data, tmp_path / "whole")
+    train_here(with_section(config, "train", max_updates=2), data, tmp_path / "parts")
+    train_here(config, data, tmp_path / "parts")
+    assert_same_file(tmp_path / "whole" / "model.safetensors", tmp_path / "parts" / "model.safetensors")
+
+
+def test_killed_between_the_last_checkpoint_and_the_end(data: Path, untroubled: Path, tmp_path: Path) -> None:
+    """Finishes without an update too many, whether the average had been written or not."""
+    run = tmp_path / "run"
+    shutil.copytree(untroubled, run)
+    last = ckpt.checkpoint_folder(run, 12)
+    progress = training_state.load_progress(last)
+    progress.finished = False
+    training_state.save_progress(last, progress)
+    shutil.copy(ckpt.checkpoint_folder(run, 8) / "model.safetensors", run / "model.safetensors")
+    assert train_here(run_config(), data, run).finished
+    assert_same_run(run, untroubled)
+
+
+def test_a_finished_run_is_left_alone(data: Path, untroubled: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(untroubled, run)
+    stamps = {p: p.stat().st_mtime_ns for p in run.rglob("*") if p.is_file() and p.name != "config.yaml"}
+    assert train_here(run_config(), data, run).finished
+    assert {p: p.stat().st_mtime_ns for p in stamps} == stamps
+
+
+def test_patience_that_ran_out_is_not_forgotten(data: Path, tmp_path: Path) -> None:
+    config = run_config(patience=1, learning_rate=0.5, validate_every=2, max_updates=40, clip_norm=0)
+    run = tmp_path / "run"
+    done = train_here(config, data, run)
+    assert done.finished
+    assert done.update < 40
+    assert done.validations_without_best == 1
+    again = train_here(config, data, run)
+    assert again.update == done.update
+    # Killed just before the end was noted:
+    last = ckpt.checkpoint_folder(run, done.update)
+    done.finished = False
+    training_state.save_progress(last, done)
+    again = train_here(config, data, run)
+    assert (again.update, again.finished) == (done.update, True)
+    assert ckpt.checkpoints(run)[-1] == done.update
+
+
+def test_reports_of_a_run_killed_before_its_first_checkpoint_are_forgotten(
+    data: Path, untroubled: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    train_here(run_config(max_updates=1), data, run)
+    shutil.rmtree(run / "checkpoints")
+    with (run / "metrics.jsonl").open("a") as file:
+        file.write('{"kind": "train", "update": 3.0, "lo')
+    train_here(run_config(), data, run)
+    assert journal(run) == journal(untroubled)
+
+
+def test_leftovers_of_a_killed_process_are_swept(data: Path, untroubled: Path, tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    train_here(run_config(max_updates=4), data, run)
+    own = Process.current()
+    dead = f"{own.machine}-{own.pid}-{own.start + 1}-0f0f.partial"
+    (run / f".model.safetensors.{dead}").write_bytes(b"half")
+    (run / ".lock").write_text(json.dumps({**asdict(own), "start": own.start + 1, "token": "dead"}))
+    for name in (".00000007", ".00000004.old"):
+        (run / "checkpoints" / name).mkdir()
+        (run / "checkpoints" / name / "model.safetensors").write_bytes(b"half")
+    train_here(run_config(), data, run)
+    assert not list(run.rglob(".*"))
+
+
+def test_loss_scale_of_half_precision_is_kept(data: Path, tmp_path: Path) -> None:
+    """No fp16 without an accelerator: the scaler is put where Accelerate would have put it."""
+
+    class ScalingTrainer(Trainer):
+        def _resume(self) -> None:
+            self.accelerator.scaler = torch.amp.GradScaler("cpu", init_scale=2.0**10)
+            super()._resume()
+            scales.append(self.accelerator.scaler.get_scale())
+            self.accelerator.scaler.load_state_dict(
+                {**self.accelerator.scaler.state_dict(), "scale": scales[-1] / 2}
+            )
+
+        def _update(self, batches: list, stop_requested: bool) -> None:
+            scaler, self.accelerator.scaler = self.accelerator.scaler, None
+            super()._update(batches, stop_requested)
+            self.accelerator.scaler = scaler
+
+    scales: list[float] = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "Trainer", ScalingTrainer)
+        for updates in (1, 2, 3):
+            train_here(run_config(max_updates=updates), data, tmp_path / "run")
+    assert scales == [1024, 512, 256]
+
+
+def test_optimizer_state_is_restored_exactly(data: Path, untroubled: Path) -> None:
+    path = ckpt.checkpoint_folder(untroubled, 12) / "optimizer.safetensors"
+    saved = load_file(path)
+    steps = {value.item() for name, value in saved.items() if name.endswith("|step")}
+    assert steps == {12.0}
+    loaded = ckpt.load_run(untroubled)
+    names = [name for name, _ in loaded.model.named_parameters()]
+    optimizer = torch.optim.AdamW(loaded.model.parameters(), fused=True)
+    training_state.load_optimizer(path, optimizer, names)
+    state = optimizer.state_dict()["state"]
+    assert len(saved) == 3 * len(names)
+    for i, name in enumerate(names):
+        for key in ("step", "exp_avg", "exp_avg_sq"):
+            assert torch.equal(state[i][key], saved[f"{name}|{key}"])
+            assert state[i][key].dtype == saved[f"{name}|{key}"].dtype
+
+
+class TestRefusals:
+    @pytest.fixture
+    def run(self, data: Path, tmp_path: Path) -> Path:
+        train_here(run_config(max_updates=4), data, tmp_path / "run")
+        return tmp_path / "run"
+
+    @pytest.mark.parametrize("name", ["optimizer.safetensors", "process-0.safetensors", "model.safetensors"])
+    @pytest.mark.parametrize("damage", ["truncated", "missing", "garbage"])
+    def test_damaged_state(self, data: Path, run: Path, name: str, damage: str) -> None:
+        path = ckpt.checkpoint_folder(run, 4) / name
+        content = path.read_bytes()
+        path.unlink()
+        if damage != "missing":
+            path.write_bytes(content[: len(content) // 2] if damage == "truncated" else b"garbage" * 100)
+        with pytest.raises(CotextError, match=f"{name}: (damaged|is missing).*; delete .*00000004, and the"):
+            train_here(run_config(), data, run)
+
+    @pytest.mark.parametrize("name", ["optimizer.safetensors", "process-0.safetensors", "model.safetensors"])
+    def test_a_single_bit(self, data: Path, run: Path, name: str) -> None:
+        """Of the content, which any reader would take for what was written."""
+        path = ckpt.checkpoint_folder(run, 4) / name
+        content = bytearray(path.read_bytes())
+        content[-3] ^= 1
+        path.write_bytes(content)
+        with pytest.raises(CotextError, match=f"{name}: damaged"):
+            train_here(run_config(), data, run)
+
+    @pytest.mark.parametrize("name", ["metrics.jsonl", "config.yaml", "checkpoints/00000004/trainer.json"])
+    def test_a_pipe(self, data: Path, run: Path, name: str) -> None:
+        (run / name).unlink()
+        os.mkfifo(run / name)
+        with pytest.raises(CotextError, match=f"{name}: cannot be read: it is no regular file"):
+            train_here(run_config(), data, run)
+
+    @pytest.mark.parametrize("content", ["", "{", "[]", '{"update": 4, "colour": "red"}', "[" * 10**5])
+    def test_damaged_progress(self, data: Path, run: Path, content: str) -> None:
+        (ckpt.checkpoint_folder(run, 4) / "trainer.json").write_text(content)
+        with pytest.raises(CotextError, match=r"trainer.json: damaged"):
+            train_here(run_config(), data, run)
+
+    def test_progress_of_another_kind(self, data: Path, run: Path) -> None:
+        """As another version may have written it, whole as it is."""
+        path = ckpt.checkpoint_folder(run, 4) / "trainer.json"
+        entries = unsealed(path.read_text())
+        for change in ({"progress": []}, {"files": None}, {"progress": {"update": "some"}}):
+            path.write_text(sealed({**entries, **change}))
+            with pytest.raises(CotextError, match=r"trainer.json: damaged, or written by an earlier"):
+                train_here(run_config(), data, run)
+
+    def test_a_renamed_checkpoint(self, data: Path, run: Path) -> None:
+        ckpt.checkpoint_folder(run, 4).rename(ckpt.checkpoint_folder(run, 8))
+        with pytest.raises(CotextError, match="of update 4, not 8: the folder was renamed"):
+            train_here(run_config(), data, run)
+
+    def test_what_the_message_asks_for_helps(self, data: Path, run: Path, untroubled: Path) -> None:
+        """The last checkpoint is deleted, and training goes on from the one before."""
+        train_here(run_config(max_updates=8), data, run)
+        last = ckpt.checkpoint_folder(run, 8)
+        (last / "process-0.safetensors").write_bytes(b"")
+        with pytest.raises(CotextError, match=f"delete {last}, and the same command goes on"):
+            train_here(run_config(), data, run)
+        shutil.rmtree(last)
+        train_here(run_config(), data, run)
+        assert_same_file(run / "model.safetensors", untroubled / "model.safetensors")
+
+    def change_optimizer(self, run: Path, change: Callable[[dict[str, Tensor]], object]) -> None:
+        """Another optimizer state, with a digest that fits."""
+        folder = ckpt.checkpoint_folder(run, 4)
+        tensors = load_file(folder / "optimizer.safetensors")
+        change(tensors)
+        save_file(tensors, folder / "optimizer.safetensors")
+        training_state.save_progress(folder, training_state.load_progress(folder))
+
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            (lambda t: t.clear(), "holds no state of any parameter"),
+            (lambda t: t.update({MOMENT: torch.tensor(0.0)}), "does not belong to this model"),
+            (lambda t: t.update({MOMENT: t[MOMENT].double()}), "does not belong to this model"),
+            (lambda t: t.update({MOMENT: t[MOMENT].T.contiguous()}), "does not belong to this model"),
+            (lambda t: t.update({STEP: torch.zeros(3)}), "does not belong to this model"),
+            (lambda t: t.update({STEP: torch.tensor(4)}), "does not belong to this model"),
+            (lambda t: t.update({"other|step": torch.tensor(4.0)}), "'other|step' does not belong"),
+            (
+                lambda t: t.update({"embedding.weight|mood": t[MOMENT].clone()}),
+                "weight|mood' does not belong",
+            ),
+            (lambda t: t.pop(STEP), "of 'embedding.weight', there is no step"),
+        ],
+    )
+    def test_moments_of_another_kind(
+        self, data: Path, run: Path, change: Callable[[dict[str, Tensor]], object], reason: str
+    ) -> None:
+        """Of no dimension, of another type, shape or name; or none at all."""
+        self.change_optimizer(run, change)
+        with pytest.raises(CotextError, match=re.escape(reason)):
+            train_here(run_config(), data, run)
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"cursor": None},
+            {"cursor": torch.tensor([1, 0, 0])},
+            {"cursor": torch.tensor([1.0, 0, 0, 0, 0])},
+            {"cursor": torch.tensor([0, 0, -1, 0, 0])},
+            {"random": torch.zeros(7, dtype=torch.uint8)},
+            {"random": torch.zeros_like(torch.get_rng_state(), dtype=torch.int8)},
+            {"sum|loss": torch.zeros(3, dtype=torch.float64)},
+            {"sum|loss": torch.zeros(2)},
+        ],
+    )
+    def test_state_of_a_process_of_another_kind(
+        self, data: Path, run: Path, changes: dict[str, Tensor | None]
+    ) -> None:
+        folder = ckpt.checkpoint_folder(run, 4)
+        path = folder / "process-0.safetensors"
+        tensors = {**load_file(path), **changes}
+        save_file({name: tensor for name, tensor in tensors.items() if tensor is not None}, path)
+        training_state.save_progress(folder, training_state.load_progress(folder))
+        with pytest.raises(CotextError, match=r"process-0.safetensors: (not the training|its place in the)"):
+            train_here(run_config(), data, run)
+
+    @pytest.mark.parametrize(
+        ("change", "reason"),
+        [
+            ((9, 0, 0), "its place in the data is not in epoch 0"),
+            ((2**62, 0, 0), "its place in the data is not in epoch 0"),
+            ((0, 10**9, 0), "its place in the data is not in epoch 0"),
+            ((0, 0, 10**9), "has no batch 1000000000 from document 0 on"),
+        ],
+    )
+    def test_a_place_that_the_data_do_not_have(
+        self, data: Path, run: Path, change: tuple[int, int, int], reason: str
+    ) -> None:
+        folder = ckpt.checkpoint_folder(run, 4)
+        path = folder / "process-0.safetensors"
+        tensors = load_file(path)
+        tensors["cursor"] = torch.tensor([*change, 0, 0])
+        save_file(tensors, path)
+        training_state.save_progress(folder, training_state.load_progress(folder))
+        with pytest.raises(CotextError, match=reason):
+            train_here(run_config(), data, run)
+
+    def test_other_number_of_processes(self, data: Path, run: Path) -> None:
+        folder = ckpt.checkpoint_folder(run, 4)
+        progress = training_state.load_progress(folder)
+        progress.processes = 2
+        training_state.save_progress(folder, progress)
+        with pytest.raises(CotextError, match=r"trained by 2 processes; 1 cannot go on with it"):
+            train_here(run_config(), data, run)
+
+    @pytest.mark.parametrize("name", ["train", "dev"])
+    def test_the_same_documents_in_another_order(
+        self, data: Path, run: Path, tmp_path: Path, name: str
+    ) -> None:
+        """Equal totals, equal tokenizer; another development set is other data, too."""
+        other = tmp_path / "data"
+        shutil.copytree(data, other)
+        store = TokenStore(data / f"{name}.arrow")
+        with StoreWriter(other / f"{name}.arrow", store.tokenizer_fingerprint) as writer:
+            for document in reversed(list(store)):
+                writer.add(
+                    document.id, *([s.tolist() for s in side] for side in (document.source, document.target))
+                )
+        assert TokenStore(other / f"{name}.arrow").totals == store.totals
+        before = listing(run)
+        with pytest.raises(
+            CotextError, match=f"trained on other data, with another {name}.arrow; give the same"
+        ):
+            train_here(run_config(), other, run)
+        assert listing(run) == before
+
+    def test_another_development_text(self, data: Path, run: Path, tmp_path: Path) -> None:
+        other = tmp_path / "data"
+        shutil.copytree(data, other)
+        (other / "dev.jsonl").write_text((data / "dev.jsonl").read_text().replace("katze", "hund"))
+        with pytest.raises(CotextError, match=r"with another dev\.jsonl"):
+            train_here(run_config(), other, run)
+
+    @pytest.mark.parametrize("kind", ["living", "elsewhere"])
+    def test_a_run_that_another_process_trains(self, data: Path, run: Path, kind: str) -> None:
+        own = Process.current()
+        holder = own if kind == "living" else replace(own, machine="0" * 12)
+        (run / ".lock").write_text(json.dumps({**asdict(holder), "token": "another's"}))
+        before = listing(run)
+        with pytest.raises(CotextError, match=f"{run}: another process is at work on it, number {own.pid}"):
+            train_here(run_config(log_every=1), data, run)
+        assert listing(run) == before
+
+    def test_a_process_that_has_lost_its_run_stops(self, data: Path, run: Path, tmp_path: Path) -> None:
+        """Held up on its machine for so long that another one has gone on."""
+
+        def lose(figures: dict[str, float]) -> None:
+            (run / ".lock").write_text(json.dumps({**asdict(Process.current()), "token": "another's"}))
+
+        before = visible(run)
+        with pytest.raises(CotextError, match="another process has taken over"):
+            runs.train(run_config(), data, run, Reports(lose, lambda figures: None, lambda text: None))
+        assert visible(run) == before
+        assert (run / ".lock").exists()
+
+
+def start_training(config: Config, data: Path, run: Path) -> BaseProcess:
+    """Train in a process of its own; returns when its first report is there."""
+    here, there = PROCESSES.Pipe()
+    process = PROCESSES.Process(target=train_and_tell, args=(config, data, run, there), daemon=True)
+    process.start()
+    assert here.poll(timeout=60)
+    return process
+
+
+def train_and_tell(config: Config, data: Path, run: Path, there: Connection) -> None:
+    def tell(figures: dict[str, float]) -> None:
+        if not there.closed:
+            there.send(figures)
+            there.close()
+
+    runs.train(config, data, run, Reports(tell, lambda figures: None, lambda text: None))
+
+
+def check_kills(tmp_path: Path, kills: int, updates: int) -> None:
+    """Validations, and with them checkpoints, are so frequent that many kills fall into their writing."""
+    data = prepare_toy(tmp_path / "data")
+    config = run_config(max_updates=updates, validate_every=2, log_every=1, keep=1)
+    train_here(config, data, tmp_path / "untroubled")
+    run = tmp_path / "run"
+    generator = random.Random(5)
+    found = []
+    for _ in range(kills):
+        process = start_training(config, data, run)
+        time.sleep(generator.uniform(0, 0.25))
+        process.kill()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        found.append(max(ckpt.checkpoints(run), default=0))
+    assert found == sorted(found)
+    assert 0 < found[-1] < updates
+    train_here(config, data, run)
+    assert_same_run(run, tmp_path / "untroubled")
+
+
+def test_killed_at_random_moments(tmp_path: Path) -> None:
+    check_kills(tmp_path, kills=6, updates=80)
+
+
+@pytest.mark.slow
+def test_killed_at_many_random_moments(tmp_path: Path) -> None:
+    check_kills(tmp_path, kills=60, updates=800)
+
+
+def test_terminated_process_stops_cleanly(data: Path, tmp_path: Path) -> None:
+    config = run_config(max_updates=60, validate_every=30, log_every=1, keep=1)
+    run = tmp_path / "run"
+    process = start_training(config, data, run)
+    process.terminate()
+    process.join(timeout=60)
+    assert process.exitcode == 0
+    (update,) = ckpt.checkpoints(run)
+    assert 0 < update < 30
+    assert not list(run.glob("model.safetensors"))  # nothing was validated yet
+    assert train_here(config, data, run).finished
+    train_here(config, data, tmp_path / "untroubled")
+    assert_same_run(run, tmp_path / "untroubled")
+
+
+@pytest.mark.parametrize("deleted", [True, False])
+def test_reports_that_are_gone_are_missed(data: Path, tmp_path: Path, deleted: bool) -> None:
+    run = tmp_path / "run"
+    train_here(run_config(max_updates=4), data, run)
+    (run / "metrics.jsonl").unlink() if deleted else (run / "metrics.jsonl").write_text("")
+
+    def messages(updates: int) -> list[str]:
+        told: list[str] = []
+        reports = Reports(lambda figures: None, lambda figures: None, told.append)
+        runs.train(run_config(max_updates=updates), data, run, reports)
+        return told
+
+    assert f"{run}/metrics.jsonl: missing or empty; what it held is lost" in messages(8)
+    assert not any("metrics.jsonl" in text for text in messages(12))

@@ -1,0 +1,597 @@
+"""What one update does, by hand, and what the trainer makes of validations."""
+
+import math
+import re
+from collections.abc import Iterator
+from contextlib import closing
+from itertools import islice, pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from accelerate.state import AcceleratorState, GradientState, PartialState
+from safetensors.torch import load_file
+from tiny_runs import assert_same_file, journal, prepare_toy, run_config, silent, train_here, with_section
+
+from cotext.config.recipe import Config
+from cotext.config.training import TrainConfig
+from cotext.data.batch import Batch, make_batch
+from cotext.data.sampling import Cursor, instances_of, ordered_batches
+from cotext.data.store import StoreWriter
+from cotext.data.tokenizer import load_tokenizer
+from cotext.losses.build import build_loss
+from cotext.losses.cross_entropy import LossParts
+from cotext.models import checkpoint as ckpt
+from cotext.models.build import build_model
+from cotext.runtime.errors import CotextError
+from cotext.training import resume as training_state
+from cotext.training import run as runs
+from cotext.training import trainer
+from cotext.training.log import Interval
+from cotext.training.optimizer import make_optimizer, set_rate
+from cotext.training.trainer import Objective, Reports, Trainer, learning_rate, make_accelerator
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepare_toy(tmp_path_factory.mktemp("trainer") / "data")
+
+
+@pytest.fixture(autouse=True)
+def fresh_accelerator() -> Iterator[None]:
+    """Accelerate remembers the precision of the first trainer of a process."""
+    yield
+    for state in (AcceleratorState, PartialState, GradientState):
+        state._reset_state()
+
+
+def without_dropout(config: Config) -> Config:
+    return with_section(config, "model", dropout=0.0, attention_dropout=0.0)
+
+
+def make_trainer(config: Config, data_folder: Path, run: Path, bleu: Any = None) -> Trainer:
+    data = runs.open_data(data_folder)
+    torch.manual_seed(config.train.seed)
+    corpus = runs.corpus_of(config, data)
+    model = build_model(config, data.tokenizer.vocabulary_size)
+    return Trainer(config, model, build_loss(config.loss), corpus, run, silent(), bleu)
+
+
+class TestLearningRate:
+    @pytest.mark.parametrize(
+        ("update", "rate"),
+        [
+            (1, 0.002 / 400),
+            (100, 0.0005),
+            (200, 0.001),
+            (400, 0.002),  # the peak
+            (1600, 0.001),  # sqrt(400 / 1600) = 1 / 2
+            (40_000, 0.0002),  # sqrt(400 / 40,000) = 1 / 10
+        ],
+    )
+    def test_by_hand(self, update: int, rate: float) -> None:
+        config = TrainConfig(learning_rate=0.002, warmup_updates=400)
+        assert learning_rate(config, update) == pytest.approx(rate, rel=1e-12)
+
+    def test_equation_3_of_the_paper(self) -> None:
+        """d ** -0.5 * min(n ** -0.5, n * w ** -1.5), scaled so that its peak is the rate asked for."""
+        config = TrainConfig(learning_rate=512**-0.5 * 4000**-0.5, warmup_updates=4000)
+        for n in (1, 10, 3999, 4000, 4001, 100_000):
+            expected = 512**-0.5 * min(n**-0.5, n * 4000**-1.5)
+            assert learning_rate(config, n) == pytest.approx(expected, rel=1e-12)
+
+    def test_no_warmup_starts_at_the_peak(self) -> None:
+        assert learning_rate(TrainConfig(learning_rate=0.5, warmup_updates=0), 1) == 0.5
+
+    def test_it_is_what_training_uses(self, data: Path, tmp_path: Path) -> None:
+        config = run_config(max_updates=6, log_every=1)
+        train_here(config, data, tmp_path / "run")
+        rates = [e["learning_rate"] for e in journal(tmp_path / "run") if e["kind"] == "train"]
+        assert rates == [learning_rate(config.train, n) for n in range(1, 7)]
+
+    def test_parameters_that_are_new_have_their_own(self) -> None:
+        """Five times the rate of the others, as in the authors' runs of G-Transformer (Bao et al. 2021)."""
+        model = torch.nn.Linear(2, 1)
+        config = TrainConfig(fresh_rate=5.0, adam_epsilon=1e-6)
+        optimizer, names = make_optimizer(model, config, ["bias", "no parameter"])
+        set_rate(optimizer, 1e-4)
+        assert names == ["weight", "bias"]
+        assert [group["lr"] for group in optimizer.param_groups] == [1e-4, 5e-4]
+        assert {group["eps"] for group in optimizer.param_groups} == {1e-6}
+        optimizer, names = make_optimizer(model, TrainConfig(), ["bias"])
+        assert (names, len(optimizer.param_groups)) == (["weight", "bias"], 1)
+
+
+def parts_of(data: Path, config: Config) -> tuple[Batch, list[Batch]]:
+    """All development instances as one batch, and the same in two of different sizes."""
+    corpus = runs.corpus_of(config, runs.open_data(data))
+    instances = [i for document in corpus.dev for i in instances_of(document, corpus.view)]
+    cut = len(instances) // 3
+    groups = (instances, instances[:cut], instances[cut:])
+    whole, *parts = (make_batch(group, corpus.symbols) for group in groups)
+    return whole, parts
+
+
+class TestUpdates:
+    def gradients(self, data: Path, config: Config, batches: list[Batch]) -> dict[str, torch.Tensor]:
+        """Gradients of an update, in double precision, as the optimizer would see them."""
+        trainer = make_trainer(config, data, Path("never written"))
+        trainer.model.double()
+        seen: dict[str, torch.Tensor] = {}
+        trainer.optimizer.step = lambda: seen.update(  # type: ignore[method-assign]
+            {name: p.grad.clone() for name, p in trainer.model.named_parameters()}
+        )
+        trainer._update(batches, stop_requested=False)
+        return seen
+
+    @pytest.mark.parametrize("clip_norm", [0.0, 0.01])
+    def test_accumulation_equals_one_large_batch(self, data: Path, clip_norm: float) -> None:
+        config = without_dropout(run_config(clip_norm=clip_norm))
+        whole, parts = parts_of(data, config)
+        assert len(parts[0].target_label) != len(parts[1].target_label)
+        one, two = self.gradients(data, config, [whole]), self.gradients(data, config, parts)
+        for name, gradient in one.items():
+            assert gradient.abs().max() > 0
+            # The loss itself sums in single precision, whatever the model is in.
+            torch.testing.assert_close(two[name], gradient, rtol=1e-4, atol=1e-8)
+
+    def test_the_gradient_is_that_of_the_mean_over_labels(self, data: Path) -> None:
+        """Written out with the library's own cross-entropy."""
+        config = without_dropout(run_config(clip_norm=0.0))
+        batch, _ = parts_of(data, config)
+        found = self.gradients(data, config, [batch])
+        model = make_trainer(config, data, Path("never written")).model.double()
+        hidden = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
+        loss = torch.nn.functional.cross_entropy(
+            (hidden @ model.output_weight.T)[batch.is_label],
+            batch.target_label[batch.is_label],
+            label_smoothing=config.loss.label_smoothing,
+            reduction="none",
+        )
+        weight = torch.where(batch.is_current[batch.is_label], 1.0, config.loss.context_discount)
+        ((loss * weight).sum() / len(loss)).backward()
+        for name, parameter in model.named_parameters():
+            torch.testing.assert_close(found[name], parameter.grad, rtol=1e-4, atol=1e-7)
+
+    def test_half_the_budget_twice(self, data: Path, tmp_path: Path) -> None:
+        """The stream itself: two batches of half the budget are one update of about the whole one."""
+        config = without_dropout(run_config(max_tokens=200, accumulate=2, max_updates=1, average=1))
+        trainer = make_trainer(config, data, tmp_path)
+        batches = [
+            b for b, _ in zip((b for b, _ in trainer.sampler.batches(Cursor())), range(2), strict=False)
+        ]
+        labels = sum(int(b.is_label.sum()) for b in batches)
+        trainer._update(batches, stop_requested=False)
+        assert float(trainer.interval.sums["loss"][1]) == labels
+        current = float(trainer.interval.sums["nll_current"][1])
+        assert current + float(trainer.interval.sums["nll_context"][1]) == labels
+
+    def test_clipping(self, data: Path) -> None:
+        config = without_dropout(run_config(clip_norm=0.0))
+        batch, _ = parts_of(data, config)
+        free = self.gradients(data, config, [batch])
+        norm = math.sqrt(sum(float((g**2).sum()) for g in free.values()))
+        clipped = self.gradients(data, without_dropout(run_config(clip_norm=norm / 4)), [batch])
+        for name, gradient in free.items():
+            torch.testing.assert_close(clipped[name], gradient / 4, rtol=1e-4, atol=1e-9)
+        unclipped = self.gradients(data, without_dropout(run_config(clip_norm=norm * 4)), [batch])
+        for name, gradient in free.items():
+            torch.testing.assert_close(unclipped[name], gradient)
+
+    def test_discount_of_one_is_the_plain_loss(self, data: Path) -> None:
+        config = without_dropout(run_config())
+        batch, _ = parts_of(data, config)
+        model = make_trainer(config, data, Path("never written")).model
+        outcomes = {}
+        for discount in (1.0, 0.25, 0.0):
+            loss = build_loss(
+                with_section(config, "loss", context_discount=discount, label_smoothing=0.0).loss
+            )
+            outcomes[discount] = loss(model, batch)
+        hidden = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
+        logits = (hidden @ model.output_weight.T)[batch.is_label]
+        plain = torch.nn.functional.cross_entropy(logits, batch.target_label[batch.is_label], reduction="sum")
+        torch.testing.assert_close(outcomes[1.0].loss, plain)
+        current, context = (outcomes[1.0].parts[name][0] for name in ("nll_current", "nll_context"))
+        torch.testing.assert_close(outcomes[1.0].loss, current + context)
+        torch.testing.assert_close(outcomes[0.25].loss, current + 0.25 * context)
+        torch.testing.assert_close(outcomes[0.0].loss, current)
+        assert len({int(outcome.count) for outcome in outcomes.values()}) == 1
+
+    def test_gradients_that_are_not_finite_stop_before_the_weights(self, data: Path, tmp_path: Path) -> None:
+        run = tmp_path / "run"
+
+        class Exploding(Trainer):
+            def _update(self, batches: list[Batch], stop_requested: bool) -> None:
+                if self.progress.update == 5:
+                    next(self.model.parameters()).register_hook(lambda gradient: gradient * math.nan)
+                super()._update(batches, stop_requested)
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runs, "Trainer", Exploding)
+            with pytest.raises(CotextError, match=r"not finite at update 6: lower train.learning_rate"):
+                train_here(run_config(), data, run)
+        assert ckpt.checkpoints(run) == [4]
+        for tensor in load_file(ckpt.checkpoint_folder(run, 4) / "model.safetensors").values():
+            assert tensor.isfinite().all()
+
+    def test_bfloat16_trains(self, data: Path, tmp_path: Path) -> None:
+        train_here(run_config(precision="bf16"), data, tmp_path / "run")
+        entries = journal(tmp_path / "run")
+        assert all(math.isfinite(entry["loss"]) for entry in entries)
+        losses = [entry["loss"] for entry in entries if entry["kind"] == "train"]
+        assert losses[-1] < losses[0]
+        for tensor in load_file(tmp_path / "run" / "model.safetensors").values():
+            assert tensor.dtype == torch.float32
+
+    def test_bfloat16_resumes_exactly(self, data: Path, tmp_path: Path) -> None:
+        for updates in (4, 8):
+            train_here(run_config(precision="bf16", max_updates=updates), data, tmp_path / "parts")
+        train_here(run_config(precision="bf16", max_updates=8), data, tmp_path / "whole")
+        weights = [load_file(tmp_path / name / "model.safetensors") for name in ("parts", "whole")]
+        assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
+
+    def test_half_precision_without_a_gpu_is_a_message(self) -> None:
+        with pytest.raises(CotextError, match=r"train.precision = fp16 needs a GPU; on the CPU use bf16"):
+            make_accelerator(TrainConfig(precision="fp16"))
+
+
+def test_it_learns(data: Path, tmp_path: Path) -> None:
+    """From near log(52) nats a label to below the 2.3 that word frequencies alone would give."""
+    config = without_dropout(run_config(max_updates=200, validate_every=200, learning_rate=1e-2, average=1))
+    train_here(config, data, tmp_path / "run")
+    losses = [e["nll_current"] for e in journal(tmp_path / "run") if e["kind"] == "train"]
+    assert losses[0] > 3.0
+    assert losses[-1] < 2.0
+
+
+class TestReports:
+    def test_figures_by_hand(self, data: Path, tmp_path: Path) -> None:
+        """A report's loss is the sum over the labels of its updates, divided by their number."""
+        sums: list[tuple[float, float]] = []
+
+        class Noting(Trainer):
+            def _update(self, batches: list[Batch], stop_requested: bool) -> None:
+                interval, self.interval = self.interval, Interval(0.0)
+                super()._update(batches, stop_requested)
+                sums.append((float(self.interval.sums["loss"][0]), float(self.interval.sums["loss"][1])))
+                for name, pair in self.interval.sums.items():
+                    interval.sums[name] = interval.sums.get(name, torch.zeros(2)) + pair
+                interval.grad_norm, self.interval = self.interval.grad_norm, interval
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(runs, "Trainer", Noting)
+            train_here(run_config(max_updates=6, log_every=3, accumulate=2), data, tmp_path / "run")
+        reports = [e for e in journal(tmp_path / "run") if e["kind"] == "train"]
+        assert [e["update"] for e in reports] == [3, 6]
+        for report, part in zip(reports, (sums[:3], sums[3:]), strict=True):
+            expected = sum(total for total, _ in part) / sum(count for _, count in part)
+            assert report["loss"] == pytest.approx(expected, rel=1e-6)
+
+    def test_speed_is_in_labels_whatever_the_loss_counts(self, data: Path, tmp_path: Path) -> None:
+        config = run_config(log_every=100)
+        heard: list[dict[str, float]] = []
+        trainer = make_trainer(config, data, tmp_path)
+        trainer.reports = Reports(heard.append, lambda figures: None, lambda text: None)
+        loss = trainer.objective.loss
+
+        def of_one(*told: Any) -> LossParts:
+            outcome: LossParts = loss(*told)
+            return LossParts(outcome.loss / outcome.count, torch.tensor(1), {})
+
+        trainer.objective.loss = of_one
+        with closing(trainer._updates()) as updates:
+            batches, _ = next(updates)
+        trainer._update(batches, False)
+        trainer.interval.since -= 10_000
+        trainer._report()
+        labels = sum(int(batch.is_label.sum()) for batch in batches)
+        assert heard[0]["tokens_per_second"] == pytest.approx(labels / 10_000, rel=0.01)
+
+    def test_everybody_hears(self, data: Path, tmp_path: Path) -> None:
+        updates: list[dict[str, float]] = []
+        validations: list[dict[str, float]] = []
+        messages: list[str] = []
+        reports = Reports(updates.append, validations.append, messages.append)
+        runs.train(run_config(), data, tmp_path / "run", reports)
+        assert [f["update"] for f in updates] == [3, 6, 9, 12]
+        assert all(0 <= f["waiting_share"] <= 1 and f["tokens_per_second"] > 0 for f in updates)
+        assert [f["update"] for f in validations] == [4, 8, 12, 12]
+        assert validations[-1]["final"] == 1
+        [message] = messages
+        assert message.startswith(
+            "model.safetensors: the best checkpoint; the mean of the checkpoints 8, 12 is "
+        )
+
+    def test_skipped_instances_are_counted(self, data: Path, tmp_path: Path) -> None:
+        config = with_section(run_config(pool_tokens=10**6), "view", kind="sentence", before=0, max_tokens=6)
+        train_here(config, data, tmp_path / "run")
+        opened = runs.open_data(data)
+        too_long = sum(
+            max(s, t) + 1 > 6
+            for i in range(len(opened.train))
+            for s, t in zip(*opened.train.lengths(i), strict=True)
+        )
+        assert too_long > 5
+        for entry in journal(tmp_path / "run"):
+            if entry["kind"] == "train":
+                assert entry["skipped_instances"] in (
+                    entry["epoch"] * too_long,
+                    (entry["epoch"] + 1) * too_long,
+                )
+
+    def test_shed_context_is_counted_and_told(self, data: Path, tmp_path: Path) -> None:
+        """Windows of four sentences that do not fit; where they do, there is nothing to tell."""
+        messages: list[str] = []
+        reports = Reports(lambda figures: None, lambda figures: None, messages.append)
+        for limit in (12, 60):
+            view = {"kind": "window", "before": 3, "max_tokens": limit}
+            config = with_section(run_config(max_updates=24, log_every=1), "view", **view)
+            runs.train(config, data, tmp_path / str(limit), reports)
+        of_an_epoch = [m for m in messages if "first epoch" in m]
+        assert len(of_an_epoch) == 1
+        told = re.match(r"in the first epoch, (\d+) instances left out some of their context", of_an_epoch[0])
+        assert told
+        assert "view.max_tokens = 12" in of_an_epoch[0]
+        counts = [e["shed_instances"] for e in journal(tmp_path / "12") if e["kind"] == "train"]
+        assert int(told[1]) in counts
+        assert sorted(counts) == counts
+        assert {e["shed_instances"] for e in journal(tmp_path / "60") if e["kind"] == "train"} == {0}
+
+    def test_sums_are_exact_beyond_what_single_precision_counts(self) -> None:
+        interval = Interval(0.0)
+        outcome = LossParts(torch.tensor(1.0), torch.tensor(2**24), {})
+        for count in (2**24, 1, 1):
+            interval.add(LossParts(outcome.loss, torch.tensor(count), {}))
+        assert float(interval.sums["loss"][1]) == 2**24 + 2
+
+
+class TestValidation:
+    def test_by_hand(self, data: Path, tmp_path: Path) -> None:
+        """The same figures whatever the batches, without dropout, and leaving the model in training mode."""
+        config = run_config(max_tokens=100)
+        trainer = make_trainer(config, data, tmp_path)
+        corpus = trainer.corpus
+        figures = trainer.validate()
+        loss = build_loss(config.loss)
+        (batch,) = ordered_batches(corpus.dev, corpus.view, corpus.symbols, 10**6, corpus.max_row_tokens)
+        with torch.no_grad():
+            outcome = loss(trainer.model.eval(), batch)
+        assert figures["loss"] == pytest.approx(float(outcome.loss / outcome.count), rel=1e-5)
+        for name, (total, count) in outcome.parts.items():
+            assert figures[name] == pytest.approx(float(total / count), rel=1e-5)
+
+    def test_does_not_change_what_is_trained(self, data: Path, tmp_path: Path) -> None:
+        for name, every in (("often", 1), ("seldom", 12)):
+            train_here(run_config(validate_every=every, average=1), data, tmp_path / name)
+        weights = [
+            load_file(ckpt.checkpoint_folder(tmp_path / name, 12) / "model.safetensors")
+            for name in ("often", "seldom")
+        ]
+        assert all(torch.equal(tensor, weights[1][name]) for name, tensor in weights[0].items())
+
+    def test_nothing_fits(self, data: Path, tmp_path: Path) -> None:
+        folder = prepare_toy(tmp_path / "data")
+        tokenizer = load_tokenizer(folder / "tokenizer")
+        with StoreWriter(folder / "dev.arrow", tokenizer.fingerprint) as writer:
+            writer.add("long", [[1] * 99], [[1] * 99])
+        with pytest.raises(CotextError, match=r"no sentence of the development set fits into 60 tokens"):
+            train_here(run_config(), folder, tmp_path / "run")
+
+
+class TestBatchLevelContext:
+    """Training in document order, with numbers, and what a run keeps of it."""
+
+    def config(self, **settings: Any) -> Config:
+        config = run_config(order="documents", max_updates=8, **settings)
+        return with_section(config, "view", separators="numbered")
+
+    @pytest.mark.parametrize("context", ["own", "foreign"])
+    def test_it_resumes_exactly(self, data: Path, tmp_path: Path, context: str) -> None:
+        for updates in (4, 8):
+            part = with_section(self.config(context=context), "train", max_updates=updates)
+            train_here(part, data, tmp_path / "parts")
+        train_here(self.config(context=context), data, tmp_path / "whole")
+        parts, whole = (ckpt.checkpoint_folder(tmp_path / name, 8) for name in ("parts", "whole"))
+        for name in ("model.safetensors", "optimizer.safetensors"):
+            assert_same_file(parts / name, whole / name)
+
+    @pytest.mark.parametrize(
+        ("settings", "key"),
+        [({"order": "shuffled"}, "train.order"), ({"context": "foreign"}, "train.context")],
+    )
+    def test_another_order_or_context_is_another_run(
+        self, data: Path, tmp_path: Path, settings: dict[str, str], key: str
+    ) -> None:
+        train_here(with_section(self.config(), "train", max_updates=4), data, tmp_path / "run")
+        with pytest.raises(CotextError, match=rf"another configuration(.|\n)*{key}: "):
+            train_here(with_section(self.config(), "train", **settings), data, tmp_path / "run")
+
+    def test_as_many_numbers_as_the_longest_training_document_has_sentences(
+        self, data: Path, tmp_path: Path
+    ) -> None:
+        opened = runs.open_data(data)
+        assert opened.most_sentences() == max(len(document.source) for document in opened.train) == 6
+        train_here(self.config(), data, tmp_path / "run")
+        loaded = ckpt.load_run(tmp_path / "run")
+        assert loaded.config.view.numbers == 6
+        assert len(loaded.model.output_weight) == loaded.tokenizer.vocabulary_size + 6
+        assert runs.resolve(loaded.config, opened) == loaded.config
+        for asked, numbers in ((4, 4), (50, 6)):
+            limited = with_section(self.config(), "view", numbers=asked)
+            assert runs.resolve(limited, opened).view.numbers == numbers
+
+    def test_pairs_without_a_token_have_no_number(self, tmp_path: Path) -> None:
+        folder = prepare_toy(tmp_path / "data")
+        fingerprint = load_tokenizer(folder / "tokenizer").fingerprint
+        with StoreWriter(folder / "train.arrow", fingerprint) as writer:
+            writer.add("gaps", [[], [1], [], [2], []], [[], [1], [3], [], []])
+            writer.add("two", [[1], [1]], [[1], [1]])
+        assert runs.open_data(folder).most_sentences() == 3
+        with StoreWriter(folder / "train.arrow", fingerprint) as writer:
+            writer.add("nothing", [[]], [[]])
+        assert runs.open_data(folder).most_sentences() == 1
+
+    @pytest.mark.parametrize(("sees", "expected"), [(False, None), (True, 3)])
+    def test_validation_groups_what_sees_each_other(
+        self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sees: bool, expected: int | None
+    ) -> None:
+        asked: list[int | None] = []
+
+        def noting(*arguments: Any, neighbours: int | None) -> Iterator[Batch]:
+            asked.append(neighbours)
+            return ordered_batches(*arguments, neighbours=neighbours)
+
+        monkeypatch.setattr(trainer, "ordered_batches", noting)
+        made = make_trainer(with_section(run_config(), "decode", neighbours=3), data, tmp_path)
+        before = made.validate()
+        made.model.sees_other_rows = sees
+        after = made.validate()
+        assert asked == [None, expected]
+        assert after == pytest.approx(before, rel=1e-5)
+
+    def ends_of_epochs(self, config: Config, data: Path) -> list[int]:
+        """The updates, each of `accumulate` batches, with which an epoch is over."""
+        made = make_trainer(config, data, Path("never written"))
+        each = config.train.accumulate
+        batches = islice(made.sampler.batches(Cursor()), config.train.max_updates * each)
+        epochs = [after.epoch for _, after in batches]  # a cursor moves on with the first batch of an epoch
+        ends = (n for n, (one, other) in enumerate(pairwise(epochs), start=1) if other > one)
+        return [-(-n // each) for n in ends]
+
+    @pytest.mark.parametrize("accumulate", [1, 2])
+    def test_after_every_epoch(self, data: Path, tmp_path: Path, accumulate: int) -> None:
+        config = run_config(validate_every="epoch", max_updates=30, log_every=5, accumulate=accumulate)
+        expected = self.ends_of_epochs(config, data)
+        assert len(expected) >= 5
+        progress = train_here(config, data, tmp_path / "run")
+        assert progress.validated == sorted({*expected, 30})
+        reported = [e["update"] for e in journal(tmp_path / "run") if e["kind"] == "validation"]
+        assert reported == progress.validated
+
+    def test_patience_in_epochs(self, data: Path, tmp_path: Path) -> None:
+        """Four epochs, two of them in vain, the last two."""
+        settings = {"validate_every": "epoch", "patience": 2, "max_updates": 99}
+        progress = train_scripted(data, tmp_path / "run", [3, 2, 4, 4, 1], **settings)
+        expected = self.ends_of_epochs(run_config(max_updates=99), data)
+        assert (progress.epoch, progress.update, progress.finished) == (4, expected[3], True)
+
+
+class ScriptedTrainer(Trainer):
+    """Its validations say what a script says."""
+
+    script: list[float]
+    figure: str
+
+    def validate(self) -> dict[str, float]:
+        number = min(len(self.progress.validated), len(self.script) - 1)
+        figures = {"update": float(self.progress.update), "loss": 9.0, "nll_current": 9.0, "bleu": 1.0}
+        return {**figures, self.figure: self.script[number]}
+
+
+def train_scripted(
+    data: Path, run: Path, script: list[float], figure: str = "nll_current", **settings: Any
+) -> training_state.Progress:
+    trainer = type("Scripted", (ScriptedTrainer,), {"script": script, "figure": figure})
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "Trainer", trainer)
+        best_by = "bleu" if figure == "bleu" else "loss"
+        defaults = {
+            "validate_every": 1, "max_updates": len(script), "average": 1, "keep": 1, "validate_bleu": True
+        }  # fmt: skip
+        return train_here(run_config(**{**defaults, "best_by": best_by, **settings}), data, run)
+
+
+class TestBest:
+    def test_by_loss(self, data: Path, tmp_path: Path) -> None:
+        progress = train_scripted(data, tmp_path / "run", [3.0, 2.0, 1.5, 1.5, 2.5])
+        assert (progress.best_update, progress.best) == (3, -1.5)  # an equal one is no better
+        assert ckpt.load_run(tmp_path / "run").updates == [3]
+
+    def test_by_bleu(self, data: Path, tmp_path: Path) -> None:
+        progress = train_scripted(data, tmp_path / "run", [3.0, 20.0, 1.5, 20.0, 2.5], "bleu")
+        assert (progress.best_update, progress.best) == (2, 20.0)
+        assert ckpt.load_run(tmp_path / "run").updates == [2]
+
+    def test_bleu_that_nobody_computes(self, data: Path, tmp_path: Path) -> None:
+        with pytest.raises(CotextError, match=r"train.best_by = bleu needs train.validate_bleu = true"):
+            train_here(run_config(best_by="bleu", validate_bleu=False), data, tmp_path / "run")
+
+    def test_validations_that_are_not_finite(self, data: Path, tmp_path: Path) -> None:
+        with pytest.raises(CotextError, match="not finite at update 2"):
+            train_scripted(data, tmp_path / "run", [3.0, math.nan, 1.0])
+        assert ckpt.checkpoints(tmp_path / "run") == [1]
+
+    @pytest.mark.parametrize(
+        ("script", "patience", "stops_at"),
+        [
+            ([1, 2, 3, 4, 5, 6], 2, 3),
+            ([3, 4, 2, 3, 3, 1, 1], 2, 5),
+            ([3, 4, 2, 3, 1, 1], 2, 6),
+            ([1, 2, 3, 4, 5, 6], 0, 6),  # never
+            ([1, 2, 3, 4, 5, 6], 99, 6),
+        ],
+    )
+    def test_patience(
+        self, data: Path, tmp_path: Path, script: list[float], patience: int, stops_at: int
+    ) -> None:
+        progress = train_scripted(data, tmp_path / "run", script, patience=patience)
+        assert (progress.update, progress.finished) == (stops_at, True)
+
+    def test_average_of_those_closest_to_the_best(self, data: Path, tmp_path: Path) -> None:
+        script = [5.0, 4.0, 1.0, 2.0, 3.0, 4.0, 5.0, 0.9]
+        train_scripted(data, tmp_path / "best", script, average=3, max_updates=7)
+        assert ckpt.load_run(tmp_path / "best").updates == [2, 3, 4]
+        train_scripted(data, tmp_path / "last", script, average=3, average_by="last", max_updates=7)
+        assert ckpt.load_run(tmp_path / "last").updates == [5, 6, 7]
+
+    def test_a_mean_that_is_worse_than_the_best_checkpoint(self, data: Path, tmp_path: Path) -> None:
+        """Of the two, the model of the run is the one that the development set prefers, and says so."""
+        script = [5.0, 4.0, 1.0, 2.0, 3.0, 4.0, 5.0, 1.1]
+        messages: list[str] = []
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(
+                "tiny_runs.silent", lambda: Reports(lambda f: None, lambda f: None, messages.append)
+            )
+            train_scripted(
+                data, tmp_path / "run", script, average=3, average_by="last", keep=1, max_updates=7
+            )
+        assert ckpt.load_run(tmp_path / "run").updates == [3]
+        best = load_file(ckpt.checkpoint_folder(tmp_path / "run", 3) / "model.safetensors")
+        for name, tensor in load_file(tmp_path / "run" / "model.safetensors").items():
+            assert torch.equal(tensor, best[name])
+        assert messages == [
+            "model.safetensors: the best checkpoint; the mean of the checkpoints 5, 6, 7 is worse "
+            "(1.1 against 1); best at update 3"
+        ]
+
+    def test_until_the_end_the_model_is_the_best_so_far(self, data: Path, tmp_path: Path) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(ScriptedTrainer, "_finish", lambda self: None)
+            train_scripted(data, tmp_path / "run", [3.0, 1.0, 2.0], average=3)
+        assert ckpt.load_run(tmp_path / "run").updates == [2]
+        best = load_file(ckpt.checkpoint_folder(tmp_path / "run", 2) / "model.safetensors")
+        for name, tensor in load_file(tmp_path / "run" / "model.safetensors").items():
+            assert torch.equal(tensor, best[name])
+
+    def test_real_bleu_is_reported(self, data: Path, tmp_path: Path) -> None:
+        config = run_config(max_updates=4, validate_bleu=True, validate_documents=2, best_by="bleu")
+        progress = train_here(config, data, tmp_path / "run")
+        bleu = [entry["bleu"] for entry in journal(tmp_path / "run") if entry["kind"] == "validation"]
+        assert bleu == [progress.best]
+        assert 0 <= bleu[0] <= 100
+
+
+def test_objective_is_one_module(data: Path, tmp_path: Path) -> None:
+    """What a data-parallel wrapper sees: the model's parameters, no more, and one forward pass."""
+    config = run_config()
+    tokenizer = load_tokenizer(data / "tokenizer")
+    model = build_model(config, tokenizer.vocabulary_size)
+    objective = Objective(model, build_loss(config.loss))
+    assert [f"model.{name}" for name, _ in model.named_parameters()] == [
+        name for name, _ in objective.named_parameters()
+    ]
+    outcome = objective(parts_of(data, config)[0])
+    outcome.loss.backward()
+    assert all(p.grad is not None for p in objective.parameters())

@@ -1,0 +1,694 @@
+"""Training that starts from another run: what is taken over, what is told of it, and when it is refused."""
+
+import re
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+import torch
+from command_line import TINY, cotext
+from safetensors.torch import load_file
+from tiny import WordTokenizer, window
+from tiny_runs import (
+    assert_same_file,
+    assert_same_run,
+    prepare_toy,
+    run_config,
+    silent,
+    train_here,
+    train_to_a_mean,
+    with_section,
+)
+from torch import Tensor, nn
+
+from cotext.config.recipe import Config, load_config
+from cotext.config.view import ViewConfig
+from cotext.data.batch import Instance, SpecialSymbols, make_batch
+from cotext.data.build import special_symbols
+from cotext.data.sampling import instances_of
+from cotext.data.views import SentenceView, Window
+from cotext.models import checkpoint as ckpt
+from cotext.models.build import build_model
+from cotext.models.interface import TranslationModel
+from cotext.runtime.errors import CotextError
+from cotext.runtime.integrity import unsealed
+from cotext.training.run import open_data, resolve, settle_first_sentence, train
+from cotext.training.start_loss import start_loss
+from cotext.training.trainer import Reports
+from cotext.training.warm_start import DECODER, grouped, inherit, start_from, translate_symbols
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepare_toy(tmp_path_factory.mktemp("init") / "data")
+
+
+@pytest.fixture(scope="module")
+def source(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A finished run to start from; its final model is no checkpoint's, but the mean of two."""
+    run = tmp_path_factory.mktemp("init") / "source"
+    train_to_a_mean(run_config(max_updates=4, validate_every=2), data, run)
+    return run
+
+
+def started(source: Path | str, **settings: Any) -> Config:
+    """The configuration of a run that starts from another."""
+    return run_config(init=str(source), **{"max_updates": 2, "validate_every": 2, "log_every": 2, **settings})
+
+
+class Parts(TranslationModel):
+    """A model of named parameters and nothing else; parameter i is filled with i + 1."""
+
+    def __init__(self, shapes: Mapping[str, tuple[int, ...]], adopted: Mapping[str, str]) -> None:
+        super().__init__()
+        self.adopted = adopted
+        for number, (name, shape) in enumerate(shapes.items(), start=1):
+            *modules, last = name.split(".")
+            place: nn.Module = self
+            for part in modules:
+                if part not in dict(place.named_children()):
+                    place.add_module(part, nn.Module())
+                place = place.get_submodule(part)
+            place.register_parameter(last, nn.Parameter(torch.full(shape, float(number))))
+
+    @property
+    def output_weight(self) -> Tensor:
+        raise NotImplementedError
+
+    def encode(self, source: Any) -> Any:
+        raise NotImplementedError
+
+    def decode(self, tokens: Tensor, sentence: Tensor, state: Any) -> Tensor:
+        raise NotImplementedError
+
+    def adopted_names(self) -> Mapping[str, str]:
+        return self.adopted
+
+
+def weights(**shapes: tuple[int, ...]) -> dict[str, Tensor]:
+    """Weights 10, 11, 12 ...: other numbers at every place; `a__b` stands for the name `a.b`."""
+    return {
+        name.replace("__", "."): 10.0 + torch.arange(torch.Size(shape).numel()).view(shape)
+        for name, shape in shapes.items()
+    }
+
+
+class TestInheriting:
+    def test_by_name_and_shape(self) -> None:
+        model = Parts({"a.w": (2, 3), "b.w": (2, 3), "c.w": (2, 3), "d": (4,)}, {})
+        given = weights(a__w=(2, 3), b__w=(3, 2), d=(4,), e=(1,))
+        found = inherit(model, given)
+        state = model.state_dict()
+        assert torch.equal(state["a.w"], given["a.w"])
+        assert torch.equal(state["d"], given["d"])
+        assert torch.equal(state["b.w"], torch.full((2, 3), 2.0))  # as many numbers in another shape
+        assert torch.equal(state["c.w"], torch.full((2, 3), 3.0))
+        assert (found.taken, found.fresh, found.unused) == (["d", "a.w"], ["b.w", "c.w"], ["b.w", "e"])
+        assert all(parameter.requires_grad for parameter in model.parameters())
+
+    def test_adoption_copies_and_shares_nothing(self) -> None:
+        model = Parts({"local.w": (2, 2), "global.w": (2, 2)}, {"global.w": "local.w"})
+        given = weights(local__w=(2, 2))
+        found = inherit(model, given)
+        state = model.state_dict()
+        assert torch.equal(state["local.w"], given["local.w"])
+        assert torch.equal(state["global.w"], given["local.w"])
+        assert (found.taken, found.adopted, found.unused) == (["local.w"], {"global.w": "local.w"}, [])
+        with torch.no_grad():
+            model.get_parameter("global.w").zero_()
+        assert torch.equal(model.get_parameter("local.w"), given["local.w"])
+
+    def test_without_copies_the_first_alone_goes_on_from_a_parameter(self) -> None:
+        adopted = {"local.w": "w", "wide.w": "w", "beside.t": "t"}
+        model = Parts({"local.w": (2, 2), "wide.w": (2, 2), "t": (2,), "beside.t": (2,)}, adopted)
+        found = inherit(model, weights(w=(2, 2), t=(2,)), copies=False)
+        assert (found.taken, found.adopted, found.fresh) == (["t"], {"local.w": "w"}, ["wide.w", "beside.t"])
+        assert torch.equal(model.get_parameter("wide.w"), torch.full((2, 2), 2.0))
+
+    def test_global_attention_starts_at_random_and_local_attention_goes_on(self, data: Path) -> None:
+        """As in the authors' runs of G-Transformer (Bao et al. 2021)."""
+        size = open_data(data).tokenizer.vocabulary_size
+        plain = build_model(run_config(), size)
+        chosen = {"name": "g_transformer", "g_transformer": {"global_layers": 1}}
+        config = with_section(run_config(), "model", **chosen)
+        copied = inherit(build_model(config, size), plain.state_dict())
+        found = inherit(build_model(config, size), plain.state_dict(), copies=False)
+        assert {name.split(".")[3] for name in copied.new} == {"gate"}
+        assert {name.split(".")[3] for name in found.fresh} == {"wide"}
+        assert found.neutral == copied.neutral
+        assert {name.split(".")[3] for name in found.adopted} == {"local"}
+
+    def test_a_name_of_its_own_comes_before_adoption_and_adoption_before_rows(self) -> None:
+        model = Parts({"x": (2, 2), "y": (3, 2)}, {"x": "z", "y": "t"})
+        given = weights(x=(2, 2), y=(2, 2), z=(2, 2), t=(3, 2))
+        given["z"] = given["z"] + 100
+        found = inherit(model, given)
+        assert torch.equal(model.get_parameter("x"), given["x"])
+        assert torch.equal(model.get_parameter("y"), given["t"])
+        assert (found.taken, found.adopted, found.partly) == (["x"], {"y": "t"}, {})
+        assert found.unused == ["y", "z"]
+
+    def test_what_is_adopted_must_be_there_and_fit(self) -> None:
+        model = Parts({"x": (2, 2), "y": (2, 2)}, {"x": "absent", "y": "wide"})
+        found = inherit(model, weights(wide=(2, 3)))
+        assert found.fresh == ["x", "y"]
+        assert torch.equal(model.get_parameter("y"), torch.full((2, 2), 2.0))
+
+    def test_adopting_for_a_name_that_is_not_there_is_a_mistake_in_the_model(self) -> None:
+        with pytest.raises(ValueError, match=r"Parts adopts weights for globl.w: no such names"):
+            inherit(Parts({"global.w": (2, 2)}, {"globl.w": "local.w"}), weights(local__w=(2, 2)))
+
+    def test_further_rows_stay_fresh(self) -> None:
+        model = Parts({"e": (5, 2)}, {})
+        given = weights(e=(3, 2))
+        found = inherit(model, given)
+        assert torch.equal(model.get_parameter("e")[:3], given["e"])
+        assert torch.equal(model.get_parameter("e")[3:], torch.full((2, 2), 1.0))
+        assert (found.partly, found.taken, found.fresh, found.unused) == ({"e": (3, 5)}, [], [], [])
+
+    @pytest.mark.parametrize(
+        ("own", "theirs"),
+        [
+            ((2, 2), (3, 2)),
+            ((3, 3), (2, 2)),
+            ((2, 3), (2, 2)),
+            ((4,), (2,)),
+            ((2, 2), (2,)),
+            ((3, 2, 2), (2, 2)),
+        ],
+    )
+    def test_nothing_else_is_cut_or_padded(self, own: tuple[int, ...], theirs: tuple[int, ...]) -> None:
+        model = Parts({"e": own}, {})
+        assert inherit(model, weights(e=theirs)).fresh == ["e"]
+        assert torch.equal(model.get_parameter("e"), torch.full(own, 1.0))
+
+    def test_symbols_of_other_separators_are_left_behind(self) -> None:
+        """From indexed separators to brackets: the subwords and the symbols that both have."""
+        small = ["model.dimension=8", "model.heads=2", "model.encoder_layers=2", "model.decoder_layers=2"]
+        indexed = build_model(load_config("p-transformer/transformer-doc", None, small), 20)
+        bracket = build_model(load_config("g-transformer/randinit", None, small), 20)
+        found = inherit(bracket, indexed.state_dict())
+        assert found.partly == {"embedding.weight": (20, 20)}
+        assert torch.equal(bracket.output_weight, indexed.output_weight[:20])
+
+    def test_real_models_of_two_depths(self, data: Path) -> None:
+        size = open_data(data).tokenizer.vocabulary_size
+        shallow = build_model(run_config(), size)
+        deep = build_model(with_section(run_config(), "model", encoder_layers=3), size)
+        before = {name: tensor.clone() for name, tensor in deep.state_dict().items()}
+        found = inherit(deep, shallow.state_dict())
+        for name, tensor in deep.state_dict().items():
+            new = name.startswith(("encoder.1.", "encoder.2."))
+            assert torch.equal(tensor, before[name] if new else shallow.state_dict()[name]), name
+            assert (name in found.fresh) == new
+        assert "  fresh: " in (told := "\n".join(found.lines()))
+        assert told.count("encoder.1-2") == 1
+        assert set(found.taken) == shallow.state_dict().keys()
+
+
+class TestAccount:
+    def test_by_hand(self) -> None:
+        shapes = {
+            "embedding.weight": (6, 2),
+            **{f"encoder.{i}.local.{p}": (2, 2) for i in range(4) for p in ("query", "key")},
+            **{f"encoder.{i}.global.{p}": (2, 2) for i in (2, 3) for p in ("query", "key")},
+            "encoder.2.gate.bias": (1,),
+            "encoder.3.gate.bias": (1,),
+        }
+        adopted = {n: n.replace("global", "local") for n in shapes if "global" in n}
+        given = {n: torch.zeros(s) for n, s in shapes.items() if "local" in n}
+        given |= {
+            "embedding.weight": torch.zeros(4, 2),
+            "head.0.w": torch.zeros(2),
+            "head.1.w": torch.zeros(2),
+        }
+        assert list(inherit(Parts(shapes, adopted), given).lines()) == [
+            "  by name: 8 parameters (32 numbers): encoder.0-1, encoder.2-3.local",
+            "  copied from another: 4 parameters (16 numbers): encoder.2-3.global from encoder.2-3.local",
+            "  partly: embedding.weight, the first 4 of 6 rows; the others are fresh",
+            "  fresh: 2 parameters (2 numbers): encoder.2-3.gate",
+            "  not used: head",
+        ]
+
+    def test_nothing_fresh_and_nothing_left(self) -> None:
+        model = Parts({"a.w": (2, 2)}, {})
+        assert list(inherit(model, weights(a__w=(2, 2))).lines()) == [
+            "  by name: 1 parameter (4 numbers): a",
+            "  fresh: nothing",
+        ]
+
+    @pytest.mark.parametrize(
+        ("names", "expected"),
+        [
+            (["a.0.x", "a.0.y", "a.1.x", "b"], ["a", "b"]),
+            (["a.0.x", "a.0.y"], ["a.0"]),
+            (["a.0.x", "a.1.x"], ["a.0-1.x"]),
+            (["a.1.x", "b"], ["a.1.x", "b"]),
+            ([], []),
+        ],
+    )
+    def test_groups(self, names: list[str], expected: list[str]) -> None:
+        everything = ["a.0.x", "a.0.y", "a.1.x", "a.1.y", "b"]
+        if expected and expected[0] == "a":
+            everything.remove("a.1.y")
+        assert grouped(names, everything) == expected
+
+    def test_gaps_in_numbers_and_names_that_begin_alike(self) -> None:
+        everything = [f"a.{i}.{p}" for i in range(12) for p in ("x", "xy")]
+        chosen = [f"a.{i}.x" for i in (0, 1, 2, 4, 10, 11)]
+        assert grouped(chosen, everything) == ["a.0-2,4,10-11.x"]
+
+
+class TestTraining:
+    def test_it_starts_from_the_final_model(self, data: Path, source: Path, tmp_path: Path) -> None:
+        """With a learning rate that changes nothing, the run ends where the other ended."""
+        messages: list[str] = []
+        reports = Reports(lambda f: None, lambda f: None, messages.append)
+        train(started(source, learning_rate=1e-30), data, tmp_path / "run", reports)
+        ended, expected = (load_file(run / "model.safetensors") for run in (tmp_path / "run", source))
+        for name, tensor in expected.items():
+            torch.testing.assert_close(ended[name], tensor, rtol=0, atol=1e-20)
+        assert not torch.equal(
+            expected["embedding.weight"],
+            load_file(ckpt.checkpoint_folder(source, 4) / "model.safetensors")["embedding.weight"],
+        )
+        numbers = sum(tensor.numel() for tensor in expected.values())
+        [message] = [m for m in messages if m.startswith("starting from")]
+        assert message.splitlines()[0] == f"starting from {source} (updates 2+4):"
+        assert message.splitlines()[1].startswith(
+            f"  by name: {len(expected)} parameters ({numbers:,} numbers): "
+        )
+        assert message.splitlines()[2:] == ["  fresh: nothing"]
+        written = unsealed((tmp_path / "run" / "init.json").read_text())
+        assert set(written.pop("taken")) == set(expected)
+        assert written == {
+            "run": str(source.resolve()),
+            "updates": [2, 4],
+            "numbers": {"taken": numbers, "adopted": 0, "neutral": 0, "fresh": 0},
+            "adopted": {},
+            "partly": {},
+            "neutral": [],
+            "fresh": [],
+            "unused": [],
+            "left_out": [],
+            "symbols": "",
+            "differing": {},
+        }
+        assert ckpt.load_run(tmp_path / "run").config.train.init == str(source)
+
+    def test_further_symbols_and_differing_settings(self, data: Path, source: Path, tmp_path: Path) -> None:
+        """Indexed separators lengthen the embedding; two heads instead of four fit, and are told."""
+        config = with_section(started(source), "view", separators="indexed", indexed_separators=4)
+        config = with_section(config, "model", heads=4, encoder_layers=2)
+        train_here(config, data, tmp_path / "run")
+        written = unsealed((tmp_path / "run" / "init.json").read_text())
+        assert written["partly"] == {}
+        assert written["symbols"] == "further separators: 0 taken, 3 copied from the separator"
+        assert written["fresh"]
+        assert all(name.startswith("encoder.1.") for name in written["fresh"])
+        assert written["differing"] == {
+            "model.heads": {"here": "4", "there": "2"},
+            "model.encoder_layers": {"here": "2", "there": "1"},
+            "view.separators": {"here": "indexed", "there": "plain"},
+        }
+
+    @pytest.mark.parametrize("separators", ["plain", "bracket"])
+    def test_numbers_start_as_the_begin_symbol(self, data: Path, tmp_path: Path, separators: str) -> None:
+        first = with_section(run_config(max_updates=1, validate_every=1), "view", separators=separators)
+        train_here(first, data, tmp_path / "first")
+        messages: list[str] = []
+        config = with_section(started(tmp_path / "first"), "view", separators="numbered")
+        train(config, data, tmp_path / "run", Reports(lambda f: None, lambda f: None, messages.append))
+        written = unsealed((tmp_path / "run" / "init.json").read_text())
+        told = "numbers of sentences: 0 taken, 6 copied from the begin symbol"
+        assert written["symbols"] == told
+        assert f"  symbols: {told}" in messages[0].splitlines()
+        assert "embedding.weight" in written["taken"]
+        assert written["differing"] == {"view.separators": {"here": "numbered", "there": separators}}
+
+    def test_the_encoder_alone(self, data: Path, source: Path, tmp_path: Path) -> None:
+        """With a learning rate that changes nothing, the decoder ends as it would without a start."""
+        messages: list[str] = []
+        config = started(source, learning_rate=1e-30, init_parts="encoder")
+        train(config, data, tmp_path / "run", Reports(lambda f: None, lambda f: None, messages.append))
+        train_here(started("", learning_rate=1e-30), data, tmp_path / "fresh")
+        ended, given, fresh = (
+            load_file(run / "model.safetensors") for run in (tmp_path / "run", source, tmp_path / "fresh")
+        )
+        decoder = [name for name in given if name.startswith("decoder")]
+        assert 0 < len(decoder) < len(given)
+        for name, tensor in ended.items():
+            expected = fresh if name in decoder else given
+            torch.testing.assert_close(tensor, expected[name], rtol=0, atol=1e-20)
+        assert any(not torch.equal(given[name], fresh[name]) for name in decoder)
+        [message] = [m for m in messages if m.startswith("starting from")]
+        lines = message.splitlines()
+        assert lines[1].endswith(": embedding, encoder")
+        assert lines[2].startswith(f"  fresh: {len(decoder)} parameters (")
+        assert lines[2].endswith(": decoder")
+        assert lines[3:] == [
+            "  left out, as train.init_parts = encoder: decoder; the embedding, which is also the decoder's, "
+            "is not"
+        ]
+        written = unsealed((tmp_path / "run" / "init.json").read_text())
+        assert sorted(written["left_out"]) == sorted(written["fresh"]) == sorted(decoder)
+        assert written["unused"] == []
+
+    def test_without_init_nothing_is_told(self, source: Path) -> None:
+        assert not (source / "init.json").exists()
+
+
+def encoder_side(config: Config) -> set[str]:
+    """The parameters that what a decoder is given of the source follows from, projections of it aside."""
+    model = build_model(config, 30)
+    batch = make_batch(
+        [
+            Instance(i, Window(range(3), range(3), range(3)), [[1, 2], [3], [4, 5]], [[6], [7, 8], [9]])
+            for i in range(2)
+        ],
+        SpecialSymbols(pad=20, bos=21, eos=22, separators=(22,), bracket=True),
+    )
+    state = model.encode(batch.source)
+    sum(keys.square().sum() + values.square().sum() for keys, values in state.cross).backward()
+    return {n for n, p in model.named_parameters() if p.grad is not None and ".cross." not in n}
+
+
+@pytest.mark.parametrize(
+    "recipe", ["p-transformer/doc", "g-transformer/randinit", "docflat/docflat-c", "mcn/final"]
+)
+def test_what_is_the_decoders_alone(recipe: str) -> None:
+    """It is no part of what the encoder does; and nothing else is left out."""
+    small = ["model.dimension=8", "model.heads=2", "model.encoder_layers=2", "model.decoder_layers=2"]
+    config = load_config(recipe, None, [*small, "view.separators=bracket"])
+    names = dict(build_model(config, 30).named_parameters()).keys()
+    assert {n for n in names if not n.startswith(DECODER)} == encoder_side(config)
+
+
+class TestSymbols:
+    """Ten rows that all recipes share, of which 7 is the begin, 8 the end symbol and 9 the separator.
+
+    Row i holds i, further ones 100 + i.
+    """
+
+    TOKENIZER = WordTokenizer(["a", "b"])
+
+    def rows(self, there: dict[str, Any], here: dict[str, Any], further: int) -> tuple[list[float], str]:
+        """The separator, then all further rows."""
+        table = torch.arange(10.0 + further)
+        table[10:] += 90
+        views = ViewConfig.model_validate(there), ViewConfig.model_validate(here)
+        found, account = translate_symbols(table[:, None].expand(-1, 3), *views, self.TOKENIZER)
+        assert found[:9, 0].tolist() == list(range(9))
+        return found[9:, 0].tolist(), account
+
+    def numbered(self, count: int) -> dict[str, Any]:
+        return {"separators": "numbered", "numbers": count}
+
+    @pytest.mark.parametrize("there", ["plain", "bracket"])
+    def test_numbers_open_sentences_as_the_begin_symbol_did(self, there: str) -> None:
+        expected = [9.0, 7.0, 7.0, 7.0], "numbers of sentences: 0 taken, 3 copied from the begin symbol"
+        assert self.rows({"separators": there}, self.numbered(3), 0) == expected
+
+    def test_further_numbers_are_what_the_last_one_served(self) -> None:
+        assert self.rows(self.numbered(2), self.numbered(4), 2) == (
+            [9.0, 100.0, 101.0, 101.0, 101.0],
+            "numbers of sentences: 2 taken, 2 copied from the last",
+        )
+        taken = "numbers of sentences: 3 taken"
+        assert self.rows(self.numbered(3), self.numbered(3), 3) == ([9.0, 100.0, 101.0, 102.0], taken)
+        taken = "numbers of sentences: 2 taken"
+        assert self.rows(self.numbered(3), self.numbered(2), 3) == ([9.0, 100.0, 101.0], taken)
+
+    WINDOW: ClassVar = {"kind": "window", "before": 1}
+    INDEXED: ClassVar = {"kind": "document", "separators": "indexed", "indexed_separators": 4}
+    COPIED = "the separator is copied from the end symbol"
+
+    def test_a_separator_that_was_never_seen_closes_sentences_as_the_end_symbol_did(self) -> None:
+        assert self.rows({}, self.WINDOW, 0) == ([8.0], self.COPIED)
+        assert self.rows({"kind": "document", "separators": "bracket"}, self.WINDOW, 0) == (
+            [8.0],
+            self.COPIED,
+        )
+        assert self.rows(self.WINDOW, self.WINDOW, 0) == ([9.0], "")
+        assert self.rows({"mixed_with": [self.WINDOW]}, self.WINDOW, 0) == ([9.0], "")
+        # Nobody needs it here.
+        assert self.rows({}, {}, 0) == ([9.0], "")
+        assert self.rows({}, {"kind": "document", "separators": "bracket"}, 0) == ([9.0], "")
+
+    def test_further_separators(self) -> None:
+        assert self.rows({}, self.INDEXED, 0) == (
+            [8.0, 8.0, 8.0, 8.0],
+            f"{self.COPIED}; further separators: 0 taken, 3 copied from the separator",
+        )
+        assert self.rows(self.WINDOW, self.INDEXED, 0) == (
+            [9.0, 9.0, 9.0, 9.0],
+            "further separators: 0 taken, 3 copied from the separator",
+        )
+        assert self.rows(self.INDEXED, {**self.INDEXED, "indexed_separators": 5}, 3) == (
+            [9.0, 100.0, 101.0, 102.0, 102.0],
+            "further separators: 3 taken, 1 copied from the last",
+        )
+        # Numbers are no separators, and the other way round.
+        assert self.rows(self.numbered(3), self.INDEXED, 3)[0] == [8.0, 8.0, 8.0, 8.0]
+        assert self.rows(self.INDEXED, self.numbered(3), 3)[0] == [9.0, 7.0, 7.0, 7.0]
+
+
+@pytest.fixture(scope="module")
+def sentence_run(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    run = tmp_path_factory.mktemp("init") / "sentences"
+    train_here(sentence_config(), data, run)
+    return run
+
+
+class TestFirstLoss:
+    """What a model costs on single sentences before its first update, beside the run that it starts from."""
+
+    def measured(self, config: Config, data: Path, start: Path) -> tuple[float, float, float]:
+        opened = open_data(data)
+        config = resolve(with_section(config, "train", init=str(start)), opened)
+        config = settle_first_sentence(config, start / "no run yet")
+        torch.manual_seed(5)
+        model = build_model(config, opened.tokenizer.vocabulary_size)
+        start_from(start, model, config, opened.tokenizer)
+        found = start_loss(start, model, config, opened.dev, opened.tokenizer, torch.device("cpu"))
+        assert found is not None
+        return found.sentences_there, found.sentences_here, found.instances_here
+
+    @pytest.mark.parametrize(
+        "model",
+        [
+            {},
+            {"positions": "shifted", "shift": 7},
+            {"positions": "shifted", "shift": "sequence"},
+            {"segments": "learned"},
+            {"segments": "sinusoidal"},
+        ],
+    )
+    def test_windows(self, data: Path, sentence_run: Path, model: dict[str, Any]) -> None:
+        """A separator that is as probable as the end symbol costs a little; nothing else does."""
+        config = with_section(with_section(sentence_config(), "view", **window(2)), "model", **model)
+        there, here, instances = self.measured(config, data, sentence_run)
+        assert here == pytest.approx(there + cost_of_the_separator(data, sentence_run), abs=1e-5)
+        assert instances > here
+
+    def test_the_published_shift_moves_first_sentences_too(self, data: Path, sentence_run: Path) -> None:
+        config = with_section(sentence_config(), "view", **window(2))
+        config = with_section(config, "model", positions="shifted", shift=7, from_first=True)
+        there, here, _ = self.measured(config, data, sentence_run)
+        expected = there + cost_of_the_separator(data, sentence_run)
+        assert abs(here - expected) > 1e-3
+
+    def test_global_attention_that_adds_nothing_yet(self, data: Path, tmp_path: Path) -> None:
+        bracketed = with_section(sentence_config(), "view", separators="bracket")
+        train_here(bracketed, data, tmp_path / "start")
+        view = {"kind": "document", "before": 0, "separators": "bracket", "max_tokens": 60}
+        model = {"name": "g_transformer", "g_transformer": {"global_layers": 1}}
+        config = with_section(with_section(bracketed, "view", **view), "model", **model)
+        there, here, instances = self.measured(config, data, tmp_path / "start")
+        assert here == pytest.approx(there, abs=1e-6)
+        local = with_section(config, "model", g_transformer={"global_layers": 0})
+        _, _, alone = self.measured(local, data, tmp_path / "start")
+        assert instances == pytest.approx(alone, abs=0.02)
+
+    def test_it_is_reported(self, data: Path, sentence_run: Path, tmp_path: Path) -> None:
+        messages: list[str] = []
+        config = with_section(sentence_config(init=str(sentence_run)), "view", **window(2))
+        train(config, data, tmp_path / "run", Reports(lambda f: None, lambda f: None, messages.append))
+        [told] = [m for m in messages if "development loss at the start" in m]
+        assert re.fullmatch(
+            r"  development loss at the start, nats per token: single sentences \d\.\d{3} "
+            r"\(\d\.\d{3} there\), instances of this recipe \d\.\d{3}",
+            told,
+        )
+        assert ckpt.load_run(tmp_path / "run").config.model.from_first is None
+
+    def test_what_is_shifted_is_settled_once(self, data: Path, sentence_run: Path, tmp_path: Path) -> None:
+        config = with_section(sentence_config(init=str(sentence_run)), "view", **window(2))
+        config = with_section(config, "model", positions="shifted", shift=7)
+        train_here(config, data, tmp_path / "run")
+        assert ckpt.load_run(tmp_path / "run").config.model.from_first is False
+        train_here(config, data, tmp_path / "run")  # the same command goes on
+        further = with_section(config, "train", init=str(tmp_path / "run"))
+        train_here(further, data, tmp_path / "further")
+        assert ckpt.load_run(tmp_path / "further").config.model.from_first is False
+
+
+def sentence_config(**train_settings: Any) -> Config:
+    config = with_section(
+        run_config(**{"max_updates": 40, "validate_every": 40, **train_settings}),
+        "view",
+        kind="sentence",
+        before=0,
+    )
+    return with_section(config, "train", learning_rate=1e-2, log_every=20)
+
+
+@torch.no_grad()
+def cost_of_the_separator(data: Path, run: Path) -> float:
+    """Mean over all labels of log(1 + P(end) - P(separator)) under the run: the one becomes the other."""
+    loaded = ckpt.load_run(run)
+    symbols = special_symbols(loaded.tokenizer, loaded.config.view)
+    dev = open_data(data).dev
+    batch = make_batch([i for d in dev for i in instances_of(d, SentenceView())], symbols)
+    model = loaded.left_to_right("this test")
+    hidden = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
+    probability = (hidden[batch.is_label] @ model.output_weight.T).softmax(dim=1)
+    [separator] = symbols.separators
+    return float((1 + probability[:, symbols.eos] - probability[:, separator]).log().mean())
+
+
+class TestGoingOn:
+    @pytest.fixture
+    def begun(self, data: Path, source: Path, tmp_path: Path) -> Path:
+        """A run from a source of its own, stopped after two of four updates; the source is gone."""
+        own = tmp_path / "own"
+        shutil.copytree(source, own)
+        train_here(started(own), data, tmp_path / "begun")
+        shutil.rmtree(own)
+        return tmp_path / "begun"
+
+    @pytest.mark.parametrize("again", ["same", "left out", "required", "another way to write it"])
+    def test_it_goes_on_from_its_checkpoint(
+        self, data: Path, source: Path, begun: Path, tmp_path: Path, again: str
+    ) -> None:
+        own = str(tmp_path / "own")
+        init = {"same": own, "left out": "", "required": again}.get(again, f"{tmp_path}/begun/../own/")
+        stamp = (begun / "init.json").stat().st_mtime_ns
+        assert train_here(started(init, max_updates=4), data, begun).finished
+        shutil.copytree(source, own)
+        train_here(started(own, max_updates=4), data, tmp_path / "untroubled")
+        assert_same_run(begun, tmp_path / "untroubled")
+        assert (begun / "init.json").stat().st_mtime_ns == stamp
+        assert ckpt.load_run(begun).config.train.init == own
+
+    def test_new_parameters_keep_their_rate(self, data: Path, source: Path, tmp_path: Path) -> None:
+        """Which they are is read from the account of the start, without which the run does not go on."""
+        model = {"name": "g_transformer", "g_transformer": {"global_layers": 1}}
+
+        def config(updates: int, rate: float = 5.0) -> Config:
+            return with_section(started(source, max_updates=updates, fresh_rate=rate), "model", **model)
+
+        train_here(config(4), data, tmp_path / "whole")
+        train_here(config(2), data, tmp_path / "parts")
+        account = (tmp_path / "parts" / "init.json").read_text()
+        (tmp_path / "parts" / "init.json").unlink()
+        with pytest.raises(CotextError, match=r"init.json: missing or damaged; it says which parameters"):
+            train_here(config(4), data, tmp_path / "parts")
+        (tmp_path / "parts" / "init.json").write_text(account.replace("global", "local", 1))
+        with pytest.raises(CotextError, match=r"init.json: missing or damaged"):
+            train_here(config(4), data, tmp_path / "parts")
+        (tmp_path / "parts" / "init.json").write_text(account)
+        train_here(config(4), data, tmp_path / "parts")
+        assert_same_file(tmp_path / "whole" / "model.safetensors", tmp_path / "parts" / "model.safetensors")
+        train_here(config(4, rate=1.0), data, tmp_path / "even")
+        one, other = (load_file(tmp_path / name / "model.safetensors") for name in ("whole", "even"))
+        assert any(not torch.equal(one[name], other[name]) for name in one if ".gate." in name)
+
+    def test_another_source_is_another_run(
+        self, data: Path, source: Path, begun: Path, tmp_path: Path
+    ) -> None:
+        with pytest.raises(CotextError) as caught:
+            train_here(started(source, max_updates=4), data, begun)
+        assert f"  train.init: {tmp_path / 'own'} there, {source} asked for" in str(caught.value)
+        fresh = tmp_path / "fresh"
+        train_here(run_config(max_updates=2, validate_every=2), data, fresh)
+        with pytest.raises(CotextError, match=r"train.init: nothing there, .*source asked for"):
+            train_here(started(source), data, fresh)
+
+    def test_killed_before_its_first_checkpoint(self, data: Path, source: Path, tmp_path: Path) -> None:
+        """There is nothing to go on from but the source."""
+        train_here(started(source), data, tmp_path / "run")
+        shutil.copytree(tmp_path / "run", tmp_path / "again")
+        for name in ("checkpoints", "tensorboard"):
+            shutil.rmtree(tmp_path / "again" / name)
+        (tmp_path / "again" / "init.json").unlink()
+        train_here(started(""), data, tmp_path / "again")
+        assert_same_run(tmp_path / "again", tmp_path / "run")
+        assert (tmp_path / "again" / "init.json").exists()
+
+
+class TestRefusals:
+    @pytest.fixture
+    def out(self, tmp_path: Path) -> Path:
+        return tmp_path / "run"
+
+    @pytest.fixture(autouse=True)
+    def nothing_is_left(self, out: Path) -> Any:
+        yield
+        assert not out.exists()
+
+    def test_another_tokenizer(self, source: Path, out: Path, tmp_path: Path) -> None:
+        other = prepare_toy(tmp_path / "other", seed=9)
+        with pytest.raises(
+            CotextError, match=r"source: was trained with another tokenizer than that of the data"
+        ):
+            train_here(started(source), other, out)
+
+    def test_nothing_fits(self, data: Path, source: Path, out: Path) -> None:
+        """Biases of feed-forward layers of the same width do not make a start."""
+        config = with_section(started(source), "model", dimension=32)
+        with pytest.raises(CotextError) as caught:
+            train_here(config, data, out)
+        assert str(caught.value).splitlines() == [
+            f"{source}: none of its weights fits this model; start from another run",
+            "  model.dimension: 16 there, 32 here",
+        ]
+
+    @pytest.mark.parametrize(
+        ("name", "reason"), [("nowhere", "no such run folder"), (".", "no such model file")]
+    )
+    def test_no_run(self, data: Path, out: Path, tmp_path: Path, name: str, reason: str) -> None:
+        with pytest.raises(CotextError, match=reason):
+            train_here(started(tmp_path / name), data, out)
+
+    def test_required(self, data: Path, out: Path) -> None:
+        with pytest.raises(CotextError, match=r"^mine starts from a trained model: give --init RUN$"):
+            train(started("required"), data, out, silent(), "mine")
+
+
+def test_on_the_command_line(data: Path, source: Path, tmp_path: Path) -> None:
+    recipe = tmp_path / "finetune.yaml"
+    recipe.write_text("view: {kind: window, before: 1}\ntrain: {init: required}\n")
+    # A name that YAML would take for something else.
+    shutil.copytree(source, tmp_path / "a: b")
+    arguments = [
+        "train",
+        recipe,
+        *TINY,
+        "train.validate_bleu=false",
+        "--data",
+        data,
+        "--out",
+        tmp_path / "run",
+    ]
+    refused = cotext(*arguments)
+    assert refused.code == 2
+    assert refused.err == f"cotext: {recipe} starts from a trained model: give --init RUN\n"
+    done = cotext(*arguments, "--init", tmp_path / "a: b")
+    assert done.code == 0, done.err
+    assert "starting from" in done.out + done.err
+    assert "finished at update 6" in done.out
+    # Going on, it need not be given again.
+    assert "finished at update 6" in cotext(*arguments).out
