@@ -2,7 +2,7 @@
 
     python -m benchmarks.batch_context claim FOLDER [--updates 1000]     a local window of one sentence
     python -m benchmarks.batch_context context FOLDER                    view.before 0 to 5, with and without
-    python -m benchmarks.batch_context neighbours FOLDER [--runs NAME]   decode.neighbours 1 to 32 of one run
+    python -m benchmarks.batch_context group_windows FOLDER [--runs NAME]   1 to 32 windows of one run
     python -m benchmarks.batch_context speed [--size base]               training, decoding against Doc2Doc
     python -m benchmarks.batch_context memory                            flat-batch attention by flat length
 
@@ -147,10 +147,10 @@ def by_neighbours(run: Path, data: Path) -> Figures:
     """Accuracy and BLEU by how many windows see each other."""
     found = {}
     for count in NEIGHBOURS:
-        scorer, _ = open_translator(run, "cpu", {"neighbours": count})
+        scorer, _ = open_translator(run, "cpu", {"group_windows": count})
         score = bleu(scorer, test_documents(data, TRANSLATED))
         found[str(count)] = {"accuracy": accuracies(scorer, data), "bleu": score}
-        print(f"neighbours {count}: d-BLEU {score['d-bleu']:.1f}", flush=True)
+        print(f"group_windows {count}: d-BLEU {score['d-bleu']:.1f}", flush=True)
     return found
 
 
@@ -177,7 +177,7 @@ def experiments(
     defaults = {
         "claim": [f"{system}-0" for system in SYSTEMS],
         "context": [f"{system}-{before}" for before in BEFORE for system in ("doc2doc", "docflat-c")],
-        "neighbours": ["docflat-c-0"],
+        "group_windows": ["docflat-c-0"],
     }
     names = list(runs) or defaults[what]
     for name in names:
@@ -186,15 +186,15 @@ def experiments(
         return
     path = folder / "figures.json"
     figures: dict[str, Figures] = json.loads(path.read_text()) if path.is_file() else {}
-    measured: Callable[[Path, Path], Figures] = by_neighbours if what == "neighbours" else measure
-    section = figures.setdefault("neighbours" if what == "neighbours" else "runs", {})
+    measured: Callable[[Path, Path], Figures] = by_neighbours if what == "group_windows" else measure
+    section = figures.setdefault("group_windows" if what == "group_windows" else "runs", {})
     for name in names:
         section[name] = measured(folder / "runs" / name, data)
         path.write_text(json.dumps(figures, indent=1))
     shown = {name: section[name] for name in names}
-    tables = {"claim": claim_tables, "context": context_table, "neighbours": neighbours_table}
+    tables = {"claim": claim_tables, "context": context_table, "group_windows": neighbours_table}
     tables[what](shown)
-    pictures = {"claim": claim_picture, "context": context_picture, "neighbours": neighbours_picture}
+    pictures = {"claim": claim_picture, "context": context_picture, "group_windows": neighbours_picture}
     pictures[what](shown).savefig(folder / f"{what}.png", dpi=150)
 
 
@@ -305,7 +305,7 @@ def neighbours_table(figures: dict[str, Figures]) -> None:
         for name, each in figures.items()
         for count, f in each.items()
     ]
-    table(("run", "neighbours", "clue outside the window", "s-BLEU", "d-BLEU"), rows)
+    table(("run", "group_windows", "clue outside the window", "s-BLEU", "d-BLEU"), rows)
 
 
 def neighbours_picture(figures: dict[str, Figures]) -> Figure:
@@ -330,7 +330,7 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     commands = parser.add_subparsers(dest="what", required=True)
-    for name in ("claim", "context", "neighbours"):
+    for name in ("claim", "context", "group_windows"):
         command = commands.add_parser(name)
         command.add_argument("folder", type=Path)
         command.add_argument("--runs", nargs="*", default=[], help="system-before[-seed]")

@@ -18,7 +18,7 @@ from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
 from cotext.data.documents import Document
 from cotext.data.views import WindowView
 from cotext.decoding.translator import DocumentTranslator, Translation
-from cotext.layers.flat_batch import FlatBatchAttention, FlatContext, Standing
+from cotext.layers.flat_batch import FlatBatchAttention, FlatContext, RowOrder
 from cotext.models.build import build_model
 
 ROWS = 16  # windows of a batch
@@ -114,7 +114,7 @@ def translator_of(recipe: str, size: str, passes: int, beam: int) -> DocumentTra
     """Random weights; special symbols are never among the candidates, so that the limit closes a sentence."""
     decode = [f"decode.beam={beam}", "decode.max_ratio=1", "decode.max_extra=0", "decode.max_tokens=60000"]
     if passes == 2:
-        decode += ["decode.schedule=parallel", "decode.first_pass=known"]
+        decode += ["decode.schedule=simultaneous", "decode.first_pass=known"]
     config = config_of(recipe, size, *decode)
     torch.manual_seed(0)
     model = build_model(config, VOCABULARY).eval()
@@ -162,7 +162,7 @@ def attention_peak(tokens: int, causal: bool) -> None:
     x = torch.randn(ROWS, tokens // ROWS, 512, requires_grad=True)
     current = torch.ones(x.shape[:2], dtype=torch.bool)
     zeros = torch.zeros(ROWS, dtype=torch.long)
-    rows = Standing.of(zeros, torch.arange(ROWS), torch.tensor([[0, 1]] * ROWS), False)
+    rows = RowOrder.of(zeros, torch.arange(ROWS), torch.tensor([[0, 1]] * ROWS), False)
     before = PeakMemory().stop() or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     memory = PeakMemory()
     time.sleep(0.05)

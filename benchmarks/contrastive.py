@@ -21,7 +21,7 @@ from cotext.config.recipe import load_config
 from cotext.data.contrastive_suites import read_suite
 from cotext.data.documents import ParallelDocument
 from cotext.data.tokenizer import TokenizerSettings, train_tokenizer
-from cotext.decoding.candidate_scoring import Choice, score_candidates
+from cotext.decoding.candidate_scoring import CandidateSet, score_candidates
 from cotext.decoding.scorer import SentenceScore
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.build import build_model
@@ -29,24 +29,24 @@ from cotext.models.build import build_model
 Scores = list[list[SentenceScore]]
 
 
-def one_by_one(translator: DocumentTranslator, choices: Sequence[Choice]) -> Scores:
+def one_by_one(translator: DocumentTranslator, choices: Sequence[CandidateSet]) -> Scores:
     return [
         [translator.score_sentences([(_document(c, candidate), c.compared)])[0] for candidate in c.candidates]
         for c in choices
     ]
 
 
-def batches(translator: DocumentTranslator, choices: Sequence[Choice]) -> Scores:
+def batches(translator: DocumentTranslator, choices: Sequence[CandidateSet]) -> Scores:
     todo = [(_document(c, candidate), c.compared) for c in choices for candidate in c.candidates]
     found = iter(translator.score_sentences(todo))
     return [[next(found) for _ in c.candidates] for c in choices]
 
 
-def _document(choice: Choice, candidate: Sequence[str]) -> ParallelDocument:
+def _document(choice: CandidateSet, candidate: Sequence[str]) -> ParallelDocument:
     return ParallelDocument("", tuple(choice.source), tuple(candidate))
 
 
-WAYS: dict[str, Callable[[DocumentTranslator, Sequence[Choice]], Scores]] = {
+WAYS: dict[str, Callable[[DocumentTranslator, Sequence[CandidateSet]], Scores]] = {
     "one by one": one_by_one,
     "batches": batches,
     "shared prefixes": score_candidates,
@@ -78,7 +78,7 @@ def main() -> None:
     # From all over the suite, which may be sorted.
     step = max(1, len(suite.examples) // arguments.examples)
     examples = suite.examples[::step][: arguments.examples]
-    choices = [Choice(e.source, e.candidates, e.differing_sentences) for e in examples]
+    choices = [CandidateSet(e.source, e.candidates, e.differing_sentences) for e in examples]
     alone = choices[: arguments.alone]
     todo = {name: alone if name == "one by one" else choices for name in WAYS}
     found = {name: way(translator, todo[name]) for name, way in WAYS.items()}

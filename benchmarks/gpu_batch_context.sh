@@ -71,7 +71,7 @@ for name in $RUNS; do
   score "$run" sequential
   case $name in
     doc2doc*) score "$run" two-passes first_pass="$sent" ;;
-    docflat-*|mbe|abd*) score "$run" parallel schedule=parallel first_pass="$sent" ;;
+    docflat-*|mbe|abd*) score "$run" parallel schedule=simultaneous first_pass="$sent" ;;
   esac
   contrast "$run"
   case $name in

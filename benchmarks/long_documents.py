@@ -120,7 +120,7 @@ def measure(run: Path, data: Path) -> dict[str, Any]:
     figures: dict[str, Any] = {
         "curve": list(curve(run)),
         "cross_nats": {name: s.nats for name, s in cross.items()},
-        "cross_evenness": {name: s.evenness for name, s in cross.items()},
+        "cross_evenness": {name: s.normalised_entropy for name, s in cross.items()},
     }
     for align in ("constrained", "free"):
         if align == "free" and config.view.separators == "bracket":
@@ -172,7 +172,7 @@ def main() -> None:
 
 def print_table(figures: dict[str, dict[str, Any]]) -> None:
     """One line a run."""
-    head = ("run", "nll", "s-BLEU", "d-BLEU", "free d-BLEU", "recovered", "cross nats", "evenness")
+    head = ("run", "nll", "s-BLEU", "d-BLEU", "free d-BLEU", "recovered", "cross nats", "normalised_entropy")
     rows = [head]
     for name, f in figures.items():
         free = f.get("free")
@@ -215,9 +215,9 @@ def plot(figures: dict[str, dict[str, Any]], folder: Path) -> None:
         bleu.plot(*zip(*points, strict=True), marker="o", color=colours[system], label=system)
         for tokens, f in mine.items():
             if tokens == EVENNESS_OF:
-                evenness = list(f["cross_evenness"].values())
-                layers = range(1, len(evenness) + 1)
-                even.plot(layers, evenness, marker="o", color=colours[system], label=system)
+                normalised_entropy = list(f["cross_evenness"].values())
+                layers = range(1, len(normalised_entropy) + 1)
+                even.plot(layers, normalised_entropy, marker="o", color=colours[system], label=system)
     bleu.set_xscale("log", base=2)
     bleu.set_xticks(lengths, [str(tokens) for tokens in lengths])
     bleu.minorticks_off()

@@ -3,8 +3,8 @@
     python tests/golden.py > tests/golden.json        (from the repository root, in the state to be kept)
 
 Written before the models were taken apart into slots. `test_golden.py` computes the same numbers again: every
-parameter is found under its name of then (`RENAMED` says what a name of today was), with its shape of then, and
-with the weights of then the losses, in training too, and the translations are those of then.
+parameter is found under its name of then, with its shape of then, and with the weights of then the losses, in
+training too, and the translations are those of then.
 """
 
 import json
@@ -38,7 +38,7 @@ SETTINGS = [
     *(f"decode.{key}={value}" for key, value in TINY_DECODE.items()),
     "model.encoder_layers=3",
     "model.decoder_layers=3",
-    "decode.neighbours=4",
+    "decode.group_windows=4",
     "decode.first_pass=''",
     "decode.schedule=sequential",
 ]

@@ -408,7 +408,7 @@ def test_what_stands_in_the_padding_does_not_matter(name: str) -> None:
         *wider(batch.source.tokens, batch.source.sentence),
         batch.source.current,
         batch.source.document,
-        batch.source.place,
+        batch.source.first_sentence,
     )
     padded = Batch(
         source,

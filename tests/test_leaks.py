@@ -1,10 +1,10 @@
-"""What a system is to foretell, it is not shown: over every recipe, and every model in every view.
+"""What a system is to predict, it is not shown: over every recipe, and every model in every view.
 
-left to right     what is foretold for a label does not move when a target token at or after it in its
+left to right     what is predicted for a label does not move when a target token at or after it in its
                   document changes: in all rows that hold it, as in another document, or in one of them alone
-all at once       what is foretold does not move when a target token changes that was not revealed
+all at once       what is predicted does not move when a target token changes that was not revealed
 candidates        the score of one does not move when another changes, or when there is no other
-in training       on targets that nothing could foretell, no loss falls below their entropy
+in training       on targets that nothing could predict, no loss falls below their entropy
 
 The rows are those that training, validation and translation make of a small corpus. Every source sentence
 opens with a name of its own, so that a row tells what it holds, whatever is said of it.
@@ -30,14 +30,14 @@ from cotext.data.build import build_mixture, build_view, special_symbols
 from cotext.data.documents import Document
 from cotext.data.sampling import Arrangement, Cursor, Sampler, ordered_batches
 from cotext.data.store import StoreWriter, TokenStore
-from cotext.decoding.candidate_scoring import Choice, score_candidates
-from cotext.decoding.document_state import OpenDocument, Written
+from cotext.decoding.candidate_scoring import CandidateSet, score_candidates
+from cotext.decoding.document_state import OpenDocument, SentenceHypothesis
 from cotext.decoding.translator import DocumentTranslator
 from cotext.decoding.window_groups import source_of
 from cotext.losses.build import build_loss
 from cotext.losses.glancing import Glancing
 from cotext.models.build import MODELS, build_model
-from cotext.models.interface import Draft, Model, ParallelModel, TranslationModel
+from cotext.models.interface import Draft, Model, NonAutoregressiveModel, TranslationModel
 from cotext.runtime.errors import CotextError
 
 TOKENIZER = PlainWordTokenizer([f"w{i}" for i in range(4, 40)])
@@ -51,7 +51,7 @@ SMALL = [
     *(f"model.{key}={value}" for key, value in TINY_MODEL.items()),
     *(f"decode.{key}={value}" for key, value in TINY_DECODE.items()),
     "model.encoder_layers=2",
-    "decode.neighbours=4",
+    "decode.group_windows=4",
 ]
 VIEWS: dict[str, dict[str, Any]] = {
     "sentence": {"kind": "sentence"},
@@ -96,7 +96,7 @@ def config_of(system: str, view: str, **train: str) -> Config:
         view={"separators": "bracket", **VIEWS[view]},
         loss={"name": "glancing" if name == "casa" else "cross_entropy"},
         train=train,
-        decode={"neighbours": 4},
+        decode={"group_windows": 4},
     )
 
 
@@ -164,7 +164,9 @@ def batches(
     _, after = next(sampler.batches(Cursor()))
     assert after.document == len(store)
     yield made[-1], True
-    for _ in ordered_batches(store, build_view(config.view), symbols, BUDGET, 60, config.decode.neighbours):
+    for _ in ordered_batches(
+        store, build_view(config.view), symbols, BUDGET, 60, config.decode.group_windows
+    ):
         yield made[-1], False
 
 
@@ -313,7 +315,7 @@ def check_rows(
 # --- all at once
 
 
-def check_at_once(model: ParallelModel, rows: Rows, symbols: SpecialSymbols) -> None:
+def check_at_once(model: NonAutoregressiveModel, rows: Rows, symbols: SpecialSymbols) -> None:
     """A changed token moves something where it changes what is revealed; there are tokens of either kind.
 
     In validation none moves anything. Lengths, which rows without paths are told, stay the same.
@@ -359,7 +361,7 @@ def check_at_once(model: ParallelModel, rows: Rows, symbols: SpecialSymbols) -> 
 def test_every_recipe(paper: str, store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     for recipe, config in recipes_of(paper).items():
         model = model_of(config)
-        if isinstance(model, ParallelModel):
+        if isinstance(model, NonAutoregressiveModel):
             rows, _ = next(batches(config, store, monkeypatch))
             check_at_once(model, rows, special_symbols(TOKENIZER, config.view))
             continue
@@ -387,7 +389,7 @@ def test_every_model_in_every_view(system: str, store: TokenStore, monkeypatch: 
 
 
 def opened(config: Config, store: TokenStore) -> list[OpenDocument]:
-    view, in_turn = build_view(config.view), config.decode.neighbours
+    view, in_turn = build_view(config.view), config.decode.group_windows
     found = []
     for d in (store[index] for index in range(len(store))):
         document = Document(d.id, ("",) * len(d.source))
@@ -399,7 +401,7 @@ def opened(config: Config, store: TokenStore) -> list[OpenDocument]:
 @pytest.mark.parametrize("view", [v for v in VIEWS if v != "mixture"])
 @pytest.mark.parametrize("system", [s for s, (_, settings) in SYSTEMS.items() if settings])
 def test_windows_that_are_translated_in_turn(system: str, view: str, store: TokenStore) -> None:
-    """One of every document, beside companions: within a group of four, and in the next one."""
+    """One of every document, beside extra rows: within a group of four, and in the next one."""
     config = config_of(system, view)
     model, symbols = model_of(config), special_symbols(TOKENIZER, config.view)
     assert isinstance(model, TranslationModel)
@@ -417,9 +419,9 @@ def test_windows_that_are_translated_in_turn(system: str, view: str, store: Toke
         found = []
         for version in [rows, *(change.of(rows) for change in made)]:
             for (d, n), row in zip(asked, version, strict=True):
-                d._found[n] = [Written(tuple(map(int, sentence))) for sentence in row.target]
+                d._found[n] = [SentenceHypothesis(tuple(map(int, sentence))) for sentence in row.target]
             last = [i for i, (_, n) in enumerate(asked) if n == number]
-            source = source_of([asked[i] for i in last], config.decode.neighbours, symbols)
+            source = source_of([asked[i] for i in last], config.decode.group_windows, symbols)
             batch = make_batch([version[i] for i in last], symbols)
             with torch.no_grad():
                 hidden = model.decode(batch.target_input, batch.input_sentence, model.encode(source))
@@ -446,7 +448,7 @@ def score_alone_and_together(config: Config) -> None:
     source = text(*(source_sentence(n, 2) for n in range(4)))
     # They differ in the second and in the fourth sentence, there in length, too.
     one, two = (text(*(target_sentence(n + n % 2 * c, 2 - n * c // 3) for n in range(4))) for c in (0, 1))
-    choices = [Choice(source, (one, two), (1, 3)), Choice(source[:2], (one[:2], two[:2]), (1,))]
+    choices = [CandidateSet(source, (one, two), (1, 3)), CandidateSet(source[:2], (one[:2], two[:2]), (1,))]
     together = score_candidates(translator, choices)
     for choice, scores in zip(choices, together, strict=True):
         assert scores[0].log_probability != scores[1].log_probability

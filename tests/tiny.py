@@ -20,7 +20,7 @@ TINY_MODEL = {
     "dropout": 0.0,
     "shift": 5,
 }
-# Short limits: a model that never learnt anything seldom stops by itself.
+# Short limits: a model that never learned anything seldom stops by itself.
 TINY_DECODE = {"beam": 2, "max_ratio": 1.0, "max_extra": 4}
 
 

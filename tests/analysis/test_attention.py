@@ -64,8 +64,8 @@ def test_even_weights_have_the_entropy_of_the_keys_there_are() -> None:
     assert found["decoder.0.cross"].queries == 12
     assert found["decoder.0.cross"].nats == pytest.approx((4 * math.log(5) + 2 * math.log(2)) / 6)
     assert found["encoder.1.attention"].nats == pytest.approx((5 * math.log(5) + 2 * math.log(2)) / 7)
-    assert found["decoder.0.cross"].evenness == pytest.approx(1)
-    assert found["encoder.0.attention"].evenness < 0.999
+    assert found["decoder.0.cross"].normalised_entropy == pytest.approx(1)
+    assert found["encoder.0.attention"].normalised_entropy < 0.999
     # The first token of a row has no choice: log 1 = 0.
     assert found["decoder.0.attention"].uniform == pytest.approx(2 * (math.log(24) + math.log(2)))
 
@@ -176,7 +176,7 @@ def test_even_weights_give_shares_that_count_tokens(batches: int) -> None:
     # Of current queries alone, 3 + 2 + 4 of them, that see 3, 5 and 6 tokens.
     spread = maps["encoder.1.attention"].spread
     assert spread.nats == pytest.approx((3 * math.log(3) + 2 * math.log(5) + 4 * math.log(6)) / 9)
-    assert spread.evenness == pytest.approx(1)
+    assert spread.normalised_entropy == pytest.approx(1)
 
 
 # Whose rows see each other.

@@ -14,7 +14,7 @@ from cotext.data.context_edits import alone
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.controlled import contrastive_suites
 from cotext.data.documents import Document, ParallelDocument
-from cotext.decoding.candidate_scoring import Choice
+from cotext.decoding.candidate_scoring import CandidateSet
 from cotext.decoding.scorer import SentenceScore
 from cotext.decoding.translator import DocumentTranslator
 from cotext.metrics.contrastive import ContrastiveReport
@@ -58,10 +58,10 @@ def test_the_true_context_is_scored_as_without_controls() -> None:
     ]
 
 
-def noted(monkeypatch: pytest.MonkeyPatch) -> list[Choice]:
-    asked: list[Choice] = []
+def noted(monkeypatch: pytest.MonkeyPatch) -> list[CandidateSet]:
+    asked: list[CandidateSet] = []
 
-    def scores(t: object, choices: Sequence[Choice]) -> list[list[SentenceScore]]:
+    def scores(t: object, choices: Sequence[CandidateSet]) -> list[list[SentenceScore]]:
         asked.extend(choices)
         return [[SentenceScore(-1.0, 1)] * len(c.candidates) for c in choices]
 

@@ -459,8 +459,8 @@ def test_parts_share_no_document_and_keep_to_the_budget(world: Path) -> None:
     assert 30 <= sizes["held_out"] < 30 + 60
     # A budget beyond the corpus: everything, and still something held out.
     everything = probe_module._sample(opened, 10**9)
-    learnt = {i.document for i in everything["train"]} | {i.document for i in everything["held_out"]}
-    assert len(learnt) >= 38
+    learned = {i.document for i in everything["train"]} | {i.document for i in everything["held_out"]}
+    assert len(learned) >= 38
     assert len(everything["train"]) > 3 * len(everything["held_out"])
 
 

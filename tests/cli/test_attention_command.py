@@ -30,7 +30,7 @@ def docflat(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
         | {"encoder_layers": 2, "decoder_layers": 1},
         "train": {"max_updates": 2, "max_tokens": 500, "order": "documents", "validate_every": 2}
         | {"validate_bleu": False, "threads": 1},
-        "decode": {"max_ratio": 1.0, "max_extra": 3, "neighbours": 4},
+        "decode": {"max_ratio": 1.0, "max_extra": 3, "group_windows": 4},
     }
     run = tmp_path_factory.mktemp("docflat") / "run"
     train_here(parse_config(content, "test"), world.folder / "data", run)
@@ -58,7 +58,7 @@ def test_what_is_written(docflat: Path, tmp_path: Path) -> None:
     assert (found["document"], found["target"]) == (chosen.id, "given")
     assert [s["source"] for s in found["sentences"]] == list(chosen.source)
     assert [s["target"] for s in found["sentences"]] == list(chosen.target)
-    assert "neighbours:4" in found["signature"]
+    assert "group_windows:4" in found["signature"]
     assert set(found["attentions"]) == {
         *("source_context.attention", "encoder.0.attention", "encoder.1.attention"),
         *("target_context.attention", "decoder.0.attention", "decoder.0.cross"),

@@ -107,7 +107,9 @@ def test_the_limit_of_a_suite_can_be_raised(world: World, tmp_path: Path) -> Non
     assert list(json.loads((tmp_path / "o").read_text())) == ["mine"]
 
 
-@pytest.mark.parametrize(("command", "setting"), [("score", "beam=1"), ("contrastive", "schedule=parallel")])
+@pytest.mark.parametrize(
+    ("command", "setting"), [("score", "beam=1"), ("contrastive", "schedule=simultaneous")]
+)
 def test_scoring_takes_no_settings_of_search(world: World, command: str, setting: str) -> None:
     files = {"score": ("--source", "x"), "contrastive": (world.folder / "suite.json",)}[command]
     outcome = cotext(command, world.run, *files, "--set", setting)

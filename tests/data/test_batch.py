@@ -141,7 +141,7 @@ def test_a_row_knows_its_document_and_its_place_in_it() -> None:
 
     source = source_batch([at(0, 0, 0), at(0, 0, 1), at(1, 2, 3)], SYMBOLS)
     assert source.document.tolist() == [0, 0, 1]
-    assert source.place.tolist() == [0, 0, 2]
+    assert source.first_sentence.tolist() == [0, 0, 2]
 
 
 def test_numbered_sentences_open_with_their_place_in_the_document() -> None:

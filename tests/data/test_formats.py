@@ -101,8 +101,8 @@ def representable(format: str, documents: list[Document]) -> bool:
         alone = any(d.sentences == ("",) for d in kept(format, documents))
         return not alone and not any(re.search(mark, s) for s in every)
     if format == "tsv":
-        neighbours = pairwise(documents)
-        return not any("\t" in s for s in every) and all(a.id != b.id for a, b in neighbours)
+        group_windows = pairwise(documents)
+        return not any("\t" in s for s in every) and all(a.id != b.id for a, b in group_windows)
     if format == "wmt-xml":
         texts = every + [d.id for d in documents]
         return not any(re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", s) for s in texts)
@@ -565,7 +565,7 @@ CANNOT_WRITE: dict[str, tuple[str, list[Document], str]] = {
         r"out: document 'x', sentence 1: contains a line feed",
     ),
     "tab": ("tsv", [Document("x", ("A\tb.",))], r"out: document 'x', sentence 1 contains a tab"),
-    "neighbours": ("tsv", [Document("x", ("A.",))] * 2, r"two documents in a row have the id 'x'"),
+    "group_windows": ("tsv", [Document("x", ("A.",))] * 2, r"two documents in a row have the id 'x'"),
     "header": (
         "tsv",
         [Document("docid", ("A.",)), Document("\t", ("A.",))],

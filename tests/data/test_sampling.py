@@ -261,7 +261,7 @@ def places(batch: Batch) -> dict[int, list[int]]:
     """Of each document, which of its sentences are current in the rows of a batch, in their order."""
     found: dict[int, list[int]] = {}
     documents = batch.source.document.tolist()
-    current = (batch.source.place + batch.source.current[:, 0]).tolist()
+    current = (batch.source.first_sentence + batch.source.current[:, 0]).tolist()
     for document, place in zip(documents, current, strict=True):
         found.setdefault(document, []).append(place)
     # Rows of a document stand together.
@@ -388,7 +388,7 @@ class TestForeignContext:
                     [t for t in tokens[i].tolist() if t >= 2000]
                     for tokens in (batch.source.tokens, batch.target_label)
                 ]
-                key = document, int(batch.source.place[i]) + own
+                key = document, int(batch.source.first_sentence[i]) + own
                 assert key not in found
                 found[key] = *sides, own
         return found
@@ -533,30 +533,30 @@ def test_nothing_fits(store: TokenStore, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("neighbours", [None, 1, 2, 4, 100])
-def test_validation_sees_everything_once(store: TokenStore, view: View, neighbours: int | None) -> None:
-    batches = list(ordered_batches(store, view, SYMBOLS, 120, 25, neighbours))
+@pytest.mark.parametrize("group_windows", [None, 1, 2, 4, 100])
+def test_validation_sees_everything_once(store: TokenStore, view: View, group_windows: int | None) -> None:
+    batches = list(ordered_batches(store, view, SYMBOLS, 120, 25, group_windows))
     assert Counter(row for batch in batches for row in rows(batch)) == expected_rows(store, view, 25)[0]
 
 
 @pytest.mark.parametrize("view", VIEWS)
-@pytest.mark.parametrize("neighbours", [1, 2, 4, 100])
-def test_validation_keeps_groups_whole_and_apart(store: TokenStore, view: View, neighbours: int) -> None:
+@pytest.mark.parametrize("group_windows", [1, 2, 4, 100])
+def test_validation_keeps_groups_whole_and_apart(store: TokenStore, view: View, group_windows: int) -> None:
     groups: list[tuple[int, int]] = []
     over = 0
-    for batch in ordered_batches(store, view, SYMBOLS, 80, 25, neighbours):
+    for batch in ordered_batches(store, view, SYMBOLS, 80, 25, group_windows):
         found = places(batch)
         for document, rows_of_it in found.items():
-            (group,) = {place // neighbours for place in rows_of_it}
+            (group,) = {place // group_windows for place in rows_of_it}
             windows = fitting(store, document, view, 25)
-            assert rows_of_it == [place for place in windows if place // neighbours == group]
+            assert rows_of_it == [place for place in windows if place // group_windows == group]
             groups.append((document, group))
         longest = max(batch.source.tokens.size(1), batch.target_label.size(1))
         tokens = len(batch.source.document) * longest
         assert tokens <= 80 or len(found) == 1
         over += tokens > 80
     assert len(set(groups)) == len(groups)
-    assert (over > 0) == (neighbours >= 4)
+    assert (over > 0) == (group_windows >= 4)
 
 
 def test_validation_groups_by_hand(tmp_path: Path) -> None:

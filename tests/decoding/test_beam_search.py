@@ -145,9 +145,9 @@ class Plain:
         if closers != [self.symbols.separator(first + i) for i in range(len(closers))]:
             return False
         for i, (sentence, limit) in enumerate(zip(split, limits, strict=False)):
-            worded = bool({A, B} & {*sentence, *(self.begun() if i == 0 else [])})
+            has_content_token = bool({A, B} & {*sentence, *(self.begun() if i == 0 else [])})
             closed = complete or i < len(split) - 1
-            if (closed and not worded) or len(sentence) + 2 - worded > limit:
+            if (closed and not has_content_token) or len(sentence) + 2 - has_content_token > limit:
                 return False
         return True
 
@@ -568,7 +568,9 @@ def rows_source(lengths: Sequence[int]) -> Source:
 def one_row(source: Source, row: int) -> Source:
     own = source.select(torch.tensor([row]))
     length = int((own.sentence >= 0).sum())
-    return Source(own.tokens[:, :length], own.sentence[:, :length], own.current, own.document, own.place)
+    return Source(
+        own.tokens[:, :length], own.sentence[:, :length], own.current, own.document, own.first_sentence
+    )
 
 
 ROWS = [
@@ -623,10 +625,10 @@ def test_greedy_is_the_argmax_of_full_passes() -> None:
         inputs = torch.tensor([tokens])
         hidden = model.decode(inputs, (inputs == 10).cumsum(dim=1), model.encode(source))[0, -1]
         logits = hidden @ model.output_weight.T
-        worded = bool(set(tokens[3:]) - {1})
-        banned = never if worded else never | {11}
+        has_content_token = bool(set(tokens[3:]) - {1})
+        banned = never if has_content_token else never | {11}
         logits[list(banned)] = -torch.inf
-        if step == 11 and not worded:
+        if step == 11 and not has_content_token:
             logits[1] = -torch.inf  # the last place for a word
         token = 11 if step == 12 else int(logits.argmax())
         if token == 11:

@@ -17,7 +17,7 @@ from cotext.config.recipe import Config
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import ParallelDocument
 from cotext.decoding import candidate_scoring as module
-from cotext.decoding.candidate_scoring import Choice, score_candidates
+from cotext.decoding.candidate_scoring import CandidateSet, score_candidates
 from cotext.decoding.scorer import SentenceScore
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.build import build_model
@@ -41,9 +41,9 @@ VIEWS = {
 }
 
 
-def choice(source: Sequence[str], *candidates: Sequence[str]) -> Choice:
+def choice(source: Sequence[str], *candidates: Sequence[str]) -> CandidateSet:
     columns = enumerate(zip(*candidates, strict=True))
-    return Choice(source, candidates, [j for j, column in columns if len(set(column)) > 1])
+    return CandidateSet(source, candidates, [j for j, column in columns if len(set(column)) > 1])
 
 
 CHOICES = [
@@ -76,7 +76,7 @@ def translator(config: Config, max_tokens: int = 8000) -> DocumentTranslator:
     return DocumentTranslator(random_model(config, TOKENIZER), changed, TOKENIZER, CPU)
 
 
-def one_by_one(t: DocumentTranslator, choices: Sequence[Choice]) -> list[list[SentenceScore]]:
+def one_by_one(t: DocumentTranslator, choices: Sequence[CandidateSet]) -> list[list[SentenceScore]]:
     return [
         [
             t.score_sentences([(ParallelDocument("d", tuple(c.source), tuple(candidate)), c.compared)])[0]
@@ -108,7 +108,7 @@ def test_every_system(name: str, view: str) -> None:
     cut: dict[str, Any] = window(2) if view == "window" else pieces()
     if MODELS[name].get("name") in ("mcn", "g_transformer"):
         cut = cut | {"separators": "bracket"}
-    t = translator(tiny_config(view=cut, model=MODELS[name], decode={"neighbours": 2}))
+    t = translator(tiny_config(view=cut, model=MODELS[name], decode={"group_windows": 2}))
     check(score_candidates(t, CHOICES), one_by_one(t, CHOICES))
 
 
@@ -164,7 +164,9 @@ def test_each_source_is_read_once_and_each_prefix(monkeypatch: pytest.MonkeyPatc
 def test_nothing_to_compare() -> None:
     t = translator(VIEWS["window"])
     assert score_candidates(t, []) == []
-    assert score_candidates(t, [Choice(("it",), (("sie",), ("er",)), ())]) == [[SentenceScore(0.0, 0)] * 2]
+    assert score_candidates(t, [CandidateSet(("it",), (("sie",), ("er",)), ())]) == [
+        [SentenceScore(0.0, 0)] * 2
+    ]
 
 
 def test_a_damaged_model_is_refused() -> None:
@@ -185,7 +187,7 @@ def test_a_suite_in_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     counted: list[int] = []
     asked: list[int] = []
 
-    def noting(t: DocumentTranslator, choices: Sequence[Choice]) -> list[list[SentenceScore]]:
+    def noting(t: DocumentTranslator, choices: Sequence[CandidateSet]) -> list[list[SentenceScore]]:
         asked.append(len(choices))
         return module.score_candidates(t, choices)
 

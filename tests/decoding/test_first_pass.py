@@ -22,7 +22,7 @@ from cotext.runtime.errors import CotextError
 
 
 def make_run(data: Path, run: Path, config: Config, seed: int) -> Path:
-    """A run whose model never learnt anything."""
+    """A run whose model never learned anything."""
     tokenizer = load_tokenizer(data / "tokenizer")
     torch.manual_seed(seed)
     model = build_model(config, tokenizer.vocabulary_size)
@@ -169,15 +169,15 @@ def test_the_journal_tells_first_passes_apart_by_their_weights(
 
 
 def test_signatures_of_batch_level_systems_tell_who_sees_whom(world: Path, tmp_path: Path) -> None:
-    config = with_section(with_section(run_config(), "model", name="docflat"), "decode", neighbours=3)
+    config = with_section(with_section(run_config(), "model", name="docflat"), "decode", group_windows=3)
     run, out = make_run(world / "data", tmp_path / "docflat", config, 6), tmp_path / "out.jsonl"
-    for schedule in ("sequential", "parallel"):
+    for schedule in ("sequential", "simultaneous"):
         decode = {"first_pass": str(world / "sentence"), "schedule": schedule}
         report = translate_file(run, world / "in.jsonl", out, device="cpu", decode=decode)
-        assert {f"schedule:{schedule}", "neighbours:3"} <= {*report.signature.split("|")}
+        assert {f"schedule:{schedule}", "group_windows:3"} <= {*report.signature.split("|")}
     translator, loaded = open_scorer(run, "cpu")
-    assert suite_jobs.suite_recipe(translator, loaded)["neighbours"] == "3"
+    assert suite_jobs.suite_recipe(translator, loaded)["group_windows"] == "3"
     _, signature = score_file(run, out, None, device="cpu")
-    assert signature.endswith("|neighbours:3|subwords:of-text|unit:nats")
+    assert signature.endswith("|group_windows:3|subwords:of-text|unit:nats")
     _, signature = score_file(world / "window", out, None, device="cpu")
-    assert "neighbours" not in signature
+    assert "group_windows" not in signature

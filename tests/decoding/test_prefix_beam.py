@@ -37,7 +37,7 @@ def allowed(text: tuple[int, ...], rules: TextRules) -> bool:
         inner = text[1:-1]
         if set(inner) & set(rules.brackets):
             return False
-    return not set(inner) & rules.never and bool(set(inner) - rules.silent)
+    return not set(inner) & rules.never and bool(set(inner) - rules.non_content)
 
 
 def enumerated(log_p_TV: Tensor, rules: TextRules) -> dict[tuple[int, ...], float]:

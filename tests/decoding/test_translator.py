@@ -1,4 +1,4 @@
-"""Documents in, documents out, with models that never learnt anything: whatever they say comes out right."""
+"""Documents in, documents out, with models that never learned anything: whatever they say comes out right."""
 
 from collections.abc import Container, Iterator, Sequence
 from itertools import accumulate, product

@@ -1,6 +1,6 @@
 """Windows that see each other: what a batch-level model is given, and what that makes of documents.
 
-The models never learnt anything. Beside DocFlat there is `Meeting`, a Transformer whose hidden states know
+The models never learned anything. Beside DocFlat there is `Meeting`, a Transformer whose hidden states know
 what the other rows of their document hold.
 """
 
@@ -75,7 +75,7 @@ class Meeting(TranslationModel):
         return self.inner.output_weight
 
     def encode(self, source: Source) -> MeetingState:
-        beside = source.companions
+        beside = source.extra_rows
         known = self.seen(source, source, source.tokens, source.sentence, before=1.0, after=0.5)
         if beside is not None:
             side = beside.source.tokens, beside.source.sentence
@@ -98,7 +98,7 @@ class Meeting(TranslationModel):
         weight = self.inner.output_weight.detach()
         current = (sentence >= others.current[:, :1]) & (sentence < others.current[:, 1:])
         told = ((weight[tokens] * current[:, :, None]).sum(dim=1)).tanh()
-        place, other = (s.place + s.current[:, 0] for s in (rows, others))
+        place, other = (s.first_sentence + s.current[:, 0] for s in (rows, others))
         earlier, later = other < place[:, None], other > place[:, None]
         share = (earlier * before + later * after) * (rows.document[:, None] == others.document)
         return share.to(told.dtype) @ told
@@ -106,17 +106,19 @@ class Meeting(TranslationModel):
 
 def standing(source: Source) -> list[tuple[int, int]]:
     """Document, and place of the current sentence there."""
-    return list(zip(source.document.tolist(), (source.place + source.current[:, 0]).tolist(), strict=True))
+    return list(
+        zip(source.document.tolist(), (source.first_sentence + source.current[:, 0]).tolist(), strict=True)
+    )
 
 
 SYSTEMS = {
-    "alone": tiny_config(decode={"neighbours": 3}),
-    "window": tiny_config(view=window(3), decode={"neighbours": 3}),
-    "window, numbered": tiny_config(view=window(2) | NUMBERED, decode={"neighbours": 4}),
-    "window, shed": tiny_config(view=window(3, max_tokens=9), decode={"neighbours": 2}),
-    "future": tiny_config(view=window(1, after=1), decode={"neighbours": 16}),
-    "source context": tiny_config(view=window(2) | {"target_before": 0}, decode={"neighbours": 3}),
-    "regenerate": tiny_config(view=window(2), decode={"neighbours": 3, "target_context": "regenerate"}),
+    "alone": tiny_config(decode={"group_windows": 3}),
+    "window": tiny_config(view=window(3), decode={"group_windows": 3}),
+    "window, numbered": tiny_config(view=window(2) | NUMBERED, decode={"group_windows": 4}),
+    "window, shed": tiny_config(view=window(3, max_tokens=9), decode={"group_windows": 2}),
+    "future": tiny_config(view=window(1, after=1), decode={"group_windows": 16}),
+    "source context": tiny_config(view=window(2) | {"target_before": 0}, decode={"group_windows": 3}),
+    "regenerate": tiny_config(view=window(2), decode={"group_windows": 3, "target_context": "regenerate"}),
 }
 systems = pytest.mark.parametrize("name", SYSTEMS)
 BATCH_LEVEL = ["docflat", "batch_embedding", "datapoints"]
@@ -128,7 +130,7 @@ TAKING = [name for name in SYSTEMS if name.startswith(("window", "future"))]
 WAYS = [
     (name, schedule, two_passes)
     for name in SYSTEMS
-    for schedule in ("sequential", "parallel")
+    for schedule in ("sequential", "simultaneous")
     for two_passes in (False, True)
     if (not two_passes if name not in TAKING else two_passes or schedule == "sequential")
 ]
@@ -289,7 +291,7 @@ def test_documents_that_meet_in_training_do_not_in_translation(model: str) -> No
 @systems
 def test_the_other_rows_make_a_difference(model: str, name: str) -> None:
     """Or the tests here would prove nothing."""
-    kinds: list[dict[str, Any]] = [{}, {"target": False}, {"neighbours": 1}]
+    kinds: list[dict[str, Any]] = [{}, {"target": False}, {"group_windows": 1}]
     systems = [translator(SYSTEMS[name], model, beam=1, **kind) for kind in kinds]
     outputs = [translated(t, CORPUS[:1])[0] for t in systems]
     assert len({out.log_probabilities for out in outputs}) == 3
@@ -303,10 +305,10 @@ def test_groups_of_one_row_know_that_row_alone(model: str, name: str) -> None:
     plain = translator(SYSTEMS[name], model, first_pass=first, max_tokens=1)
     # Every row has a batch of its own, and nothing beside it.
     plain.model.sees_other_rows = False
-    plain.neighbours = plain.in_turn = 1
+    plain.group_windows = plain.in_turn = 1
     expected = translated(plain, TWO)
-    for schedule in ("sequential", "parallel"):
-        lonely = translator(SYSTEMS[name], model, first_pass=first, neighbours=1, schedule=schedule)
+    for schedule in ("sequential", "simultaneous"):
+        lonely = translator(SYSTEMS[name], model, first_pass=first, group_windows=1, schedule=schedule)
         assert all(same(a, b) for a, b in zip(translated(lonely, TWO), expected, strict=True))
 
 
@@ -318,7 +320,7 @@ def test_both_schedules_agree_where_nothing_is_seen_of_targets(model: str, name:
         translated(
             translator(SYSTEMS[name], model, target=False, first_pass=first, schedule=s, max_tokens=n), TWO
         )
-        for s, n in (("sequential", 8000), ("parallel", 8000), ("parallel", 1))
+        for s, n in (("sequential", 8000), ("simultaneous", 8000), ("simultaneous", 1))
     )
     for other in others:
         assert all(same(a, b) for a, b in zip(one, other, strict=True))
@@ -375,10 +377,10 @@ def test_companions_are_the_rows_that_training_would_have_made(
     seen = 0
     for source, requests in spy.calls:
         assert len(requests) == len(source.tokens)
-        beside = source.companions
+        beside = source.extra_rows
         for ordinal, place in standing(source):
             seen += 1
-            others = set(group_of(place, windows, t.neighbours)) - {place}
+            others = set(group_of(place, windows, t.group_windows)) - {place}
             at = [] if beside is None else standing(beside.source)
             assert {p for o, p in at if o == ordinal} == others
             for c, (_, p) in enumerate(at):
@@ -397,7 +399,7 @@ def test_windows_that_write_their_context_again_show_what_they_wrote(monkeypatch
     spy = Spy(monkeypatch)
     t = translator(SYSTEMS["regenerate"])
     translated(t, [Document("d", ("a cat", "it sat", "the mat"))])
-    beside = spy.calls[-1][0].companions
+    beside = spy.calls[-1][0].extra_rows
     assert beside is not None
     assert [
         len({k for _, k in real(*row)})
@@ -413,12 +415,12 @@ def test_parallel_rows_of_a_group_share_a_call_and_have_no_companions(
     for max_tokens in (1, 8000):
         spy.calls.clear()
         t = translator(
-            SYSTEMS["window"], first_pass=first_system(), schedule="parallel", max_tokens=max_tokens
+            SYSTEMS["window"], first_pass=first_system(), schedule="simultaneous", max_tokens=max_tokens
         )
         translated(t, CORPUS)
         groups = []
         for source, _ in spy.calls:
-            assert source.companions is None
+            assert source.extra_rows is None
             by_group: dict[int, list[int]] = {}
             for ordinal, place in standing(source):
                 by_group.setdefault(ordinal, []).append(place)
@@ -470,7 +472,7 @@ class Leaving(DocumentTranslator):
 
 @models
 @pytest.mark.parametrize("name", TAKING)
-@pytest.mark.parametrize("schedule", ["sequential", "parallel"])
+@pytest.mark.parametrize("schedule", ["sequential", "simultaneous"])
 def test_a_first_pass_may_leave_sentences_empty(model: str, name: str, schedule: str) -> None:
     whole = first_system()
     leaving = Leaving(whole.model, whole.config, whole.tokenizer, CPU)
@@ -520,14 +522,14 @@ def bytes_first(monkeypatch: pytest.MonkeyPatch, blank_at_first: Sequence[int]) 
 def test_what_showed_nothing_is_searched_again_beside_what_its_group_wrote(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    t = translator(SYSTEMS["source context"], schedule="parallel", neighbours=5)
+    t = translator(SYSTEMS["source context"], schedule="simultaneous", group_windows=5)
     document = CORPUS[6]
     calls = bytes_first(monkeypatch, [3, 1])
     [found] = translated(t, [document])
     batch = training_batch(t, document, found.document)
     assert [len(source.tokens) for source in calls] == [5, 1, 1]
     for source, place in zip(calls[1:], (1, 3), strict=True):
-        beside = source.companions
+        beside = source.extra_rows
         assert beside is not None
         assert [p for _, p in standing(beside.source)] == [p for p in range(5) if p != place]
         for (_, p), *row in zip(
@@ -540,9 +542,13 @@ def test_what_showed_nothing_is_searched_again_beside_what_its_group_wrote(
 @pytest.mark.parametrize(
     ("config", "decode", "message"),
     [
-        ("window", {"schedule": "parallel"}, r"decode\.first_pass, or choose decode\.schedule = sequential"),
+        (
+            "window",
+            {"schedule": "simultaneous"},
+            r"decode\.first_pass, or choose decode\.schedule = sequential",
+        ),
         ("window", {"first_pass": "runs/first"}, r"runs/first: that run was not opened"),
-        ("future", {"schedule": "parallel"}, r"name a run"),
+        ("future", {"schedule": "simultaneous"}, r"name a run"),
     ],
 )
 def test_passes_that_lack_something_are_refused(config: str, decode: dict[str, Any], message: str) -> None:
@@ -564,19 +570,19 @@ def test_first_passes_that_cannot_be_are_refused() -> None:
         translator(SYSTEMS["window"], first_pass=second).check(CORPUS)
     with pytest.raises(CotextError, match=r"decode\.first_pass = .*document long, sentence 3: 7 tokens"):
         translator(SYSTEMS["window"], first_pass=first_system(max_source_tokens=6)).check(CORPUS)
-    needy = translator(SYSTEMS["window"], schedule="parallel")
-    with pytest.raises(CotextError, match=r"decode\.schedule = parallel"):
+    needy = translator(SYSTEMS["window"], schedule="simultaneous")
+    with pytest.raises(CotextError, match=r"decode\.schedule = simultaneous"):
         translator(SYSTEMS["window"], first_pass=needy).check(CORPUS)
 
 
 def test_the_signature_tells_schedule_neighbours_and_first_pass() -> None:
     first = first_system()
     plain = translator(SYSTEMS["window"], "transformer")
-    assert not {"schedule", "neighbours", "first_pass"} & set(entries(plain))
+    assert not {"schedule", "group_windows", "first_pass"} & set(entries(plain))
     two = translator(SYSTEMS["window"], "transformer", first_pass=first)
     assert entries(two) == entries(plain) | {"first_pass": "first"}
-    meeting = translator(SYSTEMS["window"], first_pass=first, schedule="parallel")
-    assert entries(meeting) == entries(two) | {"schedule": "parallel", "neighbours": "3"}
+    meeting = translator(SYSTEMS["window"], first_pass=first, schedule="simultaneous")
+    assert entries(meeting) == entries(two) | {"schedule": "simultaneous", "group_windows": "3"}
 
 
 def entries(t: DocumentTranslator) -> dict[str, str]:

@@ -56,7 +56,9 @@ class Rows:
         entry = torch.tensor([self.entries[row // self.beam]])
         own = self.source.select(entry)
         length = int((own.sentence >= 0).sum())
-        own = Source(own.tokens[:, :length], own.sentence[:, :length], own.current, own.document, own.place)
+        own = Source(
+            own.tokens[:, :length], own.sentence[:, :length], own.current, own.document, own.first_sentence
+        )
         tokens = torch.tensor([self.tokens[row]])
         return self.model.decode(tokens, (tokens == SEP).cumsum(dim=1), self.model.encode(own))[0]
 

@@ -8,7 +8,7 @@ import torch
 from test_docflat import (
     TOKENIZER,
     VIEWS,
-    Written,
+    SentenceHypothesis,
     alone,
     baseline_of,
     batch_of,
@@ -82,8 +82,8 @@ def test_a_row_of_a_batch_is_that_row_with_its_companions(system: str) -> None:
     for i in range(len(hidden)):
         row = alone(batch, i, same_document=not crosses(system))
         close(full(model, row)[0], hidden[i, : row.target_input.size(1)])
-        if row.source.companions is not None:
-            row.source.companions = None
+        if row.source.extra_rows is not None:
+            row.source.extra_rows = None
             moved = max(
                 moved, float((full(model, row)[0] - hidden[i, : row.target_input.size(1)]).abs().max())
             )
@@ -117,7 +117,7 @@ def test_other_documents_change_nothing_unless_they_may(system: str) -> None:
 def test_a_current_token_moves_what_follows_it_and_current_ones_of_later_rows(system: str) -> None:
     config = named(system)
     model, batch = built(system), batch_of(config)
-    order = batch.source.document * 1000 + batch.source.place + batch.source.current[:, 0]
+    order = batch.source.document * 1000 + batch.source.first_sentence + batch.source.current[:, 0]
     meets = SYSTEMS[system][0] == "datapoints" and SYSTEMS[system][1].get("target", False)
     current = is_current(batch.input_sentence, batch.source.current)
     # Of rows that see others, all from the first current token on, which is the first that does.
@@ -254,7 +254,7 @@ def test_equation_11_by_hand() -> None:
     assert places.query.tolist() == places.key.tolist() == [[1, 3, 6]]
 
 
-class WrittenMeans(Written):
+class WrittenMeans(SentenceHypothesis):
     """Rows show the mean of their current tokens; these see it, from that of their own past."""
 
     def shown(self, tokens: list[int], sentence: list[int], current: Tensor) -> Tensor:
@@ -302,7 +302,7 @@ def test_current_tokens_of_the_target_see_the_mean_so_far_and_that_of_the_senten
         close(hidden[i, : len(h)], expected[0])
 
 
-ROWS = {"at once": [3, 4, 0, 2, 5, 6, 1], "beside companions": [2, 5, 6], "both": [3, 1, 4]}
+ROWS = {"at once": [3, 4, 0, 2, 5, 6, 1], "beside extra_rows": [2, 5, 6], "both": [3, 1, 4]}
 
 
 @pytest.mark.parametrize("beam", [1, 3])

@@ -20,7 +20,7 @@ from cotext.layers.glance import glanced
 from cotext.layers.soft_copy import soft_copy, stretched
 from cotext.models.build import build_model
 from cotext.models.casa import Casa
-from cotext.models.interface import Draft, ParallelModel
+from cotext.models.interface import Draft, NonAutoregressiveModel
 from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
 
@@ -87,7 +87,9 @@ def batch_of(*rows: Instance) -> Batch:
 
 
 @torch.no_grad()
-def hidden(model: ParallelModel, source: Source, lengths: Tensor | None = None) -> tuple[Tensor, Draft]:
+def hidden(
+    model: NonAutoregressiveModel, source: Source, lengths: Tensor | None = None
+) -> tuple[Tensor, Draft]:
     draft = model.encode(source, lengths)
     return model.decode(draft), draft
 
@@ -406,7 +408,7 @@ def test_right_codes_are_read_after_they_were_learnt() -> None:
     model = model_of({"latent": True, "codes": 5, "code_mixing": "all"})
     draft, tokens, right = draft_of(model, 8)
     before = draft.memory.codes.clone()
-    told = model.foretell(draft, tokens, 0.0)
+    told = model.auxiliary_loss(draft, tokens, 0.0)
     assert told is not None
     assert told.loss.shape == (3,)
     assert bool((told.loss > 0).all())
@@ -420,14 +422,14 @@ def test_the_loss_of_codes_has_its_weight() -> None:
     for weight in (0.5, 1.0):
         model = model_of({"latent": True, "codes": 5, "code_weight": weight})
         draft, tokens, _ = draft_of(model, 8)
-        told = model.foretell(draft, tokens, 0.0)
+        told = model.auxiliary_loss(draft, tokens, 0.0)
         assert told is not None
         found.append(told.loss)
     torch.testing.assert_close(2 * found[0], found[1])
 
 
 def test_some_right_codes_are_read_and_elsewhere_the_own_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bao et al. 2022, `--vq-mix-diff`: half of the wrong places, drawn apart from the foreteller's."""
+    """Bao et al. 2022, `--vq-mix-diff`: half of the wrong places, drawn apart from the code predictor's."""
     model = model_of({"latent": True, "codes": 5})
     draft, _, _ = draft_of(model, 8)
     asked: list[tuple[Tensor, float]] = []
@@ -442,7 +444,7 @@ def test_some_right_codes_are_read_and_elsewhere_the_own_input(monkeypatch: pyte
     assert model.latent is not None
     before, tokens = draft.memory.codes.clone(), torch.full_like(draft.sentence, 8)
     right = int(model.latent.codebook.nearest(model.embedding.bare(torch.tensor(8))))
-    assert model.foretell(draft, tokens.masked_fill(draft.sentence < 0, -1), 0.3) is not None
+    assert model.auxiliary_loss(draft, tokens.masked_fill(draft.sentence < 0, -1), 0.3) is not None
     assert [ratio for _, ratio in asked] == [0.3, 0.5]
     for wrong, _ in asked:
         assert torch.equal(wrong, (before != right) & (draft.sentence >= 0))

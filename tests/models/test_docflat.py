@@ -10,14 +10,14 @@ from tiny import PlainWordTokenizer, random_model, tiny_config, window
 from torch import Tensor, nn
 
 from cotext.config.recipe import Config
-from cotext.data.batch import Batch, Companions, Instance, make_batch
+from cotext.data.batch import Batch, ExtraRows, Instance, make_batch
 from cotext.data.build import build_view, special_symbols
 from cotext.layers.flat_batch import (
-    Beside,
+    ExtraKeys,
     FlatBatchAttention,
     FlatContext,
     NeuralContextGate,
-    Standing,
+    RowOrder,
     is_current,
 )
 from cotext.layers.kernels.sdpa import Places, watch_weights
@@ -109,7 +109,7 @@ def flat_context(gate: Any = "continuous") -> FlatContext:
     return context.double()
 
 
-def seen(context: FlatContext, x: Tensor, side: str, rows: Standing) -> dict[int, str]:
+def seen(context: FlatContext, x: Tensor, side: str, rows: RowOrder) -> dict[int, str]:
     """For every place, those whose change moves it."""
     x = x.clone().requires_grad_()
     out = context(x, is_current(SENTENCE, CURRENT), rows, causal=side == "target")
@@ -124,7 +124,7 @@ def seen(context: FlatContext, x: Tensor, side: str, rows: Standing) -> dict[int
 @pytest.mark.parametrize(("side", "cross_document"), SEES)
 def test_who_sees_whom(side: str, cross_document: bool) -> None:
     x = torch.randn(3, 3, 8, dtype=torch.float64)
-    rows = Standing.of(DOCUMENT, PLACE, CURRENT, cross_document)
+    rows = RowOrder.of(DOCUMENT, PLACE, CURRENT, cross_document)
     expected = {place: "".join(sorted(keys)) for place, keys in SEES[side, cross_document].items()}
     assert seen(flat_context(), x, side, rows) == expected
 
@@ -133,7 +133,7 @@ def test_who_sees_whom(side: str, cross_document: bool) -> None:
 def test_what_is_seen_is_attention_over_exactly_that(side: str, cross_document: bool) -> None:
     """Place by place: softmax over the keys listed above, the gate, the norm; else nothing changes."""
     context, x = flat_context(), torch.randn(3, 3, 8, dtype=torch.float64)
-    rows = Standing.of(DOCUMENT, PLACE, CURRENT, cross_document)
+    rows = RowOrder.of(DOCUMENT, PLACE, CURRENT, cross_document)
     out = context(x, is_current(SENTENCE, CURRENT), rows, causal=side == "target").flatten(0, 1)
     flat = x.flatten(0, 1)
     for place, keys in SEES[side, cross_document].items():
@@ -178,7 +178,7 @@ def test_rows_that_hold_the_same_sentence_show_each_other_nothing_of_it() -> Non
     sentence = torch.tensor([[0, 1, 1], [0, 1, 1], [0, 1, 1], [0, 1, 2]])
     current = torch.tensor([[0, 2], [1, 2], [1, 2], [2, 3]])
     zeros = torch.zeros(4, dtype=torch.long)
-    rows, chosen = Standing.of(zeros, zeros, current, False), is_current(sentence, current)
+    rows, chosen = RowOrder.of(zeros, zeros, current, False), is_current(sentence, current)
     assert not rows.apart
     assert rows.take(torch.tensor([3, 1])).apart
     context, x = flat_context(), torch.randn(4, 3, 8, dtype=torch.float64)
@@ -188,7 +188,7 @@ def test_rows_that_hold_the_same_sentence_show_each_other_nothing_of_it() -> Non
         close(out.flatten(0, 1)[place], by_hand(context, x.flatten(0, 1)[place], x.flatten(0, 1)[keys]))
     for i in range(4):
         others = chosen & (torch.arange(4) != i)[:, None]
-        beside = Beside(x[others], rows.take(others.nonzero()[:, 0]))
+        beside = ExtraKeys(x[others], rows.take(others.nonzero()[:, 0]))
         own = torch.tensor([i])
         close(context(x[own], chosen[own], rows.take(own), beside, causal=True)[0], out[i])
 
@@ -198,20 +198,20 @@ def test_rows_that_hold_the_same_sentence_show_each_other_nothing_of_it() -> Non
 def test_tokens_beside_the_rows_are_seen_like_those_of_rows(causal: bool, cross_document: bool) -> None:
     """Each row alone, with the current tokens of the others beside it."""
     context, x = flat_context(), torch.randn(3, 3, 8, dtype=torch.float64)
-    rows = Standing.of(DOCUMENT, PLACE, CURRENT, cross_document)
+    rows = RowOrder.of(DOCUMENT, PLACE, CURRENT, cross_document)
     current = is_current(SENTENCE, CURRENT)
     together = context(x, current, rows, causal=causal)
     for i in range(3):
         others = current.clone()
         others[i] = False
-        beside = Beside(x[others], rows.take(others.nonzero()[:, 0]))
+        beside = ExtraKeys(x[others], rows.take(others.nonzero()[:, 0]))
         own = torch.tensor([i])
         close(context(x[own], current[own], rows.take(own), beside, causal)[0], together[i])
 
 
 def test_whoever_watches_is_told_who_is_who() -> None:
     context, x = flat_context(), torch.randn(3, 3, 8, dtype=torch.float64)
-    rows, first = Standing.of(DOCUMENT, PLACE, CURRENT, False), torch.tensor([0])
+    rows, first = RowOrder.of(DOCUMENT, PLACE, CURRENT, False), torch.tensor([0])
     shown = []
 
     def watcher(weights: Tensor, real: Tensor, places: Places | None) -> None:
@@ -226,7 +226,7 @@ def test_whoever_watches_is_told_who_is_who() -> None:
     assert weights.shape == (2, 2, 3, 3)
     assert weights[0, 0].triu(1).abs().max() == 0
     with watch_weights(watcher):
-        beside = Beside(torch.randn(2, 8).double(), rows.take(torch.tensor([2, 1])))
+        beside = ExtraKeys(torch.randn(2, 8).double(), rows.take(torch.tensor([2, 1])))
         context(x[:1], is_current(SENTENCE[:1], CURRENT[:1]), rows.take(first), beside)
     places = shown[-1][2]
     assert places is not None
@@ -315,13 +315,13 @@ def test_a_side_left_out_has_no_parameters_and_sees_no_other_row(side: str) -> N
     assert moved.any(dim=1).tolist()[:4] == [False, True, False, False]
 
 
-# --- a batch, its rows, and their companions
+# --- a batch, its rows, and their extra rows
 
 
 def alone(batch: Batch, i: int, same_document: bool = True, trim: bool = True) -> Batch:
-    """Row i with the other rows as companions, of which those before it have their target."""
+    """Row i with the other rows as extra rows, of which those before it have their target."""
     source = batch.source
-    order = source.place + source.current[:, 0]
+    order = source.first_sentence + source.current[:, 0]
     others = torch.tensor([j for j in range(len(order)) if j != i], dtype=torch.long)
     if same_document:
         others = others[source.document[others] == source.document[i]]
@@ -334,13 +334,13 @@ def alone(batch: Batch, i: int, same_document: bool = True, trim: bool = True) -
     written = batch.input_sentence[others].where(before[:, None], torch.tensor(-1))
     beside = None
     if len(others):
-        beside = Companions(source.select(others), batch.target_input[others], written)
+        beside = ExtraRows(source.select(others), batch.target_input[others], written)
     length = int(batch.is_label[i].sum()) if trim else batch.target_input.size(1)
     sides = (
         x[own, :length]
         for x in (batch.target_input, batch.input_sentence, batch.target_label, batch.label_sentence)
     )
-    return Batch(replace(source.select(own), companions=beside), *sides)
+    return Batch(replace(source.select(own), extra_rows=beside), *sides)
 
 
 LAWS = pytest.mark.parametrize(
@@ -403,7 +403,7 @@ def test_every_current_token_of_a_document_reaches_every_row_of_it() -> None:
     config = config_of(window(1))
     model, batch = docflat(config), batch_of(config)
     hidden = full(model, batch)
-    order = batch.source.document * 1000 + batch.source.place + batch.source.current[:, 0]
+    order = batch.source.document * 1000 + batch.source.first_sentence + batch.source.current[:, 0]
     for side in ("source", "target"):
         sentence = batch.source.sentence if side == "source" else batch.input_sentence
         current = is_current(sentence, batch.source.current)
@@ -441,7 +441,7 @@ def test_gradients_reach_every_parameter_with_dropout() -> None:
 # --- decoding
 
 
-class Written:
+class SentenceHypothesis:
     """An open state beside plain lists of what stands in it: what each token sees is looked up there.
 
     Rows of one document that are written at once see what was on the others' first beam at that moment, so
@@ -451,13 +451,13 @@ class Written:
     def __init__(self, model: Any, batch: Batch, begun: list[int], places: int) -> None:
         self.model, self.source = model, batch.source
         source = batch.source
-        self.rows = Standing.of(source.document, source.place, source.current, model.cross_document)
+        self.rows = RowOrder.of(source.document, source.first_sentence, source.current, model.cross_document)
         self.entries, self.beam = list(range(len(begun))), 1
         self.tokens: list[list[int]] = [[] for _ in begun]
         self.sentence: list[list[int]] = [[] for _ in begun]
         self.x: list[list[Tensor]] = [[] for _ in begun]
         self.done: list[tuple[Tensor, int, int]] = []  # what complete rows show, their group and end
-        self._companions()
+        self._extra_rows()
         self.state = model.encode(batch.source)
         whole = model.encode(batch.source)
         self.cross, self.cross_mask = whole.cross, whole.cross_mask
@@ -467,12 +467,12 @@ class Written:
             [batch.input_sentence[i, :n].tolist() for i, n in enumerate(begun)],
         )
 
-    def _companions(self) -> None:
-        beside = self.source.companions
+    def _extra_rows(self) -> None:
+        beside = self.source.extra_rows
         if beside is None:
             return
         other = beside.source
-        rows = Standing.of(other.document, other.place, other.current, self.model.cross_document)
+        rows = RowOrder.of(other.document, other.first_sentence, other.current, self.model.cross_document)
         for i, (tokens, sentence) in enumerate(
             zip(beside.target_input.tolist(), beside.input_sentence.tolist(), strict=True)
         ):
@@ -582,9 +582,9 @@ class Written:
 
 
 def joined(batch: Batch, rows: list[int], all_written: bool = False) -> Batch:
-    """Some rows of a batch, with all others of their documents as companions: earlier ones have a target."""
+    """Some rows of a batch, with all others of their documents as extra rows: earlier ones have a target."""
     own = torch.tensor(rows)
-    source, order = batch.source, batch.source.place + batch.source.current[:, 0]
+    source, order = batch.source, batch.source.first_sentence + batch.source.current[:, 0]
     others, written = [], []
     for j in range(len(order)):
         asked = [i for i in rows if source.document[i] == source.document[j]]
@@ -595,9 +595,9 @@ def joined(batch: Batch, rows: list[int], all_written: bool = False) -> Batch:
     if others:
         index = torch.tensor(others)
         sentence = batch.input_sentence[index].where(torch.tensor(written)[:, None], torch.tensor(-1))
-        beside = Companions(source.select(index), batch.target_input[index], sentence)
+        beside = ExtraRows(source.select(index), batch.target_input[index], sentence)
     sides = (batch.target_input, batch.input_sentence, batch.target_label, batch.label_sentence)
-    return Batch(replace(source.select(own), companions=beside), *(x[own] for x in sides))
+    return Batch(replace(source.select(own), extra_rows=beside), *(x[own] for x in sides))
 
 
 VIEWS = {"local context": window(1), "longer": window(2, after=1), "sentences": {"kind": "sentence"}}
@@ -608,11 +608,11 @@ VIEWS = {"local context": window(1), "longer": window(2, after=1), "sentences": 
 @pytest.mark.parametrize("whole_windows", [False, True])
 @torch.no_grad()
 def test_every_step_of_rows_of_different_documents(view: str, beam: int, whole_windows: bool) -> None:
-    """One row a document, and its companions: as in sequential decoding."""
+    """One row a document, and its extra rows: as in sequential decoding."""
     config = config_of(VIEWS[view])
     model, generator = docflat(config), torch.Generator().manual_seed(beam)
     batch = joined(batch_of(config), [2, 5, 6])
-    written = Written(model, batch, begun_of(batch, whole_windows), places=80)
+    written = SentenceHypothesis(model, batch, begun_of(batch, whole_windows), places=80)
     assert isinstance(written.state, DocFlatState)
     assert not written.state.meets
     written.widen(beam)
@@ -634,7 +634,7 @@ def test_every_step_of_rows_that_are_written_at_once(view: str, cross_document: 
     config = config_of(VIEWS[view], cross_document=cross_document)
     model, generator = docflat(config), torch.Generator().manual_seed(beam)
     batch = batch_of(config, [3, 4, 0, 2, 5, 6, 1])
-    written = Written(model, batch, begun_of(batch, view == "longer"), places=80)
+    written = SentenceHypothesis(model, batch, begun_of(batch, view == "longer"), places=80)
     assert isinstance(written.state, DocFlatState)
     assert written.state.meets
     written.widen(beam)
@@ -658,7 +658,7 @@ def test_companions_that_stand_later_are_not_seen(rows: list[int]) -> None:
     for all_written in (False, True):
         part = joined(batch, rows, all_written)
         generator = torch.Generator().manual_seed(0)
-        written = Written(docflat(config), part, begun_of(part, False), places=30)
+        written = SentenceHypothesis(docflat(config), part, begun_of(part, False), places=30)
         written.widen(2)
         for _ in range(4):
             written.next(generator)

@@ -38,7 +38,7 @@ def batch_of(config: Config) -> Batch:
 
 
 def with_source(source: Source, tokens: Tensor) -> Source:
-    return Source(tokens, source.sentence, source.current, source.document, source.place)
+    return Source(tokens, source.sentence, source.current, source.document, source.first_sentence)
 
 
 def full(model: Transformer | FlatTransformer, batch: Batch) -> Tensor:

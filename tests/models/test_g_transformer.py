@@ -102,7 +102,9 @@ def test_without_global_layers_sentences_are_apart(place: int, pre_norm: bool) -
     given, tokens, sentence = example()
     hidden = system.decode(tokens, sentence, system.encode(given))
 
-    other = Source(changed(given.tokens, place), given.sentence, given.current, given.document, given.place)
+    other = Source(
+        changed(given.tokens, place), given.sentence, given.current, given.document, given.first_sentence
+    )
     k = SOURCE_SENTENCE[place]
     assert moved(keys(system, given, 1), keys(system, other, 1)) == [n == k for n in SOURCE_SENTENCE]
     of_source = system.decode(tokens, sentence, system.encode(other))
@@ -120,7 +122,9 @@ def test_global_layers_see_the_whole_row(place: int) -> None:
     system = model(1)
     given, tokens, sentence = example()
     hidden = system.decode(tokens, sentence, system.encode(given))
-    other = Source(changed(given.tokens, place), given.sentence, given.current, given.document, given.place)
+    other = Source(
+        changed(given.tokens, place), given.sentence, given.current, given.document, given.first_sentence
+    )
     assert moved(keys(system, given, 0), keys(system, other, 0)) == [True] * 9
     assert moved(hidden, system.decode(tokens, sentence, system.encode(other))) == [True] * 9
     of_target = system.decode(changed(tokens, place), sentence, system.encode(given))
@@ -134,7 +138,9 @@ def test_a_closed_gate_keeps_one_of_the_two(bias: float, local: bool) -> None:
     system = with_gates(model(1, layers=1), bias)
     given, tokens, sentence = example()
     hidden = system.decode(tokens, sentence, system.encode(given))
-    other = Source(changed(given.tokens, 4), given.sentence, given.current, given.document, given.place)
+    other = Source(
+        changed(given.tokens, 4), given.sentence, given.current, given.document, given.first_sentence
+    )
     of_source = system.decode(tokens, sentence, system.encode(other))
     assert moved(hidden, of_source) == [n == 1 if local else True for n in TARGET_SENTENCE]
     for name, parameter in system.named_parameters():
@@ -302,7 +308,7 @@ def test_a_row_does_not_depend_on_the_batch_around_it() -> None:
             alone.sentence[:, :length],
             alone.current,
             alone.document,
-            alone.place,
+            alone.first_sentence,
         )
         single = system.decode(
             tokens[i : i + 1, :target_length], sentence[i : i + 1, :target_length], system.encode(alone)

@@ -64,7 +64,7 @@ def model(
 def with_source(given: Source, place: int) -> Source:
     """The same with another word at one place of the first row."""
     other = changed(given.tokens, place)
-    return Source(other, given.sentence, given.current, given.document, given.place)
+    return Source(other, given.sentence, given.current, given.document, given.first_sentence)
 
 
 def keys(system: MCN, given: Source) -> Tensor:
@@ -255,7 +255,7 @@ def test_no_context_is_every_sentence_by_itself() -> None:
     together = keys(system, given)[0]
     for first, stop in pairwise((0, 3, 5, 9)):
         one = torch.zeros(1, stop - first, dtype=torch.long)
-        alone = Source(given.tokens[:, first:stop], one, given.current, given.document, given.place)
+        alone = Source(given.tokens[:, first:stop], one, given.current, given.document, given.first_sentence)
         torch.testing.assert_close(keys(system, alone)[0], together[first:stop], rtol=1e-9, atol=1e-9)
 
 
@@ -488,7 +488,7 @@ def test_the_decoder_knows_distances_and_nothing_else_of_where_it_stands() -> No
     system.embedding.segment = None
     given, tokens, sentence = example(([2, 3, 2, 3],), ([4, 2, 4, 2],))
     twice = Source(
-        given.tokens[:, :5].repeat(1, 2), given.sentence, given.current, given.document, given.place
+        given.tokens[:, :5].repeat(1, 2), given.sentence, given.current, given.document, given.first_sentence
     )
     tokens = tokens[:, :6].repeat(1, 2)
     hidden = system.decode(tokens, sentence, system.encode(twice))
@@ -564,7 +564,11 @@ def test_a_row_does_not_depend_on_the_batch_around_it(memory: int) -> None:
         alone = given.select(torch.tensor([i]))
         length, target_length = sum(lengths[i]), sum(target_lengths[i])
         alone = Source(
-            alone.tokens[:, :length], alone.sentence[:, :length], alone.current, alone.document, alone.place
+            alone.tokens[:, :length],
+            alone.sentence[:, :length],
+            alone.current,
+            alone.document,
+            alone.first_sentence,
         )
         single = system.decode(
             tokens[i : i + 1, :target_length], sentence[i : i + 1, :target_length], system.encode(alone)

@@ -1,4 +1,4 @@
-"""A handful of documents, learnt by heart and given back word for word by decoding.
+"""A handful of documents, learned by heart and given back word for word by decoding.
 
 The windows are needed: the same sentence has another translation in another document, which its context
 alone decides. A system that mistakes its windows or its own translations cannot get there.
@@ -100,7 +100,7 @@ def trained(config: Config, corpus: list[ParallelDocument], updates: int, folder
         if update == updates:
             break
     assert max(each["nll_current"] for each in figures[-10:]) < 0.02
-    # Discounted to a hundredth, it is learnt later.
+    # Discounted to a hundredth, it is learned later.
     assert max(each.get("nll_context", 0.0) for each in figures[-10:]) < 0.3
     return model.eval()
 

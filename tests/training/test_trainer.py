@@ -439,12 +439,12 @@ class TestBatchLevelContext:
     ) -> None:
         asked: list[int | None] = []
 
-        def noting(*arguments: Any, neighbours: int | None) -> Iterator[Batch]:
-            asked.append(neighbours)
-            return ordered_batches(*arguments, neighbours=neighbours)
+        def noting(*arguments: Any, group_windows: int | None) -> Iterator[Batch]:
+            asked.append(group_windows)
+            return ordered_batches(*arguments, group_windows=group_windows)
 
         monkeypatch.setattr(trainer, "ordered_batches", noting)
-        made = make_trainer(with_section(run_config(), "decode", neighbours=3), data, tmp_path)
+        made = make_trainer(with_section(run_config(), "decode", group_windows=3), data, tmp_path)
         before = made.validate()
         made.model.sees_other_rows = sees
         after = made.validate()

@@ -32,7 +32,7 @@ class Spread:
         return self.entropy / self.queries
 
     @property
-    def evenness(self) -> float:
+    def normalised_entropy(self) -> float:
         """Entropy as a share of what even weights over the same keys would have; 1: nothing is chosen."""
         return self.entropy / self.uniform if self.uniform else 0.0
 

@@ -16,7 +16,7 @@ from cotext.data.batch import Batch, Instance, make_batch
 from cotext.data.documents import ParallelDocument
 from cotext.data.sampling import pack
 from cotext.decoding.translator import DocumentTranslator
-from cotext.models.interface import ParallelModel
+from cotext.models.interface import NonAutoregressiveModel
 from cotext.runtime.tables import render_rows
 
 DIGITS = 6  # that are worth keeping of a weight
@@ -63,7 +63,7 @@ class AttentionReport:
                     "kind": each.kind,
                     "heads": each.heads,
                     "entropy_nats": each.spread.nats,
-                    "evenness": each.spread.evenness,
+                    "normalised_entropy": each.spread.normalised_entropy,
                     **_matrices(each),
                 }
                 for name, each in self.maps.items()
@@ -82,7 +82,10 @@ class AttentionReport:
 
     def render(self) -> str:
         """A line for every attention, and one for every gate."""
-        rows = [("attention", "nats", "evenness", "own sentence", "share beside"), *map(self._row, self.maps)]
+        rows = [
+            ("attention", "nats", "normalised_entropy", "own sentence", "share beside"),
+            *map(self._row, self.maps),
+        ]
         gates = [f"{name}: open by {gate.overall:.2f}" for name, gate in self.gates.items()]
         return "\n".join([render_rows(rows, left=1), *gates])
 
@@ -90,7 +93,7 @@ class AttentionReport:
         each = self.maps[name]
         figures = each.share.diagonal().nanmean(), each.beside.nanmean()
         own, beside = (f"{float(share):.2f}" for share in figures)
-        return name, f"{each.spread.nats:.2f}", f"{each.spread.evenness:.2f}", own, beside
+        return name, f"{each.spread.nats:.2f}", f"{each.spread.normalised_entropy:.2f}", own, beside
 
 
 def _matrices(found: SentenceMap | Averaged) -> dict[str, Any]:
@@ -122,7 +125,7 @@ def watch_document(
         for w in translator.view.split([len(s) for s in source], [])
     ]
     batches = [batch.to(translator.device) for batch in _batches(translator, instances)]
-    assert not isinstance(translator.model, ParallelModel)
+    assert not isinstance(translator.model, NonAutoregressiveModel)
     maps, gates = sentence_maps(translator.model, batches, len(kept))
     return AttentionReport(
         signature=signature,
@@ -140,8 +143,8 @@ def _batches(translator: DocumentTranslator, instances: Sequence[Instance]) -> l
     """Windows that see each other together, others as they fit."""
     decode = translator.config.decode
     if translator.model.sees_other_rows:
-        starts = range(0, len(instances), decode.neighbours)
-        groups = [list(range(first, min(first + decode.neighbours, len(instances)))) for first in starts]
+        starts = range(0, len(instances), decode.group_windows)
+        groups = [list(range(first, min(first + decode.group_windows, len(instances)))) for first in starts]
     else:
         lengths = [instance.row_tokens(translator.symbols) for instance in instances]
         groups = pack(lengths, decode.max_tokens)

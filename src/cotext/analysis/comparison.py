@@ -263,10 +263,10 @@ def _verdict(chance: float, distance: str, cells: Sequence[Cell]) -> str:
         return "needs no context" if distance == "0" else "context solves it"
     better = sum(cell.low > chance for cell in seeing)
     if distance == "0":
-        return "partly learnt" if better else "not learnt"
+        return "partly learned" if better else "not learned"
     if better == len(seeing):
         return "context helps"
-    return "context helps one" if better == 1 else "context helps some" if better else "not learnt"
+    return "context helps one" if better == 1 else "context helps some" if better else "not learned"
 
 
 def _expectations(systems: Sequence[SystemFigures], rows: Sequence[Row]) -> list[Expectation]:

@@ -16,7 +16,7 @@ from cotext.data.context_edits import Excerpt
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import ParallelDocument
 from cotext.data.suite_documents import documents_of
-from cotext.decoding.candidate_scoring import Choice, score_candidates
+from cotext.decoding.candidate_scoring import CandidateSet, score_candidates
 from cotext.decoding.scorer import SentenceScore
 from cotext.decoding.translator import DocumentTranslator
 from cotext.metrics.contrastive import CandidateScores
@@ -63,10 +63,10 @@ def score_in_contexts(
 
     Everything is scored in one call, so that batches are shared.
     """
-    asked: dict[Choice, int] = {}
+    asked: dict[CandidateSet, int] = {}
     places: dict[str, list[list[int]]] = {context: [] for context in CONTEXTS[: 1 if foreign is None else 3]}
     for example in examples:
-        choices = {"true": [Choice(example.source, example.candidates, example.differing_sentences)]}
+        choices = {"true": [CandidateSet(example.source, example.candidates, example.differing_sentences)]}
         if foreign is not None:
             choices |= _controls(translator, example, foreign)
         for context, of_example in choices.items():
@@ -83,11 +83,11 @@ def score_in_contexts(
 
 def _controls(
     translator: DocumentTranslator, example: ContrastiveExample, foreign: ForeignSentences
-) -> dict[str, list[Choice]]:
+) -> dict[str, list[CandidateSet]]:
     """For none and foreign context, one choice a sentence in which candidates differ."""
     right = ParallelDocument(example.id, example.source, example.candidates[example.correct])
     others = foreign.pool.without(foreign.documents[example.id])
-    found: dict[str, list[Choice]] = {"none": [], "foreign": []}
+    found: dict[str, list[CandidateSet]] = {"none": [], "foreign": []}
     for number, excerpt in zip(
         example.differing_sentences,
         excerpts(translator, right, example.differing_sentences),
@@ -101,7 +101,7 @@ def _controls(
     return found
 
 
-def _choice(found: Excerpt, candidates: Sequence[Sequence[str]]) -> Choice:
+def _choice(found: Excerpt, candidates: Sequence[Sequence[str]]) -> CandidateSet:
     """The candidates in an edited excerpt of the document that has the right one."""
     targets = tuple(
         tuple(
@@ -110,7 +110,7 @@ def _choice(found: Excerpt, candidates: Sequence[Sequence[str]]) -> Choice:
         )
         for candidate in candidates
     )
-    return Choice(found.document.source, targets, (found.place,))
+    return CandidateSet(found.document.source, targets, (found.place,))
 
 
 def _added(candidates: int, scores: Sequence[Sequence[SentenceScore]]) -> CandidateScores:

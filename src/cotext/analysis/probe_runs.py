@@ -119,11 +119,11 @@ def probe_run(
 def _sample(opened: Probe, max_tokens: int) -> dict[str, list[Instance]]:
     """Instances to learn from, to choose the epoch by, and to test on."""
     train, dev = opened.data.train, opened.data.dev
-    learnt = _shuffled(train)
+    learned = _shuffled(train)
     # Of a small corpus too, the larger part is to learn from.
-    held_out = _gather(opened, train, learnt, min(max_tokens, train.totals.source_tokens) // HELD_OUT)
+    held_out = _gather(opened, train, learned, min(max_tokens, train.totals.source_tokens) // HELD_OUT)
     found = {
-        "train": _gather(opened, train, learnt, max_tokens),
+        "train": _gather(opened, train, learned, max_tokens),
         "held_out": held_out,
         "test": _gather(opened, dev, _shuffled(dev), max_tokens),
     }

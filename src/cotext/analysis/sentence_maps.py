@@ -128,7 +128,7 @@ class _Side:
     @classmethod
     def of(cls, sentence: Tensor, source: Source) -> "_Side":
         first, stop = source.current[:, :1], source.current[:, 1:]
-        document = torch.where(sentence >= 0, sentence + source.place[:, None], NOWHERE)
+        document = torch.where(sentence >= 0, sentence + source.first_sentence[:, None], NOWHERE)
         return cls(sentence, document, (sentence >= first) & (sentence < stop))
 
     def places(self, shown: Tensor) -> Tensor:
@@ -168,7 +168,7 @@ class _Side:
 
 
 @dataclass(slots=True)
-class _Onlooker:
+class _AttentionRecorder:
     """Gathers what it is shown, while `encode` or `decode` of one batch runs."""
 
     modules: dict[str, nn.Module]
@@ -202,7 +202,7 @@ class _Onlooker:
         found.add(gate.flatten(0, -2), own.document[own.current])
 
 
-def _hook(onlooker: _Onlooker, name: str) -> Callable[[nn.Module, Any, Tensor], None]:
+def _hook(onlooker: _AttentionRecorder, name: str) -> Callable[[nn.Module, Any, Tensor], None]:
     return lambda module, arguments, gate: onlooker.note_gate(name, gate)
 
 
@@ -219,7 +219,7 @@ def sentence_maps(
         CotextError: an attention whose tokens cannot be told.
     """
     with calls(model) as calling, ExitStack() as hooks:
-        onlooker = _Onlooker(dict(model.named_modules()), calling, sentences)
+        onlooker = _AttentionRecorder(dict(model.named_modules()), calling, sentences)
         for name, module in onlooker.modules.items():
             if isinstance(module, NeuralContextGate):
                 hooks.callback(module.register_forward_hook(_hook(onlooker, name)).remove)

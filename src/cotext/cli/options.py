@@ -26,7 +26,7 @@ Decode = Annotated[
     list[str] | None,
     typer.Option("--set", help="Decode setting key=value of the recipe, as in beam=1; may be repeated."),
 ]
-SCORING = ("max_source_tokens", "max_tokens", "neighbours")  # of the decode settings, what scoring takes
+SCORING = ("max_source_tokens", "max_tokens", "group_windows")  # of the decode settings, what scoring takes
 Scoring = Annotated[
     list[str] | None,
     typer.Option("--set", help=f"{', '.join(SCORING)} of the decode settings: key=value; may be repeated."),

@@ -23,9 +23,9 @@ class DecodeConfig(Closed):
     target_context: Literal["prefix", "regenerate"] = "prefix"
     """`prefix` forces the translations already made and writes the current sentence alone; `regenerate`
     writes the whole window and keeps its last sentence, as the paper does."""
-    neighbours: Annotated[int, Field(gt=0, le=10_000, strict=True)] = 16
+    group_windows: Annotated[int, Field(gt=0, le=10_000, strict=True)] = 16
     """Of models that see other rows: how many consecutive windows of a document see each other."""
-    schedule: Literal["sequential", "parallel"] = "sequential"
+    schedule: Literal["sequential", "simultaneous"] = "sequential"
     """Of these windows: one after the other, each beside the finished translations of those before it, or all
     at once, beside what they have written so far; the latter needs `first_pass` where the target has
     context."""

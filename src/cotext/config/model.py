@@ -101,7 +101,7 @@ class CasaConfig(Closed):
 
     path: Literal["sentences", "row", "length"] = "sentences"
     """How tokens come to stand on places: a path (CTC) for every sentence, one for the whole row, or as many
-    places as tokens, whose number the model foretells."""
+    places as tokens, whose number the model predicts."""
     local: bool = True
     """Lower layers stay inside sentences; if not, they see the whole row."""
     context_layers: Count = 2
@@ -117,14 +117,14 @@ class CasaConfig(Closed):
     target_context: bool = True
     """Context layers of the decoder looking at itself; if not, they stay inside sentences."""
     latent: bool = False
-    """A second decoder foretells a code for every place, which a gate mixes into the decoder's input."""
+    """A second decoder predicts a code for every place, which a gate mixes into the decoder's input."""
     codes: Symbols = 64
     """Of `latent`: how many there are."""
     code_mixing: Literal["drawn", "all"] = "drawn"
     """Of `latent`, in training: where the decoder reads the right codes. `drawn`: at random places, half as
-    many as were foretold wrong, and its own input elsewhere; `all`: at every place of the best path."""
+    many as were predicted wrong, and its own input elsewhere; `all`: at every place of the best path."""
     code_weight: NonNegativeFloat = 0.5
-    """Of `latent`: weight of the loss of foretold codes; 1.0 in the scripts of Bao et al. 2022."""
+    """Of `latent`: weight of the loss of predicted codes; 1.0 in the scripts of Bao et al. 2022."""
     length_offsets: Symbols = 128
     """Of the path `length`: how many tokens more or fewer than the source a row may have."""
 

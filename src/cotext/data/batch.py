@@ -9,7 +9,7 @@ decoder *input* the same symbol opens sentence k + 1 (three sentences a, b, c of
     sentence   0   0   1   1   2   2          sentence  0   0   1   1   2   2
 
 Indexed separators differ from sentence to sentence: sep1, sep2. With brackets every sentence has a begin and
-an end of its own: a label `eos` closes it, and the next is opened by the input `bos` in its place.
+an end of its own: a label `eos` closes it, and the next is opened by the input `bos` in its stead.
 
     input     bos  a  bos  b  bos  c          label     a  eos  b  eos  c  eos
 
@@ -54,9 +54,9 @@ class SpecialSymbols:
         """What closes this sentence of a row where another follows."""
         return self.separators[min(sentence, len(self.separators) - 1)]
 
-    def opening(self, place: int) -> int:
+    def opening(self, sentence_index: int) -> int:
         """What opens a bracketed sentence, given its place in its document."""
-        return self.numbers[min(place, len(self.numbers) - 1)] if self.numbers else self.bos
+        return self.numbers[min(sentence_index, len(self.numbers) - 1)] if self.numbers else self.bos
 
     @property
     def first(self) -> int:
@@ -70,21 +70,21 @@ class SpecialSymbols:
 
 
 @dataclass(slots=True)
-class Companions:
+class ExtraRows:
     """Other rows of the documents of a batch, which a batch-level model sees beside those it answers for.
 
     While sentences are translated one after the other, they are the rest of what training has in one batch:
     the source of all of them, and the target of those before the row that is being written.
     """
 
-    source: "Source"  # C rows, without companions of their own
+    source: "Source"  # C rows, without extra rows of their own
     target_input: Tensor  # [C, T]
     input_sentence: Tensor  # [C, T], -1 on padding, and throughout where nothing is written yet
 
-    def to(self, device: torch.device) -> "Companions":
+    def to(self, device: torch.device) -> "ExtraRows":
         """Return a copy on `device`."""
         sides = (side.to(device, non_blocking=True) for side in (self.target_input, self.input_sentence))
-        return Companions(self.source.to(device), *sides)
+        return ExtraRows(self.source.to(device), *sides)
 
 
 @dataclass(slots=True)
@@ -95,21 +95,21 @@ class Source:
     sentence: Tensor  # [B, S], -1 on padding
     current: Tensor  # [B, 2], half-open range of sentences of the row that it answers for
     document: Tensor  # [B], ordinal of the document in its corpus
-    place: Tensor  # [B], place in its document of the row's first sentence
-    companions: Companions | None = None
+    first_sentence: Tensor  # [B], index in its document of the first sentence of the row
+    extra_rows: ExtraRows | None = None
 
     def to(self, device: torch.device) -> "Source":
         """Return a copy on `device`."""
         moved = {name: getattr(self, name).to(device, non_blocking=True) for name in _OF_ROWS}
-        beside = None if self.companions is None else self.companions.to(device)
-        return replace(self, **moved, companions=beside)
+        extra = None if self.extra_rows is None else self.extra_rows.to(device)
+        return replace(self, **moved, extra_rows=extra)
 
     def select(self, rows: Tensor) -> "Source":
-        """Keep the given rows, in the given order, and all companions."""
+        """Keep the given rows, in the given order, and all extra rows."""
         return replace(self, **{name: getattr(self, name).index_select(0, rows) for name in _OF_ROWS})
 
 
-_OF_ROWS = ("tokens", "sentence", "current", "document", "place")
+_OF_ROWS = ("tokens", "sentence", "current", "document", "first_sentence")
 
 
 @dataclass(slots=True)
@@ -174,8 +174,8 @@ class Instance:
         return self.window.current.start - first, self.window.current.stop - first
 
     @property
-    def place(self) -> int:
-        """Place of the first source sentence in the document."""
+    def first_sentence(self) -> int:
+        """Index in the document of the first source sentence."""
         return self.window.source.start
 
     @property
@@ -202,19 +202,19 @@ def joined(
     symbols: SpecialSymbols,
     first: int = 0,
     opened: bool = False,
-    place: int = 0,
+    sentence_index: int = 0,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Join sentences with separators and close the last with `eos`.
 
     `opened`: a begin symbol stands before each, which may tell its place in the document, counted from
-    `place`. Returns tokens and sentence indices counted from `first`, each [T].
+    `sentence_index`. Returns tokens and sentence indices counted from `first`, each [T].
     """
     lengths = [len(s) + 1 + opened for s in sentences]
     tokens = np.empty(sum(lengths), dtype=np.int64)
     at = 0
     for k, (sentence, length) in enumerate(zip(sentences, lengths, strict=True), start=first):
         if opened:
-            tokens[at] = symbols.opening(place + k - first)
+            tokens[at] = symbols.opening(sentence_index + k - first)
         tokens[at + opened : at + length - 1] = sentence
         tokens[at + length - 1] = symbols.separator(k)
         at += length
@@ -223,17 +223,18 @@ def joined(
 
 
 def decoder_input(
-    label: NDArray[np.int64], sentence: NDArray[np.int64], symbols: SpecialSymbols, place: int = 0
+    label: NDArray[np.int64], sentence: NDArray[np.int64], symbols: SpecialSymbols, sentence_index: int = 0
 ) -> NDArray[np.int64]:
     """Shift labels right by one, opening with `bos`, with brackets every sentence: [T].
 
     The sentence of an input is that of the label which it predicts, so that the separator that closes
-    sentence k as a label opens sentence k + 1 as an input. `place` is that of sentence 0 in the document.
+    sentence k as a label opens sentence k + 1 as an input. `sentence_index` is that of sentence 0 in its
+    document.
     """
     shifted = np.concatenate(([symbols.bos], label[:-1]))
     if symbols.bracket:
         opens = np.flatnonzero(np.diff(sentence, prepend=-1))
-        shifted[opens] = [symbols.opening(place + int(k)) for k in sentence[opens]]
+        shifted[opens] = [symbols.opening(sentence_index + int(k)) for k in sentence[opens]]
     return shifted
 
 
@@ -247,20 +248,24 @@ def _padded(rows: Sequence[NDArray[np.int64]], fill: int) -> Tensor:
 
 def source_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Source:
     """Build the source side of a batch."""
-    sides = [joined(i.source, symbols, opened=symbols.bracket, place=i.place) for i in instances]
+    sides = [
+        joined(i.source, symbols, opened=symbols.bracket, sentence_index=i.first_sentence) for i in instances
+    ]
     return Source(
         tokens=_padded([tokens for tokens, _ in sides], symbols.pad),
         sentence=_padded([sentence for _, sentence in sides], -1),
         current=torch.tensor([i.current for i in instances]),
         document=torch.tensor([i.document for i in instances]),
-        place=torch.tensor([i.place for i in instances]),
+        first_sentence=torch.tensor([i.first_sentence for i in instances]),
     )
 
 
 def make_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Batch:
     """Build a batch with targets."""
     labels = [joined(i.target, symbols, i.target_offset) for i in instances]
-    inputs = [decoder_input(*label, symbols, i.place) for label, i in zip(labels, instances, strict=True)]
+    inputs = [
+        decoder_input(*label, symbols, i.first_sentence) for label, i in zip(labels, instances, strict=True)
+    ]
     label_sentence = _padded([sentence for _, sentence in labels], -1)
     return Batch(
         source=source_batch(instances, symbols),

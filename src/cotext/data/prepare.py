@@ -303,7 +303,7 @@ def _build(
 
 def _notes(chosen: TokenizerSettings | Tokenizer, tokenizer: Tokenizer) -> tuple[str, ...]:
     if not isinstance(chosen, TokenizerSettings):
-        return ("the tokenizer is that of other data; nothing was learnt here",)
+        return ("the tokenizer is that of other data; nothing was learned here",)
     if chosen.vocabulary is None and tokenizer.pieces < chosen.requested_vocabulary:
         return (
             f"note: the text supports {tokenizer.pieces} pieces, fewer than the usual "

@@ -84,7 +84,7 @@ def pack(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class WindowSequence:
     """Consecutive windows of one document, to be kept together in one batch."""
 
     instances: Sequence[Instance]
@@ -102,16 +102,16 @@ class _OpenBatch:
     rows_left: int
     documents: set[int]
 
-    def takes(self, run: Run) -> bool:
+    def takes(self, run: WindowSequence) -> bool:
         return len(run.instances) <= self.rows_left and run.document not in self.documents
 
-    def add(self, run: Run) -> None:
+    def add(self, run: WindowSequence) -> None:
         self.rows.extend(run.instances)
         self.rows_left -= len(run.instances)
         self.documents.add(run.document)
 
 
-def share_batches(runs: Iterable[Run], max_tokens: int) -> list[list[Instance]]:
+def share_batches(runs: Iterable[WindowSequence], max_tokens: int) -> list[list[Instance]]:
     """Put runs together so that rows times longest row stays within `max_tokens`.
 
     No run is split, and no two of one document meet; a run over the budget stands alone. Runs of equal
@@ -287,12 +287,12 @@ class Sampler:
 
     def _in_order(self, instances: list[Instance], random: np.random.Generator) -> list[list[Instance]]:
         """Runs of consecutive instances, each as long as the budget allows."""
-        runs: list[Run] = []
+        runs: list[WindowSequence] = []
         for _, windows in groupby(instances, lambda instance: instance.document):
             document = list(windows)
             lengths = [i.row_tokens(self.symbols) for i in document]
             for group in pack(lengths, self.max_tokens):
-                runs.append(Run([document[i] for i in group], max(lengths[i] for i in group)))
+                runs.append(WindowSequence([document[i] for i in group], max(lengths[i] for i in group)))
         return share_batches((runs[r] for r in random.permutation(len(runs))), self.max_tokens)
 
     def _in_foreign_context(
@@ -328,7 +328,7 @@ def in_context_of(
     """The instance with consecutive sentences of `other` in place of those around its current ones.
 
     They begin anywhere in `other`. Where it is too short there are fewer of them: a sentence that stood twice
-    in a row would show what it is to foretell. What the view cannot take with these lengths is shed, as from
+    in a row would show what it is to predict. What the view cannot take with these lengths is shed, as from
     a window of its own.
     """
     window, offset = instance.window, instance.target_offset
@@ -359,26 +359,26 @@ def ordered_batches(
     symbols: SpecialSymbols,
     max_tokens: int,
     max_row_tokens: int,
-    neighbours: int | None = None,
+    group_windows: int | None = None,
 ) -> Iterator[Batch]:
     """Every instance of a store once, in batches of like length: for validation.
 
-    `neighbours`, for models that see other rows: so many consecutive windows of a document stay together,
+    `group_windows`, for models that see other rows: so many consecutive windows of a document stay together,
     even over the budget, and meet no others of theirs. What is too long leaves a gap in its group.
     """
     length = functools.partial(Instance.row_tokens, symbols=symbols)
-    if neighbours is None:
+    if group_windows is None:
         instances = (i for d in range(len(store)) for i in instances_of(store[d], view))
         fitting = sorted((i for i in instances if length(i) <= max_row_tokens), key=length)
         groups = [[fitting[i] for i in group] for group in pack([length(i) for i in fitting], max_tokens)]
     else:
-        runs: list[Run] = []
+        runs: list[WindowSequence] = []
         for d in range(len(store)):
             windows = list(instances_of(store[d], view))
-            for first in range(0, len(windows), neighbours):
-                group = [i for i in windows[first : first + neighbours] if length(i) <= max_row_tokens]
+            for first in range(0, len(windows), group_windows):
+                group = [i for i in windows[first : first + group_windows] if length(i) <= max_row_tokens]
                 if group:
-                    runs.append(Run(group, max(map(length, group))))
+                    runs.append(WindowSequence(group, max(map(length, group))))
         groups = share_batches(runs, max_tokens)
     for group in groups:
         yield make_batch(group, symbols)

@@ -40,7 +40,7 @@ class Alternatives:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class CandidateSet:
     """A document, several translations of it, and the sentences by which they are to be compared."""
 
     source: Sequence[str]
@@ -67,7 +67,9 @@ class _Group:
         return max(len(row) for row in self.inputs) - self.shared
 
 
-def score_candidates(translator: DocumentTranslator, choices: Sequence[Choice]) -> list[list[SentenceScore]]:
+def score_candidates(
+    translator: DocumentTranslator, choices: Sequence[CandidateSet]
+) -> list[list[SentenceScore]]:
     """Score the compared sentences of every candidate in their context, and add them up.
 
     The same as `DocumentTranslator.score_sentences` of each candidate as a document, which is also what is
@@ -103,7 +105,7 @@ def score_candidates(translator: DocumentTranslator, choices: Sequence[Choice]) 
 
 
 def _alternatives(
-    translator: DocumentTranslator, choice: Choice, tokens: dict[str, list[int]]
+    translator: DocumentTranslator, choice: CandidateSet, tokens: dict[str, list[int]]
 ) -> list[tuple[list[int], Alternatives, list[int]]]:
     """The windows that hold compared sentences: for which candidates, their rows, and which are asked for."""
     source = [tokens[s] for s in choice.source]
@@ -178,7 +180,7 @@ def _packed(groups: list[_Group], symbols: SpecialSymbols, max_tokens: int) -> l
 
 def _group(place: int, alternatives: Alternatives, symbols: SpecialSymbols) -> _Group:
     first = alternatives.instances[0]
-    offset = alternatives.scored.start - first.place, alternatives.scored.stop - first.place
+    offset = alternatives.scored.start - first.first_sentence, alternatives.scored.stop - first.first_sentence
     numbers: dict[tuple[tuple[int, ...], ...], int] = {}
     which, inputs, labels, sentences = [], [], [], []
     for instance in alternatives.instances:
@@ -187,7 +189,7 @@ def _group(place: int, alternatives: Alternatives, symbols: SpecialSymbols) -> _
             numbers[key] = len(numbers)
             label, sentence = joined(instance.target, symbols, instance.target_offset)
             needed = int(np.searchsorted(sentence, offset[1]))
-            inputs.append(decoder_input(label, sentence, symbols, instance.place)[:needed])
+            inputs.append(decoder_input(label, sentence, symbols, instance.first_sentence)[:needed])
             labels.append(label[:needed])
             sentences.append(sentence[:needed])
         which.append(numbers[key])
@@ -205,7 +207,7 @@ def _score(
     """Score groups of equally many rows: per group, row and sentence."""
     width = len(groups[0].inputs)
     hidden_MD, longest_prefix, longest = _hidden(model, groups, symbols, device)
-    # Which hidden state foretells which label, and to which sums that belongs: labels that rows have in
+    # Which hidden state predicts which label, and to which sums that belongs: labels that rows have in
     # common are looked up once.
     state: list[Ids] = []
     label: list[Ids] = []
@@ -213,7 +215,7 @@ def _score(
     slot: list[Ids] = []
     entries = slots = 0
     for b, g in enumerate(groups):
-        common = g.shared - 1 if width > 1 else g.shared  # the last state of the prefix foretells several
+        common = g.shared - 1 if width > 1 else g.shared  # the last state of the prefix predicts several
         for w in range(width):
             at = np.flatnonzero(g.sentence[w] >= g.scored.start)
             mine = at if w == 0 else at[at >= common]

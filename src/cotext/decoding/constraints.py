@@ -104,7 +104,7 @@ class Progress:
     limits: Tensor  # [B, N]
     closed: Tensor  # [B, W], sentences closed so far
     stop: Tensor  # [B, W], how many tokens there may be when the sentence being written is closed
-    worded: Tensor  # [B, W], True once the sentence being written may be closed
+    has_content_token: Tensor  # [B, W], True once the sentence being written may be closed
 
     @classmethod
     def start(
@@ -121,7 +121,7 @@ class Progress:
         most = max(map(len, limits))
         # What stands in the place of sentences that nobody asks for is never looked at.
         limits_BN = torch.tensor([[*row, *row[-1:] * (most - len(row))] for row in limits], device=device)
-        worded = torch.tensor([free or r.begins_worded(symbols) for r in requests], device=device)
+        has_content_token = torch.tensor([free or r.begins_worded(symbols) for r in requests], device=device)
         return cls(
             first=torch.tensor(
                 [r.first_sentence + r.closed_before(symbols) for r in requests], device=device
@@ -131,7 +131,7 @@ class Progress:
             limits=limits_BN,
             closed=torch.zeros(len(requests), beam, dtype=torch.long, device=device),
             stop=limits_BN[:, :1].repeat(1, beam),
-            worded=worded[:, None].repeat(1, beam),
+            has_content_token=has_content_token[:, None].repeat(1, beam),
         )
 
     @property
@@ -145,7 +145,7 @@ class Progress:
 
     def reorder(self, origin: Tensor) -> None:
         """Beam w continues what beam origin[:, w] was: [B, W]."""
-        for name in ("closed", "stop", "worded"):
+        for name in ("closed", "stop", "has_content_token"):
             setattr(self, name, getattr(self, name).gather(1, origin))
 
 
@@ -185,18 +185,18 @@ class Rules:
 
         `near_a_limit`: whether some hypothesis may have come to a limit.
         """
-        worded = progress.worded.flatten()
+        has_content_token = progress.has_content_token.flatten()
         place = progress.sentence.clamp(max=self.separators.numel() - 1)
         more = progress.closed < progress.last[:, None]
         closer = torch.where(more, self.separators[place], self.special.eos).view(-1, 1)
-        closing = next_RV.gather(1, closer).masked_fill(~worded[:, None], -torch.inf)
+        closing = next_RV.gather(1, closer).masked_fill(~has_content_token[:, None], -torch.inf)
         next_RV.index_fill_(1, self.never, -torch.inf)
         if near_a_limit:
             # A sentence needs its closing symbol and, where it has none yet, a word.
-            at_limit = progress.stop.flatten() - written <= 2 - worded.long()
+            at_limit = progress.stop.flatten() - written <= 2 - has_content_token.long()
             if bool(at_limit.any()):
                 # One that has a word is closed now, and one that has none gets a word.
-                next_RV.masked_fill_((at_limit & worded)[:, None], -torch.inf)
+                next_RV.masked_fill_((at_limit & has_content_token)[:, None], -torch.inf)
                 next_RV[:, self.blank] = next_RV[:, self.blank].masked_fill(at_limit[:, None], -torch.inf)
         next_RV.scatter_(1, closer, closing)
 
@@ -213,7 +213,7 @@ class Rules:
             progress.closed = torch.minimum(progress.closed, progress.last[:, None])
             stop = progress.limits.gather(1, progress.closed) + written + 1
             progress.stop = torch.where(separates, stop, progress.stop)
-        progress.worded = (progress.worded & ~separates) | self.words[token]
+        progress.has_content_token = (progress.has_content_token & ~separates) | self.words[token]
         following = token
         if self.special.bracket:
             opening = self.opening(progress.place[:, None] + progress.sentence)

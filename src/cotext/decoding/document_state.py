@@ -13,7 +13,7 @@ from cotext.data.views import View, Window, join
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class SentenceHypothesis:
     """What the model wrote for one sentence; `cut`: its limit closed it.
 
     `labels` counts the tokens and, where the model wrote it, the symbol that closes the sentence.
@@ -40,14 +40,16 @@ class OpenDocument:
     source: list[list[int]]
     windows: list[Window]
     given: list[range]
-    first_pass: list[Written] | None = None  # a translation of the whole, per sentence
+    first_pass: list[SentenceHypothesis] | None = None  # a translation of the whole, per sentence
     in_turn: int = 1
     ready: list[int] = field(default_factory=list)
     inexact: set[int] = field(default_factory=set)  # windows that were not written exactly as asked
     _missing: list[int] = field(default_factory=list)  # per window, how much of what it waits for is to come
     _waiting: dict[int, list[int]] = field(default_factory=dict)  # per sentence, the windows that take it
-    _found: dict[int, list[Written]] = field(default_factory=dict)  # per window, per target sentence
-    _current: dict[int, Written] = field(
+    _found: dict[int, list[SentenceHypothesis]] = field(
+        default_factory=dict
+    )  # per window, per target sentence
+    _current: dict[int, SentenceHypothesis] = field(
         default_factory=dict
     )  # per sentence, by the window that it is current in
 
@@ -72,7 +74,7 @@ class OpenDocument:
         given = [range(w.target.start, w.current.start if prefix else w.target.start) for w in windows]
         opened = cls(index, document, kept, source, windows, given, in_turn=in_turn)
         if first_pass is not None:
-            opened.first_pass = [Written(tuple(first_pass[j])) for j in kept]
+            opened.first_pass = [SentenceHypothesis(tuple(first_pass[j])) for j in kept]
         for number, sentences in enumerate(given):
             awaited = sentences if first_pass is None else ()
             for j in awaited:
@@ -86,7 +88,7 @@ class OpenDocument:
         """Whether every window has been searched."""
         return len(self._found) == len(self.windows)
 
-    def context(self, number: int) -> list[Written]:
+    def context(self, number: int) -> list[SentenceHypothesis]:
         """The given target sentences of a window, as they were written."""
         if self.first_pass is not None:
             return [self.first_pass[j] for j in self.given[number]]
@@ -103,7 +105,7 @@ class OpenDocument:
         """The target sentences that a window writes."""
         return self.windows[number].target[len(self.given[number]) :]
 
-    def write(self, number: int, written: Sequence[Written]) -> None:
+    def write(self, number: int, written: Sequence[SentenceHypothesis]) -> None:
         """Note what a window wrote, an entry per sentence asked; windows that waited for it become ready."""
         window = self.windows[number]
         self._found[number] = [*self.context(number), *written]
@@ -119,10 +121,10 @@ class OpenDocument:
         if not self._missing[number]:
             self.ready.append(number)
 
-    def sentences(self) -> list[Written]:
+    def sentences(self) -> list[SentenceHypothesis]:
         """The whole document, sentences without a token too."""
         written = join(self.windows, [self._found[i] for i in range(len(self.windows))])
-        whole = [Written(())] * len(self.document.sentences)
+        whole = [SentenceHypothesis(())] * len(self.document.sentences)
         for place, sentence in zip(self.kept, written, strict=True):
             whole[place] = sentence
         return whole

@@ -21,7 +21,7 @@ from cotext.decoding.beam_search import Hypothesis, SearchOptions
 from cotext.decoding.constraints import Request, SearchSymbols, check_requests
 from cotext.decoding.prefix_beam import TextRules, candidates, prefix_beam
 from cotext.decoding.sentence_recovery import recover
-from cotext.models.interface import ParallelModel
+from cotext.models.interface import NonAutoregressiveModel
 from cotext.runtime.errors import CotextError
 
 CHUNK = 1024
@@ -59,7 +59,7 @@ class _Row:
 
 
 def write(
-    model: ParallelModel,
+    model: NonAutoregressiveModel,
     source: Source,
     requests: Sequence[Request],
     symbols: SearchSymbols,
@@ -91,15 +91,15 @@ def write(
 class _Writer:
     """The rules of one search."""
 
-    def __init__(self, model: ParallelModel, symbols: SearchSymbols, options: SearchOptions) -> None:
+    def __init__(self, model: NonAutoregressiveModel, symbols: SearchSymbols, options: SearchOptions) -> None:
         special = symbols.special
         self.model, self.symbols, self.options = model, symbols, options
         self.never = {symbols.unk, *special.numbers, *symbols.unused}
         if model.path == "length":
             self.never.add(model.blank)
         # What stands for no token of a sentence.
-        self.silent = {model.blank, special.bos}
-        self.wordless = {*self.never, *self.silent, special.eos, *symbols.blank}
+        self.non_content = {model.blank, special.bos}
+        self.wordless = {*self.never, *self.non_content, special.eos, *symbols.blank}
 
     def rows(self, source: Source) -> Iterator[_Row]:
         """Write, and look at one row after the other."""
@@ -150,22 +150,22 @@ class _Writer:
             return self._recovered(row, request.sentences)
         if self.options.beam > 1:
             return [self._searched(row, k) for k in range(request.sentences)]
-        silent = {*self.silent, self.symbols.special.eos}
+        non_content = {*self.non_content, self.symbols.special.eos}
         found = []
         for k in range(request.sentences):
             here = row.places(k)
-            found.append(collapse([row.symbol[i] for i in here], [row.log_p[i] for i in here], silent))
+            found.append(collapse([row.symbol[i] for i in here], [row.log_p[i] for i in here], non_content))
         return found
 
     def _searched(self, row: _Row, k: int) -> _Text:
         """The text of a sentence that is most probable over all its paths."""
         special, beam = self.symbols.special, self.options.beam
         here = row.places(k)
-        # Of what is silent or never written, brackets and blank have rules of their own.
+        # Of what is non_content or never written, brackets and blank have rules of their own.
         ruled = {self.model.blank, special.bos, special.eos}
         rules = TextRules(
             blank=self.model.blank,
-            silent=frozenset(self.symbols.blank),
+            non_content=frozenset(self.symbols.blank),
             never=frozenset(self.never - ruled),
             brackets=(special.bos, special.eos),
         )
@@ -177,7 +177,7 @@ class _Writer:
     def _recovered(self, row: _Row, count: int) -> list[_Text]:
         """The sentences of a row that has told itself where they end."""
         special = self.symbols.special
-        whole = collapse(row.symbol, row.log_p, self.silent, repeats=self.model.path == "row")
+        whole = collapse(row.symbol, row.log_p, self.non_content, repeats=self.model.path == "row")
         labels, log_p = list(whole.tokens), list(whole.log_p)
         if not labels or labels[-1] != special.eos:
             labels.append(special.eos)
@@ -231,14 +231,14 @@ def _begins(sentence: Tensor) -> Tensor:
 
 
 def collapse(
-    path: Sequence[int], log_p: Sequence[float], silent: Collection[int], repeats: bool = True
+    path: Sequence[int], log_p: Sequence[float], non_content: Collection[int], repeats: bool = True
 ) -> _Text:
-    """What a path stands for: `repeats` of a symbol are one, and `silent` ones are none."""
+    """What a path stands for: `repeats` of a symbol are one, and `non_content` ones are none."""
     tokens: list[int] = []
     found: list[float] = []
     pending, before = 0.0, None
     for symbol, probability in zip(path, log_p, strict=True):
-        if symbol in silent:
+        if symbol in non_content:
             pending += probability
         elif repeats and symbol == before:
             found[-1] += probability

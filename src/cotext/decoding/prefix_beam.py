@@ -18,14 +18,14 @@ from cotext.runtime.errors import CotextError
 
 @dataclass(frozen=True, slots=True)
 class TextRules:
-    """What may be said: at least one token that is not `silent`, and none of `never`.
+    """What may be said: at least one token that is not `non_content`, and none of `never`.
 
     With `brackets` the first and the last position are these two for certain, and they stand nowhere else in
     the text; positions between may repeat them.
     """
 
     blank: int
-    silent: frozenset[int] = frozenset()
+    non_content: frozenset[int] = frozenset()
     never: frozenset[int] = frozenset()
     brackets: tuple[int, int] | None = None
 
@@ -42,18 +42,18 @@ class Text:
 class _Beginning:
     """A text so far: the log-probabilities of its paths that end in blank and in its last token."""
 
-    worded: bool
+    has_content_token: bool
     blank: float = -inf
     label: float = -inf
     total: float = field(default=-inf)
 
 
 def candidates(log_p_TV: Tensor, count: int, rules: TextRules) -> tuple[Tensor, Tensor]:
-    """The best words of every position, with blank, brackets and silent tokens beside them.
+    """The best words of every position, with blank, brackets and non_content tokens beside them.
 
     Returns log-probabilities and tokens, [T, C] each; a token is among those of a position once.
     """
-    beside = sorted({rules.blank, *rules.silent, *(rules.brackets or ())} - rules.never)
+    beside = sorted({rules.blank, *rules.non_content, *(rules.brackets or ())} - rules.never)
     apart = torch.tensor(sorted({*beside, *rules.never}), device=log_p_TV.device)
     beside_C = torch.tensor(beside, device=log_p_TV.device)
     words_TV = log_p_TV.index_fill(1, apart, -torch.inf)
@@ -71,14 +71,16 @@ def prefix_beam(log_p_TC: Tensor, token_TC: Tensor, beam: int, rules: TextRules)
     word at all, there is an outcome. Raises CotextError where they do not.
     """
     steps = _steps(log_p_TC, token_TC, rules)
-    beginnings: dict[tuple[int, ...], _Beginning] = {(): _Beginning(worded=False, blank=0.0, total=0.0)}
+    beginnings: dict[tuple[int, ...], _Beginning] = {
+        (): _Beginning(has_content_token=False, blank=0.0, total=0.0)
+    }
     for step in steps:
         beginnings = _best(_extended(beginnings, step, rules), beam)
     closing = rules.brackets[1] if rules.brackets else None
     texts = [
         Text(tokens, it.total)
         for tokens, it in beginnings.items()
-        if it.worded and (closing is None or tokens[-1] == closing)
+        if it.has_content_token and (closing is None or tokens[-1] == closing)
     ]
     if not texts:
         raise CotextError(
@@ -114,19 +116,21 @@ def _extended(
             if token == rules.blank:
                 # A bracket that closes the text is the last position's: after a blank there were two of them.
                 if not closed:
-                    same = following.setdefault(tokens, _Beginning(before.worded))
+                    same = following.setdefault(tokens, _Beginning(before.has_content_token))
                     same.blank = _plus(same.blank, before.total + score)
                 continue
             if token == last:
-                same = following.setdefault(tokens, _Beginning(before.worded))
+                same = following.setdefault(tokens, _Beginning(before.has_content_token))
                 same.label = _plus(same.label, before.label + score)
             reached = before.blank if token == last else before.total
             if closed or reached == -inf or token in rules.never:
                 continue
-            if (token == opening and tokens) or (token == closing and not before.worded):
+            if (token == opening and tokens) or (token == closing and not before.has_content_token):
                 continue
-            worded = before.worded or not (token in rules.silent or token == opening)
-            longer = following.setdefault((*tokens, token), _Beginning(worded))
+            has_content_token = before.has_content_token or not (
+                token in rules.non_content or token == opening
+            )
+            longer = following.setdefault((*tokens, token), _Beginning(has_content_token))
             longer.label = _plus(longer.label, reached + score)
     return following
 
@@ -137,8 +141,8 @@ def _best(beginnings: dict[tuple[int, ...], _Beginning], beam: int) -> dict[tupl
         it.total = _plus(it.blank, it.label)
     order = sorted(beginnings, key=lambda tokens: -beginnings[tokens].total)
     kept = order[:beam]
-    if not any(beginnings[tokens].worded for tokens in kept):
-        kept += [tokens for tokens in order[beam:] if beginnings[tokens].worded][:1]
+    if not any(beginnings[tokens].has_content_token for tokens in kept):
+        kept += [tokens for tokens in order[beam:] if beginnings[tokens].has_content_token][:1]
     return {tokens: beginnings[tokens] for tokens in kept if beginnings[tokens].total > -inf}
 
 

@@ -17,7 +17,7 @@ from cotext.decoding.window_groups import pack_groups
 from cotext.losses.cross_entropy import output_loss
 from cotext.losses.ctc import ctc_nll, fits
 from cotext.losses.ctc_targets import units, written
-from cotext.models.interface import AutoregressiveModel, Model, ParallelModel
+from cotext.models.interface import AutoregressiveModel, Model, NonAutoregressiveModel
 from cotext.runtime.errors import CotextError
 
 
@@ -50,7 +50,7 @@ def score_instances(
             first = torch.tensor([0, *accumulate(counts)], device=device)
             row_N, _ = current.nonzero(as_tuple=True)
             place_N = first[row_N] + batch.label_sentence[current] - batch.source.current[row_N, 0]
-            if isinstance(model, ParallelModel):
+            if isinstance(model, NonAutoregressiveModel):
                 totals = _written_at_once(model, batch)
             else:
                 totals = torch.zeros(sum(counts), dtype=torch.float64, device=device)
@@ -107,13 +107,13 @@ def _label_nll(model: AutoregressiveModel, batch: Batch) -> Tensor:
 
 
 def negative_log_likelihood(weight_VD: Tensor, hidden_ND: Tensor, label_N: Tensor) -> Tensor:
-    """Of labels, given the output layer and the hidden states that foretell them: [N]."""
+    """Of labels, given the output layer and the hidden states that predict them: [N]."""
     ones = torch.ones_like(label_N).to(hidden_ND.dtype)
     _, nll_N = output_loss(hidden_ND, weight_VD, label_N, ones, 0.0)
     return nll_N
 
 
-def _written_at_once(model: ParallelModel, batch: Batch) -> Tensor:
+def _written_at_once(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
     """Negative log-likelihoods of the sentences of all rows, which are current, one after the other.
 
     With a path for every sentence, those of its text over all paths, infinite where it does not fit. Where

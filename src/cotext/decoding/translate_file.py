@@ -354,7 +354,7 @@ def score_file(
 def what_is_seen(translator: DocumentTranslator) -> dict[str, str]:
     """What a signature says of what is seen beside a sentence that is scored."""
     entries = signature_entries(translator.signature)
-    return {key: entries[key] for key in ("view", "path", "neighbours") if key in entries}
+    return {key: entries[key] for key in ("view", "path", "group_windows") if key in entries}
 
 
 def signature_entries(signature: str) -> dict[str, str]:

@@ -29,13 +29,13 @@ from cotext.data.tokenizer import Tokenizer, clean
 from cotext.data.views import SentenceBySentence, View
 from cotext.decoding.beam_search import Hypothesis, SearchOptions, search
 from cotext.decoding.constraints import Request, SearchSymbols
-from cotext.decoding.document_state import OpenDocument, Written
+from cotext.decoding.document_state import OpenDocument, SentenceHypothesis
 from cotext.decoding.non_autoregressive import write
 from cotext.decoding.scorer import SentenceScore, require_finite, score_instances, score_labels
 from cotext.decoding.sentence_recovery import recover
 from cotext.decoding.window_groups import group_of, pack_groups, source_of
 from cotext.models.describe import describe_cut
-from cotext.models.interface import Model, ParallelModel
+from cotext.models.interface import Model, NonAutoregressiveModel
 from cotext.runtime.errors import CotextError
 
 BATCHES_AHEAD = 4
@@ -112,8 +112,8 @@ class DocumentTranslator:
         self.name = name
         decode = config.decode
         # How many windows see each other, and of how many each waits for the one before it.
-        self.neighbours = decode.neighbours if model.sees_other_rows else 1
-        self.in_turn = self.neighbours if decode.schedule == "sequential" else 1
+        self.group_windows = decode.group_windows if model.sees_other_rows else 1
+        self.in_turn = self.group_windows if decode.schedule == "sequential" else 1
         check_align(decode.align, self.symbols.bracket)
         # Scores do not depend on how what they score is searched.
         self.searched: View = self.view
@@ -135,7 +135,7 @@ class DocumentTranslator:
         Raises:
             CotextError: sentences end otherwise within a row than at its end, or nothing is searched.
         """
-        if isinstance(self.model, ParallelModel):
+        if isinstance(self.model, NonAutoregressiveModel):
             raise CotextError(
                 f"decode.beam_per = sentence: {self.config.model.name} writes all sentences at once; leave "
                 "it out"
@@ -159,13 +159,13 @@ class DocumentTranslator:
         if self.searched is not self.view:
             parts.append(f"beam_per:{decode.beam_per}")
         # What is written at once is neither ranked by length nor ended by the model.
-        once = isinstance(self.model, ParallelModel)
+        once = isinstance(self.model, NonAutoregressiveModel)
         parts.append(f"path:{self.model.path}" if once else f"lp:{decode.length_penalty:g}")
         parts.append(f"limit:{decode.max_ratio:g}x+{decode.max_extra}")
         if view.kind == "window" and view.target_before != 0:
             parts.append(f"target:{decode.target_context}")
         if self.model.sees_other_rows:
-            parts += [f"schedule:{decode.schedule}", f"neighbours:{decode.neighbours}"]
+            parts += [f"schedule:{decode.schedule}", f"group_windows:{decode.group_windows}"]
         if self.first_pass is not None:
             parts.append(f"first_pass:{self.first_pass.name}")
         return "|".join(parts)
@@ -191,9 +191,9 @@ class DocumentTranslator:
                     f"decode.first_pass = {decode.first_pass}: that run was not opened; open this one with "
                     "cotext.load, or leave decode.first_pass empty"
                 )
-            if self.neighbours > self.in_turn and self.takes_translations:
+            if self.group_windows > self.in_turn and self.takes_translations:
                 raise CotextError(
-                    "decode.schedule = parallel: all windows are written at once, so that the translations "
+                    "decode.schedule = simultaneous: all windows are written at once, so the translations "
                     "which are their target context must be there before; name a run that makes them with "
                     "decode.first_pass, or choose decode.schedule = sequential"
                 )
@@ -297,7 +297,7 @@ class DocumentTranslator:
             CotextError: the system writes all tokens at once, so that only sentences have a probability; else
                 as `check_pairs`.
         """
-        if isinstance(self.model, ParallelModel):
+        if isinstance(self.model, NonAutoregressiveModel):
             raise CotextError(
                 f"{self.config.model.name} writes all tokens at once: sentences have a probability "
                 "(`cotext score`), single tokens have none; examine a system that writes from left to right"
@@ -321,7 +321,7 @@ class DocumentTranslator:
         )
         found = [range(j, j + 1) for j in range(len(document.sentences))]
         for number, window in enumerate(opened.windows):
-            group = [opened.windows[n] for n in group_of(number, len(opened.windows), self.neighbours)]
+            group = [opened.windows[n] for n in group_of(number, len(opened.windows), self.group_windows)]
             first, last = min(w.source.start for w in group), max(w.source.stop for w in group) - 1
             for j in window.current:
                 found[opened.kept[j]] = range(opened.kept[first], opened.kept[last] + 1)
@@ -336,7 +336,7 @@ class DocumentTranslator:
         budget = self.config.decode.max_tokens
         found = score_instances(self.model, instances, self.symbols, budget, self.device, groups)
         for (index, current), members in zip(places, found, strict=True):
-            require_finite(members, none_possible=isinstance(self.model, ParallelModel))
+            require_finite(members, none_possible=isinstance(self.model, NonAutoregressiveModel))
             scores[index] |= zip(current, members, strict=True)
         empty = SentenceScore(0.0, 0)
         return [[s.get(j, empty) for j in chosen] for s, (_, chosen) in zip(scores, documents, strict=True)]
@@ -359,8 +359,8 @@ class DocumentTranslator:
             wanted = {i for i, j in enumerate(kept) if j in chosen}
             # As translation cuts it, whatever the translation: a score is that of what search would write.
             windows = self.view.split([len(s) for s in source], [])
-            for first in range(0, len(windows), self.neighbours):
-                group = [windows[n] for n in group_of(first, len(windows), self.neighbours)]
+            for first in range(0, len(windows), self.group_windows):
+                group = [windows[n] for n in group_of(first, len(windows), self.group_windows)]
                 if all(wanted.isdisjoint(w.current) for w in group):
                     continue
                 groups.append(range(len(instances), len(instances) + len(group)))
@@ -371,7 +371,7 @@ class DocumentTranslator:
         return instances, groups, places
 
     @cached_property
-    def _silent(self) -> tuple[int, ...]:
+    def _non_content_ids(self) -> tuple[int, ...]:
         """The pieces that show nothing alone, but may together: single bytes of a character."""
         return tuple(i for i in range(self.tokenizer.pieces) if not self.tokenizer.decode([i]))
 
@@ -458,11 +458,11 @@ class DocumentTranslator:
 
     def _together(self, rows: Sequence[_Row]) -> list[list[_Row]]:
         """The rows that must share a batch: those of a group that is not written in turn."""
-        if self.in_turn == self.neighbours:
+        if self.in_turn == self.group_windows:
             return [[row] for row in rows]
         groups: dict[tuple[int, int], list[_Row]] = {}
         for row in rows:
-            groups.setdefault((row.document.index, row.number // self.neighbours), []).append(row)
+            groups.setdefault((row.document.index, row.number // self.group_windows), []).append(row)
         return list(groups.values())
 
     def _translate_batch(self, batch: Sequence[_Row], on_sentences: Callable[[int], None]) -> None:
@@ -476,7 +476,7 @@ class DocumentTranslator:
         # Bytes that form no character: once more, with pieces that show something by themselves, each beside
         # what those before it have written.
         for row in sorted(blank, key=lambda row: row.number):
-            [hypothesis] = self._search([row], replace(self.search_symbols, blank=self._silent))
+            [hypothesis] = self._search([row], replace(self.search_symbols, blank=self._non_content_ids))
             self._write(row, hypothesis)
         on_sentences(sum(len(row.instance.window.current) for row in batch))
 
@@ -508,11 +508,11 @@ class DocumentTranslator:
     def _search(self, batch: Sequence[_Row], symbols: SearchSymbols) -> list[Hypothesis]:
         if self.model.sees_other_rows:
             windows = [(row.document, row.number) for row in batch]
-            source = source_of(windows, self.neighbours, self.symbols)
+            source = source_of(windows, self.group_windows, self.symbols)
         else:
             source = source_batch([row.instance for row in batch], self.symbols)
         requests = [row.request for row in batch]
-        if isinstance(self.model, ParallelModel):
+        if isinstance(self.model, NonAutoregressiveModel):
             return write(self.model, source.to(self.device), requests, symbols, self.options)
         return search(self.model, source.to(self.device), requests, symbols, self.options)
 
@@ -524,7 +524,7 @@ class DocumentTranslator:
             self.tokenizer.decode(written[j - asked.start].tokens) for j in row.instance.window.current
         )
 
-    def _recovered(self, row: _Row, hypothesis: Hypothesis) -> tuple[list[Written], bool]:
+    def _recovered(self, row: _Row, hypothesis: Hypothesis) -> tuple[list[SentenceHypothesis], bool]:
         """What was written for each sentence asked, and whether it came exactly as asked."""
         request, window = row.request, row.instance.window
         asked = row.document.asked(row.number)
@@ -545,7 +545,7 @@ class DocumentTranslator:
                 tokens[k].append(label)
         cut = {recovered.sentence[place] for place in hypothesis.cut}
         written = [
-            Written(tuple(t), p, k in cut, labels_of[k])
+            SentenceHypothesis(tuple(t), p, k in cut, labels_of[k])
             for k, (t, p) in enumerate(zip(tokens, log_probabilities, strict=True))
         ]
         return written, recovered.exact

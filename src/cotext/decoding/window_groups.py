@@ -1,6 +1,6 @@
 """Windows that see each other: groups of consecutive windows of a document, rows of one batch.
 
-    decode.neighbours = 3     window   0 1 2 | 3 4 5 | 6
+    decode.group_windows = 3     window   0 1 2 | 3 4 5 | 6
                               group      0   |   1   | 2
 
 Groups never overlap, and what a group makes of its windows depends on that group alone: several of them, of
@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 
 from cotext.data.batch import (
-    Companions,
+    ExtraRows,
     Instance,
     Source,
     SpecialSymbols,
@@ -25,14 +25,14 @@ from cotext.data.batch import (
 from cotext.decoding.document_state import OpenDocument
 
 
-def group_of(number: int, windows: int, neighbours: int) -> range:
+def group_of(number: int, windows: int, group_windows: int) -> range:
     """The windows that a window of a document sees, itself included."""
-    first = number - number % neighbours
-    return range(first, min(first + neighbours, windows))
+    first = number - number % group_windows
+    return range(first, min(first + group_windows, windows))
 
 
 def source_of(
-    windows: Sequence[tuple[OpenDocument, int]], neighbours: int, symbols: SpecialSymbols
+    windows: Sequence[tuple[OpenDocument, int]], group_windows: int, symbols: SpecialSymbols
 ) -> Source:
     """The source of windows to be searched, each with its number, beside the others of their groups.
 
@@ -43,7 +43,7 @@ def source_of(
     rows: list[Instance] = []
     others: list[Instance] = []
     for opened, number in windows:
-        group = group_of(number, len(opened.windows), neighbours)
+        group = group_of(number, len(opened.windows), group_windows)
         ordinal = ordinals.setdefault((opened.index, group.start), len(ordinals))
         rows.append(replace(opened.instance(number), document=ordinal))
         for n in group:
@@ -51,10 +51,10 @@ def source_of(
                 # In training too nothing is seen of the target of what comes later.
                 others.append(replace(opened.instance(n, target=n < number), document=ordinal))
     source = source_batch(rows, symbols)
-    return replace(source, companions=_companions(others, symbols)) if others else source
+    return replace(source, extra_rows=_extra_rows(others, symbols)) if others else source
 
 
-def _companions(instances: Sequence[Instance], symbols: SpecialSymbols) -> Companions:
+def _extra_rows(instances: Sequence[Instance], symbols: SpecialSymbols) -> ExtraRows:
     """Rows that are not searched; those without a target have written nothing yet."""
     width = max(1, *(instance.target_tokens for instance in instances))
     target_input = torch.full((len(instances), width), symbols.pad)
@@ -62,10 +62,10 @@ def _companions(instances: Sequence[Instance], symbols: SpecialSymbols) -> Compa
     for i, instance in enumerate(instances):
         if instance.target:
             label, sentence = joined(instance.target, symbols, instance.target_offset)
-            inputs = decoder_input(label, sentence, symbols, instance.place)
+            inputs = decoder_input(label, sentence, symbols, instance.first_sentence)
             target_input[i, : len(inputs)] = torch.from_numpy(inputs)
             input_sentence[i, : len(inputs)] = torch.from_numpy(sentence)
-    return Companions(source_batch(instances, symbols), target_input, input_sentence)
+    return ExtraRows(source_batch(instances, symbols), target_input, input_sentence)
 
 
 def pack_groups(lengths: Sequence[Sequence[int]], max_tokens: int) -> list[list[int]]:

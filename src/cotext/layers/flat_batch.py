@@ -10,7 +10,7 @@ document, whatever the order of the rows, and lets it meet:
 
 On the target a token sees its own row up to itself, and of other rows those alone that end before its own
 begins: with views mixed, or windows drawn twice, rows hold the same current sentence, and one must not show
-another what that has yet to foretell.
+another what that has yet to predict.
 
 Shapes: B entries, R rows, N current tokens of all rows, M tokens beside them, G sequences, L tokens of the
 longest, W beams, T tokens, D model, H heads, K per head.
@@ -40,7 +40,7 @@ def is_current(sentence: Tensor, current: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class RowOrder:
     """Of rows or of tokens: which of them meet, and where the current sentences of their row begin and end.
 
     As tokens share the standing of their row, so do they share whom they see on the target.
@@ -51,27 +51,27 @@ class Standing:
     end: Tensor  # [N], behind the last
 
     @staticmethod
-    def of(document: Tensor, place: Tensor, current: Tensor, cross_document: bool) -> "Standing":
+    def of(document: Tensor, place: Tensor, current: Tensor, cross_document: bool) -> "RowOrder":
         """Rows of one document meet, in the order of their places; or all rows, document after document.
 
         `place` [N] is that of a row's first sentence in its document, `current` [N, 2] counts from there.
         """
         begin, end = (place[:, None] + current).unbind(dim=1)
         if not cross_document:
-            return Standing(document, begin, end)
+            return RowOrder(document, begin, end)
         before = document * LONGEST_DOCUMENT
-        return Standing(torch.zeros_like(document), before + begin, before + end)
+        return RowOrder(torch.zeros_like(document), before + begin, before + end)
 
-    def take(self, index: Tensor) -> "Standing":
+    def take(self, index: Tensor) -> "RowOrder":
         """Those at the given places."""
-        return Standing(*(x.index_select(0, index) for x in (self.group, self.begin, self.end)))
+        return RowOrder(*(x.index_select(0, index) for x in (self.group, self.begin, self.end)))
 
-    def join(self, other: "Standing") -> "Standing":
+    def join(self, other: "RowOrder") -> "RowOrder":
         """These, then the others."""
         pairs = (self.group, other.group), (self.begin, other.begin), (self.end, other.end)
-        return Standing(*(torch.cat(pair) for pair in pairs))
+        return RowOrder(*(torch.cat(pair) for pair in pairs))
 
-    def follows(self, other: "Standing") -> Tensor:
+    def follows(self, other: "RowOrder") -> Tensor:
         """Which of these begin where which of the others have ended, in their group: [N, M]."""
         return (self.group[:, None] == other.group) & (self.begin[:, None] >= other.end)
 
@@ -90,11 +90,11 @@ def _in_order(group: Tensor, order: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Beside:
+class ExtraKeys:
     """Tokens of rows that are seen but not answered for."""
 
     hidden: Tensor  # [M, D]
-    standing: Standing  # of each token
+    standing: RowOrder  # of each token
 
     @property
     def empty(self) -> bool:
@@ -159,7 +159,7 @@ class FlatBatchAttention(nn.Module):
         self.out = projection(dimension)
 
     def forward(
-        self, h_ND: Tensor, tokens: Ragged, rows: Standing, beside: Beside | None, causal: bool
+        self, h_ND: Tensor, tokens: Ragged, rows: RowOrder, beside: ExtraKeys | None, causal: bool
     ) -> Tensor:
         """Current tokens of `tokens.rows` rows, [N, D] -> [N, D]; `rows` is the standing of each row.
 
@@ -258,8 +258,8 @@ class FlatContext(nn.Module):
         self,
         x_BTD: Tensor,
         current_BT: Tensor,
-        rows: Standing,
-        beside: Beside | None = None,
+        rows: RowOrder,
+        beside: ExtraKeys | None = None,
         causal: bool = False,
     ) -> Tensor:
         """Complete rows [B, T, D] -> [B, T, D]; `rows` is the standing of each, [B]."""
@@ -278,7 +278,7 @@ class FlatContext(nn.Module):
         return out
 
 
-class LedCache(KeyValueCache):
+class PrefixedCache(KeyValueCache):
     """A cache whose rows begin with keys and values that never change, the same for all beams."""
 
     def __init__(self, keys: Tensor, values: Tensor, places: int) -> None:
@@ -301,10 +301,10 @@ class LedCache(KeyValueCache):
         """Fill the places from `start` on with what stands at places `origin` [B, n] of the same entry."""
         super().move(origin + self.lead, start)
 
-    def grown(self, places: int, used: int) -> "LedCache":
+    def grown(self, places: int, used: int) -> "PrefixedCache":
         """A copy with room for `places`, of which `used` are taken."""
         keys, values = self.read(used)
-        led = LedCache(keys[:, :, : self.lead], values[:, :, : self.lead], places)
+        led = PrefixedCache(keys[:, :, : self.lead], values[:, :, : self.lead], places)
         led.write(keys[:, :, self.lead :], values[:, :, self.lead :], 0)
         return led
 
@@ -313,14 +313,14 @@ class LedCache(KeyValueCache):
         super().select(entries, used + self.lead)
 
 
-class LiveGroups:
+class ActiveGroups:
     """Entries being written that meet, and what rows that have ended left to them.
 
     A token sees its own past; of entries that its own follows, what is written on their first beam; and of
     ended rows that it follows, everything.
     """
 
-    def __init__(self, rows: Standing, ended: tuple[Tensor, Tensor], ended_standing: Standing) -> None:
+    def __init__(self, rows: RowOrder, ended: tuple[Tensor, Tensor], ended_standing: RowOrder) -> None:
         """`rows` [B]; keys and values of what has ended, [M, H, K] each, with the standing of each token."""
         group, groups = _dense(torch.cat((rows.group, ended_standing.group)))
         count = len(rows.group)

@@ -40,7 +40,7 @@ class RecurrentState(DecoderState):
     distances_of: list[Tensor] = field(default_factory=list)
 
 
-class _Lent(Function):
+class _SharedProjection(Function):
     """The product of a weight and states that are detached, which sends gradients back to the states again.
 
     So one product serves both those who may change the states and those who may not.
@@ -59,7 +59,7 @@ class _Lent(Function):
         return grads[0], (grads[0] @ weight.to(grads[0].dtype)).to(ctx.dtype), None
 
 
-class Recall:
+class BucketMemory:
     """What the sentences of one bucket see of the past: the same in all layers."""
 
     def __init__(self, bucket: Bucket, device: torch.device) -> None:
@@ -89,12 +89,12 @@ class Recall:
         )
 
 
-class Recollection:
+class MemoryLayout:
     """What every sentence of complete rows sees of its past."""
 
     def __init__(self, sentences: Sentences) -> None:
         self.sentences = sentences
-        self.recalls = [Recall(bucket, sentences.rows.place_N.device) for bucket in sentences.buckets]
+        self.recalls = [BucketMemory(bucket, sentences.rows.place_N.device) for bucket in sentences.buckets]
         self.distances = max(int(recall.distance[0]) for recall in self.recalls) + 1
 
 
@@ -116,18 +116,18 @@ class RecurrentSelfAttention(SelfAttention):
         self.content_bias = nn.Parameter(torch.zeros(dimension))
         self.place_bias = nn.Parameter(torch.zeros(dimension))
 
-    def forward(self, x: Tensor, past: Recollection | Reach, r_nD: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(self, x: Tensor, past: MemoryLayout | Reach, r_nD: Tensor) -> Tensor:  # type: ignore[override]
         """Of complete rows [N, D] -> [N, D]; of the next tokens [R, T, D] -> [R, T, D].
 
         `r_nD` are the projected distances 0 ... n.
         """
-        return self._read(x, past, r_nD) if isinstance(past, Recollection) else self._step(x, past, r_nD)
+        return self._read(x, past, r_nD) if isinstance(past, MemoryLayout) else self._step(x, past, r_nD)
 
-    def _read(self, x_ND: Tensor, past: Recollection, r_nD: Tensor) -> Tensor:
+    def _read(self, x_ND: Tensor, past: MemoryLayout, r_nD: Tensor) -> Tensor:
         weight, bias = self.qkv.weight, self.qkv.bias
         if any(recall.memory is not None for recall in past.recalls):
             lent = linear(x_ND.detach(), weight, bias)
-            own: Tensor = _Lent.apply(lent, x_ND, weight)  # type: ignore[no-untyped-call]
+            own: Tensor = _SharedProjection.apply(lent, x_ND, weight)  # type: ignore[no-untyped-call]
         else:
             lent = own = linear(x_ND, weight, bias)
         dimension = x_ND.size(-1)
@@ -143,7 +143,9 @@ class RecurrentSelfAttention(SelfAttention):
         out: Tensor = self.out(torch.cat(mixed))
         return out
 
-    def _attend(self, q: Tensor, k: Tensor, v: Tensor, biases: Tensor, r: Tensor, recall: Recall) -> Tensor:
+    def _attend(
+        self, q: Tensor, k: Tensor, v: Tensor, biases: Tensor, r: Tensor, recall: BucketMemory
+    ) -> Tensor:
         if watched():
             real = (q.abs().amax(dim=2, keepdim=True) > 0).to(q.dtype)
             content, keys = (split_heads(x, self.heads) for x in ((q + biases[0]) * real, k))

@@ -13,7 +13,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from cotext.data.batch import Batch
-from cotext.models.interface import Model, ParallelModel
+from cotext.models.interface import Model, NonAutoregressiveModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ class CrossEntropy:
 
     def __call__(self, model: Model, batch: Batch, done: float = 0.0) -> LossParts:
         """Parts: `nll_current` and `nll_context`, without smoothing or discount."""
-        assert not isinstance(model, ParallelModel)
+        assert not isinstance(model, NonAutoregressiveModel)
         state = model.encode(batch.source)
         hidden_BTD = model.decode(batch.target_input, batch.input_sentence, state)
         labelled = batch.is_label

@@ -22,7 +22,7 @@ from cotext.layers.glance import glanced
 from cotext.losses.cross_entropy import LossParts, output_loss
 from cotext.losses.ctc import Units, best_alignment, ctc_nll, fits
 from cotext.losses.ctc_targets import units, written
-from cotext.models.interface import Model, ParallelModel
+from cotext.models.interface import Model, NonAutoregressiveModel
 
 CHUNK = 1024
 
@@ -43,9 +43,9 @@ class Glancing:
     def __call__(self, model: Model, batch: Batch, done: float = 0.0) -> LossParts:
         """Parts: `nll_current`; with paths, the share of units that have none; in training, that revealed.
 
-        And in training, what the model tells of what it had to foretell.
+        And in training, what the model tells of what it had to predict.
         """
-        assert isinstance(model, ParallelModel)
+        assert isinstance(model, NonAutoregressiveModel)
         start, end = self.ratios
         ratio = start + (end - start) * min(done, 1.0)
         tokens, sentence = written(batch)
@@ -67,7 +67,7 @@ class Glancing:
                 shown = glanced((best >= 0).masked_scatter(real, wrong_N) & eligible, eligible, ratio)
                 revealed = best.masked_fill(~shown, -1)
             parts["revealed"] = shown.sum().float(), real.sum()
-            beside = model.foretell(draft, best, ratio)
+            beside = model.auxiliary_loss(draft, best, ratio)
         hidden_ND = model.decode(draft, revealed)[real]
         if asked is None:
             open_BT = real if revealed is None else real & (revealed < 0)
@@ -85,7 +85,7 @@ class Glancing:
 
     def _by_place(
         self,
-        model: ParallelModel,
+        model: NonAutoregressiveModel,
         hidden_ND: Tensor,
         token_N: Tensor,
         open_N: Tensor,
@@ -100,7 +100,7 @@ class Glancing:
 
 
 def _by_path(
-    model: ParallelModel,
+    model: NonAutoregressiveModel,
     hidden_ND: Tensor,
     asked: Units,
     labels_G: Tensor,
@@ -116,7 +116,7 @@ def _by_path(
     return loss, count
 
 
-def _best(hidden_ND: Tensor, model: ParallelModel, asked: Units) -> Tensor:
+def _best(hidden_ND: Tensor, model: NonAutoregressiveModel, asked: Units) -> Tensor:
     return best_alignment(hidden_ND, model.output_weight, asked, model.blank)
 
 

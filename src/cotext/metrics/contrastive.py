@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.suite_documents import documents_of
-from cotext.metrics.forms import Choice, balanced_weights, choice_of
+from cotext.metrics.forms import CandidateSet, balanced_weights, choice_of
 from cotext.metrics.readings import Reading, Readings
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
@@ -335,7 +335,7 @@ def _comparable(example: ContrastiveExample, scores: CandidateScores, score: Sco
 class _Judged:
     example: ContrastiveExample
     decision: Decision
-    choice: Choice
+    choice: CandidateSet
 
 
 def _accuracy(judged: Sequence[_Judged]) -> Accuracy:

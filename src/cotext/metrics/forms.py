@@ -11,7 +11,7 @@ _HAN_AND_KANA: Final = "\\u3040-\\u30ff\\u3400-\\u9fff"
 _WORD: Final = re.compile(f"[{_HAN_AND_KANA}]|[^\\W{_HAN_AND_KANA}]+|[^\\w\\s]")
 
 Form = tuple[str, ...]
-Choice = tuple[frozenset[Form], Form]
+CandidateSet = tuple[frozenset[Form], Form]
 
 
 def words_of(sentence: str) -> Counter[str]:
@@ -36,13 +36,13 @@ def forms_of(example: ContrastiveExample) -> list[Form]:
     return [tuple(sorted((each - common).elements())) for each in words]
 
 
-def choice_of(example: ContrastiveExample) -> Choice:
+def choice_of(example: ContrastiveExample) -> CandidateSet:
     """The forms that are to choose from, and the one that is right."""
     forms = forms_of(example)
     return frozenset(forms), forms[example.correct]
 
 
-def balanced_weights(choices: Sequence[Choice]) -> list[float]:
+def balanced_weights(choices: Sequence[CandidateSet]) -> list[float]:
     """What each example counts in balanced accuracy, adding up to 1.
 
     Balanced accuracy is the mean of the recalls of the forms that are right (Brodersen et al. 2010), among

@@ -6,7 +6,7 @@ saw is added to all its tokens, before the first block:
     H' = norm(H + MHSA(mean of each row))                                              equation 11
 
 That is the source, which is known as a whole. On the target, rows are windows that overlap, and the mean of
-an earlier row is made of words that the context labels of a later one have yet to foretell. So rows meet
+an earlier row is made of words that the context labels of a later one have yet to predict. So rows meet
 there as in flat-batch attention, whose place ABD takes in the paper: by their current sentences alone, and
 context passes as it is.
 
@@ -17,7 +17,7 @@ A current token sees the mean of the current tokens of its row up to itself, and
 that end before the current sentences of its row begin: in no way what stands at or behind it in its document.
 
 Rows of different documents do not meet; in the paper they do (`cross_document`, in training: a document alone
-decides its translation). Companions take part with the means of their embeddings.
+decides its translation). ExtraRows take part with the means of their embeddings.
 
 Shapes: B entries, R rows, S source tokens, T target tokens, W beams, Q = W * T, N rows whose means are seen,
 M complete ones, m of them before an entry, D model, H heads, K per head.
@@ -31,7 +31,7 @@ from torch import Tensor, nn
 
 from cotext.data.batch import Source
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size, Stack
-from cotext.layers.flat_batch import Beside, Standing, is_current
+from cotext.layers.flat_batch import ExtraKeys, RowOrder, is_current
 from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.kernels.sdpa import Places, attend
 from cotext.layers.multi_head import CrossAttention, SelfAttention, merge_heads, projection, split_heads
@@ -45,12 +45,12 @@ from cotext.models.interface import TranslationModel
 class DatapointsState(DecoderState):
     """What attention between datapoints knows of the target.
 
-    `complete` are the means of rows that are seen and will not change: companions, then rows that have ended.
+    `complete` are the means of rows that are seen and will not change: extra rows, then rows that have ended.
     """
 
-    rows: Standing  # [B]
+    rows: RowOrder  # [B]
     current: Tensor  # [B, 2]
-    complete: Beside
+    complete: ExtraKeys
     mean: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # see `Datapoints._written`
     total: Tensor | None = None  # [R, 1, D], sum of the current embeddings so far
     count: Tensor | None = None  # [R, 1, 1]
@@ -72,7 +72,7 @@ class DatapointsState(DecoderState):
         """Keep the means of ended rows, for those that go on: decoder inputs [E, T], -1 on padding."""
         ended, written = self.mean(tokens, sentence, self.current[entries])
         means = torch.cat((self.complete.hidden, ended))
-        self.complete = Beside(means, self.complete.standing.join(self.rows.take(entries[written])))
+        self.complete = ExtraKeys(means, self.complete.standing.join(self.rows.take(entries[written])))
 
     def select(self, entries: Tensor, beam: int) -> None:
         """Keep the given entries [B'] with all `beam` rows of each."""
@@ -82,7 +82,7 @@ class DatapointsState(DecoderState):
         # What ended in documents that are done is nobody's concern.
         standing = self.complete.standing
         needed = torch.isin(standing.group, self.rows.group).nonzero().flatten()
-        self.complete = Beside(self.complete.hidden[needed], standing.take(needed))
+        self.complete = ExtraKeys(self.complete.hidden[needed], standing.take(needed))
 
     def _select_rows(self, rows: Tensor) -> None:
         DecoderState._select_rows(self, rows)
@@ -177,12 +177,12 @@ class Datapoints(TranslationModel):
 
     def encode(self, source: Source) -> DecoderState:
         """Read the source and project it for the cross-attention of every decoder block."""
-        sentence, rows, companions = source.sentence, self._standing(source), source.companions
+        sentence, rows, extra_rows = source.sentence, self._standing(source), source.extra_rows
         x_BSD = self._embedded(source.tokens, sentence)
         if self.source_rows is not None:
             means, group = _means(x_BSD, sentence >= 0), rows.group
-            if companions is not None:
-                beside = companions.source
+            if extra_rows is not None:
+                beside = extra_rows.source
                 x_CSD = self._embedded(beside.tokens, beside.sentence)
                 means = torch.cat((means, _means(x_CSD, beside.sentence >= 0)))
                 group = torch.cat((group, self._standing(beside).group))
@@ -191,11 +191,11 @@ class Datapoints(TranslationModel):
         cross, mask = encode_rows(self.encoder, self.encoder_norm, x_BSD, sentence, self.decoder)
         if self.target_rows is None:
             return DecoderState(cross=cross, cross_mask=mask)
-        complete = Beside(x_BSD.new_empty(0, x_BSD.size(2)), rows.take(rows.group.new_empty(0)))
-        if companions is not None:
-            beside = companions.source
-            means, written = self._written(companions.target_input, companions.input_sentence, beside.current)
-            complete = Beside(means, self._standing(beside).take(written))
+        complete = ExtraKeys(x_BSD.new_empty(0, x_BSD.size(2)), rows.take(rows.group.new_empty(0)))
+        if extra_rows is not None:
+            beside = extra_rows.source
+            means, written = self._written(extra_rows.target_input, extra_rows.input_sentence, beside.current)
+            complete = ExtraKeys(means, self._standing(beside).take(written))
         return DatapointsState(
             cross=cross,
             cross_mask=mask,
@@ -228,9 +228,9 @@ class Datapoints(TranslationModel):
         seen = attention.causal(x, running, complete, sees).view_as(x_RTD)
         return torch.where(current_RT[:, :, None], seen, x_RTD)
 
-    def _standing(self, source: Source) -> Standing:
+    def _standing(self, source: Source) -> RowOrder:
         crosses = self.cross_document and self.training
-        return Standing.of(source.document, source.place, source.current, crosses)
+        return RowOrder.of(source.document, source.first_sentence, source.current, crosses)
 
     def _embedded(self, tokens: Tensor, sentence: Tensor, told: Tensor | None = None) -> Tensor:
         """Complete rows [R, T] -> [R, T, D]; `told`: the sentence that the embedding of each is given."""

@@ -4,17 +4,17 @@
 
 Places. With a path there are two for every source token, brackets included, so that source sentence k of s
 tokens has 2 * s places, the first for its `bos` and the last for its `eos`: as many sentences come out as go
-in. Without (GLAT, Qian et al. 2021), a row has as many places as the model foretells from the mean of the
+in. Without (GLAT, Qian et al. 2021), a row has as many places as the model predicts from the mean of the
 encoder's states: how many more or fewer than source tokens.
 
 Attention of encoder, decoder, and decoder to encoder. The lower layers stay inside sentences; the top
 `context_layers` see also the first and the last token of all sentences (`layers/context.py`). Switched off,
 with one path for the whole row, the model is GLAT+CTC.
 
-Latent (`layers/codes.py`; Bao et al. 2022): a second decoder first foretells at every place the code of what
+Latent (`layers/codes.py`; Bao et al. 2022): a second decoder first predicts at every place the code of what
 will stand there, in one step too, and the decoder reads states into which a gate has mixed these codes. In
-training it reads right ones at places drawn anew, half as many as were foretold wrong, and at the others what
-it would have read without codes (`--vq-mix-diff` in the authors' scripts).
+training it reads right ones at places drawn anew, half as many as were predicted wrong, and at the others
+what it would have read without codes (`--vq-mix-diff` in the authors' scripts).
 
 Shapes: B rows, S source tokens, T places, N real places of all rows, D model, V vocabulary.
 """
@@ -46,11 +46,11 @@ from cotext.layers.multi_head import CrossAttention, SelfAttention
 from cotext.layers.positions import ranks
 from cotext.layers.soft_copy import soft_copy, stretched
 from cotext.layers.state import SelfReach
-from cotext.models.interface import Draft, Foretold, ParallelModel, PathKind
+from cotext.models.interface import AuxiliaryLoss, Draft, NonAutoregressiveModel, PathKind
 
 PLACES_PER_TOKEN = 2
-LENGTH_WEIGHT = 0.1  # of the loss of a foretold length
-CODES_READ = 0.5  # in training, of as many places as were foretold wrong: `--vq-schedule-ratio`
+LENGTH_WEIGHT = 0.1  # of the loss of a predicted length
+CODES_READ = 0.5  # in training, of as many places as were predicted wrong: `--vq-schedule-ratio`
 
 Kind = Literal["local", "context", "node queries", "whole"]
 SELF: dict[Kind, type[SelfAttention]] = {
@@ -142,14 +142,14 @@ class _View:
 
 
 class Latent(nn.Module):
-    """What codes take: the book of them, a decoder that foretells them, a gate to mix them in."""
+    """What codes take: the book of them, a decoder that predicts them, a gate to mix them in."""
 
     def __init__(
-        self, dimension: int, codes: int, foreteller: Stack[DecoderBlock[CrossAttention]], norm: nn.Module
+        self, dimension: int, codes: int, code_predictor: Stack[DecoderBlock[CrossAttention]], norm: nn.Module
     ) -> None:
         super().__init__()
         self.codebook = Codebook(codes, dimension)
-        self.foreteller, self.norm = foreteller, norm
+        self.code_predictor, self.norm = code_predictor, norm
         self.gate = CodeGate(dimension)
 
 
@@ -160,12 +160,12 @@ class Memory:
     view: _View
     cross: list[tuple[Tensor, Tensor]]  # of every decoder block
     length_logits: Tensor | None  # [B, 2 * length_offsets + 1]
-    foreteller_cross: list[tuple[Tensor, Tensor]]
+    code_predictor_cross: list[tuple[Tensor, Tensor]]
     vectors: Tensor | None = None  # [K, D], of codes, as they are before what is to be written moves them
     codes: Tensor | None = None  # [B, T], what the decoder reads of them, -1: its own input
 
 
-class Casa(ParallelModel):
+class Casa(NonAutoregressiveModel):
     """Encoder and parallel decoder over one shared embedding."""
 
     def __init__(self, size: Size, embedding: SentenceEmbedding, blank: int, switches: Switches) -> None:
@@ -206,7 +206,7 @@ class Casa(ParallelModel):
         return self.embedding.weight
 
     def encode(self, source: Source, lengths: Tensor | None = None) -> Draft:
-        """Read the source and lay out the places; see `ParallelModel`."""
+        """Read the source and lay out the places; see `NonAutoregressiveModel`."""
         sentence = source.sentence
         t = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
         view = _View(sentence)
@@ -229,18 +229,18 @@ class Casa(ParallelModel):
         aligned = self.switches.soft_copy == "sentences"
         texts = (sentence, places) if aligned else (sentence.clamp(max=0), places.clamp(max=0))
         cross = [block.cross.project(x, view.rows) for block in self.decoder]
-        further = () if self.latent is None else self.latent.foreteller
+        further = () if self.latent is None else self.latent.code_predictor
         memory = Memory(
             _View(places, sentence),
             cross,
             logits,
-            foreteller_cross=[block.cross.project(x, view.rows) for block in further],
+            code_predictor_cross=[block.cross.project(x, view.rows) for block in further],
             vectors=None if self.latent is None else self.latent.codebook.vectors,
         )
         return Draft(places, soft_copy(x_BSD, *texts), memory)
 
     def decode(self, draft: Draft, revealed: Tensor | None = None) -> Tensor:
-        """Hidden states of all places, [B, T, D]; see `ParallelModel`."""
+        """Hidden states of all places, [B, T, D]; see `NonAutoregressiveModel`."""
         x_BTD = draft.copied
         if revealed is not None:
             known = (revealed >= 0)[:, :, None]
@@ -272,19 +272,19 @@ class Casa(ParallelModel):
         unpacked: Tensor = view.rows.unpack(norm(x))
         return unpacked
 
-    def foretell(self, draft: Draft, tokens: Tensor, ratio: float) -> Foretold | None:
-        """See `ParallelModel`; here, the lengths of the rows, and codes."""
+    def auxiliary_loss(self, draft: Draft, tokens: Tensor, ratio: float) -> AuxiliaryLoss | None:
+        """See `NonAutoregressiveModel`; here, the lengths of the rows, and codes."""
         losses: list[Tensor] = []
         parts: Mapping[str, tuple[Tensor, Tensor]] = {}
         if self.path == "length":
             losses.append(LENGTH_WEIGHT * self.length_nll(draft))
         if self.latent is not None:
-            codes = self._foretell_codes(self.latent, draft, tokens, ratio)
+            codes = self._code_loss(self.latent, draft, tokens, ratio)
             losses.append(codes.loss)
             parts = codes.parts
-        return Foretold(torch.stack(losses).sum(dim=0), parts) if losses else None
+        return AuxiliaryLoss(torch.stack(losses).sum(dim=0), parts) if losses else None
 
-    def _foretell_codes(self, latent: Latent, draft: Draft, tokens: Tensor, ratio: float) -> Foretold:
+    def _code_loss(self, latent: Latent, draft: Draft, tokens: Tensor, ratio: float) -> AuxiliaryLoss:
         """The loss of the codes of tokens, the mean of each row; the decoder reads right ones then.
 
         Glanced at as tokens are: of the codes, as many are revealed as were wrong before, times `ratio`.
@@ -313,12 +313,12 @@ class Casa(ParallelModel):
         often_K = torch.bincount(right[eligible], minlength=self.switches.codes).float()
         one = often_K.new_ones(())
         parts = {"code_perplexity": (perplexity(often_K), one), "codes_used": ((often_K > 0).sum(), one)}
-        return Foretold(self.switches.code_weight * mean_B, parts)
+        return AuxiliaryLoss(self.switches.code_weight * mean_B, parts)
 
     def _code_logits(self, latent: Latent, draft: Draft, x_BTD: Tensor) -> Tensor:
         """What code is expected at every place: [B, T, K]."""
         memory: Memory = draft.memory
-        hidden = self._through(latent.foreteller, latent.norm, draft, x_BTD, memory.foreteller_cross)
+        hidden = self._through(latent.code_predictor, latent.norm, draft, x_BTD, memory.code_predictor_cross)
         return latent.codebook.logits(hidden)
 
     def length_nll(self, draft: Draft) -> Tensor:

@@ -23,7 +23,7 @@ from cotext.data.languages import Languages
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.models.build import build_model
 from cotext.models.describe import describe_model
-from cotext.models.interface import Model, ParallelModel, TranslationModel
+from cotext.models.interface import Model, NonAutoregressiveModel, TranslationModel
 from cotext.models.parameters import parameters_at_most
 from cotext.models.run_folder import (
     FORMAT,
@@ -145,7 +145,7 @@ class LoadedModel:
         Raises:
             CotextError: this one writes all at once.
         """
-        if isinstance(self.model, ParallelModel):
+        if isinstance(self.model, NonAutoregressiveModel):
             raise CotextError(
                 f"{asked} reads the model while it writes from left to right, and "
                 f"{describe_model(self.config.model)} writes all at once; give a run of another system"

@@ -9,7 +9,7 @@ through what is of use. Context sentences pass as they are, and everything above
 
 On the target a token sees its own row up to itself, and rows whose current sentences end where its own begin.
 Rows of different documents do not meet; in the paper they do (`cross_document`, in training: a document alone
-decides its translation). Rows may also be seen without being answered for (`Companions`): at the level of
+decides its translation). Rows may also be seen without being answered for (`ExtraRows`): at the level of
 embeddings nothing of them is needed but their tokens.
 
 Shapes: B entries, R rows, S source tokens, T target tokens, P tokens that lead, M tokens beside the rows,
@@ -25,14 +25,14 @@ from torch import Tensor, nn
 from cotext.data.batch import Source
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size, Stack
 from cotext.layers.flat_batch import (
-    Beside,
+    ActiveGroups,
+    ExtraKeys,
     FlatBatchAttention,
     FlatContext,
     Gate,
-    LedCache,
-    LiveGroups,
+    PrefixedCache,
+    RowOrder,
     Sequences,
-    Standing,
     is_current,
 )
 from cotext.layers.masks import causal
@@ -47,19 +47,19 @@ from cotext.models.interface import TranslationModel
 class DocFlatState(DecoderState):
     """What flat-batch attention knows of the target: the last of the caches is its own.
 
-    `beside` are the current target tokens of rows that are seen and complete: companions, then rows that
+    `beside` are the current target tokens of rows that are seen and complete: extra rows, then rows that
     have ended. Where no two entries meet, they lead the cache (`lead` says which do), and nothing else is to
     be done; where some do, `live` says who sees what of whom.
     """
 
-    rows: Standing  # [B]
+    rows: RowOrder  # [B]
     current: Tensor  # [B, 2]
-    beside: Beside
-    embed: Callable[[Tensor, Tensor, Tensor, Standing], Beside]  # tokens, sentence, current, rows
+    beside: ExtraKeys
+    embed: Callable[[Tensor, Tensor, Tensor, RowOrder], ExtraKeys]  # tokens, sentence, current, rows
     keys_values: Callable[[Tensor], tuple[Tensor, Tensor]]  # of [M, D]
     meets: bool = False
     lead: Tensor | None = None  # [B, P]
-    live: LiveGroups | None = None
+    live: ActiveGroups | None = None
 
     def open(self, places: int) -> None:
         """Allocate caches for `places` tokens a row, padding included, one row per entry."""
@@ -78,14 +78,14 @@ class DocFlatState(DecoderState):
                     for x in self.keys_values(self.beside.hidden)
                 )
                 self.lead = laid.real_GL
-        self.caches.append(LedCache(keys.to(like.dtype), values.to(like.dtype), places))
+        self.caches.append(PrefixedCache(keys.to(like.dtype), values.to(like.dtype), places))
 
     def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
         """Keep what ended rows have written, for those that go on: decoder inputs [E, T], -1 on padding."""
         if self.meets:
             ended = self.embed(tokens, sentence, self.current[entries], self.rows.take(entries))
             hidden = torch.cat((self.beside.hidden, ended.hidden))
-            self.beside = Beside(hidden, self.beside.standing.join(ended.standing))
+            self.beside = ExtraKeys(hidden, self.beside.standing.join(ended.standing))
 
     def select(self, entries: Tensor, beam: int) -> None:
         """Keep the given entries [B'] with all `beam` rows of each."""
@@ -95,14 +95,14 @@ class DocFlatState(DecoderState):
         self.lead = None if self.lead is None else self.lead.index_select(0, entries)
         self.live = None
 
-    def groups(self) -> LiveGroups:
+    def groups(self) -> ActiveGroups:
         """Who meets whom, made once for as long as no row ends."""
         if self.live is None:
             # What ended in documents that are done is nobody's concern.
             needed = torch.isin(self.beside.standing.group, self.rows.group).nonzero().flatten()
-            self.beside = Beside(self.beside.hidden[needed], self.beside.standing.take(needed))
+            self.beside = ExtraKeys(self.beside.hidden[needed], self.beside.standing.take(needed))
             ended = self.keys_values(self.beside.hidden)
-            self.live = LiveGroups(self.rows, ended, self.beside.standing)
+            self.live = ActiveGroups(self.rows, ended, self.beside.standing)
         return self.live
 
     def own(self, sentence: Tensor) -> Tensor:
@@ -165,13 +165,13 @@ class DocFlat(TranslationModel):
 
     def encode(self, source: Source) -> DecoderState:
         """Read the source and project it for the cross-attention of every decoder block."""
-        sentence, rows, companions = source.sentence, self._standing(source), source.companions
+        sentence, rows, extra_rows = source.sentence, self._standing(source), source.extra_rows
         t = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
         x_BSD = self.embedding(source.tokens, sentence, t, ranks(sentence), 0)
         if self.source_context is not None:
             beside = None
-            if companions is not None:
-                other = companions.source
+            if extra_rows is not None:
+                other = extra_rows.source
                 beside = self._embed(
                     other.tokens, other.sentence, other.sentence, other.current, self._standing(other)
                 )
@@ -179,10 +179,10 @@ class DocFlat(TranslationModel):
         cross, mask = encode_rows(self.encoder, self.encoder_norm, x_BSD, sentence, self.decoder)
         if self.target_context is None:
             return DecoderState(cross=cross, cross_mask=mask)
-        beside = Beside(x_BSD.new_empty(0, x_BSD.size(2)), rows.take(rows.group.new_empty(0)))
-        if companions is not None:
-            target = companions.target_input, companions.input_sentence
-            beside = self._embed_input(*target, companions.source.current, self._standing(companions.source))
+        beside = ExtraKeys(x_BSD.new_empty(0, x_BSD.size(2)), rows.take(rows.group.new_empty(0)))
+        if extra_rows is not None:
+            target = extra_rows.target_input, extra_rows.input_sentence
+            beside = self._embed_input(*target, extra_rows.source.current, self._standing(extra_rows.source))
         return DocFlatState(
             cross=cross,
             cross_mask=mask,
@@ -225,18 +225,18 @@ class DocFlat(TranslationModel):
         current = is_current(sentence.view(entries, -1), state.current)
         return torch.where(current[:, :, None], context.combine(h, seen), h).view_as(x_RTD)
 
-    def _standing(self, source: Source) -> Standing:
+    def _standing(self, source: Source) -> RowOrder:
         crosses = self.cross_document and self.training
-        return Standing.of(source.document, source.place, source.current, crosses)
+        return RowOrder.of(source.document, source.first_sentence, source.current, crosses)
 
-    def _embed_input(self, tokens: Tensor, sentence: Tensor, current: Tensor, rows: Standing) -> Beside:
+    def _embed_input(self, tokens: Tensor, sentence: Tensor, current: Tensor, rows: RowOrder) -> ExtraKeys:
         """`_embed` of complete decoder inputs."""
         told = self.embedding.input_sentence(sentence, None)
         return self._embed(tokens, sentence, told, current, rows)
 
     def _embed(
-        self, tokens: Tensor, sentence: Tensor, told: Tensor, current: Tensor, rows: Standing
-    ) -> Beside:
+        self, tokens: Tensor, sentence: Tensor, told: Tensor, current: Tensor, rows: RowOrder
+    ) -> ExtraKeys:
         """The current tokens alone of complete rows [R, T], and where each stands.
 
         `told` [R, T] is the sentence that the embedding of each is given.
@@ -247,4 +247,4 @@ class DocFlat(TranslationModel):
         hidden = self.embedding.weight.new_empty(0, self.embedding.weight.size(1))
         if len(row_M):
             hidden = self.embedding(*(x[row_M, at_M][None] for x in (tokens, told, t, ranks(sentence))), 0)[0]
-        return Beside(hidden, rows.take(row_M))
+        return ExtraKeys(hidden, rows.take(row_M))

@@ -66,7 +66,7 @@ class System(nn.Module, ABC):
     """What is trained, saved and loaded.
 
     `sees_other_rows`: whether a row's result depends on other rows of its document, which then must be given
-    together and in order, in one batch or as companions.
+    together and in order, in one batch or as extra rows.
 
     `spares_parameters`: whether there are batches, or configurations, that leave some parameters unused.
     """
@@ -110,7 +110,7 @@ class TranslationModel(System):
 class Draft:
     """Rows about to be written all at once: their places, and what the model has made of the source.
 
-    Every place belongs to a sentence. With paths (`ParallelModel.path`) there are more places than tokens,
+    Every place belongs to a sentence. With paths (`path` of the model) there are more places than tokens,
     and a place may stay blank; else there is a place for every token.
     """
 
@@ -120,8 +120,8 @@ class Draft:
 
 
 @dataclass(frozen=True, slots=True)
-class Foretold:
-    """What a parallel model had to foretell beside tokens: the loss of every row, per label, [B].
+class AuxiliaryLoss:
+    """What a parallel model had to predict beside tokens: the loss of every row, per label, [B].
 
     `parts` are figures to report, as those of `LossParts`.
     """
@@ -133,12 +133,12 @@ class Foretold:
 PathKind = Literal["sentences", "row", "length"]
 
 
-class ParallelModel(System):
+class NonAutoregressiveModel(System):
     """A system that writes all tokens of a row at once, none of them seeing what the others become.
 
     A row holds `bos y1 eos bos y2 eos ...`, brackets included. `path` says how its tokens come to stand on
     places: `sentences`, a path for every sentence, which begins with `bos` and ends with `eos`; `row`, one
-    path for all; `length`, one place per token, as many as the model foretells. `blank` is the symbol of a
+    path for all; `length`, one place per token, as many as the model predicts. `blank` is the symbol of a
     path that stands for no token.
     """
 
@@ -157,13 +157,13 @@ class ParallelModel(System):
     def length_nll(self, draft: Draft) -> Tensor:
         """Where the path is `length`: -log P of the lengths that the rows of a draft have, [B]."""
 
-    def foretell(self, draft: Draft, tokens: Tensor, ratio: float) -> Foretold | None:
-        """What the model must foretell beside tokens in training, or None: nothing.
+    def auxiliary_loss(self, draft: Draft, tokens: Tensor, ratio: float) -> AuxiliaryLoss | None:
+        """What the model must predict beside tokens in training, or None: nothing.
 
         `tokens` [B, T] are those of the best path, -1 where there is none; `ratio` is that of glancing. A
-        following `decode` may be given some of what was to be foretold.
+        following `decode` may be given some of what was to be predicted.
         """
         return None
 
 
-Model = TranslationModel | ParallelModel
+Model = TranslationModel | NonAutoregressiveModel

@@ -5,7 +5,7 @@ target side, as one more token of its first sentence; everything above is the ba
 
     mean a b c eos -> encoder -> keys and values        mean bos x y -> decoder
 
-Words alone are averaged, without positions. The rows of a document have a mean of their own, companions
+Words alone are averaged, without positions. The rows of a document have a mean of their own, extra rows
 included; in the paper all rows share one (`cross_document`, in training: a document alone decides its
 translation).
 
@@ -111,7 +111,7 @@ class BatchEmbedding(TranslationModel):
 
     def _mean(self, source: Source) -> Tensor:
         """Of the words of all rows that belong together, for every row that is answered for: [B, D]."""
-        sides = [source] if source.companions is None else [source, source.companions.source]
+        sides = [source] if source.extra_rows is None else [source, source.extra_rows.source]
         sums, counts = zip(*(self._sum(side) for side in sides), strict=True)
         sum_D, count = torch.cat(sums), torch.cat(counts)
         document = torch.cat([side.document for side in sides])

@@ -30,7 +30,7 @@ from cotext.layers.multi_head import CrossAttention
 from cotext.layers.positions import ranks
 from cotext.layers.segments import SegmentAttention, Segments
 from cotext.layers.state import SelfReach
-from cotext.layers.transformer_xl import Reach, Recollection, RecurrentSelfAttention, RecurrentState
+from cotext.layers.transformer_xl import MemoryLayout, Reach, RecurrentSelfAttention, RecurrentState
 from cotext.models.interface import TranslationModel
 
 
@@ -181,7 +181,7 @@ class MCN(TranslationModel):
         source = (state.cross_mask, sentences.rows) if self.cross_context else (None, sentences)
         x = sentences.rows.pack(self.embedding.words(tokens, None if self.xl else ranks(sentence)))
         own: tuple[Any, ...] = (SelfReach(None, causal=True), sentences)
-        past = Recollection(sentences) if self.xl else None
+        past = MemoryLayout(sentences) if self.xl else None
         projected = [] if past is None else self._project_distances(past.distances, x)
         for i, block in enumerate(self.decoder):
             if past is not None:

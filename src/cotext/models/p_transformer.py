@@ -139,7 +139,7 @@ class PTransformer(TranslationModel):
         self.embedding = embedding
         self.position = PositionTable(size.dimension)
         self.self_source, self.self_target, self.cross = self_source, self_target, cross
-        # Zeros: relative positions are learnt from the baseline's start.
+        # Zeros: relative positions are learned from the baseline's start.
         vectors = torch.zeros(2 * SPAN + 1, size.dimension // size.heads)
         self.relative = nn.Parameter(vectors) if relative else None
         self.encoder = Stack(

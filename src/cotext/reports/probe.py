@@ -78,7 +78,8 @@ def render(summary: RunSummary) -> str:
     train, test = summary.parts["train"], summary.parts["test"]
     lines = [
         f"{summary.name}  {summary.signature}",
-        f"learnt from {_size(train)} of the training store, tested on {_size(test)} of the development store",
+        f"learned from {_size(train)} of the training store, "
+        f"tested on {_size(test)} of the development store",
     ]
     what = {
         "absolute": "the position of a token in its row",

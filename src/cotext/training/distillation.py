@@ -140,7 +140,7 @@ class Distillation:
         self.signature = signature
         self.folder = folder
         self.parts = parts
-        # Written, but interrupted before it had its name: nothing is left to be translated.
+        # SentenceHypothesis, but interrupted before it had its name: nothing is left to be translated.
         self.written = _is_written(folder)
         self._places = shard.places(0 if self.written else len(texts))
         self.documents = len(self._places)

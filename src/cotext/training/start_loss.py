@@ -17,7 +17,7 @@ from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import SentenceView, View
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.checkpoint import load_run
-from cotext.models.interface import Model, ParallelModel
+from cotext.models.interface import Model, NonAutoregressiveModel
 
 SAMPLE_SENTENCES = 400  # in whole documents, from the first on: two passes over them take seconds
 
@@ -51,7 +51,7 @@ def start_loss(
         CotextError: the run cannot be loaded.
     """
     there = load_run(run)
-    if isinstance(model, ParallelModel) or isinstance(there.model, ParallelModel):
+    if isinstance(model, NonAutoregressiveModel) or isinstance(there.model, NonAutoregressiveModel):
         return None
     documents: list[TokenDocument] = []
     sentences = 0
@@ -87,7 +87,7 @@ def _mean_nll(
         special_symbols(tokenizer, config.view),
         config.train.max_tokens,
         config.view.max_tokens,
-        neighbours=config.decode.neighbours if model.sees_other_rows else None,
+        group_windows=config.decode.group_windows if model.sees_other_rows else None,
     )
     loss, total, count = CrossEntropy(0.0, 1.0), 0.0, 0
     for batch in batches:

@@ -389,7 +389,7 @@ class Trainer:
             self.config.train.max_tokens,
             corpus.max_row_tokens,
             # As in translation: the figures are those of what it will do.
-            neighbours=self.config.decode.neighbours if self.model.sees_other_rows else None,
+            group_windows=self.config.decode.group_windows if self.model.sees_other_rows else None,
         )
 
     @torch.no_grad()

@@ -11,7 +11,7 @@ from typing import Final
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.controlled import lexicon
-from cotext.data.controlled.discourse import Choice, Draw, Phenomenon, Plan, plan_document
+from cotext.data.controlled.discourse import CandidateSet, Draw, Phenomenon, Plan, plan_document
 from cotext.data.controlled.grammar import Sentence
 from cotext.data.controlled.splits import split_of
 from cotext.runtime.errors import CotextError
@@ -78,14 +78,14 @@ def _group(draw: Draw, phenomenon: Phenomenon, distance: int, group: int) -> lis
             return _members(plan, choice, draw.shuffled(alternatives), group)
 
 
-def _lone_choices(plan: Plan, phenomenon: Phenomenon) -> list[Choice]:
+def _lone_choices(plan: Plan, phenomenon: Phenomenon) -> list[CandidateSet]:
     """The choices whose clue no other choice depends on: no other sentence may give the answer away."""
     kind = [choice for choice in plan.choices if choice.phenomenon == phenomenon]
     clues = [choice.clue for choice in plan.choices if _SLOTS[choice.phenomenon] == _SLOTS[phenomenon]]
     return [choice for choice in kind if clues.count(choice.clue) == 1]
 
 
-def _alternatives(draw: Draw, plan: Plan, choice: Choice) -> list[Alternative] | None:
+def _alternatives(draw: Draw, plan: Plan, choice: CandidateSet) -> list[Alternative] | None:
     """One alternative for each candidate, such that each document belongs to the contrastive split."""
     chosen: list[Alternative] = []
     for pool in _pools(draw, plan, choice):
@@ -102,7 +102,7 @@ def _alternatives(draw: Draw, plan: Plan, choice: Choice) -> list[Alternative] |
     return chosen
 
 
-def _pools(draw: Draw, plan: Plan, choice: Choice) -> list[list[Alternative]]:
+def _pools(draw: Draw, plan: Plan, choice: CandidateSet) -> list[list[Alternative]]:
     """For each candidate the alternatives that would do, in random order."""
     match choice.phenomenon:
         case "pronoun" | "cataphora":
@@ -124,7 +124,7 @@ def _pools(draw: Draw, plan: Plan, choice: Choice) -> list[list[Alternative]]:
             return [[(rendering, rendering, rendering.nom)] for rendering in pair]
 
 
-def _with_clue(plan: Plan, choice: Choice, alternative: Alternative) -> Plan:
+def _with_clue(plan: Plan, choice: CandidateSet, alternative: Alternative) -> Plan:
     """The plan with another clue, and the choice that it asks for."""
     clue_slot, choice_slot = _SLOTS[choice.phenomenon]
     sentences = list(plan.sentences)
@@ -134,7 +134,7 @@ def _with_clue(plan: Plan, choice: Choice, alternative: Alternative) -> Plan:
 
 
 def _members(
-    plan: Plan, choice: Choice, alternatives: Sequence[Alternative], group: int
+    plan: Plan, choice: CandidateSet, alternatives: Sequence[Alternative], group: int
 ) -> list[ContrastiveExample]:
     """One example for each alternative, which is the right candidate there; the order is the same in all."""
     choice_slot = _SLOTS[choice.phenomenon][1]

@@ -61,7 +61,7 @@ class Draw:
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class CandidateSet:
     """A sentence whose translation depends on the sentence ``clue`` (indices into the plan)."""
 
     phenomenon: Phenomenon
@@ -79,7 +79,7 @@ class Plan:
     """A document before it is put into words."""
 
     sentences: tuple[Sentence, ...]
-    choices: tuple[Choice, ...]
+    choices: tuple[CandidateSet, ...]
 
     def source(self) -> tuple[str, ...]:
         """The English sentences."""
@@ -131,7 +131,7 @@ class _Planner:
         self.length = MIN_SENTENCES + draw.below(MAX_SENTENCES - MIN_SENTENCES + 1)
         self.reserved: list[str | None] = [None] * self.length
         self.sentences: list[Sentence] = []
-        self.choices: list[Choice] = []
+        self.choices: list[CandidateSet] = []
         self.speaker: lexicon.Person | None = None
         self.listener: lexicon.Listener | None = None
         self.statement_at = 0
@@ -204,7 +204,7 @@ class _Planner:
 
     def note(self, phenomenon: Phenomenon, clue: int) -> None:
         """Record that the sentence said last depends on the sentence ``clue``."""
-        self.choices.append(Choice(phenomenon, clue, len(self.sentences) - 1))
+        self.choices.append(CandidateSet(phenomenon, clue, len(self.sentences) - 1))
 
     def say_statement(self) -> None:
         draw = self.draw

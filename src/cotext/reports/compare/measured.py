@@ -30,7 +30,7 @@ from cotext.decoding.translate_file import open_scorer, open_translator, transla
 from cotext.decoding.translator import DocumentTranslator
 from cotext.metrics.decisions import Decisions, read_decisions
 from cotext.models.checkpoint import LoadedModel
-from cotext.models.interface import ParallelModel
+from cotext.models.interface import NonAutoregressiveModel
 from cotext.models.parameters import count_parameters
 from cotext.models.run_folder import model_file, noted_data
 from cotext.reports.compare.recipe import RecipeOf, recipe_of
@@ -149,7 +149,7 @@ def _measure(path: Path, title: str, asked: Asked, watch: Watch) -> MeasuredRun:
     if asked.test is not None:
         name = f"{asked.test.digest}-{made_by}"
         hypothesis = _translate(path, f"{name}{asked.test.source.suffix}", asked.test, asked, watch, title)
-        readable = sight.context and not isinstance(loaded.model, ParallelModel)
+        readable = sight.context and not isinstance(loaded.model, NonAutoregressiveModel)
         documents = asked.test.documents() if readable else []
         if asked.use and any(len(d) > 1 for d in documents):
             use = _use(path, f"{name}.use.json", asked.test, documents, asked, watch, title)

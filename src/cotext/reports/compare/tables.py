@@ -16,7 +16,7 @@ from cotext.reports.compare.verdict import sight, uses_context, verdict
 from cotext.runtime.tables import render_p, render_rows
 
 NOTE = (
-    "Published systems learnt from other corpora, with other vocabularies: compare signs and sizes of "
+    "Published systems learned from other corpora, with other vocabularies: compare signs and sizes of "
     "differences between systems, never a value of ours with one of theirs."
 )
 _LATEX_CONDITIONS = {
