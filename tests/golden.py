@@ -10,7 +10,7 @@ training too, and the translations are those of then.
 import json
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -54,11 +54,11 @@ def golden_config(recipe: str) -> Config:
     return load_config(recipe, overrides=[*SETTINGS, *searched])
 
 
-def fill(model: nn.Module, former: Mapping[str, str]) -> list[str]:
+def fill(model: nn.Module, former: Callable[[str], str]) -> list[str]:
     """Numbers drawn by the name that a parameter had; returns these names, each with its shape."""
     found = []
     for name, tensor in model.state_dict().items():
-        name = former.get(name, name)
+        name = former(name)
         found.append(f"{name} {list(tensor.shape)}")
         tensor.copy_(_numbers(name, tensor))
     return sorted(found)
@@ -101,7 +101,7 @@ def measured(config: Config, model: nn.Module) -> dict[str, Any]:
     return found
 
 
-def golden(recipe: str, former: Mapping[str, str]) -> dict[str, Any]:
+def golden(recipe: str, former: Callable[[str], str]) -> dict[str, Any]:
     config = golden_config(recipe)
     torch.manual_seed(0)
     model = build_model(config, TOKENIZER.vocabulary_size).double()
@@ -110,4 +110,4 @@ def golden(recipe: str, former: Mapping[str, str]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    json.dump({name: golden(name, {}) for name in recipe_names()}, sys.stdout, indent=0)
+    json.dump({name: golden(name, str) for name in recipe_names()}, sys.stdout, indent=0)

@@ -17,8 +17,8 @@ from cotext.data.batch import Batch, Instance, SpecialSymbols
 from cotext.data.sampling import (
     Arrangement,
     Cursor,
-    Run,
     Sampler,
+    WindowSequence,
     instances_of,
     ordered_batches,
     pack,
@@ -350,7 +350,7 @@ class TestDocumentsInOrder:
             windows = SentenceView().split(lengths, lengths)
             sides = [[7] * (length - 1) for length in lengths]
             instances = [Instance(document, w, [s], [s]) for w, s in zip(windows, sides, strict=True)]
-            runs.append(Run(instances, max(lengths)))
+            runs.append(WindowSequence(instances, max(lengths)))
         batches = share_batches(runs, max_tokens)
         flat = [id(i) for batch in batches for i in batch]
         assert sorted(flat) == sorted(id(i) for run in runs for i in run.instances)
