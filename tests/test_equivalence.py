@@ -280,7 +280,7 @@ def test_windows_of_one_sentence_are_the_sentence_view() -> None:
     first, second = (make_batch(instances(config), SYMBOLS) for config in (sentence, single))
     for name in ("target_input", "input_sentence", "target_label", "label_sentence"):
         assert torch.equal(getattr(first, name), getattr(second, name))
-    for name in ("tokens", "sentence", "current", "document", "place"):
+    for name in ("tokens", "sentence", "current", "document", "first_sentence"):
         assert torch.equal(getattr(first.source, name), getattr(second.source, name))
     documents = [Document(str(d), tuple(map(TOKENIZER.decode, source))) for d, source in enumerate(CORPUS)]
     translations = [
