@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from cotext.data.batch import Batch
-from cotext.layers.kernels.sdpa import Places, watch_weights
+from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.models.interface import TranslationModel
 
 
@@ -55,7 +55,7 @@ def attention_spread(model: TranslationModel, batches: Iterable[Batch]) -> dict[
     found: dict[str, Spread] = {}
     with torch.inference_mode(), calls(model) as calling:
 
-        def watcher(weights_BHTS: Tensor, real_BT: Tensor, places: Places | None) -> None:
+        def watcher(weights_BHTS: Tensor, real_BT: Tensor, places: TokenIndices | None) -> None:
             found.setdefault(calling[-1], Spread()).add(weights_BHTS, real_BT)
 
         with watch_weights(watcher):

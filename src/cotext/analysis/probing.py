@@ -24,8 +24,7 @@ from torch import Tensor, nn
 from cotext.analysis.classifier import fit
 from cotext.data.batch import Source
 from cotext.layers.blocks import Stack
-from cotext.layers.buckets import Sentences
-from cotext.layers.kernels.packing import Ragged
+from cotext.layers.layout import Layout
 from cotext.models.interface import TranslationModel
 from cotext.runtime.errors import CotextError
 
@@ -89,8 +88,8 @@ class Probed:
     pairs: dict[int, int]  # of the test examples, by distance
 
 
-def encoder_of(model: nn.Module) -> Stack[nn.Module]:
-    """The encoder blocks of a model.
+def encoder_of(model: nn.Module) -> list[nn.Module]:
+    """The encoder blocks of a model, and the layer on top of them if there is one.
 
     Raises:
         CotextError: it has none.
@@ -100,42 +99,34 @@ def encoder_of(model: nn.Module) -> Stack[nn.Module]:
         raise CotextError(
             f"{type(model).__name__} has no stack of encoder blocks to probe; choose a run of another system"
         )
-    return encoder
-
-
-def _packings(arguments: object) -> Iterator[Ragged]:
-    """What a block is told of where states without padding stand; some systems set them in another order."""
-    if isinstance(arguments, Ragged):
-        yield arguments
-    elif isinstance(arguments, Sentences):
-        yield arguments.rows
-    elif isinstance(arguments, tuple | list):
-        for argument in arguments:
-            yield from _packings(argument)
+    top = dict(model.named_children()).get("source_document")
+    return [*encoder, *([] if top is None else [top])]
 
 
 def _in_row_order(layer: int, states: Tensor, arguments: tuple[Any, ...], real_BS: Tensor) -> Tensor:
     """States [B, S, D] or packed [N, D] -> a copy of those of real tokens, row after row: [N, D]."""
-    place_N = real_BS.flatten().nonzero()[:, 0]
+    index_N = real_BS.flatten().nonzero()[:, 0]
     if states.shape[:-1] == real_BS.shape:
-        return states.flatten(0, 1).index_select(0, place_N)
-    for packing in _packings(arguments):
-        order = packing.place_N.argsort()
+        return states.flatten(0, 1).index_select(0, index_N)
+    layout = arguments[1] if len(arguments) > 1 else None
+    packing = layout.packing if isinstance(layout, Layout) else None
+    if packing is not None:
+        order = packing.index_N.argsort()
         if (
-            states.shape[:-1] == place_N.shape
+            states.shape[:-1] == index_N.shape
             and real_BS.shape == (packing.rows, packing.tokens)
-            and torch.equal(packing.place_N[order], place_N)
+            and torch.equal(packing.index_N[order], index_N)
         ):
             return states.index_select(0, order)
     raise CotextError(
-        f"encoder layer {layer} gives states of shape {list(states.shape)} for {len(place_N)} tokens in rows "
-        f"of {list(real_BS.shape)}: it does not see every token, or does not say where they stand; positions "
+        f"encoder layer {layer} gives states of shape {list(states.shape)} for {len(index_N)} tokens in rows "
+        f"of {list(real_BS.shape)}: it does not see every token, or does not say which they are; positions "
         "cannot be probed there"
     )
 
 
 @contextmanager
-def watch(encoder: Stack[nn.Module], real_BS: Tensor) -> Iterator[list[list[Tensor]]]:
+def watch(encoder: list[nn.Module], real_BS: Tensor) -> Iterator[list[list[Tensor]]]:
     """Collect, while the context is open, what enters the first block and what leaves each.
 
     `real_BS` is True on the tokens of the rows being read; all states come as [N, D], row after row, whether

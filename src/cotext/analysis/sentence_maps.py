@@ -24,9 +24,10 @@ from torch.nn.functional import one_hot
 from cotext.analysis.attention import Spread, calls
 from cotext.analysis.gates import GateOpenness
 from cotext.data.batch import Batch, Source
-from cotext.layers.buckets import LocalCrossAttention, LocalSelfAttention
 from cotext.layers.flat_batch import NeuralContextGate
-from cotext.layers.kernels.sdpa import Places, watch_weights
+from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
+from cotext.layers.multi_head import CrossAttention, SelfAttention
+from cotext.layers.sentence_spans import SentenceSpan
 from cotext.models.interface import TranslationModel
 from cotext.runtime.errors import CotextError
 
@@ -179,7 +180,7 @@ class _AttentionRecorder:
     source: _Side | None = None
     target: _Side | None = None  # while decoding
 
-    def note(self, weights_BHTS: Tensor, real_BT: Tensor, places: Places | None) -> None:
+    def note(self, weights_BHTS: Tensor, real_BT: Tensor, places: TokenIndices | None) -> None:
         """What `watch_weights` shows."""
         name = self.calling[-1]
         own = self.source if self.target is None else self.target
@@ -188,7 +189,7 @@ class _AttentionRecorder:
         assert keys is not None
         if places is None:
             visible = (weights_BHTS > 0) & real_BT[:, None, :, None]
-            places = Places(own.places(real_BT), keys.places(visible.any(dim=2).any(dim=1)))
+            places = TokenIndices(own.places(real_BT), keys.places(visible.any(dim=2).any(dim=1)))
         kind = _kind(name, self.modules[name], self.target is not None)
         found = self.maps.setdefault(name, SentenceMap(kind, self.sentences))
         found.add(weights_BHTS, own.queries(places.query), keys.keys(places.key))
@@ -235,7 +236,10 @@ def sentence_maps(
 def _kind(name: str, module: nn.Module, of_target: bool) -> str:
     """What an attention is for: `encoder`, `decoder`, `cross` or, outside the two stacks, `batch-...`."""
     parts = name.split(".")
-    if parts[0] not in ("encoder", "decoder"):
+    if parts[0] == "batch_context":
         return "batch-target" if of_target else "batch-source"
+    if parts[0].endswith("_document"):
+        return "decoder-document" if of_target else "encoder-document"
+    inside = isinstance(module, SelfAttention | CrossAttention) and isinstance(module.span, SentenceSpan)
     kind = "cross" if "cross" in parts else parts[0]
-    return f"{kind}-local" if isinstance(module, LocalSelfAttention | LocalCrossAttention) else kind
+    return f"{kind}-local" if inside else kind

@@ -1,4 +1,14 @@
-"""Which model, and its switches: the section `model`."""
+"""The slots of a model and what fills them: the section `model`.
+
+Attention is span x score x mix, per stack:
+
+    span     which keys a query sees             row, sentence, memory, nodes, node_queries, current
+    score    how it compares itself with them    content, absolute, relative, positions, transformer_xl,
+                                                 segment_distance, rotary, alibi
+    mix      of the top layers' two spans        one (the top span alone) or gated (both)
+
+`models/build.py` says which of them go together.
+"""
 
 from typing import Literal
 
@@ -6,43 +16,69 @@ from pydantic import NonNegativeFloat
 
 from cotext.config.fields import BelowOne, Closed, Count, Fraction, Layers, Sentences, Symbols, Width
 
-
-class PTransformerConfig(Closed):
-    """Where attention is made aware of positions: the switches of Li et al. 2022, table VI."""
-
-    self_source: bool = True
-    """Absolute positions in the encoder's self-attention."""
-    self_target: bool = True
-    """Absolute positions in the decoder's self-attention."""
-    cross: bool = True
-    """Absolute positions in cross-attention."""
-    relative: bool = True
-    """Relative positions in self-attention on both sides."""
+Span = Literal["row", "sentence", "memory", "nodes", "node_queries", "current"]
+ScoreKind = Literal[
+    "content", "absolute", "relative", "positions", "transformer_xl", "segment_distance", "rotary", "alibi"
+]
+Positions = Literal["absolute", "reset", "shifted", "none"]
+SegmentsKind = Literal["none", "learned", "sinusoidal", "current"]
 
 
-class GTransformerConfig(Closed):
-    """Where attention leaves the sentence."""
+class TopConfig(Closed):
+    """Top layers of a stack whose attention has another span than those below."""
 
-    global_layers: Count = 2
-    """Top layers of encoder and decoder with global attention beside the local one."""
-
-
-class FlatTransformerConfig(Closed):
-    """Where the context ends."""
-
-    current_layers: Count = 1
-    """Top encoder layers that see the current sentence alone."""
+    layers: Count = 0
+    """How many; 0: none."""
+    span: Span = "row"
+    """Their span."""
+    mix: Literal["one", "gated"] = "one"
+    """`one`: this span in place of the other; `gated`: both, mixed by a gate (Bao et al. 2021)."""
 
 
-class DocFlatConfig(Closed):
-    """Where current sentences see those of other rows, and how much of them passes: Wu et al. 2023."""
+class AttentionConfig(Closed):
+    """Attention of all stacks, as far as these do not say otherwise."""
+
+    span: Span = "row"
+    """Keys of a query. `row`: the whole row, of the target all that stands before. `sentence`: its sentence; of
+    the source the one that it translates. `memory`: its sentence and `memory_sentences` before it, decoder
+    alone. `nodes`: its sentence and the first and last tokens of the others (Yu et al. 2024). `node_queries`:
+    its sentence, but from first and last tokens the row (equation 14 as printed). `current`: current sentences
+    alone, encoder alone."""
+    score: ScoreKind = "content"
+    """What a query compares. `content`: states alone. `absolute`: positions added to queries and keys, in
+    every layer. `relative`: a table of relative positions, in self-attention. `positions`: both of these (Li et
+    al. 2022). `transformer_xl`: relative positions with biases, with `memory`. `segment_distance`: how many
+    sentences apart tokens are (Zheng et al. 2020), encoder alone. `rotary`: queries and keys rotated by their
+    positions (Su et al. 2021), in self-attention. `alibi`: a penalty by distance, in cross-attention that of
+    aligned sentences (Press et al. 2022; Post and Junczys-Dowmunt 2023)."""
+    memory_sentences: Sentences = 1
+    """Of the span `memory`: target sentences before its own that a token sees."""
+    top: TopConfig = TopConfig()
+    """Top layers with another span."""
+
+
+class StackConfig(Closed):
+    """Attention of one stack; a key that is not given is that of `attention`."""
+
+    span: Span | None = None
+    """See `attention.span`."""
+    score: ScoreKind | None = None
+    """See `attention.score`."""
+    memory_sentences: Sentences | None = None
+    """See `attention.memory_sentences`."""
+    top: TopConfig | None = None
+    """See `attention.top`."""
+
+
+class BatchConfig(Closed):
+    """How rows of a document see each other, where `batch_context` lets them."""
 
     source: bool = True
-    """Flat-batch attention over the source."""
+    """On the source side."""
     target: bool = True
-    """Flat-batch attention over the target, causal."""
+    """On the target side, where only rows that end before are seen."""
     gate: Literal["continuous", "discrete", "identity"] = "continuous"
-    """Of what was seen: a share, all or nothing, or all of it added."""
+    """Of `flat`: of what was seen, a share passes, all or nothing, or all of it is added (Wu et al. 2023)."""
     threshold: Fraction = 0.5
     """Of the discrete gate: what opens it."""
     cross_document: bool = False
@@ -50,79 +86,39 @@ class DocFlatConfig(Closed):
     validation keep documents apart."""
 
 
-class BatchEmbeddingConfig(Closed):
-    """Which side begins with the mean of all source embeddings of the batch: Morishita et al. 2021."""
+class DocumentConfig(Closed):
+    """The layer on top of a stack, where `document_layer` puts one."""
 
     source: bool = True
-    """Source rows."""
-    target: bool = True
-    """Target rows."""
-    cross_document: bool = False
-    """See `docflat.cross_document`."""
-
-
-class DatapointsConfig(Closed):
-    """Which side has attention between the means of rows: Wu et al. 2023, appendix C."""
-
-    source: bool = True
-    """Source rows."""
+    """On top of the encoder."""
     target: bool = False
-    """Target rows: every current token sees the mean of those of its row so far, and of rows before it."""
-    cross_document: bool = False
-    """See `docflat.cross_document`."""
-
-
-class MCNConfig(Closed):
-    """The switches of Zheng et al. 2020, table 3, and how far the model sees."""
-
-    local: bool = True
-    """The encoder's layers stay inside sentences, and one more on top sees the whole row; if not, there is no
-    further layer, and every layer sees the whole row."""
+    """On top of the decoder; of `hierarchical`."""
+    sentences: Sentences | None = None
+    """How many sentences away a token sees; not given: all of the row (`hierarchical`: 3 before its own)."""
     relative: bool = True
-    """Attention over the row knows how many sentences apart two tokens are."""
+    """Of `segment_gate`: attention that knows how many sentences apart two tokens are."""
     gate: bool = True
-    """A gate mixes local and global states of the encoder; if not, they are added."""
-    xl: bool = True
-    """The decoder has relative positions and a memory; if not, ordinary positions, and its sentences are
-    apart."""
-    memory_sentences: Sentences = 1
-    """Of `xl`: target sentences before the current one that the decoder remembers."""
-    context: Sentences | None = None
-    """Source sentences before and after its own that a token sees; not given: all of the row."""
+    """Of `segment_gate`: a gate mixes local and global states; if not, they are added."""
     feed_forward: bool = True
-    """The layer that sees the row is a whole one, as the parameter count of table 1 has it; if not, it is its
+    """Of `segment_gate`: a whole layer, as the parameter count of Zheng et al.'s table 1 has it; if not, its
     attention alone, as the equations have it."""
-    cross_context: bool = False
-    """Cross-attention sees all source sentences of the row; if not, that of its target sentence alone."""
 
 
-class CasaConfig(Closed):
-    """How a document is written at once: what makes CASA of GLAT (Yu et al. 2024, tables 6, 7 and 9)."""
+class NatConfig(Closed):
+    """How all tokens of a row are predicted at once, where `writes` is `non_autoregressive`."""
 
     path: Literal["sentences", "row", "length"] = "sentences"
-    """How tokens come to stand on places: a path (CTC) for every sentence, one for the whole row, or as many
-    places as tokens, whose number the model predicts."""
-    local: bool = True
-    """Lower layers stay inside sentences; if not, they see the whole row."""
-    context_layers: Count = 2
-    """Top layers of every stack, all if it has fewer, that see their sentence and the first and last tokens
-    of the others."""
-    context_nodes: Literal["keys", "queries"] = "keys"
-    """What first and last tokens are in these layers: `keys`, seen by every token of the row, as the paper's
-    text has it, or `queries`, which see every token, as its equation 14 is printed."""
+    """How tokens are aligned with positions: a path (CTC) for every sentence, one for the whole row, or as many
+    positions as tokens, whose number the model predicts."""
     soft_copy: Literal["sentences", "row"] = "sentences"
-    """Of what the encoder's states are copied to the places: each sentence by itself, or the row."""
-    source_context: bool = True
-    """Context layers of the encoder, and of the decoder looking at it; if not, they stay inside sentences."""
-    target_context: bool = True
-    """Context layers of the decoder looking at itself; if not, they stay inside sentences."""
+    """Of what the encoder's states are copied to the positions: each sentence by itself, or the row."""
     latent: bool = False
-    """A second decoder predicts a code for every place, which a gate mixes into the decoder's input."""
+    """A second decoder predicts a code for every position, which a gate mixes into the decoder's input."""
     codes: Symbols = 64
     """Of `latent`: how many there are."""
     code_mixing: Literal["drawn", "all"] = "drawn"
-    """Of `latent`, in training: where the decoder reads the right codes. `drawn`: at random places, half as
-    many as were predicted wrong, and its own input elsewhere; `all`: at every place of the best path."""
+    """Of `latent`, in training: where the decoder reads the right codes. `drawn`: at random positions, half as
+    many as were predicted wrong, and its own input elsewhere; `all`: at every position of the best path."""
     code_weight: NonNegativeFloat = 0.5
     """Of `latent`: weight of the loss of predicted codes; 1.0 in the scripts of Bao et al. 2022."""
     length_offsets: Symbols = 128
@@ -130,20 +126,29 @@ class CasaConfig(Closed):
 
 
 class ModelConfig(Closed):
-    """Which model, how large, and where its tokens think they stand."""
+    """How large the model is, and what fills its slots."""
 
-    name: Literal[
-        "transformer",
-        "p_transformer",
-        "g_transformer",
-        "flat_transformer",
-        "docflat",
-        "batch_embedding",
-        "datapoints",
-        "mcn",
-        "casa",
-    ] = "transformer"
-    """File in `cotext/models`."""
+    writes: Literal["left_to_right", "non_autoregressive"] = "left_to_right"
+    """`left_to_right`: an autoregressive decoder; `non_autoregressive`: all tokens of a row at once."""
+    attention: AttentionConfig = AttentionConfig()
+    encoder: StackConfig = StackConfig()
+    """Of the encoder's self-attention."""
+    decoder: StackConfig = StackConfig()
+    """Of the decoder's self-attention."""
+    cross: StackConfig = StackConfig()
+    """Of cross-attention."""
+    source_sentences: Sentences | None = None
+    """How many source sentences away attention over whole source rows sees; not given: all of the row."""
+    batch_context: Literal["none", "flat", "datapoints", "mean"] = "none"
+    """What rows of one document see of each other before the first layer: nothing, each other's current tokens
+    (DocFlat; Wu et al. 2023), each other's means (ABD; Kossen et al. 2021), or one mean of all (MBE; Morishita
+    et al. 2021)."""
+    batch: BatchConfig = BatchConfig()
+    document_layer: Literal["none", "segment_gate"] = "none"
+    """A layer on top in which sentences see others of their row: none, or the gated layer of MCN (Zheng et al.
+    2020)."""
+    document: DocumentConfig = DocumentConfig()
+    nat: NatConfig = NatConfig()
     dimension: Width = 512
     """Width of the stream; a multiple of `heads`."""
     feed_forward: Width = 2048
@@ -165,22 +170,26 @@ class ModelConfig(Closed):
     initialisation: Literal["xavier", "fairseq", "normal"] = "fairseq"
     """Distribution of initial weights: Xavier's; that of the toolkit which the papers used, layer for layer;
     or a normal one of standard deviation 0.02, as BERT's."""
-    positions: Literal["absolute", "reset", "shifted"] = "absolute"
-    """From the start of the row, from the start of the sentence, or segment-shifted."""
+    positions: Positions = "absolute"
+    """Added to embeddings: positions from the start of the row, from the start of the sentence,
+    segment-shifted, or none."""
+    target_positions: Positions | None = None
+    """Of the target; not given: as `positions`."""
     shift: Sentences | Literal["corpus", "sequence"] = "corpus"
     """Positions added per sentence if shifted; `corpus`: the mean sentence length of the training corpus in
     tokens, `sequence`: that of the source window."""
-    segments: Literal["none", "learned", "sinusoidal"] = "none"
-    """Embeddings of the sentence index, added at the input."""
+    segments: SegmentsKind = "none"
+    """Embeddings added at the input: none, of the sentence index (learned or sinusoidal), or of current
+    sentence and context (`current`)."""
+    target_segments: SegmentsKind | None = None
+    """Of the target; not given: as `segments`."""
     from_first: bool | None = None
     """Shifted positions and sinusoidal segments begin with the first sentence of a row, as published; if not,
     with the second. Not given: as published, but with the second in training that starts from a run without
     them (`train.init`), which knows first sentences as they are."""
-    p_transformer: PTransformerConfig = PTransformerConfig()
-    g_transformer: GTransformerConfig = GTransformerConfig()
-    flat_transformer: FlatTransformerConfig = FlatTransformerConfig()
-    docflat: DocFlatConfig = DocFlatConfig()
-    batch_embedding: BatchEmbeddingConfig = BatchEmbeddingConfig()
-    datapoints: DatapointsConfig = DatapointsConfig()
-    mcn: MCNConfig = MCNConfig()
-    casa: CasaConfig = CasaConfig()
+
+    def stack(self, name: Literal["encoder", "decoder", "cross"]) -> AttentionConfig:
+        """Attention of a stack, with what it does not say itself taken from `attention`."""
+        own: StackConfig = {"encoder": self.encoder, "decoder": self.decoder, "cross": self.cross}[name]
+        said = {key: value for key, value in own if value is not None}
+        return self.attention.model_copy(update=said)

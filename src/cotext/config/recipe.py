@@ -4,7 +4,7 @@ A recipe is one YAML file. A size is laid over it (see `sizes.py`), then `key.pa
 results travels with every checkpoint. An unknown key is an error that names the nearest known one.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import reduce
 from importlib import resources
 from pathlib import Path
@@ -15,6 +15,7 @@ from pydantic import BaseModel, Field, ValidationError
 
 from cotext.config.decoding import DecodeConfig
 from cotext.config.fields import Closed
+from cotext.config.former import renamed
 from cotext.config.model import ModelConfig
 from cotext.config.sizes import sized
 from cotext.config.training import LossConfig, TrainConfig
@@ -23,6 +24,8 @@ from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.reading import parse_yaml, read_text
 
 MAX_SECTIONS = 8  # of an override, that its key lies in
+_ROOT = resources.files("cotext.config") / "recipes"
+PARTS = "parts/"  # folder of parts of recipes
 MAX_PROBLEMS = 10  # told at once
 
 
@@ -42,23 +45,28 @@ class Config(Closed):
 
 def recipe_names() -> list[str]:
     """Shipped recipes as <paper>/<system>, sorted."""
-    root = resources.files("cotext.config") / "recipes"
-    return sorted(
-        f"{paper.name}/{file.name.removesuffix('.yaml')}"
-        for paper in root.iterdir()
-        if paper.is_dir()
-        for file in paper.iterdir()
+    return sorted(name for name in _shipped() if not name.startswith(PARTS))
+
+
+def _shipped() -> list[str]:
+    """Shipped recipes, and parts of recipes, which stand for no system by themselves."""
+    return [
+        f"{folder.name}/{file.name.removesuffix('.yaml')}"
+        for folder in _ROOT.iterdir()
+        if folder.is_dir()
+        for file in folder.iterdir()
         if file.name.endswith(".yaml")
-    )
+    ]
 
 
 def load_config(recipe: str, size: str | None = None, overrides: Iterable[str] = ()) -> Config:
     """Read a shipped recipe by name or a YAML file by path; lay a size, then overrides over it.
 
     Raises:
-        CotextError: no such recipe, unreadable YAML, an unknown key or size, a value that does not fit.
+        CotextError: no such recipe, unreadable YAML, an unknown key or size, a value that does not fit, parents
+            (`extends`) that contradict each other.
     """
-    content, where = _read_recipe(recipe)
+    content, where = read_recipe(recipe)
     if size is not None:
         content = sized(content, parse_config(content, where).model_dump(), size)
     for override in overrides:
@@ -71,7 +79,7 @@ def parse_config(content: Any, where: str) -> Config:
     if not isinstance(content, dict):
         raise CotextError(f"{where}: expected a mapping of keys to values")
     try:
-        return Config.model_validate(content)
+        return Config.model_validate(renamed(content))
     except ValidationError as error:
         raise CotextError("\n".join(_explain(error, where))) from None
 
@@ -90,22 +98,77 @@ def differences(before: Config, now: Config) -> Iterator[tuple[str, Any, Any]]:
             yield key, one, other
 
 
-def _read_recipe(recipe: str) -> tuple[dict[str, Any], str]:
+def read_recipe(recipe: str, children: tuple[str, ...] = ()) -> tuple[dict[str, Any], str]:
+    """What a recipe writes, with what it takes from those that it extends; and its name for messages.
+
+    Raises:
+        CotextError: as `load_config`; recipes that extend each other in a circle.
+    """
+    if recipe in children:
+        raise CotextError(f"recipe {' extends '.join([*children, recipe])}: a circle; leave one of them out")
     if recipe.endswith((".yaml", ".yml")):
         where = recipe
         text = read_text(Path(recipe))
     else:
-        names = recipe_names()
+        names = _shipped()
         if recipe not in names:
             near = [n for n in names if recipe in n][:3] or nearest(recipe, names, 3, cutoff=0.4)
             hint = f"did you mean {' or '.join(near)}?" if near else "`cotext systems` lists them all"
             raise CotextError(f"no recipe {shown(recipe)}: {hint} (a recipe of your own ends in .yaml)")
         where = f"recipe {recipe}"
-        text = (resources.files("cotext.config") / "recipes" / f"{recipe}.yaml").read_text(encoding="utf-8")
+        text = (_ROOT / f"{recipe}.yaml").read_text(encoding="utf-8")
     content = parse_yaml(text, where) or {}
     if not isinstance(content, dict):
         raise CotextError(f"{where}: expected a mapping of keys to values")
-    return content, where
+    parents = content.pop("extends", [])
+    if not isinstance(parents, list) or not all(isinstance(parent, str) for parent in parents):
+        raise CotextError(f"{where}: extends takes a list of recipes, as in extends: [p-transformer/ctx]")
+    if len(children) >= MAX_SECTIONS:
+        raise CotextError(f"{where}: extends recipes that extend others, more than {MAX_SECTIONS} deep")
+    merged: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    for parent in parents:
+        inherited, _ = read_recipe(parent, (*children, recipe))
+        inherited.pop("paper", None)
+        _merge_parent(merged, inherited, parent, origin, where)
+    _lay_over(merged, content)
+    return merged, where
+
+
+def _merge_parent(
+    merged: dict[str, Any], inherited: dict[str, Any], parent: str, origin: dict[str, str], where: str
+) -> None:
+    """Add the keys of one more parent, none of which another may set to something else."""
+    for key, value in _leaves(inherited):
+        *sections, last = key.split(".")
+        place = merged
+        for section in sections:
+            place = place.setdefault(section, {})
+        if last in place and place[last] != value:
+            raise CotextError(
+                f"{where}: extends {origin[key]}, where {key} = {shown(place[last])}, and {parent}, where it is "
+                f"{shown(value)}; leave one of them out, or extend a recipe without that key"
+            )
+        place[last] = value
+        origin.setdefault(key, parent)
+
+
+def _leaves(content: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Dotted keys and their values."""
+    for key, value in content.items():
+        if isinstance(value, dict) and value:
+            yield from _leaves(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value
+
+
+def _lay_over(below: dict[str, Any], above: Mapping[str, Any]) -> None:
+    """Write one mapping over another, section by section."""
+    for key, value in above.items():
+        if isinstance(value, dict) and isinstance(below.get(key), dict):
+            _lay_over(below[key], value)
+        else:
+            below[key] = value
 
 
 def _apply_override(content: dict[str, Any], override: str) -> None:

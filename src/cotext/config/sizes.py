@@ -72,12 +72,8 @@ SIZES: dict[str, dict[str, dict[str, Any]]] = {
 }
 # Of stacks of unequal depth. At tiny, a third as of equal ones would make 10 + 2 and 8 + 4 layers the same.
 PROPORTIONS = {"tiny": Fraction(1, 2), "small": Fraction(2, 3), "ted": Fraction(2, 3)}
-# How many layers at the top of every stack are of another kind, by the model that has them.
-TOP_LAYERS = {
-    "g_transformer": "global_layers",
-    "flat_transformer": "current_layers",
-    "casa": "context_layers",
-}
+# Sections of the model that may have top layers of another kind.
+STACKS = ("attention", "encoder", "decoder", "cross")
 BASE_RATE = 7e-4  # from scratch at base size: the peak of Vaswani et al. 2017, equation 3
 
 
@@ -96,9 +92,11 @@ def sized(written: Mapping[str, Any], recipe: Mapping[str, Any], size: str) -> d
     if changes:
         depths = _depths(model["encoder_layers"], model["decoder_layers"], size)
         changes["model"] |= zip(("encoder_layers", "decoder_layers"), depths, strict=True)
-        if key := TOP_LAYERS.get(model["name"]):
-            most = max(1, min(depths) // 2)
-            changes["model"][model["name"]] = {key: min(model[model["name"]][key], most)}
+        most = max(1, min(depths) // 2)
+        for stack in STACKS:
+            top = model[stack]["top"]
+            if top and top["layers"] > most:
+                changes["model"][stack] = {"top": {"layers": most}}
         if train["init"]:
             rate = train["learning_rate"] * changes["train"]["learning_rate"] / BASE_RATE
             changes["train"]["learning_rate"] = float(f"{rate:.2g}")
@@ -117,8 +115,10 @@ def _depths(encoder: int, decoder: int, size: str) -> tuple[int, int]:
 
 
 def _laid_over(written: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
-    """Values of a size over those of a recipe, one level of subsections deep."""
+    """Values of a size over those of a recipe, section by section."""
     subsections = {
-        key: {**(written.get(key) or {}), **value} for key, value in values.items() if isinstance(value, dict)
+        key: _laid_over(written.get(key) or {}, value)
+        for key, value in values.items()
+        if isinstance(value, dict)
     }
     return {**written, **values, **subsections}

@@ -34,7 +34,7 @@ from cotext.decoding.non_autoregressive import write
 from cotext.decoding.scorer import SentenceScore, require_finite, score_instances, score_labels
 from cotext.decoding.sentence_recovery import recover
 from cotext.decoding.window_groups import group_of, pack_groups, source_of
-from cotext.models.describe import describe_cut
+from cotext.models.describe import describe_cut, describe_model
 from cotext.models.interface import Model, NonAutoregressiveModel
 from cotext.runtime.errors import CotextError
 
@@ -137,7 +137,7 @@ class DocumentTranslator:
         """
         if isinstance(self.model, NonAutoregressiveModel):
             raise CotextError(
-                f"decode.beam_per = sentence: {self.config.model.name} writes all sentences at once; leave "
+                f"decode.beam_per = sentence: {describe_model(self.config.model)} writes all sentences at once; leave "
                 "it out"
             )
         if not self.symbols.bracket:
@@ -299,7 +299,7 @@ class DocumentTranslator:
         """
         if isinstance(self.model, NonAutoregressiveModel):
             raise CotextError(
-                f"{self.config.model.name} writes all tokens at once: sentences have a probability "
+                f"{describe_model(self.config.model)} writes all tokens at once: sentences have a probability "
                 "(`cotext score`), single tokens have none; examine a system that writes from left to right"
             )
         instances, groups, places = self._rows(documents)

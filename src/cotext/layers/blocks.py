@@ -1,26 +1,24 @@
-"""Encoder and decoder blocks, and what stands before them: the embedding of tokens that know their sentence.
+"""Encoder and decoder blocks.
 
-Shapes: B entries, R rows, T tokens, S source tokens, D model, V vocabulary.
+Shapes: B entries, R rows, T tokens, S source tokens, D model.
 
     post-norm   x = norm(x + f(x))         pre-norm   x = x + f(norm(x)), one more norm at the top
 """
 
-import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Generic, TypeVar
 
-import torch
 from torch import Tensor, nn
 
 from cotext.layers.kernels.dropout import Dropout
-from cotext.layers.multi_head import FeedForward
-from cotext.layers.positions import Kind, PositionTable, closed_sentence, place, sinusoidal
+from cotext.layers.layout import AnyLayout, Layout, Packed
+from cotext.layers.multi_head import AttentionSize, CrossAttention, FeedForward, SelfAttention, StackAttention
 
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """The numbers that make a Transformer larger or smaller."""
+    """Sizes of a Transformer."""
 
     dimension: int
     feed_forward: int
@@ -33,13 +31,16 @@ class Size:
     pre_norm: bool = False
 
     @property
-    def attention(self) -> tuple[int, int, float]:
-        """What an attention is built from: dimension, heads, dropout of its weights."""
-        return self.dimension, self.heads, self.attention_dropout
+    def attention(self) -> AttentionSize:
+        """Of an attention."""
+        return AttentionSize(self.dimension, self.heads, self.attention_dropout)
+
+    def norm(self) -> nn.Module:
+        """Above a stack: pre-norm leaves the last block's output unnormalised, post-norm needs nothing here."""
+        return nn.LayerNorm(self.dimension) if self.pre_norm else nn.Identity()
 
 
 Block = TypeVar("Block", bound=nn.Module)
-Cross = TypeVar("Cross", bound=nn.Module)
 
 
 class Stack(nn.ModuleList, Generic[Block]):
@@ -72,29 +73,30 @@ class Residual(nn.Module):
 
 
 class EncoderBlock(nn.Module):
-    """Self-attention and feed-forward; the attention is the model's own kind."""
+    """Self-attention and feed-forward."""
 
-    def __init__(self, size: Size, attention: nn.Module) -> None:
+    def __init__(self, size: Size, attention: StackAttention) -> None:
         super().__init__()
         self.attention = attention
         self.feed_forward = FeedForward(size.dimension, size.feed_forward, size.activation_dropout)
         self.after_attention = Residual(size.dimension, size.dropout, size.pre_norm)
         self.after_feed_forward = Residual(size.dimension, size.dropout, size.pre_norm)
 
-    def forward(self, x: Tensor, own: tuple[Any, ...]) -> Tensor:
-        """[B, S, D] -> [B, S, D], or without padding [N, D] -> [N, D].
+    def enter(self, x: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
+        """States and layout that it goes on with: see `RowSpan.enter`."""
+        return self.attention.enter(x, layout)
 
-        `own` is what the attention is called with beside x.
-        """
-        x = self.after_attention(x, lambda x: self.attention(x, *own))
+    def forward(self, x: Tensor, layout: Layout) -> Tensor:
+        """[B, S, D] -> [B, S, D], or without padding [N, D] -> [N, D]."""
+        x = self.after_attention(x, lambda x: self.attention(x, layout))
         x = self.after_feed_forward(x, self.feed_forward)
         return x
 
 
-class DecoderBlock(nn.Module, Generic[Cross]):
-    """Self-attention, cross-attention and feed-forward; the attentions are the model's own kinds."""
+class DecoderBlock(nn.Module):
+    """Self-attention, cross-attention and feed-forward."""
 
-    def __init__(self, size: Size, attention: nn.Module, cross: Cross) -> None:
+    def __init__(self, size: Size, attention: StackAttention, cross: nn.Module) -> None:
         super().__init__()
         self.attention = attention
         self.cross = cross
@@ -103,80 +105,40 @@ class DecoderBlock(nn.Module, Generic[Cross]):
         self.after_cross = Residual(size.dimension, size.dropout, size.pre_norm)
         self.after_feed_forward = Residual(size.dimension, size.dropout, size.pre_norm)
 
-    def forward(self, x: Tensor, own: tuple[Any, ...], source: tuple[Any, ...]) -> Tensor:
-        """[R, T, D] -> [R, T, D], or without padding [N, D] -> [N, D].
-
-        `own` and `source` are what self-attention and cross-attention are called with beside x.
-        """
-        x = self.after_attention(x, lambda x: self.attention(x, *own))
-        x = self.after_cross(x, lambda x: self.cross(x, *source))
+    def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
+        """[R, T, D] -> [R, T, D], or without padding [N, D] -> [N, D]."""
+        x = self.after_attention(x, lambda x: self.attention(x, layout))
+        x = self.after_cross(x, lambda x: self.cross(x, layout))
         x = self.after_feed_forward(x, self.feed_forward)
         return x
 
 
-class SentenceEmbedding(nn.Module):
-    """Token + position + segment, the last two from the sentence index of the token.
+@dataclass(frozen=True, slots=True)
+class Stacks:
+    """Encoder and decoder blocks, the norms above them, and how their attentions need tokens packed."""
 
-    Segments are `learned` (Devlin et al. 2019) or `sinusoidal` (Lupo et al. 2022, section 4.6.2). Sentence
-    indices past the last learned segment share it. `weight` [V, D] also serves as the output layer.
+    encoder: Stack[EncoderBlock]
+    decoder: Stack[DecoderBlock]
+    encoder_norm: nn.Module
+    decoder_norm: nn.Module
+    source_packed: Packed = Packed()
+    target_packed: Packed = Packed()
 
-    `bracketed`: every sentence begins with a symbol of its own; if not, a separator has the position and the
-    segment of the sentence that it closes, on the source and on the target side (Lupo et al. 2022, section
-    3.2). `from_first`: the shift and sinusoidal segments reach the first sentence of a row too, as published;
-    if not, a row of one sentence is what it is without them.
-    """
 
-    def __init__(
-        self,
-        vocabulary: int,
-        dimension: int,
-        dropout: float,
-        positions: Kind = "absolute",
-        segments: Literal["none", "learned", "sinusoidal"] = "none",
-        max_segments: int = 1,
-        bracketed: bool = False,
-        from_first: bool = True,
-    ) -> None:
-        super().__init__()
-        self.weight = nn.Parameter(torch.randn(vocabulary, dimension) * dimension**-0.5)
-        self.scale = math.sqrt(dimension)
-        self.positions = positions
-        self.table = PositionTable(dimension)
-        self.segments = segments
-        self.max_segments = max_segments
-        self.bracketed, self.from_first = bracketed, from_first
-        # Zeros: a model with learned segments starts as the baseline and departs from it by learning alone.
-        self.segment = nn.Parameter(torch.zeros(max_segments, dimension)) if segments == "learned" else None
-        self.dropout = Dropout(dropout)
+def self_attentions(decoder: nn.Module) -> list[SelfAttention]:
+    """Those that have caches, in the order of their indices."""
+    return [module for module in decoder.modules() if isinstance(module, SelfAttention)]
 
-    def forward(
-        self, tokens: Tensor, sentence: Tensor, t: Tensor, rank: Tensor, shift: Tensor | int
-    ) -> Tensor:
-        """All [R, T], `shift` a number or [R] -> [R, T, D]."""
-        return self.placed(self.bare(tokens), sentence, t, rank, shift)
 
-    def input_sentence(self, sentence: Tensor, before: Tensor | None) -> Tensor:
-        """What `forward` is to be given as `sentence` for decoder inputs: see `closed_sentence`."""
-        return sentence if self.bracketed else closed_sentence(sentence, before)
+def cross_attentions(decoder: nn.Module) -> list[CrossAttention]:
+    """Those that the source has keys and values for, in the order of their indices."""
+    return [module for module in decoder.modules() if isinstance(module, CrossAttention)]
 
-    def bare(self, tokens: Tensor) -> Tensor:
-        """Tokens that do not know where they stand: [...] -> [..., D]."""
-        return nn.functional.embedding(tokens, self.weight) * self.scale
 
-    def placed(self, x: Tensor, sentence: Tensor, t: Tensor, rank: Tensor, shift: Tensor | int) -> Tensor:
-        """Tell vectors [R, T, D] where they stand."""
-        x = x + self.table(place(self.positions, t, rank, sentence, shift, self.from_first))
-        k = sentence.clamp(min=0)
-        if self.segment is not None:
-            x = x + self.segment[k.clamp(max=self.max_segments - 1)]
-        elif self.segments == "sinusoidal":
-            encoded = sinusoidal(k, x.size(-1)).to(x.dtype)
-            x = x + (encoded if self.from_first else encoded * (k > 0)[:, :, None])
-        dropped: Tensor = self.dropout(x)
-        return dropped
-
-    def words(self, tokens: Tensor, position: Tensor | None) -> Tensor:
-        """Tokens [R, T] without segments, at the given positions or at none -> [R, T, D]."""
-        x = self.bare(tokens)
-        dropped: Tensor = self.dropout(x if position is None else x + self.table(position))
-        return dropped
+def number_attentions(decoder: nn.Module) -> int:
+    """Give every attention of a decoder its index; returns how many caches there are."""
+    for index, own in enumerate(self_attentions(decoder)):
+        own.index = index
+    for index, cross in enumerate(cross_attentions(decoder)):
+        cross.index = index
+    return len(self_attentions(decoder))

@@ -18,7 +18,6 @@ bucket, L tokens of its longest, D model.
 
 import math
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import torch
@@ -26,10 +25,8 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from cotext.layers.kernels.packing import Ragged
-from cotext.layers.kernels.sdpa import Places, attend
-from cotext.layers.multi_head import CrossAttention, SelfAttention, merge_heads, split_heads
-from cotext.layers.state import KeyValueCache, SelfReach
+from cotext.layers.kernels.packing import Packing
+from cotext.layers.kernels.sdpa import TokenIndices
 
 BUCKET_RATIO = 1.5  # between the longest sentence of a bucket and the shortest
 
@@ -49,17 +46,17 @@ def sentence_spans(sentence: Tensor) -> Tensor:
 
 class _Fetch(Function):
     @staticmethod
-    def forward(ctx: Any, x_PD: Tensor, index: Tensor, place_M: Tensor, distinct: bool) -> Tensor:
-        ctx.save_for_backward(index, place_M)
-        ctx.places, ctx.distinct = x_PD.size(0), distinct
+    def forward(ctx: Any, x_PD: Tensor, index: Tensor, real_M: Tensor, distinct: bool) -> Tensor:
+        ctx.save_for_backward(index, real_M)
+        ctx.size, ctx.distinct = x_PD.size(0), distinct
         return x_PD.index_select(0, index)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        index, place_M = ctx.saved_tensors
-        grad_MD, origin_M = grads[0].index_select(0, place_M), index[place_M]
-        grad_PD = grad_MD.new_zeros(ctx.places, grad_MD.size(1))
+        index, real_M = ctx.saved_tensors
+        grad_MD, origin_M = grads[0].index_select(0, real_M), index[real_M]
+        grad_PD = grad_MD.new_zeros(ctx.size, grad_MD.size(1))
         if ctx.distinct:  # nothing has to be added up, which is slow
             grad_PD.index_copy_(0, origin_M, grad_MD)
         else:
@@ -67,24 +64,24 @@ class _Fetch(Function):
         return grad_PD, None, None, None
 
 
-class Counterparts:
-    """Tokens elsewhere that the sentences of a bucket see, as the source sentences they are translations of.
+class ExtraTokens:
+    """Tokens outside a bucket that its sentences see, as those of the source sentences that they translate.
 
-    `at_GL` says where to fetch them, `place_GL` which tokens of the rows they are; both -1 on padding.
+    `at_GL` are the rows to fetch, `token_GL` the tokens of the batch that they are; both -1 on padding.
     `distinct`: no token is fetched twice.
     """
 
-    def __init__(self, at_GL: Tensor, place_GL: Tensor, distinct: bool) -> None:
+    def __init__(self, at_GL: Tensor, token_GL: Tensor, distinct: bool) -> None:
         real_GL = at_GL >= 0
         self.mask = None if bool(real_GL.all()) else real_GL[:, None, None, :]
         self.sentences, self.tokens = at_GL.shape
         self.index = at_GL.clamp(min=0).flatten()
-        self.places = place_GL
-        self.place_M = real_GL.flatten().nonzero()[:, 0]
+        self.token_indices = token_GL
+        self.real_M = real_GL.flatten().nonzero()[:, 0]
         self.distinct = distinct
 
     @classmethod
-    def of_source(cls, start_G: Tensor, length_G: Tensor) -> "Counterparts":
+    def of_source(cls, start_G: Tensor, length_G: Tensor) -> "ExtraTokens":
         """Those at the given spans of the source rows, one row after the other."""
         at_L = torch.arange(int(length_G.max()), device=start_G.device)
         at_GL = torch.where(at_L < length_G[:, None], start_G[:, None] + at_L, -1)
@@ -93,7 +90,7 @@ class Counterparts:
     def fetch(self, x_PD: Tensor) -> Tensor:
         """[P, D], where `at_GL` points, as the source rows one after the other -> [G, L, D]."""
         fetched: Tensor = _Fetch.apply(  # type: ignore[no-untyped-call]
-            x_PD, self.index, self.place_M, self.distinct
+            x_PD, self.index, self.real_M, self.distinct
         )
         return fetched.view(self.sentences, -1, x_PD.size(1))
 
@@ -104,24 +101,24 @@ class Bucket:
 
     sentences: int
     tokens: int  # of all of them
-    place: Tensor  # [N], where they stand in the rows
-    own: Ragged | None  # [G, L]; None: all are equally long
+    index: Tensor  # [N], of each in the rows
+    own: Packing | None  # [G, L]; None: all are equally long
     mask: Tensor | None  # [G, 1, 1, L]
-    source: Counterparts | None
-    memory: Counterparts | None  # of earlier sentences, padded on the left; fetched from x_ND of all buckets
+    source: ExtraTokens | None
+    memory: ExtraTokens | None  # of earlier sentences, padded on the left; fetched from x_ND of all buckets
 
     def unpack(self, x_ND: Tensor) -> Tensor:
         """[N, D] -> [G, L, D]."""
         return x_ND.view(self.sentences, -1, x_ND.size(1)) if self.own is None else self.own.unpack(x_ND)
 
-    def places(self, key_places: Tensor | None = None) -> Places:
-        """Who the queries are, and the keys, if not the same."""
-        place_GL = self.place
+    def token_indices(self, keys: Tensor | None = None) -> TokenIndices:
+        """Indices of the queries [G, L], and of the keys, if not the same."""
+        token_GL = self.index
         if self.own is not None:
-            place_GL = self.place.new_full((self.own.rows * self.own.tokens,), -1)
-            place_GL[self.own.place_N] = self.place
-        place_GL = place_GL.view(self.sentences, -1)
-        return Places(place_GL, place_GL if key_places is None else key_places)
+            token_GL = self.index.new_full((self.own.rows * self.own.tokens,), -1)
+            token_GL[self.own.index_N] = self.index
+        token_GL = token_GL.view(self.sentences, -1)
+        return TokenIndices(token_GL, token_GL if keys is None else keys)
 
     def pack(self, x_GLD: Tensor) -> Tensor:
         """[G, L, D] -> [N, D]."""
@@ -131,9 +128,9 @@ class Bucket:
 class _Rows:
     """Where the sentences of all rows stand among the real tokens, in the order of the rows: [G] each."""
 
-    def __init__(self, sentence: Tensor, place_N: Tensor) -> None:
-        self.place_N = place_N
-        k_N, row_N = sentence.flatten()[place_N], place_N // sentence.size(1)
+    def __init__(self, sentence: Tensor, index_N: Tensor) -> None:
+        self.index_N = index_N
+        k_N, row_N = sentence.flatten()[index_N], index_N // sentence.size(1)
         opens_N = torch.ones_like(k_N, dtype=torch.bool)
         opens_N[1:] = (k_N.diff() != 0) | (row_N.diff() != 0)
         self.first_G = opens_N.nonzero()[:, 0]
@@ -149,7 +146,7 @@ class _Rows:
 
     def remembered(
         self, start_G: Tensor, here: Tensor, moved_N: Tensor, distinct: bool
-    ) -> Counterparts | None:
+    ) -> ExtraTokens | None:
         """The memory of the sentences `here`, where token n has moved to moved_N[n]; None: there is none."""
         start, stop = start_G[here, None], self.first_G[here, None]
         longest = int((stop - start).max())
@@ -157,8 +154,8 @@ class _Rows:
             return None
         at_GM = stop + torch.arange(-longest, 0, device=stop.device)
         real, at_GM = at_GM >= start, at_GM.clamp(min=0)
-        return Counterparts(
-            torch.where(real, moved_N[at_GM], -1), torch.where(real, self.place_N[at_GM], -1), distinct
+        return ExtraTokens(
+            torch.where(real, moved_N[at_GM], -1), torch.where(real, self.index_N[at_GM], -1), distinct
         )
 
 
@@ -177,8 +174,8 @@ class Sentences:
         source_tokens: int = 0,
         memory_sentences: int = 0,
     ) -> None:
-        self.rows = Ragged(sentence >= 0)
-        found = _Rows(sentence, self.rows.place_N)
+        self.rows = Packing(sentence >= 0)
+        found = _Rows(sentence, self.rows.index_N)
         length_G = longer_G = found.length_G
         start_G = counterpart_G = memory_G = None
         if spans is not None:
@@ -194,7 +191,7 @@ class Sentences:
         order = which_G.repeat_interleave(length_G).argsort(stable=True)
         moved_N = torch.empty_like(order)
         moved_N[order] = torch.arange(order.numel(), device=order.device)
-        self.rows.place_N = self.rows.place_N[order]
+        self.rows.index_N = self.rows.index_N[order]
         self.buckets: list[Bucket] = []
         tokens = 0
         for which in range(int(which_G.max()) + 1):
@@ -203,70 +200,18 @@ class Sentences:
                 continue
             lengths = length_G[here]
             real_GL = torch.arange(int(lengths.max()), device=lengths.device) < lengths[:, None]
-            own = None if bool(real_GL.all()) else Ragged(real_GL)
+            own = None if bool(real_GL.all()) else Packing(real_GL)
             mask = None if own is None else real_GL[:, None, None, :]
             source = memory = None
             if start_G is not None and counterpart_G is not None:
-                source = Counterparts.of_source(start_G[here], counterpart_G[here])
+                source = ExtraTokens.of_source(start_G[here], counterpart_G[here])
             if memory_G is not None:
                 memory = found.remembered(memory_G, here, moved_N, distinct=memory_sentences == 1)
-            place_N = self.rows.place_N[tokens : tokens + int(lengths.sum())]
-            tokens += place_N.numel()
-            self.buckets.append(Bucket(here.numel(), place_N.numel(), place_N, own, mask, source, memory))
+            index_N = self.rows.index_N[tokens : tokens + int(lengths.sum())]
+            tokens += index_N.numel()
+            self.buckets.append(Bucket(here.numel(), index_N.numel(), index_N, own, mask, source, memory))
 
     def split(self, x_ND: Tensor) -> list[tuple[Bucket, Tensor]]:
         """The tokens of every bucket, a row per sentence: [G, L, D] each."""
         parts = torch.split(x_ND, [bucket.tokens for bucket in self.buckets])
         return [(b, b.unpack(part)) for b, part in zip(self.buckets, parts, strict=True)]
-
-
-class LocalSelfAttention(SelfAttention):
-    """Self-attention that stays inside sentences over complete rows; with a cache, `reach` sees to that."""
-
-    def forward(
-        self,
-        x_RTD: Tensor,
-        reach: SelfReach,
-        ragged: Sentences | Ragged | None = None,
-        cache: KeyValueCache | None = None,
-    ) -> Tensor:
-        """Of `Sentences`, [N, D] -> [N, D], and `reach` only tells whether attention is causal."""
-        if not isinstance(ragged, Sentences):
-            return super().forward(x_RTD, reach, ragged, cache)
-        dropout = self.dropout if self.training else 0.0
-        mixed = []
-        for bucket, qkv in ragged.split(self.qkv(x_RTD)):
-            q, k, v = (split_heads(part, self.heads) for part in qkv.chunk(3, dim=-1))
-            # Padding stands to the right of everything that is real: causality already hides it.
-            mask = None if reach.causal else bucket.mask
-            out = attend(q, k, v, mask, reach.causal, dropout, bucket.places)
-            mixed.append(bucket.pack(merge_heads(out)))
-        out_ND: Tensor = self.out(torch.cat(mixed))
-        return out_ND
-
-
-class LocalCrossAttention(CrossAttention):
-    """Attention of target sentences to their counterparts in complete rows; else, `mask` sees to that."""
-
-    def forward(
-        self,
-        x_RTD: Tensor,
-        keys_values: tuple[Tensor, Tensor],
-        mask: Tensor | None,
-        ragged: Sentences | Ragged | None = None,
-    ) -> Tensor:
-        """Of `Sentences`, [N, D] -> [N, D], and `mask` tells nothing."""
-        if not isinstance(ragged, Sentences):
-            return super().forward(x_RTD, keys_values, mask, ragged)
-        dropout = self.dropout if self.training else 0.0
-        keys_PD, values_PD = (merge_heads(x).flatten(0, 1) for x in keys_values)
-        mixed = []
-        for bucket, query in ragged.split(self.query(x_RTD)):
-            source = bucket.source
-            assert source is not None
-            q = split_heads(query, self.heads)
-            k, v = (split_heads(source.fetch(x), self.heads) for x in (keys_PD, values_PD))
-            places = partial(bucket.places, source.places)
-            mixed.append(bucket.pack(merge_heads(attend(q, k, v, source.mask, False, dropout, places))))
-        out_ND: Tensor = self.out(torch.cat(mixed))
-        return out_ND

@@ -19,6 +19,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from cotext.layers.gate import joint
+
 DECAY = 0.999
 START = 0.05  # standard deviation, where the numbers of a word have 0.2 to 1
 
@@ -84,7 +86,5 @@ class CodeGate(nn.Module):
 
     def forward(self, x: Tensor, z: Tensor) -> Tensor:
         """Two [..., D] -> [..., D]."""
-        of_x, of_z = self.hidden.weight.chunk(2, dim=1)
-        hidden = (linear(x, of_x, self.hidden.bias) + linear(z, of_z)).relu()
-        gate = self.gate(hidden).sigmoid().to(x.dtype)
+        gate = self.gate(joint(self.hidden, x, z).relu()).sigmoid().to(x.dtype)
         return torch.lerp(x, z.to(x.dtype), gate)

@@ -12,7 +12,7 @@ On the target a token sees its own row up to itself, and of other rows those alo
 begins: with views mixed, or windows drawn twice, rows hold the same current sentence, and one must not show
 another what that has yet to predict.
 
-Shapes: B entries, R rows, N current tokens of all rows, M tokens beside them, G sequences, L tokens of the
+Shapes: B entries, R rows, N current tokens of all rows, M tokens of other rows, G sequences, L tokens of the
 longest, W beams, T tokens, D model, H heads, K per head.
 """
 
@@ -24,14 +24,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from cotext.layers.kernels.packing import Ragged
-from cotext.layers.kernels.sdpa import Places, attend
-from cotext.layers.multi_head import merge_heads, projection, split_heads
+from cotext.layers.kernels.packing import Packing
+from cotext.layers.kernels.sdpa import TokenIndices, attend
+from cotext.layers.multi_head import AttentionSize, merge_heads, projection, split_heads
 from cotext.layers.state import KeyValueCache
 
-LONGEST_DOCUMENT = 2**32  # in sentences: beyond it, places of one document would pass for those of the next
+LONGEST_DOCUMENT = (
+    2**32
+)  # in sentences: beyond it, sentences of one document would pass for those of the next
 
-Gate = Literal["continuous", "discrete", "identity"]
+GateKind = Literal["continuous", "discrete", "identity"]
 
 
 def is_current(sentence: Tensor, current: Tensor) -> Tensor:
@@ -41,29 +43,27 @@ def is_current(sentence: Tensor, current: Tensor) -> Tensor:
 
 @dataclass(frozen=True, slots=True)
 class RowOrder:
-    """Of rows or of tokens: which of them meet, and where the current sentences of their row begin and end.
-
-    As tokens share the standing of their row, so do they share whom they see on the target.
-    """
+    """Which rows, or tokens of rows, meet, and where the current sentences of their rows begin and end."""
 
     group: Tensor  # [N]
     begin: Tensor  # [N], in sentences
     end: Tensor  # [N], behind the last
 
     @staticmethod
-    def of(document: Tensor, place: Tensor, current: Tensor, cross_document: bool) -> "RowOrder":
-        """Rows of one document meet, in the order of their places; or all rows, document after document.
+    def of(document: Tensor, first_sentence: Tensor, current: Tensor, cross_document: bool) -> "RowOrder":
+        """Rows of one document meet, in the order of their sentences; or all rows, document after document.
 
-        `place` [N] is that of a row's first sentence in its document, `current` [N, 2] counts from there.
+        `first_sentence` [N] is the index of a row's first sentence in its document, `current` [N, 2] counts
+        from there.
         """
-        begin, end = (place[:, None] + current).unbind(dim=1)
+        begin, end = (first_sentence[:, None] + current).unbind(dim=1)
         if not cross_document:
             return RowOrder(document, begin, end)
         before = document * LONGEST_DOCUMENT
         return RowOrder(torch.zeros_like(document), before + begin, before + end)
 
     def take(self, index: Tensor) -> "RowOrder":
-        """Those at the given places."""
+        """Those at the given indices."""
         return RowOrder(*(x.index_select(0, index) for x in (self.group, self.begin, self.end)))
 
     def join(self, other: "RowOrder") -> "RowOrder":
@@ -94,7 +94,7 @@ class ExtraKeys:
     """Tokens of rows that are seen but not answered for."""
 
     hidden: Tensor  # [M, D]
-    standing: RowOrder  # of each token
+    order: RowOrder  # of each token
 
     @property
     def empty(self) -> bool:
@@ -110,10 +110,10 @@ class Sequences:
         length_G = torch.bincount(group, minlength=groups)
         at_L = torch.arange(int(length_G.max()), device=length_G.device)
         self.real_GL = at_L < length_G[:, None]
-        self.slots = Ragged(self.real_GL)
-        slot_N = torch.empty_like(self.slots.place_N)
-        slot_N[_in_order(group, order)] = self.slots.place_N
-        self.slots.place_N = slot_N
+        self.slots = Packing(self.real_GL)
+        slot_N = torch.empty_like(self.slots.index_N)
+        slot_N[_in_order(group, order)] = self.slots.index_N
+        self.slots.index_N = slot_N
 
     @property
     def mask(self) -> Tensor | None:
@@ -123,7 +123,7 @@ class Sequences:
     def numbers(self, x_N: Tensor, padding: int) -> Tensor:
         """Lay out a whole number per token: [N] -> [G, L]."""
         laid = x_N.new_full((self.real_GL.numel(),), padding)
-        laid[self.slots.place_N] = x_N
+        laid[self.slots.index_N] = x_N
         return laid.view_as(self.real_GL)
 
 
@@ -151,43 +151,43 @@ class NeuralContextGate(nn.Module):
 class FlatBatchAttention(nn.Module):
     """Multi-head attention between the current tokens of rows."""
 
-    def __init__(self, dimension: int, heads: int, dropout: float) -> None:
+    def __init__(self, size: AttentionSize) -> None:
         super().__init__()
-        self.heads = heads
-        self.dropout = dropout
-        self.qkv = projection(dimension, 3)
-        self.out = projection(dimension)
+        self.heads = size.heads
+        self.dropout = size.dropout
+        self.qkv = projection(size.dimension, 3)
+        self.out = projection(size.dimension)
 
     def forward(
-        self, h_ND: Tensor, tokens: Ragged, rows: RowOrder, beside: ExtraKeys | None, causal: bool
+        self, h_ND: Tensor, tokens: Packing, rows: RowOrder, extra: ExtraKeys | None, causal: bool
     ) -> Tensor:
-        """Current tokens of `tokens.rows` rows, [N, D] -> [N, D]; `rows` is the standing of each row.
+        """Current tokens of `tokens.rows` rows, [N, D] -> [N, D]; `rows` is the order of each row.
 
         `causal`: a token sees its row up to itself, and rows that it follows; else all that it meets. For
-        whoever watches, tokens beside the rows stand nowhere.
+        whoever watches, tokens of other rows have no index.
         """
-        row_N = tokens.place_N // tokens.tokens
-        standing = seen_standing = rows.take(row_N)
+        row_N = tokens.index_N // tokens.tokens
+        order = seen_order = rows.take(row_N)
         qkv = self.qkv(h_ND)
         q, kv = qkv.split((h_ND.size(1), 2 * h_ND.size(1)), dim=1)
-        if beside is not None:
-            seen_standing = standing.join(beside.standing)
-            kv = torch.cat((kv, self._keys_values(beside.hidden)))
-        group, groups = _dense(seen_standing.group)
-        seen = Sequences(group, seen_standing.begin, groups)
-        own = seen if beside is None else Sequences(group[: len(q)], standing.begin, groups)
+        if extra is not None:
+            seen_order = order.join(extra.order)
+            kv = torch.cat((kv, self._keys_values(extra.hidden)))
+        group, groups = _dense(seen_order.group)
+        seen = Sequences(group, seen_order.begin, groups)
+        own = seen if extra is None else Sequences(group[: len(q)], order.begin, groups)
         # Rows that are apart come one after the other, so that all before a token are rows that it follows.
-        in_order = causal and beside is None and rows.apart
+        in_order = causal and extra is None and rows.apart
         mask = None
         if causal and not in_order:
-            mask = _follows(own, seen, row_N, standing.begin, seen_standing.end)
+            mask = _follows(own, seen, row_N, order.begin, seen_order.end)
         elif not causal:
             mask = seen.mask
         k, v = (split_heads(part, self.heads) for part in seen.slots.unpack(kv).chunk(2, dim=-1))
         q = split_heads(own.slots.unpack(q), self.heads)
-        places = partial(_places, own, seen, tokens.place_N)
+        indices = partial(_token_indices, own, seen, tokens.index_N)
         dropout = self.dropout if self.training else 0.0
-        mixed = merge_heads(attend(q, k, v, mask, in_order, dropout, places))
+        mixed = merge_heads(attend(q, k, v, mask, in_order, dropout, indices))
         out_ND: Tensor = self.out(own.slots.pack(mixed))
         return out_ND
 
@@ -229,9 +229,9 @@ def _follows(own: Sequences, seen: Sequences, row_N: Tensor, begin_N: Tensor, en
     return ((end_G1L <= begin_GL1) | ((first_GL1 <= key_G1L) & (key_G1L <= self_GL1)))[:, None]
 
 
-def _places(own: Sequences, seen: Sequences, place_N: Tensor) -> Places:
-    beside = place_N.new_full((len(seen.slots.place_N) - len(place_N),), -1)
-    return Places(own.numbers(place_N, -1), seen.numbers(torch.cat((place_N, beside)), -1))
+def _token_indices(own: Sequences, seen: Sequences, index_N: Tensor) -> TokenIndices:
+    extra = index_N.new_full((len(seen.slots.index_N) - len(index_N),), -1)
+    return TokenIndices(own.numbers(index_N, -1), seen.numbers(torch.cat((index_N, extra)), -1))
 
 
 def _dense(group: Tensor) -> tuple[Tensor, int]:
@@ -247,7 +247,9 @@ class FlatContext(nn.Module):
     norm(H + FBA(H)).
     """
 
-    def __init__(self, attention: FlatBatchAttention, dimension: int, gate: Gate, threshold: float) -> None:
+    def __init__(
+        self, attention: FlatBatchAttention, dimension: int, gate: GateKind, threshold: float
+    ) -> None:
         super().__init__()
         self.attention = attention
         discrete = gate == "discrete"
@@ -259,17 +261,17 @@ class FlatContext(nn.Module):
         x_BTD: Tensor,
         current_BT: Tensor,
         rows: RowOrder,
-        beside: ExtraKeys | None = None,
+        extra: ExtraKeys | None = None,
         causal: bool = False,
     ) -> Tensor:
-        """Complete rows [B, T, D] -> [B, T, D]; `rows` is the standing of each, [B]."""
-        tokens = Ragged(current_BT)
-        if tokens.place_N.numel() == 0:
+        """Complete rows [B, T, D] -> [B, T, D]; `rows` is the order of each, [B]."""
+        tokens = Packing(current_BT)
+        if tokens.index_N.numel() == 0:
             return x_BTD
         h_ND = tokens.pack(x_BTD)
-        beside = None if beside is None or beside.empty else beside
-        out_ND = self.combine(h_ND, self.attention(h_ND, tokens, rows, beside, causal))
-        flat = x_BTD.flatten(0, 1).index_copy(0, tokens.place_N, out_ND.to(x_BTD.dtype))
+        extra = None if extra is None or extra.empty else extra
+        out_ND = self.combine(h_ND, self.attention(h_ND, tokens, rows, extra, causal))
+        flat = x_BTD.flatten(0, 1).index_copy(0, tokens.index_N, out_ND.to(x_BTD.dtype))
         return flat.view_as(x_BTD)
 
     def combine(self, h: Tensor, seen: Tensor) -> Tensor:
@@ -281,30 +283,30 @@ class FlatContext(nn.Module):
 class PrefixedCache(KeyValueCache):
     """A cache whose rows begin with keys and values that never change, the same for all beams."""
 
-    def __init__(self, keys: Tensor, values: Tensor, places: int) -> None:
-        """`keys` and `values` [B, H, lead, K], and room for `places` after them."""
+    def __init__(self, keys: Tensor, values: Tensor, slots: int) -> None:
+        """`keys` and `values` [B, H, lead, K], and room for `slots` more."""
         self.lead = keys.size(2)
-        super().__init__(keys.size(0), self.lead + places, keys)
+        super().__init__(keys.size(0), self.lead + slots, keys)
         self.keys[:, :, : self.lead] = keys
         self.values[:, :, : self.lead] = values
 
     def write(self, keys: Tensor, values: Tensor, start: int) -> None:
-        """Put [B, H, W * T, K] at places start .. start + W * T."""
+        """Put [B, H, W * T, K] at slots start .. start + W * T."""
         super().write(keys, values, start + self.lead)
 
-    def read(self, places: int, first: int = 0) -> tuple[Tensor, Tensor]:
-        """Keys and values of what leads and of the places up to `places`; `first` must be 0."""
+    def read(self, slots: int, first: int = 0) -> tuple[Tensor, Tensor]:
+        """Keys and values of what leads and of the slots up to `slots`; `first` must be 0."""
         assert first == 0
-        return super().read(places + self.lead)
+        return super().read(slots + self.lead)
 
     def move(self, origin: Tensor, start: int) -> None:
-        """Fill the places from `start` on with what stands at places `origin` [B, n] of the same entry."""
+        """Fill the slots from `start` on with what stands at slots `origin` [B, n] of the same entry."""
         super().move(origin + self.lead, start)
 
-    def grown(self, places: int, used: int) -> "PrefixedCache":
-        """A copy with room for `places`, of which `used` are taken."""
+    def grown(self, slots: int, used: int) -> "PrefixedCache":
+        """A copy with room for `slots`, of which `used` are taken."""
         keys, values = self.read(used)
-        led = PrefixedCache(keys[:, :, : self.lead], values[:, :, : self.lead], places)
+        led = PrefixedCache(keys[:, :, : self.lead], values[:, :, : self.lead], slots)
         led.write(keys[:, :, self.lead :], values[:, :, self.lead :], 0)
         return led
 
@@ -320,12 +322,12 @@ class ActiveGroups:
     ended rows that it follows, everything.
     """
 
-    def __init__(self, rows: RowOrder, ended: tuple[Tensor, Tensor], ended_standing: RowOrder) -> None:
-        """`rows` [B]; keys and values of what has ended, [M, H, K] each, with the standing of each token."""
-        group, groups = _dense(torch.cat((rows.group, ended_standing.group)))
+    def __init__(self, rows: RowOrder, ended: tuple[Tensor, Tensor], ended_order: RowOrder) -> None:
+        """`rows` [B]; keys and values of what has ended, [M, H, K] each, with the order of each token."""
+        group, groups = _dense(torch.cat((rows.group, ended_order.group)))
         count = len(rows.group)
         members = Sequences(group[:count], rows.begin, groups)
-        self.slot_B = members.slots.place_N
+        self.slot_B = members.slots.index_N
         self.shape = members.real_GL.shape  # G, m
         each = torch.arange(count, device=group.device)
         self.entry = members.numbers(each, 0).flatten()
@@ -335,20 +337,20 @@ class ActiveGroups:
         self.before_Gmm = members.numbers(rows.end, never)[:, None] <= begin_Gm1
         self.ended_mask: Tensor | None = None
         if len(ended[0]):
-            laid = Sequences(group[count:], ended_standing.begin, groups)
+            laid = Sequences(group[count:], ended_order.begin, groups)
             self.keys, self.values = (
                 split_heads(laid.slots.unpack(x.flatten(1)), x.size(1)) for x in ended
             )  # [G, H, F, K]
-            self.ended_mask = laid.numbers(ended_standing.end, never)[:, None] <= begin_Gm1  # [G, m, F]
+            self.ended_mask = laid.numbers(ended_order.end, never)[:, None] <= begin_Gm1  # [G, m, F]
 
     def attend(self, attention: FlatBatchAttention, q: Tensor, k: Tensor, v: Tensor, own: Tensor) -> Tensor:
-        """Queries [B, H, W * T, K] and all places so far [B, H, P, K] -> [B, W * T, D].
+        """Queries [B, H, W * T, K] and all slots so far [B, H, P, K] -> [B, W * T, D].
 
         `own` [B, W, T, P]: the current tokens of its own past that each query sees.
         """
         _, beams, tokens, _ = own.shape
         own_BQP = own.flatten(1, 2)
-        # Most places belong to context or to beams that are gone.
+        # Most slots belong to context or to beams that are gone.
         relevant = own_BQP.any(dim=1)
         kept = max(1, int(relevant.sum(dim=1).max()))
         origin = (~relevant).byte().argsort(dim=1, stable=True)[:, :kept]

@@ -1,6 +1,6 @@
-"""Glancing: how much of the answer is given away, at random, to a model that is about to write it.
+"""Glancing: how much of the target is revealed, at random, to a non-autoregressive model in training.
 
-A model that is wrong in many places sees many of them; one that is right sees none (Qian et al. 2021).
+A model that is wrong in many positions sees many of them; one that is right sees none (Qian et al. 2021).
 """
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 
 
 def glanced(wrong: Tensor, eligible: Tensor, ratio: float) -> Tensor:
-    """Which places of each row to reveal: `ratio` times as many as are wrong, rounded, of the eligible ones.
+    """Positions of each row to reveal: `ratio` times as many as are wrong, rounded, of the eligible ones.
 
     All [B, T]. Draws from torch's global generator.
     """

@@ -1,15 +1,23 @@
-"""Multi-head attention on fused projections.
+"""Multi-head attention of two parts that combine: who sees whom is its span, how alike two tokens are its score.
 
-Shapes: B entries, W beams, R rows (R = B * W while searching, else R = B), T queries, S keys, D model,
-H heads, K per head, N real tokens of all rows. With `ragged`, rows come and go without padding, [N, D].
+    x -> fused projection (score.project) -> products of queries and keys (span) -> score.attend -> W mixed
+
+A span (whole rows, sentences, sentences with a memory, sentences and the nodes of others) lays out tokens; a
+score (contents, absolute or relative positions) computes one product. `models/build.py` says which of them go
+together. Here are the plain ones: whole rows, and contents.
+
+Shapes: B entries, W beams, R rows (R = B * W while decoding, else R = B), T queries, S keys, D model, H heads,
+K per head, N real tokens of all rows; x is packed, [N, D], or [B, T, D], or while decoding [R, T, D].
 """
+
+from dataclasses import dataclass
 
 from torch import Tensor, nn
 
 from cotext.layers.kernels.dropout import relu_dropout
-from cotext.layers.kernels.packing import Ragged
 from cotext.layers.kernels.sdpa import attend
-from cotext.layers.state import KeyValueCache, SelfReach
+from cotext.layers.layout import AnyLayout, Keys, Layout, Step
+from cotext.layers.state import KeysValues, SlotMask
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -27,79 +35,161 @@ def projection(dimension: int, parts: int = 1) -> nn.Linear:
     return nn.Linear(dimension, parts * dimension)
 
 
-def side_by_side(x_RTD: Tensor, entries: int) -> Tensor:
-    """The tokens of an entry's beams as one row: [R, T, D] -> [B, W * T, D]."""
-    return x_RTD.reshape(entries, -1, x_RTD.size(-1))
+@dataclass(frozen=True, slots=True)
+class AttentionSize:
+    """Dimension, heads, and dropout of attention weights."""
+
+    dimension: int
+    heads: int
+    dropout: float
 
 
-class SelfAttention(nn.Module):
-    """Attention of a row to itself, or to its own past through a cache."""
+class Score(nn.Module):
+    """Scaled dot products of contents: the base of all scores.
 
-    def __init__(self, dimension: int, heads: int, dropout: float) -> None:
+    Others differ in what queries and keys are made from (`project`) or in how they are compared (`attend`,
+    `attend_source`).
+    """
+
+    def __init__(self, size: AttentionSize) -> None:
         super().__init__()
-        self.heads = heads
-        self.dropout = dropout
-        self.qkv = projection(dimension, 3)
-        self.out = projection(dimension)
+        self.size = size
 
-    def forward(
-        self,
-        x_RTD: Tensor,
-        reach: SelfReach,
-        ragged: Ragged | None = None,
-        cache: KeyValueCache | None = None,
-    ) -> Tensor:
-        """[R, T, D] -> [R, T, D].
+    @property
+    def dropout(self) -> float:
+        """Of attention weights; 0 outside training."""
+        return self.size.dropout if self.training else 0.0
 
-        With a cache, keys and values are written and read where `reach` says. The beams of an entry share its
-        places: their tokens stand side by side, [B, W * T, D].
-        """
-        x = x_RTD if cache is None else side_by_side(x_RTD, cache.entries)
-        qkv = self.qkv(x) if ragged is None else ragged.unpack(self.qkv(x))
+    def project(self, fused: nn.Linear, x: Tensor, layout: AnyLayout, compared: int) -> Tensor:
+        """Apply a fused projection; its first `compared` outputs are queries and keys, the others values."""
+        projected: Tensor = fused(x)
+        return projected
+
+    def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
+        """One product of a self-attention: [B, H, T, K]."""
+        return attend(q_BHTK, *kv, keys.mask, keys.causal, self.dropout, keys.tokens)
+
+    def attend_source(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys) -> Tensor:
+        """One product of a cross-attention: [B, H, T, K]."""
+        return attend(q_BHTK, *kv, keys.mask, False, self.dropout, keys.tokens)
+
+
+class RowSpan:
+    """Whole rows, and of the decoder's own side all that stands before: the base of all spans.
+
+    `by_sentence`: tokens must come packed in buckets of sentences. `memory_sentences`: how many sentences
+    before its own a token sees, where it does not see the whole row.
+    """
+
+    by_sentence = False
+    memory_sentences = 0
+
+    def enter(self, x: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
+        """States and layout that a layer with this span goes on with; a span may drop tokens."""
+        return x, layout
+
+    def attend(self, attention: "SelfAttention", x: Tensor, layout: Layout) -> Tensor:
+        """Self-attention of complete rows: mixed values, packed as x is."""
+        score = attention.score
+        q, k, v = attention.split(layout.unpack(score.project(attention.qkv, x, layout, 2 * x.size(-1))))
+        return layout.pack(merge_heads(score.attend(q, (k, v), layout.row_keys, layout)))
+
+    def slots(self, step: Step) -> SlotMask:
+        """Slots that the next tokens see in the caches of their own side."""
+        return step.row
+
+    def attend_source(self, attention: "CrossAttention", x: Tensor, layout: Layout) -> Tensor:
+        """Cross-attention of complete rows: mixed values, packed as x is."""
+        query = layout.unpack(attention.score.project(attention.query, x, layout, x.size(-1)))
+        kv = layout.source.keys_values[attention.index]
+        return layout.pack(
+            merge_heads(attention.score.attend_source(attention.split(query), kv, layout.source_keys))
+        )
+
+    def source(self, step: Step, index: int) -> tuple[KeysValues, Keys]:
+        """Keys and values of the source that the next tokens see, by the index of the attention."""
+        return step.source.keys_values[index], step.source_keys
+
+
+class StackAttention(nn.Module):
+    """Self-attention of a layer, as its stack knows it: one product, or several that are mixed."""
+
+    def enter(self, x: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
+        """States and layout that the layer goes on with: see `RowSpan.enter`."""
+        return x, layout
+
+
+class SelfAttention(StackAttention):
+    """Attention of a side to itself: over complete rows, or of the next tokens to the slots of a cache.
+
+    `index` counts the attentions of a decoder that have caches.
+    """
+
+    def __init__(self, size: AttentionSize, span: RowSpan, score: Score) -> None:
+        super().__init__()
+        self.heads, self.span, self.score, self.index = size.heads, span, score, 0
+        self.qkv = projection(size.dimension, 3)
+        self.out = projection(size.dimension)
+
+    def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
+        """Mixed values of the tokens that each sees, shaped as x."""
+        mixed = self._step(x, layout) if isinstance(layout, Step) else self.span.attend(self, x, layout)
+        out: Tensor = self.out(mixed)
+        return out.view_as(x)
+
+    def enter(self, x: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
+        """See `RowSpan.enter`."""
+        return self.span.enter(x, layout)
+
+    def split(self, qkv: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """[R, T, 3 D] -> queries, keys, values [R, H, T, K]."""
         q, k, v = (split_heads(part, self.heads) for part in qkv.chunk(3, dim=-1))
-        if cache is not None:
-            cache.write(k, v, reach.start)
-            k, v = cache.read(reach.places, reach.first)
-        dropout = self.dropout if self.training else 0.0
-        mixed = merge_heads(attend(q, k, v, reach.mask, reach.causal, dropout))
-        out_RTD: Tensor = self.out(mixed if ragged is None else ragged.pack(mixed)).view_as(x_RTD)
-        return out_RTD
+        return q, k, v
+
+    def _step(self, x_RTD: Tensor, step: Step) -> Tensor:
+        """The beams of an entry share the slots of its cache: -> [B, W * T, D]."""
+        x = step.side_by_side(x_RTD)
+        q, k, v = self.split(self.score.project(self.qkv, x, step, 2 * x.size(-1)))
+        slots, cache = self.span.slots(step), step.state.caches[self.index]
+        cache.write(k, v, slots.start)
+        kv = cache.read(slots.stop, slots.first)
+        return merge_heads(self.score.attend(q, kv, step.keys(slots), step))
 
 
 class CrossAttention(nn.Module):
-    """Attention of target rows to source states, whose keys and values are projected once."""
+    """Attention of target rows to source states, whose keys and values are projected once.
 
-    def __init__(self, dimension: int, heads: int, dropout: float) -> None:
+    `index` counts the cross-attentions of a decoder.
+    """
+
+    def __init__(self, size: AttentionSize, span: RowSpan, score: Score) -> None:
         super().__init__()
-        self.heads = heads
-        self.dropout = dropout
-        self.query = projection(dimension)
-        self.key_value = projection(dimension, 2)
-        self.out = projection(dimension)
+        self.heads, self.span, self.score, self.index = size.heads, span, score, 0
+        self.query = projection(size.dimension)
+        self.key_value = projection(size.dimension, 2)
+        self.out = projection(size.dimension)
 
-    def project(self, memory_BSD: Tensor, ragged: Ragged | None = None) -> tuple[Tensor, Tensor]:
-        """Keys and values of the source states: two [B, H, S, K]."""
-        projected = self.key_value(memory_BSD)
-        k, v = (projected if ragged is None else ragged.unpack(projected)).chunk(2, dim=-1)
-        return split_heads(k, self.heads), split_heads(v, self.heads)
+    def project(self, memory: Tensor, layout: Layout) -> KeysValues:
+        """Keys and values of source states, packed as `layout` says: two [B, H, S, K]."""
+        projected = layout.unpack(self.score.project(self.key_value, memory, layout, memory.size(-1)))
+        k, v = (split_heads(part, self.heads) for part in projected.chunk(2, dim=-1))
+        return k, v
 
-    def forward(
-        self,
-        x_RTD: Tensor,
-        keys_values: tuple[Tensor, Tensor],
-        mask: Tensor | None,
-        ragged: Ragged | None = None,
-    ) -> Tensor:
-        """[R, T, D] -> [R, T, D]; the beams of an entry share its keys and values without copies."""
-        k_BHSK, v_BHSK = keys_values
-        # The beams of an entry become more queries of that entry.
-        x = x_RTD if ragged is not None else side_by_side(x_RTD, k_BHSK.size(0))
-        query = self.query(x) if ragged is None else ragged.unpack(self.query(x))
-        q = split_heads(query, self.heads)
-        dropout = self.dropout if self.training else 0.0
-        mixed = merge_heads(attend(q, k_BHSK, v_BHSK, mask, False, dropout))
-        out_RTD: Tensor = self.out(mixed if ragged is None else ragged.pack(mixed)).view_as(x_RTD)
-        return out_RTD
+    def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
+        """Mixed values of the source tokens that each sees, shaped as x."""
+        if isinstance(layout, Step):
+            # The beams of an entry become more queries of that entry: its keys are not copied.
+            side = layout.side_by_side(x)
+            q = self.split(self.score.project(self.query, side, layout, x.size(-1)))
+            mixed = merge_heads(self.score.attend_source(q, *self.span.source(layout, self.index)))
+        else:
+            mixed = self.span.attend_source(self, x, layout)
+        out: Tensor = self.out(mixed)
+        return out.view_as(x)
+
+    def split(self, query: Tensor) -> Tensor:
+        """[R, T, D] -> [R, H, T, K]."""
+        return split_heads(query, self.heads)
 
 
 class FeedForward(nn.Module):

@@ -1,6 +1,6 @@
-"""Positions and segments: everything a token knows about where it stands, from its sentence index.
+"""Positions and segments of tokens, from their sentence indices.
 
-Shapes: B rows, T tokens, D model. k is the sentence index of a token, t its place in the row.
+Shapes: B rows, T tokens, D model. k is the sentence index of a token, t its index in the row.
 """
 
 import math
@@ -9,7 +9,7 @@ from typing import Literal
 import torch
 from torch import Tensor, nn
 
-Kind = Literal["absolute", "reset", "shifted"]
+Kind = Literal["absolute", "reset", "shifted", "none"]
 MAX_ROWS = 1 << 16
 
 
@@ -29,7 +29,7 @@ def sinusoidal(positions: Tensor, dimension: int) -> Tensor:
 
 
 def ranks(sentence: Tensor) -> Tensor:
-    """Place of every token within its sentence: [B, T] sentence indices -> [B, T].
+    """Index of every token within its sentence: [B, T] sentence indices -> [B, T].
 
     sentence   0 0 0 1 1 2
     rank       0 1 2 0 1 0
@@ -51,10 +51,10 @@ def mean_sentence_length(sentence: Tensor) -> Tensor:
     return ((tokens - sentences) / sentences).round().long()
 
 
-def place(
+def position_of(
     kind: Kind, t: Tensor, rank: Tensor, sentence: Tensor, shift: Tensor | int = 0, from_first: bool = True
 ) -> Tensor:
-    """Position of tokens at place `t` of their row and place `rank` of sentence `sentence`: all [B, T].
+    """Position that is encoded for token `t` of a row, token `rank` of sentence `sentence`: all [B, T].
 
     absolute: t. reset: the rank (MCN). shifted: t + k * shift with k = 1 for the first sentence (Lupo et al.
     2022, section 3.2), `shift` a number or one per row [B]; k = 0 for the first sentence unless `from_first`.

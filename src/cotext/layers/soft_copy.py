@@ -1,13 +1,13 @@
-"""Places to write on, as many as are wanted, and what each takes from the source states around its own place.
+"""Soft copy of source states to the positions of a non-autoregressive decoder.
 
-Place i of t, over a text of s tokens, stands at i * s / t of it. It takes the mean of the states, weighted by
+Position i of t, over a text of s tokens, stands at i * s / t of it and takes the mean of the states, weighted by
 
     w[j] = exp(-(j - i * s / t) ** 2)        j = 0 ... s - 1
 
 (Yu et al. 2024, equations 16 and 17, whose indices are mixed up as printed; Wei et al. 2019.) The text is the
 row or, sentence-aligned, the sentence, of which nothing then gets into another.
 
-Shapes: B rows, S source tokens, T places, D model.
+Shapes: B rows, S source tokens, T positions, D model.
 """
 
 import torch
@@ -16,11 +16,11 @@ from torch.nn.functional import embedding_bag
 
 from cotext.layers.positions import ranks
 
-REACH = 5  # tokens to either side; all others together weigh less than 1e-10
+WINDOW = 5  # tokens to either side; all others together weigh less than 1e-10
 
 
 def stretched(sentence: Tensor, length: Tensor) -> Tensor:
-    """The sentence of every place: [B, S] and how many places each row has, [B] -> [B, T], -1 on padding."""
+    """The sentence of every position: [B, S] and how many positions each row has, [B] -> [B, T], -1 on padding."""
     tokens = (sentence >= 0).sum(dim=1)
     i = torch.arange(int(length.max()), device=sentence.device)
     token = i * tokens[:, None] // length[:, None]
@@ -28,24 +28,24 @@ def stretched(sentence: Tensor, length: Tensor) -> Tensor:
     return within.masked_fill(i >= length[:, None], -1)
 
 
-def soft_copy(x_BSD: Tensor, source: Tensor, places: Tensor) -> Tensor:
-    """States of the source -> states of the places, [B, T, D], zero on padding.
+def soft_copy(x_BSD: Tensor, source: Tensor, positions: Tensor) -> Tensor:
+    """States of the source -> states of the positions, [B, T, D], zero on padding.
 
-    `source` [B, S] and `places` [B, T] say which text of its row each belongs to, -1 on padding.
+    `source` [B, S] and `positions` [B, T] say which text of its row each belongs to, -1 on padding.
     """
     texts = int(source.max()) + 1
     first, s = _texts(source, texts)
-    _, t = _texts(places, texts)
-    text = places.clamp(min=0)
+    _, t = _texts(positions, texts)
+    text = positions.clamp(min=0)
     s_BT, t_BT = s.gather(1, text), t.gather(1, text).clamp(min=1)
-    # Half precision has no number for every place of a long text.
+    # Half precision has no number for every position of a long text.
     precise = torch.promote_types(x_BSD.dtype, torch.float32)
-    centre = ranks(places).to(precise) * s_BT / t_BT
-    j = centre.long()[:, :, None] + torch.arange(-REACH, REACH + 2, device=places.device)
+    centre = ranks(positions).to(precise) * s_BT / t_BT
+    j = centre.long()[:, :, None] + torch.arange(-WINDOW, WINDOW + 2, device=positions.device)
     weight = torch.exp(-((j - centre[:, :, None]) ** 2))
-    weight = weight.masked_fill((j < 0) | (j >= s_BT[:, :, None]) | (places < 0)[:, :, None], 0)
+    weight = weight.masked_fill((j < 0) | (j >= s_BT[:, :, None]) | (positions < 0)[:, :, None], 0)
     weight = weight / weight.sum(dim=2, keepdim=True).clamp(min=torch.finfo(weight.dtype).tiny)
-    row = torch.arange(source.size(0), device=places.device)[:, None, None] * source.size(1)
+    row = torch.arange(source.size(0), device=positions.device)[:, None, None] * source.size(1)
     at = first.gather(1, text)[:, :, None] + j.clamp(min=0).minimum(s_BT[:, :, None] - 1).clamp(min=0)
     copied = embedding_bag(
         (row + at).flatten(0, 1),
@@ -53,7 +53,7 @@ def soft_copy(x_BSD: Tensor, source: Tensor, places: Tensor) -> Tensor:
         per_sample_weights=weight.flatten(0, 1).to(x_BSD.dtype),
         mode="sum",
     )
-    return copied.view(*places.shape, -1)
+    return copied.view(*positions.shape, -1)
 
 
 def _texts(index: Tensor, texts: int) -> tuple[Tensor, Tensor]:

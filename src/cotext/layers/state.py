@@ -1,46 +1,51 @@
-"""What a decoder knows: the encoded source and, while searching, its own past in caches.
+"""State of a decoder: the encoded source and, while searching, its own past in caches.
 
-The beams of an entry share one pool of places for their keys and values. A token is written once and never
-moves when hypotheses change places: each beam remembers which places are its own past, and re-ordering
-re-orders only that memory. Places that no beam sees any more are freed from time to time.
+The beams of an entry share one pool of slots for their keys and values. A token is written once and never
+moves when hypotheses change places: each beam remembers which slots hold its own past, and re-ordering
+re-orders only that memory. Slots that no beam sees any more are freed from time to time.
 
-    place      0  1  2  3  4  5  6        two beams after `bos` and three steps; at the second step
-    beam 0     x  x     x     x           both continued what beam 0 had written (place 1), so that
-    beam 1     x  x        x     x        nobody sees place 2 any more
+    slot       0  1  2  3  4  5  6        two beams after `bos` and three steps; at the second step
+    beam 0     x  x     x     x           both continued what beam 0 had decoded (slot 1), so that
+    beam 1     x  x        x     x        nobody sees slot 2 any more
 
-Shapes: B entries (sentences or documents being decoded), W beams, R rows (R = B * W), T tokens, M places in
-a cache, S source tokens, H heads, K per head.
+Shapes: B entries (sentences or documents being decoded), W beams, R rows (R = B * W), T tokens, M slots of a
+cache, S source tokens, H heads, K per head.
 """
 
 from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from cotext.layers.masks import causal
+from cotext.layers.buckets import sentence_spans
+from cotext.layers.masks import causal, visible
 from cotext.layers.positions import ranks
 
 STEPS_BETWEEN_COLLECTIONS = 16
 
+KeysValues = tuple[Tensor, Tensor]  # two [B, H, S, K]
+
 
 @dataclass(frozen=True, slots=True)
-class SelfReach:
-    """What the queries of one call see of their own side: the same for all layers."""
+class SlotMask:
+    """Slots that the queries of one call attend to: the same for all layers of one span."""
 
-    mask: Tensor | None  # broadcasts to [B, H, W * T, places]
+    mask: Tensor | None  # broadcasts to [B, H, W * T, slots]
     causal: bool = False
     start: int = 0  # where new keys and values are written
-    places: int = 0  # where the places that are attended to end
-    first: int = 0  # and begin
+    stop: int = 0  # end of the slots that are attended to
+    first: int = 0  # and their beginning
 
 
 class KeyValueCache:
     """Self-attention keys and values of the tokens so far, for one layer: pre-allocated [B, H, M, K]."""
 
-    def __init__(self, entries: int, places: int, like: Tensor) -> None:
+    def __init__(self, entries: int, slots: int, like: Tensor) -> None:
         _, heads, _, size = like.shape
-        self.keys = like.new_empty(entries, heads, places, size)
-        self.values = like.new_empty(entries, heads, places, size)
+        self.keys = like.new_empty(entries, heads, slots, size)
+        self.values = like.new_empty(entries, heads, slots, size)
 
     @property
     def entries(self) -> int:
@@ -48,22 +53,22 @@ class KeyValueCache:
         return self.keys.size(0)
 
     def write(self, keys: Tensor, values: Tensor, start: int) -> None:
-        """Put [B, H, W * T, K] at places start .. start + W * T."""
+        """Put [B, H, W * T, K] into slots start .. start + W * T."""
         self.keys[:, :, start : start + keys.size(2)] = keys
         self.values[:, :, start : start + keys.size(2)] = values
 
-    def read(self, places: int, first: int = 0) -> tuple[Tensor, Tensor]:
-        """Keys and values of the places first .. places: two [B, H, places - first, K]."""
-        return self.keys[:, :, first:places], self.values[:, :, first:places]
+    def read(self, stop: int, first: int = 0) -> KeysValues:
+        """Keys and values of the slots first .. stop: two [B, H, stop - first, K]."""
+        return self.keys[:, :, first:stop], self.values[:, :, first:stop]
 
     def move(self, origin: Tensor, start: int) -> None:
-        """Fill the places from `start` on with what stands at places `origin` [B, n] of the same entry."""
+        """Fill the slots from `start` on with the contents of slots `origin` [B, n] of the same entry."""
         index = origin[:, None, :, None].expand(-1, self.keys.size(1), -1, self.keys.size(3))
         self.write(self.keys.gather(2, index), self.values.gather(2, index), start)
 
-    def grown(self, places: int, used: int) -> "KeyValueCache":
-        """A copy with room for `places`, of which `used` are taken."""
-        grown = KeyValueCache(self.entries, places, self.keys)
+    def grown(self, slots: int, used: int) -> "KeyValueCache":
+        """A copy of `slots` slots, of which `used` are taken."""
+        grown = KeyValueCache(self.entries, slots, self.keys)
         grown.write(*self.read(used), 0)
         return grown
 
@@ -73,51 +78,147 @@ class KeyValueCache:
 
 
 def _keep(x: Tensor, entries: Tensor, used: int) -> Tensor:
-    """Keep entries of [B, H, M, K] with `used` places: in place, copying only those that stand elsewhere."""
+    """Keep entries of [B, H, M, K] with `used` slots: in place, copying only those that stand elsewhere."""
     moved = (entries != torch.arange(entries.numel(), device=entries.device)).nonzero().flatten()
     if moved.numel() > 0:
         x[moved, :, :used] = x[entries[moved], :, :used]
     return x[: entries.numel()]
 
 
-@dataclass(slots=True)
-class DecoderState:
-    """The source's keys and values for every layer; after `open`, caches and where each row stands.
+class SourceSide:
+    """The encoded source, as cross-attention reads it.
 
-    `sees` stays None while every row sees all places: one beam, nothing padded. `sentence` and `rank`
-    describe the last token of each row, so that positions go on where they stopped; `place_sentence` and
-    `place_t` the tokens of the places in use, for attention that asks for them.
+    `keys_values` has an entry per cross-attention, by its `index`. `sentence` [B, S] is -1 on padding.
     """
 
-    cross: list[tuple[Tensor, Tensor]]  # per layer: [B, H, S, K]
-    cross_mask: Tensor | None  # [B, 1, 1, S]
+    def __init__(self, keys_values: list[KeysValues], sentence: Tensor) -> None:
+        self.keys_values = keys_values
+        self.sentence = sentence
+        self.mask = visible(sentence)  # [B, 1, 1, S]
+
+    @property
+    def entries(self) -> int:
+        """B."""
+        return self.sentence.size(0)
+
+    @property
+    def tokens(self) -> int:
+        """S."""
+        return self.sentence.size(1)
+
+    @cached_property
+    def spans(self) -> Tensor:
+        """Beginning and end of every sentence: [B, sentences, 2], see `sentence_spans`."""
+        return sentence_spans(self.sentence)
+
+    def span_of(self, sentence: Tensor) -> tuple[Tensor, Tensor]:
+        """Beginning and end of the sentences with the given indices, [B, T] each.
+
+        An index past the source's last sentence stands for that one.
+        """
+        k = sentence.clamp(0, self.spans.size(1) - 1)
+        start, stop = self.spans.take_along_dim(k[:, :, None], dim=1).unbind(dim=2)
+        return start, stop
+
+    def within(self, sentence: Tensor) -> tuple[slice, Tensor]:
+        """Tokens of the sentences that are being translated, and who sees which of them.
+
+        [B, T] sentence indices -> a range of source tokens, mask [B, 1, T, tokens].
+        """
+        start, stop = self.span_of(sentence)
+        first, end = int(start.min()), int(stop.max())
+        at = torch.arange(first, end, device=sentence.device)
+        return slice(first, end), ((at >= start[:, :, None]) & (at < stop[:, :, None]))[:, None]
+
+    def open(self) -> None:
+        """Prepare for search: a copy of its own, as contiguous heads are read faster and entries move."""
+        self.keys_values = [(k.detach().contiguous(), v.detach().contiguous()) for k, v in self.keys_values]
+
+    def select(self, entries: Tensor) -> None:
+        """Keep the given entries [B'], and no more tokens than the longest of them has."""
+        spans = self.spans.index_select(0, entries) if "spans" in self.__dict__ else None
+        self.sentence = self.sentence.index_select(0, entries)
+        longest = self.tokens
+        if self.mask is not None:
+            mask = self.mask.index_select(0, entries)
+            longest = int(mask.any(dim=0).flatten().nonzero().max()) + 1
+            self.mask, self.sentence = mask[..., :longest], self.sentence[:, :longest]
+        self.keys_values = [
+            (_keep(k[:, :, :longest], entries, longest), _keep(v[:, :, :longest], entries, longest))
+            for k, v in self.keys_values
+        ]
+        if spans is not None:
+            self.__dict__["spans"] = spans
+
+
+class StatePart(Protocol):
+    """State of a part of a model beside the keys and values of its attention.
+
+    `extra_slots`: how many tokens it puts in front of every row.
+    """
+
+    extra_slots: int
+
+    def open(self, state: "DecoderState") -> None:
+        """Make room for decoding; `state.caches` takes caches of the part's own."""
+
+    def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
+        """Take note of the hypotheses of entries that have ended: see `State.finish`."""
+
+    def select(self, entries: Tensor) -> None:
+        """Keep the given entries [B']."""
+
+    def select_rows(self, rows: Tensor) -> None:
+        """Row i continues what row rows[i] was."""
+
+
+@dataclass(slots=True)
+class DecoderState:
+    """The encoded source; after `open`, the caches and the position of each row.
+
+    `attentions`: how many self-attentions have a cache. `sees` stays None while every row sees all slots: one
+    beam, nothing padded. `sentence` and `rank` describe the last token of each row, so that positions go on
+    where they stopped; `slot_sentence` and `slot_position` the tokens in the slots in use. `kept` holds what
+    layers compute once for all steps, by the name that they choose.
+    """
+
+    source: SourceSide
+    attentions: int
+    parts: list[StatePart] = field(default_factory=list)
     shift: Tensor | None = None  # [R], where positions shift by a length of the row's own
-    cross_spans: Tensor | None = None  # [B, sentences, 2], where attention stays inside sentences
     caches: list[KeyValueCache] = field(default_factory=list)
     beam: int = 1  # W
     capacity: int = 0  # M
     used: int = 0
     collect_at: int = 0
     sees: Tensor | None = None  # [B, W, M]
-    place_sentence: Tensor | None = None  # [B, M]
-    place_t: Tensor | None = None  # [B, M]
-    near: int = 0  # nothing before this place belongs to the last sentence of any row
+    slot_sentence: Tensor | None = None  # [B, M]
+    slot_position: Tensor | None = None  # [B, M]
+    near: int = 0  # no slot before this one belongs to the last sentence of any row, or to its memory
     length: Tensor | None = None  # [R]
     sentence: Tensor | None = None  # [R]
     rank: Tensor | None = None  # [R]
+    kept: dict[str, Tensor] = field(default_factory=dict)
 
-    def open(self, places: int) -> None:
-        """Allocate caches for `places` tokens a row, padding included, one row per entry."""
-        # A copy of our own: contiguous heads are read faster, and `select` overwrites entries in place.
-        self.cross = [(k.detach().contiguous(), v.detach().contiguous()) for k, v in self.cross]
-        like = self.cross[0][0]
-        self.capacity = places
-        self.caches = [KeyValueCache(like.size(0), places, like) for _ in self.cross]
-        self.place_sentence = torch.full((like.size(0), places), -1, device=like.device)
-        self.place_t = torch.zeros_like(self.place_sentence)
+    @property
+    def entries(self) -> int:
+        """B."""
+        return self.source.entries
 
-    def places(self, sentence: Tensor) -> tuple[Tensor, Tensor]:
-        """Where the given tokens stand, [R, T] each: place in the row, and rank within their sentence."""
+    def open(self, slots: int) -> None:
+        """Allocate caches for `slots` tokens a row, padding included, one row per entry."""
+        self.source.open()
+        like = self.source.keys_values[0][0]
+        slots += sum(part.extra_slots for part in self.parts)
+        self.capacity = slots
+        self.caches = [KeyValueCache(like.size(0), slots, like) for _ in range(self.attentions)]
+        self.slot_sentence = torch.full((like.size(0), slots), -1, device=like.device)
+        self.slot_position = torch.zeros_like(self.slot_sentence)
+        for part in self.parts:
+            part.open(self)
+
+    def positions(self, sentence: Tensor) -> tuple[Tensor, Tensor]:
+        """Positions of the given tokens in their rows and in their sentences: [R, T] each."""
         t = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
         rank = ranks(sentence) if sentence.size(1) > 1 else torch.zeros_like(sentence)
         if self.length is None or self.sentence is None or self.rank is None:
@@ -125,21 +226,17 @@ class DecoderState:
         goes_on = sentence == self.sentence[:, None]
         return t + self.length[:, None], rank + goes_on * (self.rank + 1)[:, None]
 
-    def cache(self, i: int) -> KeyValueCache | None:
-        """That of attention i; None while the state is not open."""
-        return self.caches[i] if self.caches else None
+    def distances(self, position: Tensor, first: int = 0) -> Tensor:
+        """Distances of all slots from `first` on, key - query, from tokens at positions [R, T].
 
-    def distances(self, t: Tensor, first: int = 0) -> Tensor:
-        """How far before tokens at places t [R, T] all places from `first` on stand.
-
-        [B, W * T, places], <= 0 for a row's own places.
+        [B, W * T, slots], <= 0 for a row's own slots.
         """
-        assert self.place_t is not None
-        own = t.reshape(self.place_t.size(0), -1)
-        return torch.cat((self.place_t[:, first : self.used], own), dim=1)[:, None] - own[:, :, None]
+        assert self.slot_position is not None
+        own = position.reshape(self.slot_position.size(0), -1)
+        return torch.cat((self.slot_position[:, first : self.used], own), dim=1)[:, None] - own[:, :, None]
 
-    def reach(self, tokens: int, device: torch.device) -> SelfReach:
-        """What the next `tokens` decoder inputs may attend to of their own side."""
+    def slot_mask(self, tokens: int, device: torch.device) -> SlotMask:
+        """Slots that the next `tokens` decoder inputs may attend to."""
         stop = self.used + self.beam * tokens
         if self.sees is not None:
             new = torch.eye(self.beam, dtype=torch.bool, device=device)
@@ -148,59 +245,50 @@ class DecoderState:
                 new = torch.kron(new, causal(tokens, tokens, device))
                 past = past.repeat_interleave(tokens, dim=1)
             mask = torch.cat((past, new.expand(past.size(0), -1, -1)), dim=2)
-            return SelfReach(mask=mask[:, None], causal=False, start=self.used, places=stop)
+            return SlotMask(mask=mask[:, None], causal=False, start=self.used, stop=stop)
         if self.used == 0:
             # Padding stands to the right of everything that is real, so that causality already hides it.
-            return SelfReach(mask=None, causal=tokens > 1, places=stop)
+            return SlotMask(mask=None, causal=tokens > 1, stop=stop)
         own_past = None if tokens == 1 else causal(tokens, stop, device)
-        return SelfReach(mask=own_past, causal=False, start=self.used, places=stop)
+        return SlotMask(mask=own_past, causal=False, start=self.used, stop=stop)
 
-    def reach_within(self, sentence: Tensor, reach: SelfReach, memory_sentences: int = 0) -> SelfReach:
-        """What of `reach` belongs to the own sentence of the next decoder inputs: [R, T] sentence indices.
+    def sentences_of_slots(self, sentence: Tensor) -> Tensor:
+        """Sentence indices in all slots, those of the next inputs [R, T] last: [B, slots]."""
+        assert self.slot_sentence is not None
+        own = sentence.reshape(self.entries, -1)
+        return torch.cat((self.slot_sentence[:, : self.used], own), dim=1)
+
+    def within_sentence(self, sentence: Tensor, row: SlotMask, memory_sentences: int = 0) -> SlotMask:
+        """Slots of `row` that belong to the own sentence of the next decoder inputs: [R, T] indices.
 
         Or to one of the `memory_sentences` before it. Sentence indices never fall within a row, so that
         earlier sentences need not be looked at again.
         """
-        assert self.place_sentence is not None
-        own = sentence.reshape(self.place_sentence.size(0), -1)
-        keys = torch.cat((self.place_sentence[:, self.near : self.used], own), dim=1)
+        assert self.slot_sentence is not None
+        own = sentence.reshape(self.slot_sentence.size(0), -1)
+        keys = torch.cat((self.slot_sentence[:, self.near : self.used], own), dim=1)
         mask = (own[:, :, None] == keys[:, None])[:, None]
         if memory_sentences:
             earliest = (own - memory_sentences).clamp(min=0)[:, :, None]
             mask |= ((keys[:, None] >= earliest) & (keys[:, None] < own[:, :, None]))[:, None]
-        if reach.mask is not None:
-            mask &= reach.mask[..., self.near :]
-        elif reach.causal:
+        if row.mask is not None:
+            mask &= row.mask[..., self.near :]
+        elif row.causal:
             mask &= causal(mask.size(2), mask.size(3), mask.device)
         first = int(mask.flatten(0, 2).any(dim=0).nonzero()[0])
         self.near += first
-        return SelfReach(mask=mask[..., first:], start=reach.start, places=reach.places, first=self.near)
-
-    def source_within(self, sentence: Tensor) -> tuple[slice, Tensor]:
-        """Where the source sentences of decoder inputs stand, and who sees which of these places.
-
-        [R, T] sentence indices -> a range of source places, mask [B, 1, W * T, places]. An index past the
-        source's last sentence stands for that one.
-        """
-        assert self.cross_spans is not None
-        entries, sentences, _ = self.cross_spans.shape
-        k = sentence.reshape(entries, -1, 1).clamp(0, sentences - 1)
-        span = self.cross_spans.take_along_dim(k, dim=1)
-        start, stop = span[:, :, :1], span[:, :, 1:]
-        first, end = int(start.min()), int(stop.max())
-        at = torch.arange(first, end, device=sentence.device)
-        return slice(first, end), ((at >= start) & (at < stop))[:, None]
+        return SlotMask(mask=mask[..., first:], start=row.start, stop=row.stop, first=self.near)
 
     def step(self, sentence: Tensor, rank: Tensor) -> None:
-        """Note what was just decoded: [R, T] each. Padding (sentence -1), if any, must be on the right."""
-        assert self.place_sentence is not None
-        assert self.place_t is not None
+        """Note the tokens just decoded: [R, T] each. Padding (sentence -1), if any, must be on the right."""
+        assert self.slot_sentence is not None
+        assert self.slot_position is not None
         rows, tokens = sentence.shape
         entries, new = rows // self.beam, slice(self.used, self.used + self.beam * tokens)
         past = torch.zeros_like(sentence[:, 0]) if self.length is None else self.length
         t = past[:, None] + torch.arange(tokens, device=sentence.device)
-        self.place_sentence[:, new] = sentence.view(entries, -1)
-        self.place_t[:, new] = t.view(entries, -1)
+        self.slot_sentence[:, new] = sentence.view(entries, -1)
+        self.slot_position[:, new] = t.view(entries, -1)
         real = sentence >= 0
         last = real.sum(dim=1, keepdim=True) - 1
         if self.sees is None and tokens > 1 and not bool(real.all()):
@@ -214,18 +302,18 @@ class DecoderState:
         self.used = new.stop
 
     def widen(self, beam: int) -> None:
-        """Repeat every row `beam` times; the source side and all that was written so far are shared."""
+        """Repeat every row `beam` times; the source side and all past tokens are shared."""
         if beam == 1:
             return
-        entries = self.cross[0][0].size(0)
+        entries = self.entries
         self.beam, self.capacity = beam, self.used + (self.capacity - self.used) * beam
         self.collect_at = self.used + STEPS_BETWEEN_COLLECTIONS * beam
         self.caches = [narrow.grown(self.capacity, self.used) for narrow in self.caches]
-        device = self.cross[0][0].device
+        device = self.source.sentence.device
         sees = torch.zeros(entries, beam, self.capacity, dtype=torch.bool, device=device)
         sees[:, :, : self.used] = True if self.sees is None else self.sees[:, :, : self.used]
         self.sees = sees
-        for name in ("place_sentence", "place_t"):
+        for name in ("slot_sentence", "slot_position"):
             wide = torch.zeros(entries, self.capacity, dtype=torch.long, device=device)
             wide[:, : self.used] = getattr(self, name)[:, : self.used]
             setattr(self, name, wide)
@@ -243,13 +331,13 @@ class DecoderState:
             self._collect(past)
 
     def _collect(self, past: Tensor) -> None:
-        """Free the places that no beam of an entry sees: what stands behind them moves up. [B, W, used]."""
+        """Free the slots that no beam of an entry sees: what stands behind them moves up. [B, W, used]."""
         self.collect_at = self.used + STEPS_BETWEEN_COLLECTIONS * self.beam
         seen = past.any(dim=1)
         unseen = (~seen).any(dim=0).nonzero()
         if unseen.numel() == 0:
             return
-        # Beams agree on most of their past, so that all but the most recent places stay where they are.
+        # Beams agree on most of their past, so that all but the most recent slots stay as they are.
         first = int(unseen[0])
         self.near = min(self.near, first)
         count = int(seen[:, first:].sum(dim=1).max())
@@ -258,36 +346,33 @@ class DecoderState:
             cache.move(origin, first)
         self.used = first + count
         self.collect_at = self.used + STEPS_BETWEEN_COLLECTIONS * self.beam
-        for places in (self.place_sentence, self.place_t):
-            assert places is not None
-            places[:, first : self.used] = places.gather(1, origin)
+        for of_slots in (self.slot_sentence, self.slot_position):
+            assert of_slots is not None
+            of_slots[:, first : self.used] = of_slots.gather(1, origin)
         past[:, :, first : self.used] = past.take_along_dim(origin[:, None], dim=2)
 
     def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
-        """Nobody here sees what other rows have written."""
+        """Hand the hypotheses of entries that have ended to the parts that other rows read them through."""
+        for part in self.parts:
+            part.finish(entries, tokens, sentence)
 
     def select(self, entries: Tensor, beam: int) -> None:
         """Keep the given entries [B'] with all `beam` rows of each; the others have finished."""
         for cache in self.caches:
             cache.select(entries, self.used)
-        for name in ("sees", "place_sentence", "place_t", "cross_spans"):
+        for name in ("sees", "slot_sentence", "slot_position"):
             value = getattr(self, name)
             if value is not None:
                 setattr(self, name, value.index_select(0, entries))
         self._select_rows((entries[:, None] * beam + torch.arange(beam, device=entries.device)).flatten())
-        longest = self.cross[0][0].size(2)
-        if self.cross_mask is not None:
-            self.cross_mask = self.cross_mask.index_select(0, entries)
-            # The longest sources may have left.
-            longest = int(self.cross_mask.any(dim=0).flatten().nonzero().max()) + 1
-            self.cross_mask = self.cross_mask[..., :longest]
-        self.cross = [
-            (_keep(k[:, :, :longest], entries, longest), _keep(v[:, :, :longest], entries, longest))
-            for k, v in self.cross
-        ]
+        self.source.select(entries)
+        for part in self.parts:
+            part.select(entries)
 
     def _select_rows(self, rows: Tensor) -> None:
         for name in ("shift", "length", "sentence", "rank"):
             value = getattr(self, name)
             if value is not None:
                 setattr(self, name, value.index_select(0, rows))
+        for part in self.parts:
+            part.select_rows(rows)

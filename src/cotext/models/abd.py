@@ -17,89 +17,34 @@ A current token sees the mean of the current tokens of its row up to itself, and
 that end before the current sentences of its row begin: in no way what stands at or behind it in its document.
 
 Rows of different documents do not meet; in the paper they do (`cross_document`, in training: a document alone
-decides its translation). ExtraRows take part with the means of their embeddings.
+decides its translation). Extra rows take part with the means of their embeddings.
 
 Shapes: B entries, R rows, S source tokens, T target tokens, W beams, Q = W * T, N rows whose means are seen,
 M complete ones, m of them before an entry, D model, H heads, K per head.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-
 import torch
 from torch import Tensor, nn
 
 from cotext.data.batch import Source
-from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size, Stack
 from cotext.layers.flat_batch import ExtraKeys, RowOrder, is_current
 from cotext.layers.kernels.dropout import Dropout
-from cotext.layers.kernels.sdpa import Places, attend
-from cotext.layers.multi_head import CrossAttention, SelfAttention, merge_heads, projection, split_heads
-from cotext.layers.positions import ranks
-from cotext.layers.stacks import decode_rows, encode_rows
+from cotext.layers.kernels.sdpa import TokenIndices, attend
+from cotext.layers.multi_head import AttentionSize, merge_heads, projection, split_heads
 from cotext.layers.state import DecoderState
-from cotext.models.interface import TranslationModel
-
-
-@dataclass(slots=True, kw_only=True)
-class DatapointsState(DecoderState):
-    """What attention between datapoints knows of the target.
-
-    `complete` are the means of rows that are seen and will not change: extra rows, then rows that have ended.
-    """
-
-    rows: RowOrder  # [B]
-    current: Tensor  # [B, 2]
-    complete: ExtraKeys
-    mean: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor]]  # see `Datapoints._written`
-    total: Tensor | None = None  # [R, 1, D], sum of the current embeddings so far
-    count: Tensor | None = None  # [R, 1, 1]
-
-    def running(self, x_RTD: Tensor, current_RT: Tensor) -> tuple[Tensor, Tensor]:
-        """Mean of the current tokens of each row up to every token, and how many they are.
-
-        [R, T, D], [R, T, 1]; zeros where there are none. An open state keeps the last.
-        """
-        counted = current_RT[:, :, None].to(x_RTD.dtype)
-        total, count = (x_RTD * counted).cumsum(dim=1), counted.cumsum(dim=1)
-        if self.total is not None and self.count is not None:
-            total, count = total + self.total, count + self.count
-        if self.caches:
-            self.total, self.count = total[:, -1:], count[:, -1:]
-        return total / count.clamp(min=1), count
-
-    def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
-        """Keep the means of ended rows, for those that go on: decoder inputs [E, T], -1 on padding."""
-        ended, written = self.mean(tokens, sentence, self.current[entries])
-        means = torch.cat((self.complete.hidden, ended))
-        self.complete = ExtraKeys(means, self.complete.standing.join(self.rows.take(entries[written])))
-
-    def select(self, entries: Tensor, beam: int) -> None:
-        """Keep the given entries [B'] with all `beam` rows of each."""
-        DecoderState.select(self, entries, beam)
-        self.rows = self.rows.take(entries)
-        self.current = self.current.index_select(0, entries)
-        # What ended in documents that are done is nobody's concern.
-        standing = self.complete.standing
-        needed = torch.isin(standing.group, self.rows.group).nonzero().flatten()
-        self.complete = ExtraKeys(self.complete.hidden[needed], standing.take(needed))
-
-    def _select_rows(self, rows: Tensor) -> None:
-        DecoderState._select_rows(self, rows)
-        if self.total is not None and self.count is not None:
-            self.total, self.count = self.total.index_select(0, rows), self.count.index_select(0, rows)
+from cotext.models.interface import BatchContext, BatchSides, Embedder, TargetContext
 
 
 class DatapointAttention(nn.Module):
     """Multi-head attention between the means of rows, and the way back into the rows."""
 
-    def __init__(self, dimension: int, heads: int, dropout: float) -> None:
+    def __init__(self, size: AttentionSize) -> None:
         super().__init__()
-        self.heads = heads
-        self.dropout = Dropout(dropout)
-        self.qkv = projection(dimension, 3)
-        self.out = projection(dimension)
-        self.norm = nn.LayerNorm(dimension)
+        self.heads = size.heads
+        self.dropout = Dropout(size.dropout)
+        self.qkv = projection(size.dimension, 3)
+        self.out = projection(size.dimension)
+        self.norm = nn.LayerNorm(size.dimension)
 
     def forward(self, x_BSD: Tensor, mean_ND: Tensor, sees_BN: Tensor, current_BS: Tensor) -> Tensor:
         """Rows [B, S, D], whose means are the first of N, and which means each sees -> [B, S, D].
@@ -108,16 +53,15 @@ class DatapointAttention(nn.Module):
         """
         rows = len(x_BSD)
 
-        def places() -> Places:
-            place_B = current_BS.byte().argmax(dim=1) + torch.arange(rows, device=x_BSD.device) * x_BSD.size(
-                1
-            )
-            beside = place_B.new_full((len(mean_ND) - rows,), -1)
-            return Places(place_B[None], torch.cat((place_B, beside))[None])
+        def tokens() -> TokenIndices:
+            each = torch.arange(rows, device=x_BSD.device)
+            token_B = current_BS.byte().argmax(dim=1) + each * x_BSD.size(1)
+            extra = token_B.new_full((len(mean_ND) - rows,), -1)
+            return TokenIndices(token_B[None], torch.cat((token_B, extra))[None])
 
         q, k, v = (split_heads(part[None], self.heads) for part in self.qkv(mean_ND).chunk(3, dim=-1))
         dropout = self.dropout.rate if self.training else 0.0
-        mixed = merge_heads(attend(q[:, :, :rows], k, v, sees_BN, False, dropout, places))
+        mixed = merge_heads(attend(q[:, :, :rows], k, v, sees_BN, False, dropout, tokens))
         out_BSD: Tensor = self.norm(x_BSD + self.out(mixed)[0, :, None])
         return out_BSD
 
@@ -139,111 +83,111 @@ class DatapointAttention(nn.Module):
         return out_BQD
 
 
-class Datapoints(TranslationModel):
-    """Encoder and decoder over one shared embedding; attention between datapoints on either side.
+class Datapoints(BatchContext):
+    """Attention between datapoints on either side."""
 
-    With both sides left out it is the baseline.
-    """
-
-    sees_other_rows = True
-
-    def __init__(
-        self,
-        size: Size,
-        embedding: SentenceEmbedding,
-        source: bool = True,
-        target: bool = False,
-        cross_document: bool = False,
-    ) -> None:
+    def __init__(self, size: AttentionSize, sides: BatchSides) -> None:
         super().__init__()
-        self.embedding = embedding
-        self.cross_document = cross_document
-        self.encoder = Stack(
-            EncoderBlock(size, SelfAttention(*size.attention)) for _ in range(size.encoder_layers)
-        )
-        self.decoder = Stack(
-            DecoderBlock(size, SelfAttention(*size.attention), CrossAttention(*size.attention))
-            for _ in range(size.decoder_layers)
-        )
-        self.encoder_norm = nn.LayerNorm(size.dimension) if size.pre_norm else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(size.dimension) if size.pre_norm else nn.Identity()
-        self.source_rows = DatapointAttention(*size.attention) if source else None
-        self.target_rows = DatapointAttention(*size.attention) if target else None
+        self.cross_document = sides.cross_document
+        self.source_rows = DatapointAttention(size) if sides.source else None
+        self.target_rows = DatapointAttention(size) if sides.target else None
 
-    @property
-    def output_weight(self) -> Tensor:
-        """The output layer, shared with the embedding: [V, D]."""
-        return self.embedding.weight
-
-    def encode(self, source: Source) -> DecoderState:
-        """Read the source and project it for the cross-attention of every decoder block."""
-        sentence, rows, extra_rows = source.sentence, self._standing(source), source.extra_rows
-        x_BSD = self._embedded(source.tokens, sentence)
-        if self.source_rows is not None:
-            means, group = _means(x_BSD, sentence >= 0), rows.group
-            if extra_rows is not None:
-                beside = extra_rows.source
-                x_CSD = self._embedded(beside.tokens, beside.sentence)
-                means = torch.cat((means, _means(x_CSD, beside.sentence >= 0)))
-                group = torch.cat((group, self._standing(beside).group))
-            current_BS = is_current(sentence, source.current)
-            x_BSD = self.source_rows(x_BSD, means, rows.group[:, None] == group, current_BS)
-        cross, mask = encode_rows(self.encoder, self.encoder_norm, x_BSD, sentence, self.decoder)
-        if self.target_rows is None:
-            return DecoderState(cross=cross, cross_mask=mask)
-        complete = ExtraKeys(x_BSD.new_empty(0, x_BSD.size(2)), rows.take(rows.group.new_empty(0)))
-        if extra_rows is not None:
-            beside = extra_rows.source
-            means, written = self._written(extra_rows.target_input, extra_rows.input_sentence, beside.current)
-            complete = ExtraKeys(means, self._standing(beside).take(written))
-        return DatapointsState(
-            cross=cross,
-            cross_mask=mask,
-            rows=rows,
-            current=source.current,
-            complete=complete,
-            mean=self._written,
-        )
-
-    def decode(self, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
-        """Decoder inputs and their sentences [R, T] -> hidden states [R, T, D]; see `AutoregressiveModel`."""
-        t, rank = state.places(sentence)
-        told = self.embedding.input_sentence(sentence, state.sentence)
-        x_RTD = self.embedding(tokens, told, t, rank, 0)
-        if isinstance(state, DatapointsState) and self.target_rows is not None:
-            x_RTD = self._beside_others(self.target_rows, x_RTD, sentence, state)
-        return decode_rows(self.decoder, self.decoder_norm, x_RTD, sentence, rank, state)
-
-    def _beside_others(
-        self, attention: DatapointAttention, x_RTD: Tensor, sentence: Tensor, state: DatapointsState
-    ) -> Tensor:
-        """Embeddings of target tokens, the current ones with what they see: [R, T, D] -> [R, T, D]."""
-        current_RT = is_current(sentence, state.current.repeat_interleave(state.beam, dim=0))
-        running_RTD, count_RT1 = state.running(x_RTD, current_RT)
-        # Of entries that are being written, the first beam; some have written context alone.
-        complete = torch.cat((state.complete.hidden, running_RTD[:: state.beam, -1]))
-        sees = state.rows.follows(state.complete.standing.join(state.rows))
-        sees[:, len(state.complete.hidden) :] &= count_RT1[:: state.beam, -1, 0] > 0
-        x, running = (y.reshape(len(sees), -1, y.size(2)) for y in (x_RTD, running_RTD))
-        seen = attention.causal(x, running, complete, sees).view_as(x_RTD)
-        return torch.where(current_RT[:, :, None], seen, x_RTD)
-
-    def _standing(self, source: Source) -> RowOrder:
+    def order_of(self, source: Source) -> RowOrder:
+        """Order of the rows of a source."""
         crosses = self.cross_document and self.training
         return RowOrder.of(source.document, source.first_sentence, source.current, crosses)
 
-    def _embedded(self, tokens: Tensor, sentence: Tensor, told: Tensor | None = None) -> Tensor:
-        """Complete rows [R, T] -> [R, T, D]; `told`: the sentence that the embedding of each is given."""
-        t = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
-        x_RTD: Tensor = self.embedding(tokens, sentence if told is None else told, t, ranks(sentence), 0)
-        return x_RTD
+    def read(self, source: Source, embed: Embedder) -> tuple[Tensor, Tensor]:
+        """See `BatchContext`."""
+        x_BSD, sentence = embed.source(source), source.sentence
+        if self.source_rows is None:
+            return x_BSD, sentence
+        rows = self.order_of(source)
+        means, group = _means(x_BSD, sentence >= 0), rows.group
+        if source.extra_rows is not None:
+            other = source.extra_rows.source
+            means = torch.cat((means, _means(embed.source(other), other.sentence >= 0)))
+            group = torch.cat((group, self.order_of(other).group))
+        current_BS = is_current(sentence, source.current)
+        return self.source_rows(x_BSD, means, rows.group[:, None] == group, current_BS), sentence
 
-    def _written(self, tokens: Tensor, sentence: Tensor, current: Tensor) -> tuple[Tensor, Tensor]:
+    def target(self, source: Source, embed: Embedder) -> "DatapointsTarget | None":
+        """See `BatchContext`."""
+        return None if self.target_rows is None else DatapointsTarget(self, self.target_rows, source, embed)
+
+
+class DatapointsTarget(TargetContext):
+    """Attention between datapoints of a decoder.
+
+    `complete` are the means of rows that are seen and will not change: extra rows, then rows that have ended.
+    """
+
+    def __init__(
+        self, parent: Datapoints, attention: DatapointAttention, source: Source, embed: Embedder
+    ) -> None:
+        self.attention, self.embed, self.source = attention, embed, source
+        self.rows, self.current = parent.order_of(source), source.current
+        hidden = embed.weight.new_empty(0, embed.weight.size(1))
+        self.complete = ExtraKeys(hidden, self.rows.take(self.rows.group.new_empty(0)))
+        if source.extra_rows is not None:
+            given, other = source.extra_rows, source.extra_rows.source
+            means, found = self._complete_means(given.target_input, given.input_sentence, other)
+            self.complete = ExtraKeys(means, parent.order_of(other).take(found))
+        self.total: Tensor | None = None  # [R, 1, D], sum of the current embeddings so far
+        self.count: Tensor | None = None  # [R, 1, 1]
+
+    def _complete_means(self, tokens: Tensor, sentence: Tensor, source: Source) -> tuple[Tensor, Tensor]:
         """Means of the current target tokens of complete rows [R, T] that have any, [E, D]; which, [E]."""
-        current_RT = is_current(sentence, current)
-        written = current_RT.any(dim=1).nonzero().flatten()
-        x_RTD = self._embedded(tokens, sentence, self.embedding.input_sentence(sentence, None))
-        return _means(x_RTD[written], current_RT[written]), written
+        current_RT = is_current(sentence, source.current)
+        found = current_RT.any(dim=1).nonzero().flatten()
+        x_RTD = self.embed.target(tokens, sentence, source)
+        return _means(x_RTD[found], current_RT[found]), found
+
+    def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
+        """Keep the means of ended rows, for those that go on: decoder inputs [E, T], -1 on padding."""
+        ended, found = self._complete_means(tokens, sentence, self.source.select(entries))
+        means = torch.cat((self.complete.hidden, ended))
+        self.complete = ExtraKeys(means, self.complete.order.join(self.rows.take(entries[found])))
+
+    def select(self, entries: Tensor) -> None:
+        """Keep the given entries [B']."""
+        self.source = self.source.select(entries)
+        self.rows = self.rows.take(entries)
+        self.current = self.current.index_select(0, entries)
+        # What ended in documents that are done is nobody's concern.
+        order = self.complete.order
+        needed = torch.isin(order.group, self.rows.group).nonzero().flatten()
+        self.complete = ExtraKeys(self.complete.hidden[needed], order.take(needed))
+
+    def select_rows(self, rows: Tensor) -> None:
+        """Row i continues what row rows[i] was."""
+        if self.total is not None and self.count is not None:
+            self.total, self.count = self.total.index_select(0, rows), self.count.index_select(0, rows)
+
+    def mix(self, x_RTD: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
+        """Embeddings of target tokens, the current ones with what they see: [R, T, D] -> [R, T, D]."""
+        current_RT = is_current(sentence, self.current.repeat_interleave(state.beam, dim=0))
+        running_RTD, count_RT1 = self._running(x_RTD, current_RT, bool(state.caches))
+        # Of entries that are being decoded, the first beam; some have decoded context alone.
+        complete = torch.cat((self.complete.hidden, running_RTD[:: state.beam, -1]))
+        sees = self.rows.follows(self.complete.order.join(self.rows))
+        sees[:, len(self.complete.hidden) :] &= count_RT1[:: state.beam, -1, 0] > 0
+        x, running = (y.reshape(len(sees), -1, y.size(2)) for y in (x_RTD, running_RTD))
+        seen = self.attention.causal(x, running, complete, sees).view_as(x_RTD)
+        return torch.where(current_RT[:, :, None], seen, x_RTD)
+
+    def _running(self, x_RTD: Tensor, current_RT: Tensor, keep: bool) -> tuple[Tensor, Tensor]:
+        """Mean of the current tokens of each row up to every token, and how many they are.
+
+        [R, T, D], [R, T, 1]; zeros where there are none. `keep`: the last are needed by the next tokens.
+        """
+        counted = current_RT[:, :, None].to(x_RTD.dtype)
+        total, count = (x_RTD * counted).cumsum(dim=1), counted.cumsum(dim=1)
+        if self.total is not None and self.count is not None:
+            total, count = total + self.total, count + self.count
+        if keep:
+            self.total, self.count = total[:, -1:], count[:, -1:]
+        return total / count.clamp(min=1), count
 
 
 def _means(x_RTD: Tensor, counted_RT: Tensor) -> Tensor:

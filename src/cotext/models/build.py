@@ -1,149 +1,77 @@
-"""From a configuration to parts that work: the one place that knows every view, model and loss by name.
+"""From the section `model` to modules: the one place that knows every part by name, and what goes together.
 
-A new system is one model file, one recipe and one line in a table here.
+A published system is a recipe that fills slots; a new part is a line in one of the tables below.
 """
 
 from collections.abc import Callable
+from typing import Literal
 
-from cotext.config.model import ModelConfig
+from torch import nn
+
+from cotext.config.model import AttentionConfig, ModelConfig
 from cotext.config.recipe import Config
-from cotext.data.build import build_mixture, check_align, further_symbols, is_bracketed
+from cotext.data.build import build_mixture, further_symbols, is_bracketed
 from cotext.data.tokenizer import SPECIAL_SYMBOLS
-from cotext.layers.blocks import SentenceEmbedding, Size
+from cotext.layers.blocks import DecoderBlock, EncoderBlock, Size, Stack, Stacks
+from cotext.layers.embedding import InputKind, SentenceEmbedding
 from cotext.layers.initialisation import initialise
+from cotext.layers.layout import Packed
+from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, Score, SelfAttention, StackAttention
+from cotext.layers.node_spans import NodeQuerySpan, NodeSpan
+from cotext.layers.segment_distance import SegmentDistanceScore
+from cotext.layers.sentence_spans import SentenceSpan
+from cotext.layers.transformer_xl import MemorySpan, TransformerXLScore
 from cotext.models.abd import Datapoints
-from cotext.models.casa import Casa, Switches
-from cotext.models.docflat import DocFlat
-from cotext.models.flat_transformer import FlatTransformer
-from cotext.models.g_transformer import GTransformer
-from cotext.models.interface import Model
-from cotext.models.mbe import BatchEmbedding
-from cotext.models.mcn import MCN
-from cotext.models.p_transformer import PTransformer
-from cotext.models.transformer import Transformer
+from cotext.models.checks import check
+from cotext.models.docflat import FlatBatch
+from cotext.models.flat_transformer import CurrentSpan
+from cotext.models.g_transformer import GatedCrossAttention, GatedSelfAttention
+from cotext.models.interface import BatchContext, BatchSides, DocumentLayer, Model
+from cotext.models.mbe import BatchMean
+from cotext.models.mcn import SegmentGate
+from cotext.models.nat import CodeSettings, LatentCodes, NonAutoregressiveTransformer, Prediction
+from cotext.models.p_transformer import PositionScore, relative_table
+from cotext.models.transformer import Parts, Transformer
 from cotext.runtime.errors import CotextError
 
+Side = Literal["encoder", "decoder", "cross"]
 
-def _size(config: ModelConfig) -> Size:
-    return Size(
-        dimension=config.dimension,
-        feed_forward=config.feed_forward,
-        heads=config.heads,
-        encoder_layers=config.encoder_layers,
-        decoder_layers=config.decoder_layers,
-        dropout=config.dropout,
-        attention_dropout=config.attention_dropout,
-        activation_dropout=config.activation_dropout,
-        pre_norm=config.pre_norm,
-    )
-
-
-def _embedding(config: ModelConfig, vocabulary: int, sentences: int, bracketed: bool) -> SentenceEmbedding:
-    return SentenceEmbedding(
-        vocabulary,
-        config.dimension,
-        config.dropout,
-        positions=config.positions,
-        segments=config.segments,
-        # Segments of Flat-Transformer are the current and the context, not sentences.
-        max_segments=2 if config.name == "flat_transformer" else sentences,
-        bracketed=bracketed,
-        from_first=config.from_first is not False,
-    )
-
-
-def build_transformer(config: ModelConfig, embedding: SentenceEmbedding) -> Transformer:
-    """The Transformer of `models/transformer.py`."""
-    shift = config.shift if config.positions == "shifted" else 0
-    if shift == "corpus":
-        raise CotextError("model.shift = corpus must be resolved to a number before a model is built")
-    return Transformer(_size(config), embedding, shift)
-
-
-def build_p_transformer(config: ModelConfig, embedding: SentenceEmbedding) -> PTransformer:
-    """The P-Transformer of `models/p_transformer.py`."""
-    return PTransformer(_size(config), embedding, **config.p_transformer.model_dump())
-
-
-def build_g_transformer(config: ModelConfig, embedding: SentenceEmbedding) -> GTransformer:
-    """The G-Transformer of `models/g_transformer.py`.
-
-    Raises:
-        CotextError: more global layers than layers.
-    """
-    layers = config.g_transformer.global_layers
-    if layers > min(config.encoder_layers, config.decoder_layers):
-        raise CotextError(
-            f"model.g_transformer.global_layers = {layers}, but the encoder has {config.encoder_layers} "
-            f"layers and the decoder {config.decoder_layers}; ask for fewer"
-        )
-    return GTransformer(_size(config), embedding, layers)
-
-
-def build_flat_transformer(config: ModelConfig, embedding: SentenceEmbedding) -> FlatTransformer:
-    """The Flat-Transformer of `models/flat_transformer.py`.
-
-    Raises:
-        CotextError: more layers of the current sentence than the encoder has.
-    """
-    layers = config.flat_transformer.current_layers
-    if layers > config.encoder_layers:
-        raise CotextError(
-            f"model.flat_transformer.current_layers = {layers}, but the encoder has {config.encoder_layers} "
-            "layers; ask for fewer"
-        )
-    return FlatTransformer(_size(config), embedding, layers)
-
-
-def build_docflat(config: ModelConfig, embedding: SentenceEmbedding) -> DocFlat:
-    """The DocFlat of `models/docflat.py`."""
-    return DocFlat(_size(config), embedding, **config.docflat.model_dump())
-
-
-def build_batch_embedding(config: ModelConfig, embedding: SentenceEmbedding) -> BatchEmbedding:
-    """The mini-batch embedding of `models/batch_embedding.py`."""
-    return BatchEmbedding(_size(config), embedding, **config.batch_embedding.model_dump())
-
-
-def build_datapoints(config: ModelConfig, embedding: SentenceEmbedding) -> Datapoints:
-    """The attention between datapoints of `models/datapoints.py`."""
-    return Datapoints(_size(config), embedding, **config.datapoints.model_dump())
-
-
-def build_mcn(config: ModelConfig, embedding: SentenceEmbedding) -> MCN:
-    """The MCN of `models/mcn.py`."""
-    return MCN(_size(config), embedding, **config.mcn.model_dump())
-
-
-def build_casa(config: ModelConfig, embedding: SentenceEmbedding) -> Casa:
-    """The CASA of `models/casa.py`, GLAT and GLAT+CTC.
-
-    Raises:
-        CotextError: switches that need to know the sentence of a place, where nothing tells it.
-    """
-    switches = Switches(**config.casa.model_dump())
-    if switches.path == "length" and (
-        switches.local or switches.context_layers or switches.soft_copy == "sentences"
-    ):
-        raise CotextError(
-            "model.casa.path = length: which place belongs to which sentence is not known; it takes "
-            "model.casa.local = false, context_layers = 0 and soft_copy = row"
-        )
-    # Brackets append no symbols, so that those of every tokenizer are the last; padding is the first of them.
-    blank = embedding.weight.size(0) - SPECIAL_SYMBOLS
-    return Casa(_size(config), embedding, blank, switches)
-
-
-MODELS: dict[str, Callable[[ModelConfig, SentenceEmbedding], Model]] = {
-    "transformer": build_transformer,
-    "p_transformer": build_p_transformer,
-    "g_transformer": build_g_transformer,
-    "flat_transformer": build_flat_transformer,
-    "docflat": build_docflat,
-    "batch_embedding": build_batch_embedding,
-    "datapoints": build_datapoints,
-    "mcn": build_mcn,
-    "casa": build_casa,
+SPANS: dict[str, Callable[[AttentionConfig], RowSpan]] = {
+    "row": lambda config: RowSpan(),
+    "sentence": lambda config: SentenceSpan(),
+    "memory": lambda config: MemorySpan(config.memory_sentences),
+    "nodes": lambda config: NodeSpan(),
+    "node_queries": lambda config: NodeQuerySpan(),
+    "current": lambda config: CurrentSpan(),
+}
+SCORES: dict[str, Callable[[AttentionSize], Score]] = {
+    "content": Score,
+    "absolute": lambda size: PositionScore(size, absolute=True, relative=False),
+    "relative": lambda size: PositionScore(size, absolute=False, relative=True),
+    "positions": lambda size: PositionScore(size, absolute=True, relative=True),
+    "transformer_xl": TransformerXLScore,
+    "segment_distance": SegmentDistanceScore,
+}
+# What self-attention tells positions by that cross-attention has another counterpart of.
+CROSS_SCORES = {"positions": "absolute", "relative": "content", "rotary": "content"}
+BATCH_CONTEXTS: dict[str, Callable[[Size, BatchSides, ModelConfig], BatchContext]] = {
+    "flat": lambda size, sides, config: FlatBatch(
+        size.attention, sides, config.batch.gate, config.batch.threshold
+    ),
+    "datapoints": lambda size, sides, config: Datapoints(size.attention, sides),
+    "mean": lambda size, sides, config: BatchMean(sides),
+}
+DOCUMENT_LAYERS: dict[str, Callable[[Size, ModelConfig], DocumentLayer]] = {
+    "segment_gate": lambda size, config: SegmentGate(
+        size,
+        SelfAttention(
+            size.attention,
+            RowSpan(),
+            SCORES["segment_distance" if config.document.relative else "content"](size.attention),
+        ),
+        config.document.gate,
+        config.document.feed_forward,
+    ),
 }
 
 
@@ -154,68 +82,145 @@ def build_model(config: Config, vocabulary: int) -> Model:
     those of this recipe's separators come on top.
 
     Raises:
-        CotextError: the dimension is not divisible by the number of heads.
+        CotextError: settings that do not go together.
     """
+    check(config)
     model = config.model
-    if model.dimension % model.heads:
-        raise CotextError(
-            f"model.dimension = {model.dimension} is not divisible by model.heads = {model.heads}"
-        )
-    # What search would refuse too, but only at the first validation.
-    check_align(config.decode.align, is_bracketed(config.view))
-    _check_training(config)
-    _check_parallel(config)
-    if model.positions == "shifted" and model.name != "transformer":
-        raise CotextError(f"model.positions = shifted is for model.name = transformer, not {model.name}")
-    if model.positions == "reset" and model.name == "p_transformer":
-        raise CotextError(
-            "model.positions = reset: the positions that p_transformer tells again are absolute"
-        )
     symbols = vocabulary + further_symbols(config.view)
     sentences = max(view.sentences for view, _ in build_mixture(config.view).parts)
-    embedding = _embedding(model, symbols, sentences, is_bracketed(config.view))
-    built = MODELS[model.name](model, embedding)
+    embedding = SentenceEmbedding(
+        symbols,
+        model.dimension,
+        model.dropout,
+        InputKind(model.positions, model.segments),
+        InputKind(model.target_positions or model.positions, model.target_segments or model.segments),
+        max_segments=sentences,
+        bracketed=is_bracketed(config.view),
+        from_first=model.from_first is not False,
+    )
+    build = _autoregressive if model.writes == "left_to_right" else _non_autoregressive
+    built = build(model, embedding)
     initialise(built, model.initialisation)
     return built
 
 
-def _check_training(config: Config) -> None:
-    """Refuse orders and contexts of training that its view cannot have.
+def _autoregressive(model: ModelConfig, embedding: SentenceEmbedding) -> Transformer:
+    size, batch, document = _size(model), model.batch, None
+    sides = BatchSides(batch.source, batch.target, batch.cross_document)
+    batch_context = BATCH_CONTEXTS.get(model.batch_context)
+    document = DOCUMENT_LAYERS.get(model.document_layer)
+    shift = model.shift if model.positions == "shifted" else 0
+    if shift == "corpus":
+        raise CotextError("model.shift = corpus must be resolved to a number before a model is built")
+    source_document = document(size, model) if document and model.document.source else None
+    target_document = document(size, model) if document and model.document.target else None
+    by_sentence = [part is not None and part.by_sentence for part in (source_document, target_document)]
+    parts = Parts(
+        batch_context=batch_context(size, sides, model) if batch_context else None,
+        source_document=source_document,
+        target_document=target_document,
+        relative=_relative(model, size),
+        shift=shift,
+        source_sentences=model.source_sentences,
+    )
+    return Transformer(embedding, _stacks(model, size, *by_sentence), parts)
 
-    Which models they go with is free: whether other rows are seen, and whether those are of the same
-    document, is what the paper's table 5 varies (Wu et al. 2023).
-    """
-    view, train = config.view, config.train
-    if train.order == "documents" and view.mixed_with:
-        raise CotextError(
-            "train.order = documents: the windows of several views have no common order; leave out "
-            "view.mixed_with, or choose train.order = shuffled"
-        )
-    # Elsewhere context would be what the row translates too, or nothing.
-    if train.context == "foreign" and (view.kind != "window" or view.mixed_with):
-        raise CotextError(
-            "train.context = foreign replaces the sentences around the current one: it takes view.kind = "
-            "window, without view.mixed_with"
-        )
+
+def _non_autoregressive(model: ModelConfig, embedding: SentenceEmbedding) -> NonAutoregressiveTransformer:
+    size, nat = _size(model), model.nat
+    latent = None
+    stacks = _stacks(model, size)
+    if nat.latent:
+        settings = CodeSettings(nat.codes, nat.code_mixing, nat.code_weight)
+        latent = LatentCodes(size.dimension, settings, _decoder(model, size), size.norm())
+    # Brackets append no symbols, so that those of every tokenizer are the last; padding is the first of them.
+    blank = embedding.weight.size(0) - SPECIAL_SYMBOLS
+    prediction = Prediction(blank, nat.path, nat.soft_copy, nat.length_offsets)
+    return NonAutoregressiveTransformer(embedding, stacks, prediction, latent, _relative(model, size))
 
 
-def _check_parallel(config: Config) -> None:
-    """Refuse losses and views that do not go with how the model writes: left to right, or all at once."""
-    view, parallel = config.view, config.model.name == "casa"
-    if parallel != (config.loss.name == "glancing"):
-        needed = "glancing" if parallel else "cross_entropy"
-        raise CotextError(
-            f"loss.name = {config.loss.name}: model.name = {config.model.name} takes loss.name = {needed}"
-        )
-    if not parallel:
-        return
-    if view.separators != "bracket":
-        raise CotextError(
-            f"view.separators = {view.separators}: casa knows sentences by their first and last tokens; "
-            "choose bracket"
-        )
-    if unfit := {cut.kind for cut in (view, *view.mixed_with)} - {"sentence", "document"}:
-        raise CotextError(
-            f"view.kind = {unfit.pop()}: casa writes every sentence of its row at once; choose document or "
-            "sentence"
-        )
+def _size(model: ModelConfig) -> Size:
+    return Size(
+        dimension=model.dimension,
+        feed_forward=model.feed_forward,
+        heads=model.heads,
+        encoder_layers=model.encoder_layers,
+        decoder_layers=model.decoder_layers,
+        dropout=model.dropout,
+        attention_dropout=model.attention_dropout,
+        activation_dropout=model.activation_dropout,
+        pre_norm=model.pre_norm,
+    )
+
+
+def _relative(model: ModelConfig, size: Size) -> nn.Parameter | None:
+    """The table of relative positions, which all self-attentions share."""
+    scores = {model.stack("encoder").score, model.stack("decoder").score}
+    return None if scores.isdisjoint({"relative", "positions"}) else relative_table(size.attention)
+
+
+def _stacks(
+    model: ModelConfig, size: Size, source_by_sentence: bool = False, target_by_sentence: bool = False
+) -> Stacks:
+    encoder = Stack(
+        EncoderBlock(size, _self_attention(model, "encoder", size, i)) for i in range(size.encoder_layers)
+    )
+    cross = {span for i in range(size.decoder_layers) for span in _spans(model, "cross", size, i)}
+    decoder_memory = model.stack("decoder").memory_sentences if _has_memory(model, size) else 0
+    return Stacks(
+        encoder,
+        _decoder(model, size),
+        size.norm(),
+        size.norm(),
+        Packed(source_by_sentence or _by_sentence(model, "encoder", size)),
+        Packed(
+            target_by_sentence or _by_sentence(model, "decoder", size) or _by_sentence(model, "cross", size),
+            aligned=not cross.isdisjoint({"sentence", "nodes"}),
+            memory_sentences=decoder_memory,
+        ),
+    )
+
+
+def _decoder(model: ModelConfig, size: Size) -> Stack[DecoderBlock]:
+    return Stack(
+        DecoderBlock(size, _self_attention(model, "decoder", size, i), _cross_attention(model, size, i))
+        for i in range(size.decoder_layers)
+    )
+
+
+def _spans(model: ModelConfig, side: Side, size: Size, layer: int) -> tuple[str, ...]:
+    """Spans of the attention of a layer, counted from the bottom: the first alone, or mixed with a second."""
+    config = model.stack(side)
+    layers = size.encoder_layers if side == "encoder" else size.decoder_layers
+    if layer < layers - config.top.layers:
+        return (config.span,)
+    return (config.span, config.top.span) if config.top.mix == "gated" else (config.top.span,)
+
+
+def _by_sentence(model: ModelConfig, side: Side, size: Size) -> bool:
+    layers = size.encoder_layers if side == "encoder" else size.decoder_layers
+    spans = {span for i in range(layers) for span in _spans(model, side, size, i)}
+    return any(SPANS[span](model.stack(side)).by_sentence for span in spans)
+
+
+def _has_memory(model: ModelConfig, size: Size) -> bool:
+    return any("memory" in _spans(model, "decoder", size, i) for i in range(size.decoder_layers))
+
+
+def _self_attention(model: ModelConfig, side: Side, size: Size, layer: int) -> StackAttention:
+    config = model.stack(side)
+    local, *wide = (
+        SelfAttention(size.attention, SPANS[span](config), SCORES[config.score](size.attention))
+        for span in _spans(model, side, size, layer)
+    )
+    return GatedSelfAttention(size.dimension, local, *wide) if wide else local
+
+
+def _cross_attention(model: ModelConfig, size: Size, layer: int) -> nn.Module:
+    config = model.stack("cross")
+    score = CROSS_SCORES.get(config.score, config.score)
+    local, *wide = (
+        CrossAttention(size.attention, SPANS[span](config), SCORES[score](size.attention))
+        for span in _spans(model, "cross", size, layer)
+    )
+    return GatedCrossAttention(size.dimension, local, *wide) if wide else local

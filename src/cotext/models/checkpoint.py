@@ -23,6 +23,7 @@ from cotext.data.languages import Languages
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.models.build import build_model
 from cotext.models.describe import describe_model
+from cotext.models.former_names import renamed
 from cotext.models.interface import Model, NonAutoregressiveModel, TranslationModel
 from cotext.models.parameters import parameters_at_most
 from cotext.models.run_folder import (
@@ -92,7 +93,7 @@ def load_weights(path: Path) -> dict[str, Tensor]:
             f"{path}: damaged: its checksum does not fit its content; copy it anew, or delete the folder of "
             "the checkpoint that it is"
         )
-    return weights
+    return {renamed(name): weight for name, weight in weights.items()}
 
 
 def model_checksum(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:

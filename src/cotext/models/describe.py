@@ -9,12 +9,26 @@ from dataclasses import dataclass
 from importlib import resources
 from itertools import groupby
 from textwrap import wrap
+from typing import Any
 
 from cotext.config.model import ModelConfig
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.config.training import LossConfig
 from cotext.config.view import CutConfig
 
+# Keys of the section `model` that say what it is, not how large.
+SLOTS = (
+    "attention",
+    "encoder",
+    "decoder",
+    "cross",
+    "source_sentences",
+    "batch_context",
+    "batch",
+    "document_layer",
+    "document",
+    "nat",
+)
 WIDTH = 100  # columns of a screen
 PARAMETERS = "parameters.json"  # beside the recipes, made by `make docs`: to count takes a model
 
@@ -29,6 +43,10 @@ PAPERS = {
     "g-transformer": "Bao et al. 2021, a baseline of others",
     "mcn": "Zheng et al. 2020, Toward Making the Most of Context in Neural Machine Translation",
     "mr": "Sun et al. 2022, a baseline of others",
+    "han": "Miculicich et al. 2018, Document-Level Neural Machine Translation with Hierarchical Attention "
+    "Networks",
+    "mixtures": "Ideas of several papers in one system",
+    "modern": "Positions of later models: Su et al. 2021; Post and Junczys-Dowmunt 2023",
     "p-transformer": "Li et al. 2022, P-Transformer: Towards Better Document-to-Document Neural Machine "
     "Translation",
 }
@@ -93,13 +111,29 @@ def render() -> str:
 
 
 def describe_model(config: ModelConfig) -> str:
-    """The name of a model with the switches of its own that are not as its paper has them."""
-    sections = {name: field.default for name, field in ModelConfig.model_fields.items()}
-    default, chosen = sections.get(config.name), dict(config).get(config.name)
-    if default is None or chosen is None:
-        return config.name
-    changed = [f"{key}={value}" for key, value in dict(chosen).items() if value != dict(default)[key]]
-    return f"{config.name}({','.join(changed)})" if changed else config.name
+    """The skeleton of a model, and what fills its slots where that is not the default."""
+    skeleton = "transformer" if config.writes == "left_to_right" else "nat"
+    filled = ",".join(f"{key}={value}" for key, value in slots_of(config).items())
+    return f"{skeleton}({filled})" if filled else skeleton
+
+
+def slots_of(config: ModelConfig) -> dict[str, Any]:
+    """Dotted keys of the slots that are filled otherwise than by default, and their values."""
+    given, default = config.model_dump(), ModelConfig().model_dump()
+    return {
+        key: value
+        for slot in SLOTS
+        for key, value in _leaves(slot, given[slot])
+        if dict(_leaves(slot, default[slot])).get(key) != value
+    }
+
+
+def _leaves(key: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from _leaves(f"{key}.{name}", inner)
+    else:
+        yield key, value
 
 
 def describe_loss(config: LossConfig) -> str:

@@ -1,6 +1,6 @@
-"""The contract that search, losses and translation are typed on, and what every system derives from.
+"""The contract that search, losses and translation are typed on, and the parts that models are made of.
 
-Shapes: B entries, R rows (R = B * beam while searching), T target tokens, of a draft its places, S source
+Shapes: B entries, R rows (R = B * beam while searching), T target tokens, of a draft its positions, S source
 tokens, D model, V vocabulary.
 """
 
@@ -12,16 +12,18 @@ from typing import Any, Literal, Protocol
 from torch import Tensor, nn
 
 from cotext.data.batch import Source
+from cotext.layers.layout import AnyLayout
+from cotext.layers.state import DecoderState
 
 
 class State(Protocol):
-    """The encoded source and, once opened, what the decoder has written so far.
+    """The encoded source and, once opened, the past of the decoder.
 
     Search widens, re-orders and thins it out without looking inside.
     """
 
-    def open(self, places: int) -> None:
-        """Make room for `places` tokens a row, padding included.
+    def open(self, slots: int) -> None:
+        """Make room for `slots` tokens a row, padding included.
 
         From now on `decode` continues where it stopped.
         """
@@ -33,9 +35,9 @@ class State(Protocol):
         """Row i continues what row origin[i] of the same entry was: [R]."""
 
     def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
-        """Take note of what was written, before `select` drops entries that have ended.
+        """Take note of finished hypotheses, before `select` drops entries that have ended.
 
-        `entries` [E] are places among those still in the state; `tokens` and `sentence` [E, T] the decoder
+        `entries` [E] are indices among those still in the state; `tokens` and `sentence` [E, T] the decoder
         inputs of their best hypotheses from the first on, -1 on padding.
         """
 
@@ -44,7 +46,7 @@ class State(Protocol):
 
 
 class AutoregressiveModel(Protocol):
-    """A model that writes its translation from left to right.
+    """A model that translates from left to right.
 
     `decode` is one code for training and for search: on a state that was never opened it computes all T
     positions of complete rows; on an open one, the T tokens that follow those decoded before. Padding
@@ -63,7 +65,7 @@ class AutoregressiveModel(Protocol):
 
 
 class System(nn.Module, ABC):
-    """What is trained, saved and loaded.
+    """A model that is trained, saved and loaded.
 
     `sees_other_rows`: whether a row's result depends on other rows of its document, which then must be given
     together and in order, in one batch or as extra rows.
@@ -84,18 +86,40 @@ class System(nn.Module, ABC):
 
         Where the other system has a parameter of the own name, that is taken instead.
         """
-        return {}
+        return {
+            f"{name}.{own}": f"{name}.{other}" if name else other
+            for name, module in self.named_modules()
+            if isinstance(module, StartsFromOthers)
+            for own, other in module.adopted_names().items()
+        }
 
     def neutral_start(self) -> Mapping[str, float]:
         """Parameters that start as a constant where training starts from another system that lacks them.
 
-        At these values what they belong to changes next to nothing yet: name -> value.
+        At these values the part that they belong to changes next to nothing yet: name -> value.
         """
-        return {}
+        return {
+            f"{name}.{own}": value
+            for name, module in self.named_modules()
+            if isinstance(module, StartsFromOthers)
+            for own, value in module.neutral_start().items()
+        }
+
+
+class StartsFromOthers(ABC):
+    """A module of a model that says what its parameters start from where another system lacks them."""
+
+    @abstractmethod
+    def adopted_names(self) -> Mapping[str, str]:
+        """Own name of a parameter -> its counterpart in a plain module, both relative to this one."""
+
+    @abstractmethod
+    def neutral_start(self) -> Mapping[str, float]:
+        """Own name of a parameter -> the constant at which the module changes next to nothing."""
 
 
 class TranslationModel(System):
-    """A system that writes from left to right: `AutoregressiveModel` says what its parts do."""
+    """A system that translates from left to right: `AutoregressiveModel` says what its methods do."""
 
     @abstractmethod
     def encode(self, source: Source) -> Any:
@@ -106,22 +130,107 @@ class TranslationModel(System):
         """Decoder inputs and the sentence of each, both [R, T] -> hidden states [R, T, D]."""
 
 
+class Embedder(Protocol):
+    """The embeddings of complete rows, as the parts of a model may ask for them."""
+
+    @property
+    def weight(self) -> Tensor:
+        """Vectors of all tokens: [V, D]."""
+
+    @property
+    def scale(self) -> float:
+        """Factor of embeddings."""
+
+    def source(self, source: Source, behind: int = 0) -> Tensor:
+        """Source rows, [B, S] -> [B, S, D]; `behind` so many tokens of their first sentence."""
+
+    def target(self, tokens: Tensor, sentence: Tensor, source: Source) -> Tensor:
+        """Complete decoder inputs of the rows of a source, [B, T] -> [B, T, D]."""
+
+    def first(self, x_RD: Tensor) -> Tensor:
+        """Vectors that stand in front of their rows: [R, D] -> [R, D]."""
+
+
+class TargetContext(ABC):
+    """What a decoder sees of other rows: a part of its state (`StatePart`), by default one that changes nothing."""
+
+    extra_slots: int = 0
+
+    def open(self, state: DecoderState) -> None:
+        """See `StatePart`."""
+
+    def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
+        """See `StatePart`."""
+
+    @abstractmethod
+    def select(self, entries: Tensor) -> None:
+        """See `StatePart`."""
+
+    def select_rows(self, rows: Tensor) -> None:
+        """See `StatePart`."""
+
+    def extend(self, sentence: Tensor, state: DecoderState) -> Tensor:
+        """Sentence indices of decoder inputs, those of extra tokens in front: [R, T] -> [R, T']."""
+        return sentence
+
+    @abstractmethod
+    def mix(self, x_RTD: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
+        """Embedded decoder inputs [R, T, D] and what they see of other rows -> [R, T', D]."""
+
+
+@dataclass(frozen=True, slots=True)
+class BatchSides:
+    """On which sides rows see each other; `cross_document`: in training, those of other documents too."""
+
+    source: bool = True
+    target: bool = True
+    cross_document: bool = False
+
+
+class BatchContext(nn.Module, ABC):
+    """Rows of a document that see each other before the first block."""
+
+    @abstractmethod
+    def read(self, source: Source, embed: Embedder) -> tuple[Tensor, Tensor]:
+        """Embedded source rows [B, S', D], with what they see of others, and their sentences [B, S']."""
+
+    @abstractmethod
+    def target(self, source: Source, embed: Embedder) -> TargetContext | None:
+        """What the decoder is to see of other rows, if anything."""
+
+
+class DocumentLayer(nn.Module, ABC):
+    """A layer on top of a stack, in which sentences see other sentences of their row.
+
+    `by_sentence`: tokens must come packed in buckets of sentences. `caches`: how many caches it has in a
+    decoder, whose first one is `index`.
+    """
+
+    by_sentence: bool = False
+    caches: int = 0
+    index: int = 0
+
+    @abstractmethod
+    def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
+        """States as they come, [N, D], [B, T, D] or while decoding [R, T, D]."""
+
+
 @dataclass(slots=True)
 class Draft:
-    """Rows about to be written all at once: their places, and what the model has made of the source.
+    """Rows about to be decoded without autoregression: their positions, and the model's reading of the source.
 
-    Every place belongs to a sentence. With paths (`path` of the model) there are more places than tokens,
-    and a place may stay blank; else there is a place for every token.
+    Every position belongs to a sentence. With paths (`NonAutoregressiveModel.path`) there are more positions
+    than tokens, and a position may stay blank; else there is a position for every token.
     """
 
     sentence: Tensor  # [B, T], -1 on padding
-    copied: Tensor  # [B, T, D], what the decoder reads where nothing is revealed
+    copied: Tensor  # [B, T, D], decoder inputs where nothing is revealed
     memory: Any  # the model's own: what its cross-attention reads
 
 
 @dataclass(frozen=True, slots=True)
 class AuxiliaryLoss:
-    """What a parallel model had to predict beside tokens: the loss of every row, per label, [B].
+    """Loss of what a non-autoregressive model predicts beside tokens, of every row, per label: [B].
 
     `parts` are figures to report, as those of `LossParts`.
     """
@@ -134,11 +243,11 @@ PathKind = Literal["sentences", "row", "length"]
 
 
 class NonAutoregressiveModel(System):
-    """A system that writes all tokens of a row at once, none of them seeing what the others become.
+    """A system that predicts all tokens of a row at once, none of them in sight of the others.
 
-    A row holds `bos y1 eos bos y2 eos ...`, brackets included. `path` says how its tokens come to stand on
-    places: `sentences`, a path for every sentence, which begins with `bos` and ends with `eos`; `row`, one
-    path for all; `length`, one place per token, as many as the model predicts. `blank` is the symbol of a
+    A row holds `bos y1 eos bos y2 eos ...`, brackets included. `path` says how its tokens are aligned with
+    positions: `sentences`, a path for every sentence, which begins with `bos` and ends with `eos`; `row`, one
+    path for all; `length`, one position per token, as many as the model predicts. `blank` is the symbol of a
     path that stands for no token.
     """
 
@@ -151,14 +260,14 @@ class NonAutoregressiveModel(System):
 
     @abstractmethod
     def decode(self, draft: Draft, revealed: Tensor | None = None) -> Tensor:
-        """Hidden states of all places, [B, T, D]; `revealed` [B, T] holds tokens given away, -1 elsewhere."""
+        """Hidden states of all positions, [B, T, D]; `revealed` [B, T] holds tokens shown, -1 elsewhere."""
 
     @abstractmethod
     def length_nll(self, draft: Draft) -> Tensor:
         """Where the path is `length`: -log P of the lengths that the rows of a draft have, [B]."""
 
     def auxiliary_loss(self, draft: Draft, tokens: Tensor, ratio: float) -> AuxiliaryLoss | None:
-        """What the model must predict beside tokens in training, or None: nothing.
+        """Loss of predicted lengths or codes in training, or None: nothing else is predicted.
 
         `tokens` [B, T] are those of the best path, -1 where there is none; `ratio` is that of glancing. A
         following `decode` may be given some of what was to be predicted.

@@ -26,8 +26,8 @@ def parameters_at_most(config: Config, vocabulary: int) -> int:
     rows = vocabulary + further_symbols(view)
     if model.segments == "learned":
         rows += max(view.sentences for view, _ in build_mixture(config.view).parts)
-    if model.name == "casa":
-        rows += 3 * model.casa.codes + 2 * model.casa.length_offsets + 1
+    if model.writes == "non_autoregressive":
+        rows += 3 * model.nat.codes + 2 * model.nat.length_offsets + 1
     return blocks * (16 * width * width + 3 * width * inner) + rows * width
 
 

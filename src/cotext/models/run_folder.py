@@ -21,6 +21,7 @@ from safetensors import SafetensorError, safe_open
 
 from cotext.config.recipe import Config, parse_config
 from cotext.models.describe import describe_model
+from cotext.models.former_names import renamed
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 from cotext.runtime.reading import parse_json, parse_yaml, read_text
@@ -135,4 +136,4 @@ def describe_file(path: Path) -> Description:
 def read_shapes(path: Path) -> dict[str, list[int]]:
     """The shapes of the tensors of a model file that `read_metadata` has read, by name."""
     with safe_open(path, framework="numpy") as file:
-        return {name: list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        return {renamed(name): list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118

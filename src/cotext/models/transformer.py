@@ -1,72 +1,213 @@
-"""Transformer (Vaswani et al. 2017), the baseline that every other system departs from.
+"""Transformer (Vaswani et al. 2017) with slots: the skeleton of all systems that translate from left to right.
 
-With one sentence a row it is the sentence model; with windows of sentences, the concatenation model of
-Lupo et al. 2022, whose segment-shifted positions and segment embeddings are settings of its embedding.
+    source -> embedding -> batch context -> encoder blocks -> document layer ----> keys and values
+    target -> embedding -> batch context -> decoder blocks <-----------------------'
+                                            -> document layer -> hidden -> embedding.weight -> logits
 
-    source -> embedding -> encoder blocks ----> keys and values
-    target -> embedding -> decoder blocks <-----'  -> hidden -> embedding.weight -> logits
+Without parts in its slots, on rows of one sentence, it is the sentence model; with windows of sentences, the
+concatenation model of Lupo et al. 2022, whose segment-shifted positions and segment embeddings are settings of
+its embedding. `models/build.py` fills the slots.
 
 Shapes: B entries, R rows, S source tokens, T target tokens, D model, V vocabulary.
 """
 
+from dataclasses import dataclass
 from typing import Literal
 
 import torch
 from torch import Tensor, nn
 
 from cotext.data.batch import Source
-from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size, Stack
-from cotext.layers.multi_head import CrossAttention, SelfAttention
+from cotext.layers.blocks import Stacks, cross_attentions, number_attentions
+from cotext.layers.embedding import CONTEXT, CURRENT, SentenceEmbedding
+from cotext.layers.layout import Layout, Shared, Step
 from cotext.layers.positions import mean_sentence_length, ranks
-from cotext.layers.stacks import decode_rows, encode_rows
-from cotext.layers.state import DecoderState
-from cotext.models.interface import TranslationModel
+from cotext.layers.state import DecoderState, SourceSide
+from cotext.models.interface import BatchContext, DocumentLayer, TargetContext, TranslationModel
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What stands in the slots of a model beside its stacks; None: nothing.
+
+    `relative` [2 * span + 1, K]: a table of relative positions that all self-attentions share. `shift` is the
+    segment shift: a number of positions, or `sequence` for the mean sentence length of the row's *source*
+    window, on both sides: while decoding, the target's own mean is not known yet. `source_sentences`: how
+    many source sentences away attention over whole source rows sees; None: all.
+    """
+
+    batch_context: BatchContext | None = None
+    source_document: DocumentLayer | None = None
+    target_document: DocumentLayer | None = None
+    relative: nn.Parameter | None = None
+    shift: int | Literal["sequence"] = 0
+    source_sentences: int | None = None
 
 
 class Transformer(TranslationModel):
-    """Encoder and decoder over one shared embedding.
+    """Encoder and decoder over one shared embedding."""
 
-    `shift` is the segment shift: a number of positions, or `sequence` for the mean sentence length of the
-    row's *source* window, on both sides: while decoding, the target's own mean is not known yet.
-    """
-
-    def __init__(
-        self, size: Size, embedding: SentenceEmbedding, shift: int | Literal["sequence"] = 0
-    ) -> None:
+    def __init__(self, embedding: SentenceEmbedding, stacks: Stacks, parts: Parts) -> None:
         super().__init__()
         self.embedding = embedding
-        self.shift = shift
-        self.encoder = Stack(
-            EncoderBlock(size, SelfAttention(*size.attention)) for _ in range(size.encoder_layers)
-        )
-        self.decoder = Stack(
-            DecoderBlock(size, SelfAttention(*size.attention), CrossAttention(*size.attention))
-            for _ in range(size.decoder_layers)
-        )
-        # Pre-norm leaves the last block's output unnormalised; post-norm needs nothing here.
-        self.encoder_norm = nn.LayerNorm(size.dimension) if size.pre_norm else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(size.dimension) if size.pre_norm else nn.Identity()
+        self.encoder, self.decoder = stacks.encoder, stacks.decoder
+        self.encoder_norm, self.decoder_norm = stacks.encoder_norm, stacks.decoder_norm
+        self._source_packed, self._target_packed = stacks.source_packed, stacks.target_packed
+        self.batch_context = parts.batch_context
+        self.source_document, self.target_document = parts.source_document, parts.target_document
+        self.relative = parts.relative
+        self.shift, self.source_sentences = parts.shift, parts.source_sentences
+        self.sees_other_rows = parts.batch_context is not None
+        # Of a document layer, where every row is one sentence.
+        self.spares_parameters = parts.source_document is not None or parts.target_document is not None
+        self._caches = number_attentions(stacks.decoder)
+        if parts.target_document is not None:
+            parts.target_document.index = self._caches
+            self._caches += parts.target_document.caches
 
     @property
     def output_weight(self) -> Tensor:
         """The output layer, shared with the embedding: [V, D]."""
         return self.embedding.weight
 
+    @property
+    def _shared(self) -> Shared:
+        return Shared(self.embedding.table, self.relative, self.source_sentences)
+
+    @property
+    def _embedder(self) -> "RowEmbedder":
+        return RowEmbedder(self.embedding, self.shift)
+
     def encode(self, source: Source) -> DecoderState:
         """Read the source and project it for the cross-attention of every decoder block."""
-        sentence = source.sentence
-        t = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
-        shift = mean_sentence_length(sentence) if self.shift == "sequence" else None
-        x_BSD = self.embedding(source.tokens, sentence, t, ranks(sentence), self._shift(shift))
-        cross, mask = encode_rows(self.encoder, self.encoder_norm, x_BSD, sentence, self.decoder)
-        return DecoderState(cross=cross, cross_mask=mask, shift=shift)
+        embed, sentence = self._embedder, source.sentence
+        context = None
+        if self.batch_context is None:
+            x = embed.source(source)
+        else:
+            x, sentence = self.batch_context.read(source, embed)
+            context = self.batch_context.target(source, embed)
+        layout = Layout(sentence, self._shared, self._source_packed, current=source.current)
+        x = layout.pack(x)
+        for block in self.encoder:
+            x, layout = block.enter(x, layout)
+            x = block(x, layout)
+        x = self.encoder_norm(x)
+        if self.source_document is not None:
+            x = self.source_document(x, layout)
+        crosses = cross_attentions(self.decoder)
+        for cross in crosses:
+            x, layout = cross.span.enter(x, layout)
+        keys_values = [attention.project(x, layout) for attention in crosses]
+        return DecoderState(
+            SourceSide(keys_values, layout.sentence),
+            attentions=self._caches,
+            parts=[] if context is None else [context],
+            shift=embed.shift_of(source),
+        )
 
     def decode(self, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
         """Decoder inputs and their sentences [R, T] -> hidden states [R, T, D]; see `AutoregressiveModel`."""
-        t, rank = state.places(sentence)
+        context = _target_context(state)
+        if context is not None:
+            sentence = context.extend(sentence, state)
+        x_RTD = self._embedder.next(tokens, sentence, state)
+        if context is not None:
+            x_RTD = context.mix(x_RTD, sentence, state)
+        if state.caches:
+            return self._step(x_RTD, sentence, state)[:, -tokens.size(1) :]
+        layout = Layout(sentence, self._shared, self._target_packed, causal=True, source=state.source)
+        x = layout.pack(x_RTD)
+        for block in self.decoder:
+            x = block(x, layout)
+        x = self.decoder_norm(x)
+        if self.target_document is not None:
+            x = self.target_document(x, layout)
+        return layout.unpack(x)[:, -tokens.size(1) :]
+
+    def _step(self, x: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
+        """The next tokens [R, T, D] after those in the caches."""
+        step = Step(sentence, state, self._shared)
+        for block in self.decoder:
+            x = block(x, step)
+        x = self.decoder_norm(x)
+        if self.target_document is not None:
+            x = self.target_document(x, step)
+        state.step(sentence, step.rank)
+        return x
+
+
+def _target_context(state: DecoderState) -> TargetContext | None:
+    return next((part for part in state.parts if isinstance(part, TargetContext)), None)
+
+
+@dataclass(frozen=True, slots=True)
+class RowEmbedder:
+    """Embeddings with positions and segments: `Embedder`, and those of the next decoder inputs."""
+
+    embedding: SentenceEmbedding
+    shift: int | Literal["sequence"]
+
+    @property
+    def weight(self) -> Tensor:
+        """Vectors of all tokens: [V, D]."""
+        return self.embedding.weight
+
+    @property
+    def scale(self) -> float:
+        """Factor of embeddings."""
+        return self.embedding.scale
+
+    def shift_of(self, source: Source) -> Tensor | None:
+        """Segment shift of every row, where it is the row's own: [B]."""
+        return mean_sentence_length(source.sentence) if self.shift == "sequence" else None
+
+    def source(self, source: Source, behind: int = 0) -> Tensor:
+        """Source rows, [B, S] -> [B, S, D]; `behind` so many tokens of their first sentence."""
+        sentence, kind, segment = source.sentence, self.embedding.source, None
+        if kind.segments == "current":
+            first, stop = source.current[:, :1], source.current[:, 1:]
+            segment = torch.where((sentence >= first) & (sentence < stop), CURRENT, CONTEXT)
+        return self.embedding.placed(
+            self.embedding.bare(source.tokens),
+            kind,
+            sentence,
+            torch.arange(behind, behind + sentence.size(1), device=sentence.device).expand_as(sentence),
+            ranks(sentence) + behind * (sentence == sentence[:, :1]),
+            self._shift(self.shift_of(source)),
+            segment,
+        )
+
+    def target(self, tokens: Tensor, sentence: Tensor, source: Source) -> Tensor:
+        """Complete decoder inputs of the rows of a source, [B, T] -> [B, T, D]."""
+        position = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
+        told = self.embedding.input_sentence(sentence, None)
+        return self._target(tokens, told, position, ranks(sentence), self.shift_of(source))
+
+    def next(self, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
+        """The next decoder inputs, the last [R, T] of the tokens that `sentence` [R, T'] describes."""
+        extra = sentence.size(1) - tokens.size(1)
+        position, rank = state.positions(sentence)
         told = self.embedding.input_sentence(sentence, state.sentence)
-        x_RTD = self.embedding(tokens, told, t, rank, self._shift(state.shift))
-        return decode_rows(self.decoder, self.decoder_norm, x_RTD, sentence, rank, state)
+        return self._target(tokens, told[:, extra:], position[:, extra:], rank[:, extra:], state.shift)
+
+    def first(self, x_RD: Tensor) -> Tensor:
+        """Vectors that stand in front of their rows: [R, D] -> [R, D]."""
+        if self.embedding.source.positions != "none":
+            x_RD = x_RD + self.embedding.table(x_RD.new_zeros(len(x_RD), dtype=torch.long))
+        dropped: Tensor = self.embedding.dropout(x_RD)
+        return dropped
+
+    def _target(
+        self, tokens: Tensor, sentence: Tensor, position: Tensor, rank: Tensor, shift: Tensor | None
+    ) -> Tensor:
+        kind = self.embedding.target
+        segment = torch.full_like(sentence, CURRENT) if kind.segments == "current" else None
+        x = self.embedding.bare(tokens)
+        return self.embedding.placed(x, kind, sentence, position, rank, self._shift(shift), segment)
 
     def _shift(self, per_row: Tensor | None) -> Tensor | int:
-        return per_row if per_row is not None else int(self.shift)
+        if per_row is not None:
+            return per_row
+        assert self.shift != "sequence"
+        return self.shift

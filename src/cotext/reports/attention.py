@@ -89,5 +89,11 @@ def _draw(report: AttentionReport, out: Path) -> None:
 def title_of(kind: str) -> str:
     """The words for a kind of attention."""
     what, _, where = kind.partition("-")
-    within = {"": "", "local": " inside sentences", "source": ", source", "target": ", target"}[where]
+    within = {
+        "": "",
+        "local": " inside sentences",
+        "document": ", document layer",
+        "source": ", source",
+        "target": ", target",
+    }[where]
     return TITLES[what] + within

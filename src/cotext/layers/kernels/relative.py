@@ -15,6 +15,7 @@ Shapes: B rows, H heads, T queries, S keys, K per head, D = H * K, C queries of 
 """
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
 from cotext.layers.kernels.dropout import keep_mask, noise
-from cotext.layers.kernels.sdpa import show_weights, watched
+from cotext.layers.kernels.sdpa import TokenIndices, show_weights, watched
 from cotext.layers.masks import causal as causal_mask
 
 CHUNK_QUERIES = 64  # weights of a chunk fit into the cache, and a causal chunk skips the keys behind it
@@ -38,6 +39,7 @@ def attend_relative(
     mask: Tensor | None,
     causal: bool,
     dropout: float,
+    tokens: Callable[[], TokenIndices] | None = None,
 ) -> Tensor:
     """Softmax((Q K^T + Q R^T) / sqrt(K)) V over complete rows; distance is key - query: [B, H, T, K].
 
@@ -45,18 +47,18 @@ def attend_relative(
     broadcasts to [B, H, T, S], True = may attend. Li et al. 2022, equations 8 to 11.
     """
     if watched():
-        vectors = table[_places(table, 0, q_BHTK.size(2), k_BHSK.size(2))]
+        vectors = table[_rows_of_table(table, 0, q_BHTK.size(2), k_BHSK.size(2))]
         bias = _skewed(q_BHTK @ vectors.T, k_BHSK.size(2)) * q_BHTK.size(-1) ** -0.5
-        show_weights(q_BHTK, k_BHSK, mask, causal, bias)
+        show_weights(q_BHTK, k_BHSK, mask, causal, bias, tokens)
     # With mixed precision, projections come in less of it than parameters have.
     inputs = q_BHTK, k_BHSK, v_BHSK, table.to(q_BHTK.dtype), mask, causal, dropout
     if q_BHTK.device.type != "cpu":
-        return attend_with_bias(*inputs)
+        return relative_with_bias(*inputs)
     mixed: Tensor = _RelativeAttention.apply(*inputs)  # type: ignore[no-untyped-call]
     return mixed
 
 
-def attend_with_bias(
+def relative_with_bias(
     q_BHTK: Tensor,
     k_BHSK: Tensor,
     v_BHSK: Tensor,
@@ -67,7 +69,7 @@ def attend_with_bias(
 ) -> Tensor:
     """The same by one call of the library, with Q R^T as a bias of the scores: fast on a GPU."""
     queries, keys = q_BHTK.size(2), k_BHSK.size(2)
-    vectors = table[_places(table, 0, queries, keys)]
+    vectors = table[_rows_of_table(table, 0, queries, keys)]
     bias = _skewed(q_BHTK @ vectors.T, keys) * q_BHTK.size(-1) ** -0.5
     if causal:
         order = causal_mask(queries, keys, bias.device)
@@ -146,7 +148,7 @@ def _split(x_BTD: Tensor, heads: int) -> Tensor:
     return x_BTD.reshape(x_BTD.size(0), x_BTD.size(1), heads, -1).transpose(1, 2)
 
 
-def _places(table: Tensor, first: int, stop: int, keys: int) -> Tensor:
+def _rows_of_table(table: Tensor, first: int, stop: int, keys: int) -> Tensor:
     """Rows of the table for the distances of queries first .. stop from keys 0 .. keys, ascending: [n]."""
     span = table.size(0) // 2
     return torch.arange(1 - stop, keys - first, device=table.device).clamp(-span, span) + span
@@ -181,7 +183,7 @@ class _RelativeAttention(Function):
         for first, stop, keys in _chunks(q.size(2), k.size(2), causal):
             query = q[:, :, first:stop]
             weight = query @ k[:, :, :keys].transpose(-2, -1)
-            weight += _skewed(query @ table[_places(table, first, stop, keys)].T, keys)
+            weight += _skewed(query @ table[_rows_of_table(table, first, stop, keys)].T, keys)
             if causal:
                 weight[..., first:].masked_fill_(
                     ~causal_mask(stop - first, keys - first, q.device), -math.inf
@@ -216,12 +218,12 @@ class _RelativeAttention(Function):
                 grad_v[:, :, :keys] += weight.transpose(-2, -1) @ grad_out
             grad_scores = torch.ops.aten._softmax_backward_data(grad_weight, weight, -1, weight.dtype)
             grad_k[:, :, :keys] += grad_scores.transpose(-2, -1) @ query
-            places = _places(table, first, stop, keys)
-            by_distance = grad_scores.new_zeros(*grad_scores.shape[:-1], places.numel())
+            rows = _rows_of_table(table, first, stop, keys)
+            by_distance = grad_scores.new_zeros(*grad_scores.shape[:-1], rows.numel())
             _skewed(by_distance, keys).copy_(grad_scores)
-            grad_q[:, :, first:stop] = grad_scores @ k[:, :, :keys] + by_distance @ table[places]
+            grad_q[:, :, first:stop] = grad_scores @ k[:, :, :keys] + by_distance @ table[rows]
             by_place = by_distance.flatten(0, 2).T @ query.reshape(-1, query.size(-1))
-            grad_table.index_add_(0, places, by_place)
+            grad_table.index_add_(0, rows, by_place)
         return grad_q.mul_(ctx.scale), grad_k, grad_v, grad_table, None, None, None
 
 

@@ -24,10 +24,10 @@ from cotext.layers.masks import causal as causal_mask
 
 
 @dataclass(frozen=True, slots=True)
-class Places:
+class TokenIndices:
     """Which tokens queries and keys are, where attention sets them in another order than that of the rows.
 
-    Places count over all rows, padding included: token t of row b of `length` tokens is b * length + t. On
+    Indices count over all rows, padding included: token t of row b of `length` tokens is b * length + t. On
     padding they are -1.
     """
 
@@ -35,7 +35,7 @@ class Places:
     key: Tensor  # [B, S]
 
 
-Watcher = Callable[[Tensor, Tensor, Places | None], None]
+Watcher = Callable[[Tensor, Tensor, TokenIndices | None], None]
 _watcher: ContextVar[Watcher | None] = ContextVar("watcher", default=None)
 
 
@@ -45,7 +45,7 @@ def watch_weights(watcher: Watcher) -> Iterator[None]:
 
     It is given the weights [B, H, T, S], made once more for it, and which queries are real, [B, T]: those of
     padding that was put back between packed tokens are zero, as no other query ever is. The third it is given
-    are the places of queries and keys, or None where they are the rows' tokens in order.
+    are the indices of queries and keys, or None where they are the rows' tokens in order.
     """
     token = _watcher.set(watcher)
     try:
@@ -65,11 +65,11 @@ def show_weights(
     mask: Tensor | None,
     causal: bool,
     bias: Tensor | None = None,
-    places: Callable[[], Places] | None = None,
+    tokens: Callable[[], TokenIndices] | None = None,
 ) -> None:
     """Tell whoever watches what the weights are; `bias` is added to the scores.
 
-    `places` is asked only then.
+    `tokens` is asked only then.
     """
     watcher = _watcher.get()
     if watcher is None:
@@ -82,8 +82,8 @@ def show_weights(
     if mask is not None:
         scores = scores.masked_fill(~mask, -math.inf)
     # In double precision no weight of a key that may be attended to becomes zero.
-    told = None if places is None else places()
-    watcher(scores.double().softmax(dim=-1), q_BHTK.abs().amax(dim=(1, 3)) > 0, told)
+    indices = None if tokens is None else tokens()
+    watcher(scores.double().softmax(dim=-1), q_BHTK.abs().amax(dim=(1, 3)) > 0, indices)
 
 
 class _DroppedAttention(Function):
@@ -117,14 +117,14 @@ def attend(
     mask: Tensor | None,
     causal: bool,
     dropout: float,
-    places: Callable[[], Places] | None = None,
+    tokens: Callable[[], TokenIndices] | None = None,
 ) -> Tensor:
     """Mix the values of the keys that each query may attend to: -> [B, H, T, K].
 
     `mask` broadcasts to [B, H, T, S], True = may attend; not together with `causal`. Whoever sets tokens in
-    another order tells `places`, for `watch_weights`.
+    another order tells `tokens`, for `watch_weights`.
     """
-    show_weights(q_BHTK, k_BHSK, mask, causal, places=places)
+    show_weights(q_BHTK, k_BHSK, mask, causal, tokens=tokens)
     if not 0 < dropout < 1 or q_BHTK.device.type != "cpu":
         return scaled_dot_product_attention(
             q_BHTK, k_BHSK, v_BHSK, attn_mask=mask, is_causal=causal, dropout_p=dropout
@@ -135,3 +135,22 @@ def attend(
         q_BHTK, k_BHSK, v_BHSK, mask, dropout
     )
     return mixed
+
+
+def attend_with_bias(
+    q_BHTK: Tensor,
+    k_BHSK: Tensor,
+    v_BHSK: Tensor,
+    bias: Tensor,
+    mask: Tensor | None,
+    causal: bool,
+    dropout: float,
+    tokens: Callable[[], TokenIndices] | None = None,
+) -> Tensor:
+    """The same with `bias` [B, H, T, S] added to the scaled scores."""
+    show_weights(q_BHTK, k_BHSK, mask, causal, bias, tokens)
+    if causal:
+        mask = causal_mask(q_BHTK.size(2), k_BHSK.size(2), q_BHTK.device)
+    if mask is not None:
+        bias = bias.masked_fill(~mask, -math.inf)
+    return scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, attn_mask=bias, dropout_p=dropout)

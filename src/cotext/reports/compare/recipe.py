@@ -59,7 +59,7 @@ def recipe_of(config: Config) -> RecipeOf:
     """
     ours = _settings(config)
     found = []
-    for name, paper, theirs in _recipes(config.model.name):
+    for name, paper, theirs in _recipes(config.model.writes):
         changes = tuple(f"{key}={_text(ours[key])}" for key in sorted(ours) if _changed(key, ours, theirs))
         sized = any(ours[key] != theirs[key] for key in _DIMENSIONS)
         depth = sum(ours[key] != theirs[key] for key in _LAYERS)
@@ -76,10 +76,10 @@ def recipe_of(config: Config) -> RecipeOf:
 
 
 @cache
-def _recipes(model: str) -> tuple[tuple[str, str, Settings], ...]:
-    """The recipes of a model at all sizes: names, the rows that they stand for, settings."""
+def _recipes(writes: str) -> tuple[tuple[str, str, Settings], ...]:
+    """The recipes of a skeleton at all sizes: names, the rows that they stand for, settings."""
     loaded = ((name, load_config(name)) for name in recipe_names())
-    names = [name for name, config in loaded if config.model.name == model]
+    names = [name for name, config in loaded if config.model.writes == writes]
     sized = ((name, load_config(name, size)) for name in names for size in SIZES)
     return tuple((name, config.paper, _settings(config)) for name, config in sized)
 

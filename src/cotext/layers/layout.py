@@ -1,0 +1,337 @@
+"""Answers to what attention asks about the tokens of a batch, each computed once for all layers.
+
+A `Layout` stands for complete rows: a source that is read, a target in training or scoring, the positions of
+a non-autoregressive decoder. A `Step` stands for the tokens that a decoder reads next, after those in its
+caches. Nothing is computed that no attention of the model asks for.
+
+Complete rows come without their padding, packed in the order of the rows or, where some attention stays
+inside sentences, in that of buckets of sentences (`layers/buckets.py`):
+
+    two rows    a a b b b        [B, T, D]   ->   [N, D]   a a b b b c d d      or   b b b a a d d c
+                c d d . .
+
+Shapes: B rows or entries, W beams, R rows (R = B * W), T tokens, S source tokens, N real tokens of all rows,
+D model, H heads, K per head.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from cotext.layers.buckets import Sentences
+from cotext.layers.context_nodes import Nodes, node_query_mask
+from cotext.layers.kernels.packing import Packing
+from cotext.layers.kernels.sdpa import TokenIndices
+from cotext.layers.masks import visible
+from cotext.layers.positions import PositionTable, ranks
+from cotext.layers.segments import Segments
+from cotext.layers.sentence_memory import MemoryLayout
+from cotext.layers.state import DecoderState, SlotMask, SourceSide
+
+
+@dataclass(frozen=True, slots=True)
+class Shared:
+    """Settings and tables of a model that all its attentions share.
+
+    `relative` [2 * span + 1, K]: vectors of relative positions. `source_sentences`: how many source
+    sentences away attention over whole source rows sees; None: all.
+    """
+
+    table: PositionTable
+    relative: Tensor | None = None
+    source_sentences: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Packed:
+    """How the attentions of a stack need the tokens of complete rows.
+
+    `by_sentence`: in buckets of sentences; `aligned`: each beside the source sentence of its index;
+    `memory_sentences`: beside so many sentences before it.
+    """
+
+    by_sentence: bool = False
+    aligned: bool = False
+    memory_sentences: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """The keys of one attention product, as its queries see them.
+
+    `mask` broadcasts to [B, H, T, S], True = may attend; `causal`, in place of a mask: query t sees keys
+    0 ... t. `positions` tells positions in their rows of queries [B, T] and keys [B, S], of a source in terms
+    of `Layout.aligned_position`. `in_order`: keys are the queries, one position after the other. `tokens`
+    tells which tokens of the rows queries and keys are, for whoever records weights.
+    """
+
+    mask: Tensor | None = None
+    causal: bool = False
+    in_order: bool = False
+    positions: Callable[[], tuple[Tensor, Tensor]] | None = None
+    tokens: Callable[[], TokenIndices] | None = None
+
+    def distance(self) -> Tensor:
+        """Key - query: [B, T, S]."""
+        assert self.positions is not None
+        query, key = self.positions()
+        return key[:, None, :] - query[:, :, None]
+
+
+class Layout:
+    """Complete rows.
+
+    `sentence` [B, T] is -1 on padding, which stands on the right. `source`: the other side, where these are
+    rows of a decoder.
+    """
+
+    def __init__(
+        self,
+        sentence: Tensor,
+        shared: Shared,
+        packed: Packed,
+        *,
+        causal: bool = False,
+        source: SourceSide | None = None,
+        current: Tensor | None = None,
+    ) -> None:
+        self.sentence, self.shared, self.packed = sentence, shared, packed
+        self.causal, self._source, self._current = causal, source, current
+        self.current_only = False
+        self._indices: Tensor | None = None  # of the tokens in the batch, where these are some of its rows
+
+    @property
+    def source(self) -> SourceSide:
+        """The encoded source."""
+        assert self._source is not None
+        return self._source
+
+    @cached_property
+    def sentences(self) -> Sentences:
+        """The sentences of all rows in buckets."""
+        spans, tokens = None, 0
+        if self.packed.aligned:
+            spans, tokens = self.source.spans, self.source.tokens
+        return Sentences(self.sentence, spans, tokens, self.packed.memory_sentences)
+
+    @cached_property
+    def packing(self) -> Packing | None:
+        """Indices of the real tokens in the rows; None where nothing is padded and rows are kept whole."""
+        return self.sentences.rows if self.packed.by_sentence else Packing.of(self.sentence)
+
+    def pack(self, x_BTD: Tensor) -> Tensor:
+        """[B, T, D] -> [N, D], or unchanged where rows are kept whole."""
+        return x_BTD if self.packing is None else self.packing.pack(x_BTD)
+
+    def unpack(self, x: Tensor) -> Tensor:
+        """The reverse of `pack`, zeros on padding."""
+        return x if self.packing is None else self.packing.unpack(x)
+
+    @cached_property
+    def position(self) -> Tensor:
+        """Position of every token in its row: [B, T]."""
+        return torch.arange(self.sentence.size(1), device=self.sentence.device).expand_as(self.sentence)
+
+    @cached_property
+    def rank(self) -> Tensor:
+        """Position of every token in its sentence: [B, T]."""
+        return ranks(self.sentence)
+
+    @cached_property
+    def packed_position(self) -> Tensor:
+        """Position of every packed token in its row: [N], or [B, T] where rows are kept whole."""
+        position = self.position
+        return position if self.packing is None else position.flatten()[self.packing.index_N]
+
+    @cached_property
+    def absolute(self) -> Tensor:
+        """Sinusoids of the positions of all tokens in their rows, packed: [N, D] or [B, T, D]."""
+        encoded: Tensor = self.shared.table(self.packed_position)
+        return encoded
+
+    @cached_property
+    def is_current(self) -> Tensor:
+        """Tokens of the sentences that a row answers for: [B, T]."""
+        assert self._current is not None
+        first, stop = self._current[:, :1], self._current[:, 1:]
+        return (self.sentence >= first) & (self.sentence < stop)
+
+    def of_rows(self, chosen: Tensor) -> tuple[Tensor, "Layout"]:
+        """Packed tokens [M] of the chosen rows [B], and the layout of these rows in the order of the tokens."""
+        assert self.packing is not None
+        tokens = self.sentence.size(1)
+        which_M = chosen[self.packing.index_N // tokens].nonzero()[:, 0]
+        sentence, index_M = self.sentence[chosen], self.packing.index_N[which_M]
+        packing = Packing(sentence >= 0)
+        row = chosen.long().cumsum(dim=0) - 1
+        packing.index_N = row[index_M // tokens] * tokens + index_M % tokens
+        part = Layout(sentence, self.shared, self.packed)
+        part.__dict__["packing"] = packing
+        each = torch.arange(self.sentence.numel(), device=sentence.device).view_as(self.sentence)
+        part._indices = torch.where(self.sentence >= 0, each, -1)[chosen]
+        return which_M, part
+
+    def of_current(self, x: Tensor) -> tuple[Tensor, "Layout"]:
+        """Go on with the current tokens of every row, moved up to the left: their states and layout."""
+        kept = self.is_current
+        x_ND = Packing(kept).pack(self.unpack(x))
+        count = kept.sum(dim=1, keepdim=True)
+        real = torch.arange(int(count.max()), device=x.device) < count
+        sentence, position = (
+            of.new_full(real.shape, -1).masked_scatter(real, of[kept])
+            for of in (self.sentence, self.position)
+        )
+        fewer = Layout(sentence, self.shared, Packed())
+        fewer.__dict__["position"] = position.clamp(min=0)
+        fewer.current_only = True
+        return (x_ND if fewer.packing is not None else x_ND.view(*real.shape, -1)), fewer
+
+    @cached_property
+    def mask(self) -> Tensor | None:
+        """Padding hidden, [B, 1, 1, T]; None where nothing is padded."""
+        return visible(self.sentence)
+
+    @cached_property
+    def row_keys(self) -> Keys:
+        """Keys of attention over whole rows, to themselves."""
+        # Padding stands to the right of everything that is real: causality hides it already.
+        mask = None if self.causal else self.mask
+        context = self.shared.source_sentences
+        if context is not None and not self.causal:
+            apart = (self.sentence[:, :, None] - self.sentence[:, None, :]).abs() <= context
+            mask = apart[:, None] if mask is None else apart[:, None] & mask
+        tokens = None if self._indices is None else self._token_indices
+        return Keys(mask, self.causal, True, lambda: (self.position, self.position), tokens)
+
+    def _token_indices(self) -> TokenIndices:
+        assert self._indices is not None
+        return TokenIndices(self._indices, self._indices)
+
+    @cached_property
+    def source_keys(self) -> Keys:
+        """Keys of attention over whole source rows."""
+        source = self.source
+        return Keys(source.mask, positions=lambda: (self.aligned_position, source_positions(source)))
+
+    @cached_property
+    def segments(self) -> Segments:
+        """Distances between sentences."""
+        return Segments(self.sentence)
+
+    @cached_property
+    def memory(self) -> MemoryLayout:
+        """Memories of the sentences before each sentence."""
+        return MemoryLayout(self.sentences)
+
+    @cached_property
+    def nodes(self) -> Nodes:
+        """Nodes of the other sentences of each row."""
+        return Nodes(self.sentences.buckets, self.sentence, self.sentence, self.sentences)
+
+    @cached_property
+    def source_nodes(self) -> Nodes:
+        """Nodes of the source sentences that are not translated by a sentence."""
+        return Nodes(self.sentences.buckets, self.sentence, self.source.sentence, None)
+
+    @cached_property
+    def node_query_mask(self) -> Tensor:
+        """See `context_nodes.node_query_mask`: [B, 1, T, T]."""
+        return node_query_mask(self.sentence, self.sentence)
+
+    @cached_property
+    def source_node_query_mask(self) -> Tensor:
+        """The same for source tokens: [B, 1, T, S]."""
+        return node_query_mask(self.sentence, self.source.sentence)
+
+    @cached_property
+    def aligned_position(self) -> Tensor:
+        """Position in the source row of every token, counted from the beginning of its source sentence.
+
+        [B, T]: where source sentence k begins, plus the position of the token in target sentence k.
+        """
+        start, _ = self.source.span_of(self.sentence)
+        return start + self.rank
+
+    def side_by_side(self, x: Tensor) -> Tensor:
+        """Complete rows have no beams: x as it is."""
+        return x
+
+
+def source_positions(source: SourceSide) -> Tensor:
+    """Positions of source tokens in their rows: [1, S]."""
+    return torch.arange(source.tokens, device=source.sentence.device)[None]
+
+
+class Step:
+    """The next tokens of rows that are being decoded: `sentence` [R, T], after those in the caches of `state`.
+
+    Its answers are about the T tokens of all beams of an entry side by side.
+    """
+
+    def __init__(self, sentence: Tensor, state: DecoderState, shared: Shared) -> None:
+        self.sentence, self.state, self.shared = sentence, state, shared
+        self.position, self.rank = state.positions(sentence)
+        self.row = state.slot_mask(sentence.size(1), sentence.device)
+        self._within: dict[int, SlotMask] = {}
+
+    def side_by_side(self, x_RTD: Tensor) -> Tensor:
+        """The tokens of an entry's beams as one row: [R, T, D] -> [B, W * T, D]."""
+        return x_RTD.reshape(self.state.entries, -1, x_RTD.size(-1))
+
+    @property
+    def source(self) -> SourceSide:
+        """The encoded source."""
+        return self.state.source
+
+    def within(self, memory_sentences: int) -> SlotMask:
+        """Slots of the tokens' own sentence and of so many before it."""
+        if memory_sentences not in self._within:
+            self._within[memory_sentences] = self.state.within_sentence(
+                self.sentence, self.row, memory_sentences
+            )
+        return self._within[memory_sentences]
+
+    @cached_property
+    def packed_position(self) -> Tensor:
+        """Position of every token in its row: [B, W * T]."""
+        return self.position.reshape(self.state.entries, -1)
+
+    @cached_property
+    def absolute(self) -> Tensor:
+        """Sinusoids of the positions of the tokens in their rows: [B, W * T, D]."""
+        encoded: Tensor = self.shared.table(self.packed_position)
+        return encoded
+
+    @cached_property
+    def aligned_position(self) -> Tensor:
+        """See `Layout.aligned_position`: [B, W * T]."""
+        sentence, rank = (x.reshape(self.state.entries, -1) for x in (self.sentence, self.rank))
+        start, _ = self.source.span_of(sentence)
+        return start + rank
+
+    @cached_property
+    def source_range(self) -> tuple[slice, Tensor]:
+        """Range of the tokens' source sentences, and who sees which: a range, [B, 1, W * T, range]."""
+        return self.source.within(self.sentence.reshape(self.state.entries, -1))
+
+    @cached_property
+    def source_keys(self) -> Keys:
+        """Keys of attention over whole source rows."""
+        source = self.source
+        return Keys(source.mask, positions=lambda: (self.aligned_position, source_positions(source)))
+
+    def keys(self, slots: SlotMask) -> Keys:
+        """The keys in a cache that `slots` points to."""
+        return Keys(slots.mask, slots.causal, self.state.used == 0, lambda: self._positions(slots.first))
+
+    def _positions(self, first: int) -> tuple[Tensor, Tensor]:
+        of_slots = self.state.slot_position
+        assert of_slots is not None
+        own = self.packed_position
+        return own, torch.cat((of_slots[:, first : self.state.used], own), dim=1)
+
+
+AnyLayout = Layout | Step

@@ -1,0 +1,181 @@
+"""What goes together: settings of a recipe that have no kernel, or no meaning, are refused before work begins."""
+
+from typing import Literal
+
+from cotext.config.model import AttentionConfig, ModelConfig
+from cotext.config.recipe import Config
+from cotext.data.build import check_align, is_bracketed
+from cotext.runtime.errors import CotextError
+
+Side = Literal["encoder", "decoder", "cross"]
+
+SELF = ("content", "absolute", "relative", "positions", "rotary", "alibi")
+# span -> scores that it has a kernel with, by kind of attention
+KERNELS: dict[Side, dict[str, tuple[str, ...]]] = {
+    "encoder": {
+        "row": (*SELF, "segment_distance"),
+        "sentence": SELF,
+        "current": SELF,
+        "nodes": ("content", "absolute", "rotary"),
+        "node_queries": ("content", "absolute", "rotary"),
+    },
+    "decoder": {
+        "row": SELF,
+        "sentence": SELF,
+        "memory": ("transformer_xl",),
+        "nodes": ("content", "absolute", "rotary"),
+        "node_queries": ("content", "absolute", "rotary"),
+    },
+    # In cross-attention `positions` are absolute ones, and `relative` and `rotary` positions have no meaning.
+    "cross": {
+        "row": SELF,
+        "sentence": SELF,
+        "current": SELF,
+        "nodes": ("content", "absolute", "rotary"),
+        "node_queries": ("content", "absolute", "rotary"),
+    },
+}
+# Spans that see later sentences of a target: only where all of it is predicted at once.
+TWO_SIDED = ("nodes", "node_queries")
+
+
+def check(config: Config) -> None:
+    """Refuse a configuration that cannot be built, trained or searched.
+
+    Raises:
+        CotextError: what does not go together, and what to choose instead.
+    """
+    model = config.model
+    if model.dimension % model.heads:
+        raise CotextError(
+            f"model.dimension = {model.dimension} is not divisible by model.heads = {model.heads}"
+        )
+    # What search would refuse too, but only at the first validation.
+    check_align(config.decode.align, is_bracketed(config.view))
+    _check_training(config)
+    _check_attention(model)
+    _check_positions(model)
+    _check_parts(model)
+    if (model.writes == "non_autoregressive") != (config.loss.name == "glancing"):
+        needed = "glancing" if model.writes == "non_autoregressive" else "cross_entropy"
+        raise CotextError(
+            f"loss.name = {config.loss.name}: model.writes = {model.writes} takes loss.name = {needed}"
+        )
+    if model.writes == "non_autoregressive":
+        _check_non_autoregressive(config)
+
+
+def _check_training(config: Config) -> None:
+    """Refuse orders and contexts of training that its view cannot have.
+
+    Which models they go with is free: whether other rows are seen, and whether those are of the same
+    document, is what the paper's table 5 varies (Wu et al. 2023).
+    """
+    view, train = config.view, config.train
+    if train.order == "documents" and view.mixed_with:
+        raise CotextError(
+            "train.order = documents: the windows of several views have no common order; leave out "
+            "view.mixed_with, or choose train.order = shuffled"
+        )
+    # Elsewhere context would be what the row translates too, or nothing.
+    if train.context == "foreign" and (view.kind != "window" or view.mixed_with):
+        raise CotextError(
+            "train.context = foreign replaces the sentences around the current one: it takes view.kind = "
+            "window, without view.mixed_with"
+        )
+
+
+def _check_attention(model: ModelConfig) -> None:
+    sides: tuple[Side, ...] = ("encoder", "decoder", "cross")
+    for side in sides:
+        config = model.stack(side)
+        depth = model.encoder_layers if side == "encoder" else model.decoder_layers
+        if config.top.layers > depth:
+            raise CotextError(
+                f"{_key(model, side, 'top')}.layers = {config.top.layers}, but this stack has {depth} layers; ask "
+                "for fewer"
+            )
+        for span in {config.span, *([config.top.span] if config.top.layers else [])}:
+            _check_kernel(model, side, config, span)
+
+
+def _check_kernel(model: ModelConfig, side: Side, config: AttentionConfig, span: str) -> None:
+    scores = KERNELS[side].get(span)
+    where = {"encoder": "the encoder", "decoder": "the decoder", "cross": "cross-attention"}[side]
+    if scores is None:
+        spans = ", ".join(KERNELS[side])
+        raise CotextError(f"{_key(model, side, 'span')} = {span}: {where} takes one of {spans}")
+    if config.score not in scores:
+        raise CotextError(
+            f"{_key(model, side, 'score')} = {config.score}: there is no kernel for it with the span {span} in "
+            f"{where}; choose {' or '.join(scores)}"
+        )
+    if span in TWO_SIDED and side != "encoder" and model.writes == "left_to_right":
+        raise CotextError(
+            f"{_key(model, side, 'span')} = {span}: nodes of later target sentences are not there yet when a "
+            "sentence is translated; it takes model.writes = non_autoregressive"
+        )
+
+
+def _key(model: ModelConfig, side: Side, key: str) -> str:
+    own = {"encoder": model.encoder, "decoder": model.decoder, "cross": model.cross}[side]
+    return f"model.attention.{key}" if getattr(own, key) is None else f"model.{side}.{key}"
+
+
+def _check_positions(model: ModelConfig) -> None:
+    stacks = [model.stack("encoder"), model.stack("decoder"), model.stack("cross")]
+    aware = any(stack.score in ("absolute", "positions") for stack in stacks[:2])
+    if aware and model.positions == "reset":
+        raise CotextError(
+            "model.positions = reset: the positions that every layer adds are absolute ones; choose absolute, "
+            "shifted or none, or another score of model.attention"
+        )
+    if (model.target_positions or model.positions) == "shifted" and model.positions != "shifted":
+        raise CotextError("model.target_positions = shifted takes model.positions = shifted")
+
+
+def _check_parts(model: ModelConfig) -> None:
+    if model.writes == "non_autoregressive":
+        for key, value in (("batch_context", model.batch_context), ("document_layer", model.document_layer)):
+            if value != "none":
+                raise CotextError(
+                    f"model.{key} = {value}: there is no kernel for it with model.writes = non_autoregressive; "
+                    "choose none"
+                )
+        return
+    document = model.document
+    if model.document_layer == "segment_gate" and document.target:
+        raise CotextError(
+            "model.document.target = true: model.document_layer = segment_gate stands on the encoder alone"
+        )
+    if (
+        model.document_layer != "none"
+        and model.encoder.top is not None
+        and model.encoder.top.span == "current"
+    ):
+        raise CotextError(
+            f"model.document_layer = {model.document_layer} sees the sentences of a row, of which "
+            "model.encoder.top.span = current leaves the current ones alone; choose one of the two"
+        )
+
+
+def _check_non_autoregressive(config: Config) -> None:
+    """Refuse views, and paths, that leave open which sentence a position belongs to."""
+    view, model = config.view, config.model
+    if view.separators != "bracket":
+        raise CotextError(
+            f"view.separators = {view.separators}: a non-autoregressive model knows sentences by their first and "
+            "last tokens; choose bracket"
+        )
+    if unfit := {cut.kind for cut in (view, *view.mixed_with)} - {"sentence", "document"}:
+        raise CotextError(
+            f"view.kind = {unfit.pop()}: a non-autoregressive model predicts every sentence of its row at once; "
+            "choose document or sentence"
+        )
+    stacks = (model.stack("encoder"), model.stack("decoder"), model.stack("cross"))
+    inside = any(s.span != "row" or (s.top.layers and s.top.span != "row") for s in stacks)
+    if model.nat.path == "length" and (inside or model.nat.soft_copy == "sentences"):
+        raise CotextError(
+            "model.nat.path = length: which position belongs to which sentence is not known; it takes spans of "
+            "whole rows (model.attention.span = row) and model.nat.soft_copy = row"
+        )
