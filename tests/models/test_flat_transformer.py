@@ -205,5 +205,5 @@ def test_gradients_reach_every_parameter_with_dropout() -> None:
 
 
 def test_more_current_layers_than_layers() -> None:
-    with pytest.raises(CotextError, match="model.encoder.top.layers = 3, but this stack has 2 layers"):
+    with pytest.raises(CotextError, match=r"model.encoder.top.layers = 3, but this stack has 2 layers"):
         build_model(config_of(DOC_TO_SENT, 3), TOKENIZER.vocabulary_size)

@@ -166,16 +166,8 @@ def test_the_gate_by_its_equation() -> None:
 @torch.no_grad()
 def test_only_the_top_layers_are_global() -> None:
     system = model(1, layers=3)
-    assert [isinstance(block.attention, GatedSelfAttention) for block in system.encoder] == [
-        False,
-        False,
-        True,
-    ]
-    assert [isinstance(block.attention, GatedSelfAttention) for block in system.decoder] == [
-        False,
-        False,
-        True,
-    ]
+    for stack in (system.encoder, system.decoder):
+        assert [isinstance(block.attention, GatedSelfAttention) for block in stack] == [False, False, True]
     assert [isinstance(block.cross, GatedCrossAttention) for block in system.decoder] == [False, False, True]
     assert len(system.encode(example()[0]).source.keys_values) == 4
 
