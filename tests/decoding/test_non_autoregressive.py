@@ -23,7 +23,7 @@ from cotext.decoding.non_autoregressive import collapse, write
 from cotext.decoding.scorer import score_instances
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.build import build_model
-from cotext.models.casa import Casa
+from cotext.models.nat import NonAutoregressiveTransformer
 from cotext.runtime.errors import CotextError
 
 CPU = torch.device("cpu")
@@ -36,7 +36,7 @@ def requests(rows: list[Instance], limit: int = 60) -> list[Request]:
 
 
 def found(
-    model: Casa, rows: list[Instance], options: SearchOptions = GREEDY, symbols: SearchSymbols = SEARCH
+    model: NonAutoregressiveTransformer, rows: list[Instance], options: SearchOptions = GREEDY, symbols: SearchSymbols = SEARCH
 ) -> list[Hypothesis]:
     return write(model, source_batch(rows, SYMBOLS), requests(rows), symbols, options)
 

@@ -14,7 +14,7 @@ from cotext.losses.build import build_loss
 from cotext.losses.ctc import ctc_nll
 from cotext.losses.ctc_targets import units, written
 from cotext.losses.glancing import Glancing
-from cotext.models.casa import Casa
+from cotext.models.nat import NonAutoregressiveTransformer
 
 B, E = SYMBOLS.bos, SYMBOLS.eos
 LOSS = Glancing((0.5, 0.3), 0.0)
@@ -88,7 +88,7 @@ def test_sentences_without_a_path_are_skipped_and_reported() -> None:
     assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in model.parameters())
 
 
-def revealed_in(model: Casa, ratio: float) -> tuple[int, list[Tensor]]:
+def revealed_in(model: NonAutoregressiveTransformer, ratio: float) -> tuple[int, list[Tensor]]:
     seen: list[Tensor] = []
     decode = model.decode
 
