@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import torch
 from command_line import cotext, succeed, write_corpus
+from cotext.models.casa import Casa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_casa import SYMBOLS, SYSTEMS, TOKENIZER, config_of, instances, model_of, systems
@@ -23,7 +24,6 @@ from cotext.decoding.non_autoregressive import collapse, write
 from cotext.decoding.scorer import score_instances
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.build import build_model
-from cotext.models.casa import Casa
 from cotext.runtime.errors import CotextError
 
 CPU = torch.device("cpu")

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from cotext.models.casa import Casa
 from test_casa import SYMBOLS, SYSTEMS, batch_of, config_of, instances, model_of, systems
 from torch import Tensor
 
@@ -14,7 +15,6 @@ from cotext.losses.build import build_loss
 from cotext.losses.ctc import ctc_nll
 from cotext.losses.ctc_targets import units, written
 from cotext.losses.glancing import Glancing
-from cotext.models.casa import Casa
 
 B, E = SYMBOLS.bos, SYMBOLS.eos
 LOSS = Glancing((0.5, 0.3), 0.0)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import torch
+from cotext.layers.stacks import decode_rows, encode_rows
 from test_docflat import (
     TOKENIZER,
     VIEWS,
@@ -27,7 +28,6 @@ from cotext.data.batch import Batch
 from cotext.layers.flat_batch import is_current
 from cotext.layers.kernels.sdpa import Places, watch_weights
 from cotext.layers.positions import ranks
-from cotext.layers.stacks import decode_rows, encode_rows
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, DecoderState
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.abd import DatapointAttention, Datapoints

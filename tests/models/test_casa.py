@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from cotext.models.casa import Casa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import PlainWordTokenizer, tiny_config
@@ -19,7 +20,6 @@ from cotext.layers.codebook import DECAY, Codebook, CodeGate, perplexity
 from cotext.layers.glance import glanced
 from cotext.layers.soft_copy import soft_copy, stretched
 from cotext.models.build import build_model
-from cotext.models.casa import Casa
 from cotext.models.interface import Draft, NonAutoregressiveModel
 from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from cotext.layers.stacks import decode_rows
 from tiny import PlainWordTokenizer, random_model, tiny_config, window
 from torch import Tensor, nn
 
@@ -22,7 +23,6 @@ from cotext.layers.flat_batch import (
 )
 from cotext.layers.kernels.sdpa import Places, watch_weights
 from cotext.layers.positions import ranks
-from cotext.layers.stacks import decode_rows
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, DecoderState
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.build import build_model
