@@ -36,7 +36,7 @@ class Size:
         return AttentionSize(self.dimension, self.heads, self.attention_dropout)
 
     def norm(self) -> nn.Module:
-        """Norm above a stack: pre-norm leaves the output of the last block unnormalised, post-norm does not."""
+        """Norm above a stack, which pre-norm leaves unnormalised; post-norm needs none."""
         return nn.LayerNorm(self.dimension) if self.pre_norm else nn.Identity()
 
 

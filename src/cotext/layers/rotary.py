@@ -32,5 +32,5 @@ def rotated(x: Tensor, position: Tensor, size: int) -> Tensor:
     half = torch.arange(size // 2, device=x.device, dtype=torch.float32)
     angle = position[..., None].float() * BASE ** (-2 * half / size)
     cos, sin = (of.to(x.dtype)[..., None, :] for of in (angle.cos(), angle.sin()))
-    first, second = x.unflatten(-1, (-1, size)).chunk(2, dim=-1)
+    first, second = x.view(*x.shape[:-1], -1, size).chunk(2, dim=-1)
     return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1).flatten(-2)
