@@ -145,7 +145,7 @@ class ModelConfig(Closed):
     tokens (DocFlat; Wu et al. 2023), each other's means (ABD; Kossen et al. 2021), or one mean of all (MBE;
     Morishita et al. 2021)."""
     batch: BatchConfig = BatchConfig()
-    document_layer: Literal["none", "segment_gate"] = "none"
+    document_layer: Literal["none", "segment_gate", "hierarchical"] = "none"
     """A layer on top in which sentences see others of their row: none, or the gated layer of MCN (Zheng et
     al. 2020)."""
     document: DocumentConfig = DocumentConfig()

@@ -75,6 +75,7 @@ BATCH_CONTEXTS: dict[str, Callable[[Size, BatchSides, ModelConfig], BatchContext
 # module of the part, and its class there
 DOCUMENT_LAYERS = {
     "segment_gate": ("mcn", "SegmentGate"),
+    "hierarchical": ("han", "HierarchicalAttention"),
 }
 
 
