@@ -146,8 +146,8 @@ class ModelConfig(Closed):
     Morishita et al. 2021)."""
     batch: BatchConfig = BatchConfig()
     document_layer: Literal["none", "segment_gate", "hierarchical"] = "none"
-    """A layer on top in which sentences see others of their row: none, or the gated layer of MCN (Zheng et
-    al. 2020)."""
+    """A layer on top in which sentences see others of their row: none, the gated layer of MCN (Zheng et
+    al. 2020), or the hierarchical attention of HAN (Miculicich et al. 2018)."""
     document: DocumentConfig = DocumentConfig()
     nat: NatConfig = NatConfig()
     dimension: Width = 512

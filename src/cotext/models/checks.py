@@ -98,6 +98,20 @@ def _check_attention(model: ModelConfig) -> None:
         for span in {config.span, *([config.top.span] if config.top.layers else [])}:
             _check_kernel(model, side, config, span)
 
+    crosses = model.stack("cross")
+    inside = {crosses.span, crosses.top.span if crosses.top.layers else crosses.span} - {"row", "current"}
+    if inside and _keeps_current(model):
+        raise CotextError(
+            f"{_key(model, 'cross', 'span')} = {inside.pop()}: where the encoder, or cross-attention, keeps "
+            "current sentences alone (current), target sentences of the context have no source; choose row"
+        )
+
+
+def _keeps_current(model: ModelConfig) -> bool:
+    """Whether the states of context sentences are gone when the decoder reads the source."""
+    stacks = model.stack("encoder"), model.stack("cross")
+    return any("current" in (stack.span, stack.top.span if stack.top.layers else "") for stack in stacks)
+
 
 def _check_kernel(model: ModelConfig, side: Side, config: AttentionConfig, span: str) -> None:
     scores = KERNELS[side].get(span)
@@ -153,10 +167,10 @@ def _check_parts(model: ModelConfig) -> None:
         raise CotextError(
             "model.document.target = true: model.document_layer = segment_gate stands on the encoder alone"
         )
-    if (
-        model.document_layer != "none"
-        and model.encoder.top is not None
-        and model.encoder.top.span == "current"
+    encoder = model.stack("encoder")
+    if model.document_layer != "none" and "current" in (
+        encoder.span,
+        encoder.top.layers and encoder.top.span,
     ):
         raise CotextError(
             f"model.document_layer = {model.document_layer} sees the sentences of a row, of which "
