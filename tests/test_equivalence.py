@@ -8,16 +8,20 @@ re-scored        the log-probability that search reports is that of teacher forc
 saved            a model that was saved and loaded gives the same output
 """
 
+import itertools
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
+from cover import COVER, FACTORS, SCORES, cover, goes_together, uncovered
 from tiny import PlainWordTokenizer, random_model, tiny_config, window
 from torch import Tensor
 
+from cotext.config.model import AttentionConfig, ModelConfig
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch, Instance, Source, SpecialSymbols, make_batch, source_batch
 from cotext.data.build import build_view, special_symbols
@@ -35,137 +39,63 @@ from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
 
 # Every system as overrides of `model`, in the window view of two sentences before and one after.
-POSITIONS: dict[str, dict[str, Any]] = {
-    "absolute": {"positions": "absolute"},
-    "reset": {"positions": "reset"},
-    "shift 5": {"positions": "shifted", "shift": 5},
-    "shift sequence": {"positions": "shifted", "shift": "sequence"},
-}
-SYSTEMS: dict[str, dict[str, Any]] = {
-    f"{positions}, {segments}, {'pre' if pre_norm else 'post'}-norm": {
-        **POSITIONS[positions],
-        "segments": segments,
-        "pre_norm": pre_norm,
-    }
-    for positions, segments, pre_norm in product(POSITIONS, ("none", "learned", "sinusoidal"), (False, True))
-} | {
-    "P-Transformer, post-norm": {"name": "p_transformer"},
-    "P-Transformer, pre-norm": {"name": "p_transformer", "pre_norm": True},
-    "P-Transformer, relative positions alone": {
-        "name": "p_transformer",
-        "p_transformer": {"self_source": False, "self_target": False, "cross": False},
-    },
-    "G-Transformer, post-norm": {"name": "g_transformer", "g_transformer": {"global_layers": 1}},
-    "G-Transformer, pre-norm": {
-        "name": "g_transformer",
-        "g_transformer": {"global_layers": 1},
-        "pre_norm": True,
-    },
-    "G-Transformer, local": {"name": "g_transformer", "g_transformer": {"global_layers": 0}},
-    "Flat-Transformer, post-norm": {
-        "name": "flat_transformer",
-        "encoder_layers": 2,
-        "segments": "learned",
-    },
-    "Flat-Transformer, pre-norm": {"name": "flat_transformer", "segments": "learned", "pre_norm": True},
-    "DocFlat, post-norm": {"name": "docflat"},
-    "DocFlat, pre-norm": {"name": "docflat", "pre_norm": True},
-    "DocFlat, discrete, on the source": {"name": "docflat", "docflat": {"gate": "discrete", "target": False}},
-    "DocFlat, identity, on the target": {"name": "docflat", "docflat": {"gate": "identity", "source": False}},
-    "MBE, post-norm": {"name": "batch_embedding"},
-    "MBE, pre-norm, reset": {"name": "batch_embedding", "positions": "reset", "pre_norm": True},
-    "ABD": {"name": "datapoints"},
-    "MCN, post-norm": {"name": "mcn", "positions": "reset", "segments": "learned"},
-    "MCN, pre-norm": {"name": "mcn", "positions": "reset", "pre_norm": True},
-    "MCN, memory of two sentences": {"name": "mcn", "mcn": {"memory_sentences": 2, "gate": False}},
-    "MCN, no memory": {"name": "mcn", "mcn": {"memory_sentences": 0, "relative": False}},
-    "MCN, ordinary decoder": {"name": "mcn", "mcn": {"xl": False, "context": 1, "feed_forward": False}},
-    "MCN, Doc2Sent": {
-        "name": "mcn",
-        "mcn": {"local": False, "relative": False, "gate": False, "xl": False},
-    },
-    "MCN, cross-attention to all sentences": {"name": "mcn", "mcn": {"cross_context": True}},
-    "MCN, Doc2Sent, cross-attention to all sentences": {
-        "name": "mcn",
-        "mcn": {"local": False, "relative": False, "gate": False, "xl": False, "cross_context": True},
-    },
-    "ABD, pre-norm, both sides": {"name": "datapoints", "datapoints": {"target": True}, "pre_norm": True},
-}
-
-
-# Models that write all at once, as settings of `model.casa`.
+SYSTEMS = cover()
+# Non-autoregressive models, as overrides of `model`.
+NODES = {"span": "sentence", "top": {"layers": 2, "span": "nodes"}}
 PARALLEL: dict[str, dict[str, Any]] = {
-    "CASA": {},
-    "CASA-Latent": {"latent": True},
-    "GLAT+CTC": {"path": "row", "local": False, "context_layers": 0, "soft_copy": "row"},
-    "GLAT": {"path": "length", "local": False, "context_layers": 0, "soft_copy": "row"},
+    "CASA": {"attention": NODES},
+    "CASA, absolute positions": {"attention": {**NODES, "score": "absolute"}},
+    "CASA-Latent": {"attention": NODES, "nat": {"latent": True}},
+    "GLAT+CTC": {"nat": {"path": "row", "soft_copy": "row"}},
+    "GLAT": {"nat": {"path": "length", "soft_copy": "row"}},
 }
 
 
 @dataclass(frozen=True)
 class Neutral:
-    """Overrides that turn a novelty off, and the weights that the baseline lacks, which become zero."""
+    """Overrides that turn a slot off, and the weights that the baseline lacks, which become zero."""
 
     model: dict[str, Any]
     zeros: tuple[str, ...] = ()
     view: dict[str, Any] = field(default_factory=lambda: window(2, after=1))
+    rounded: bool = False  # the same products, added up in another order
 
 
-# Whose decoders see nothing of other target sentences.
-SENTENCES_APART = (
-    "G-Transformer, local",
-    "MCN, no memory",
-    "MCN, ordinary decoder",
-    "MCN, Doc2Sent",
-    "MCN, Doc2Sent, cross-attention to all sentences",
-)
-
+SENTENCE = {"kind": "sentence"}
+NO_SIDE = {"source": False, "target": False}
 # Sinusoidal segments have no neutral setting: no weight scales them, and even the first is not zero.
 NEUTRAL: dict[str, Neutral] = {
     "shift 0": Neutral({"positions": "shifted", "shift": 0}),
+    "reset in one sentence": Neutral({"positions": "reset"}, view=SENTENCE),
     "zero segments": Neutral({"segments": "learned"}, zeros=("embedding.segment",)),
-    "shift 0, zero segments": Neutral(
-        {"positions": "shifted", "shift": 0, "segments": "learned"}, zeros=("embedding.segment",)
+    "zero segments of current sentences": Neutral({"segments": "current"}, zeros=("embedding.segment",)),
+    "zero relative positions": Neutral(
+        {"attention": {"score": "relative"}}, zeros=("relative",), rounded=True
     ),
-    "P-Transformer, all switches off": Neutral(
-        {
-            "name": "p_transformer",
-            "p_transformer": dict.fromkeys(("self_source", "self_target", "cross", "relative"), False),
-        }
+    "sentences, in one sentence": Neutral({"attention": {"span": "sentence"}}, view=SENTENCE, rounded=True),
+    "current sentences without context": Neutral(
+        {"encoder": {"top": {"layers": 1, "span": "current"}}}, view=SENTENCE
     ),
-    "G-Transformer without global layers, in one sentence": Neutral(
-        {"name": "g_transformer", "g_transformer": {"global_layers": 0}}, view={"kind": "sentence"}
+    "cross-attention to current sentences without context": Neutral(
+        {"cross": {"span": "current"}}, view=SENTENCE
     ),
-    "Flat-Transformer without context": Neutral({"name": "flat_transformer"}, view={"kind": "sentence"}),
-    "DocFlat on no side": Neutral({"name": "docflat", "docflat": {"source": False, "target": False}}),
-    "MBE on no side": Neutral(
-        {"name": "batch_embedding", "batch_embedding": {"source": False, "target": False}}
+    "segment distances, all zero": Neutral(
+        {"encoder": {"score": "segment_distance"}},
+        zeros=tuple(f"encoder.0.attention.score.of_{of}" for of in ("keys", "values")),
+        rounded=True,
     ),
-    "ABD on no side": Neutral({"name": "datapoints", "datapoints": {"source": False}}),
-    "MCN with an ordinary decoder, in one sentence": Neutral(
-        {"name": "mcn", "mcn": {"xl": False, "feed_forward": False}},
-        zeros=tuple(
-            f"encoder.1.{name}"
-            for name in (
-                *(f"layer.{part}.{kind}" for part in ("qkv", "out") for kind in ("weight", "bias")),
-                *("layer.of_keys", "layer.of_values"),
-                *(f"{part}.{kind}" for part in ("gate", "norm") for kind in ("weight", "bias")),
-            )
-        ),
-        view={"kind": "sentence"},
-    ),
-    "MCN, Doc2Sent, in one sentence": Neutral(
-        {"name": "mcn", "mcn": {"local": False, "relative": False, "gate": False, "xl": False}},
-        view={"kind": "sentence"},
-    ),
-    "MCN, Doc2Sent, cross-attention to all sentences, in one sentence": Neutral(
-        {
-            "name": "mcn",
-            "mcn": {"local": False, "relative": False, "gate": False, "xl": False, "cross_context": True},
-        },
-        view={"kind": "sentence"},
-    ),
-    "reset in one sentence": Neutral({"positions": "reset"}, view={"kind": "sentence"}),
+    "all source sentences": Neutral({"source_sentences": 3}),
+    "flat on no side": Neutral({"batch_context": "flat", "batch": NO_SIDE}),
+    "mean on no side": Neutral({"batch_context": "mean", "batch": NO_SIDE}),
+    "datapoints on no side": Neutral({"batch_context": "datapoints", "batch": NO_SIDE}),
+    **{
+        f"{layer} in one sentence": Neutral(
+            {"document_layer": layer, "document": {"target": layer == "hierarchical"}},
+            view=SENTENCE,
+            rounded=True,
+        )
+        for layer in ("segment_gate", "hierarchical")
+    },
 }
 
 systems = pytest.mark.parametrize("name", SYSTEMS)
@@ -194,10 +124,9 @@ SEPARATORS: dict[str, dict[str, Any]] = {
     "indexed": {"separators": "indexed", "indexed_separators": 2},
     "bracket": {"separators": "bracket"},
 }
-# Norms know nothing of separators: with the other kinds, one of the two is enough.
+# Each system with one kind, in turn.
 systems_with_separators = pytest.mark.parametrize(
-    ("name", "kind"),
-    [(n, k) for n, k in product(SYSTEMS, SEPARATORS) if k == "plain" or not SYSTEMS[n].get("pre_norm")],
+    ("name", "kind"), list(zip(SYSTEMS, itertools.cycle(SEPARATORS), strict=False))
 )
 
 
@@ -240,11 +169,12 @@ def test_a_neutral_system_is_the_baseline(name: str, pre_norm: bool) -> None:
     weights = baseline.state_dict()
     system = random_model(off, TOKENIZER, seed=1)
     zeros = {key: torch.zeros_like(system.state_dict()[key]) for key in neutral.zeros}
-    system.load_state_dict({**weights, **zeros})  # strict: the baseline has all other weights
+    # A document layer has weights of its own, which sentences alone do not ask for.
+    apart = {key: value for key, value in system.state_dict().items() if "_document." in key}
+    system.load_state_dict({**apart, **weights, **zeros})  # strict: the baseline has all other weights
     batch = make_batch(instances(off), SYMBOLS)
     found, expected = full(system, batch), full(baseline, batch)
-    if neutral.model.get("name") in ("g_transformer", "mcn"):
-        # The same products, added up in another order.
+    if neutral.rounded:
         assert_same_where_real(found, expected, batch.is_label)
     else:
         assert torch.equal(found[batch.is_label], expected[batch.is_label])
@@ -253,9 +183,27 @@ def test_a_neutral_system_is_the_baseline(name: str, pre_norm: bool) -> None:
 @pytest.mark.parametrize(
     ("model", "view"),
     [
-        *((POSITIONS[p], window(2, after=1)) for p in ("reset", "shift 5", "shift sequence")),
-        *(({"segments": s}, window(2, after=1)) for s in ("learned", "sinusoidal")),
-        (POSITIONS["shift 5"], {"kind": "sentence"}),  # a constant offset, kept as the paper has it
+        *(
+            (model, window(2, after=1))
+            for model in (
+                {"positions": "reset"},
+                {"positions": "none"},
+                {"positions": "shifted", "shift": 5},
+                {"positions": "shifted", "shift": "sequence"},
+                {"segments": "learned"},
+                {"segments": "sinusoidal"},
+                {"segments": "current"},
+                {"source_sentences": 1},
+                {"attention": {"span": "sentence"}},
+                {"cross": {"span": "current"}},
+                {"encoder": {"top": {"layers": 1, "span": "current"}}},
+                *({"attention": {"score": score}} for score in SCORES[1:]),
+                {"encoder": {"score": "segment_distance"}},
+                *({"batch_context": kind} for kind in ("flat", "datapoints", "mean")),
+                *({"document_layer": kind} for kind in ("segment_gate", "hierarchical")),
+            )
+        ),
+        ({"positions": "shifted", "shift": 5}, SENTENCE),  # a constant offset, kept as the paper has it
     ],
     ids=str,
 )
@@ -430,9 +378,19 @@ def test_a_decoder_does_not_see_what_comes_later(name: str) -> None:
         other = full(model, Batch(batch.source, changed, *_sides(batch)))
         moved = (other - hidden).abs().amax(dim=2)[0] > 1e-7
         follows = torch.arange(hidden.size(1)) >= t
-        if name in SENTENCES_APART:
-            follows &= batch.input_sentence[0] == batch.input_sentence[0, t]  # within the sentence alone
+        follows &= batch.input_sentence[0] <= batch.input_sentence[0, t] + sentences_moved(SYSTEMS[name])
         assert torch.equal(moved, follows)
+
+
+def sentences_moved(model: dict[str, Any]) -> int:
+    """How many sentences behind that of a target token move with it: all of them, unless little is seen."""
+    own, document = model.get("decoder", {}), model.get("document", {})
+    inside = own.get("span") == "sentence" or own.get("memory_sentences") == 0
+    if not inside or "top" in own:
+        return len(CORPUS[0])
+    if not document.get("target", False):
+        return 0
+    return int(document.get("sentences", len(CORPUS[0])))
 
 
 def _sides(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
@@ -528,7 +486,7 @@ def test_the_score_that_search_reports_is_that_of_teacher_forcing(name: str, kin
         w = row.window
         first = len(sentences) - request.sentences
         written = Window(w.source, w.target, range(w.target.start + first, w.target.stop))
-        if written != w and SYSTEMS[name].get("name") in ("flat_transformer", "docflat", "datapoints"):
+        if written != w and reads_current(SYSTEMS[name]):
             continue  # it would read another current sentence
         instance = Instance(row.document, written, row.source, sentences)
         [scores] = score_instances(model, [instance], symbols, 8000, CPU)
@@ -542,6 +500,15 @@ def test_the_score_that_search_reports_is_that_of_teacher_forcing(name: str, kin
         length = len(hypothesis.tokens) + 1
         assert hypothesis.log_probability == pytest.approx(sum(hypothesis.token_log_probabilities))
         assert hypothesis.score == pytest.approx(hypothesis.log_probability / length**0.6)
+
+
+def reads_current(model: dict[str, Any]) -> bool:
+    """Whether it makes a difference which sentences of a row are current."""
+    spans = [model.get(stack, {}) for stack in ("encoder", "cross")]
+    current = any("current" in (each.get("span"), each.get("top", {}).get("span")) for each in spans)
+    return (
+        current or model.get("segments") == "current" or model.get("batch_context") in ("flat", "datapoints")
+    )
 
 
 def _log_probabilities_of_beginning(
@@ -600,7 +567,7 @@ def test_a_parallel_model_that_was_saved_and_loaded_writes_and_scores_the_same(
 ) -> None:
     """What else holds of models that write all at once is in test_casa, test_glancing and test_parallel."""
     config = tiny_config(
-        model={"name": "casa", "encoder_layers": 2, "casa": PARALLEL[name]},
+        model={"writes": "non_autoregressive", "encoder_layers": 2, **PARALLEL[name]},
         view={"kind": "document", "separators": "bracket"},
         loss={"name": "glancing"},
         decode={"beam": 1, "max_ratio": 2.0, "max_extra": 20},
@@ -621,9 +588,38 @@ def test_a_parallel_model_that_was_saved_and_loaded_writes_and_scores_the_same(
     assert found[0] == found[1]
 
 
-def test_the_table_covers_every_setting() -> None:
-    """A kind of positions or segments that no line names would go untested."""
-    fields = Config.model_fields["model"].annotation.model_fields  # type: ignore[union-attr]
-    for key in ("positions", "segments"):
-        kinds = set(fields[key].annotation.__args__)  # type: ignore[union-attr]
-        assert kinds == {overrides[key] for overrides in SYSTEMS.values() if key in overrides}
+def test_the_cover_is_complete() -> None:
+    """Any two fillings of slots that go together by themselves meet in one of the systems."""
+    chosen = json.loads(COVER.read_text(encoding="utf-8"))
+    assert not uncovered(chosen), "run `python tests/cover.py`"
+    assert all(map(goes_together, chosen))
+
+
+def test_the_cover_knows_every_filling() -> None:
+    """A kind of anything that no factor names would go untested."""
+    named = {value for _, value in leaves([list(values.values()) for values in FACTORS.values()])}
+    for model, key in (
+        (AttentionConfig, "span"),
+        (AttentionConfig, "score"),
+        (ModelConfig, "positions"),
+        (ModelConfig, "segments"),
+        (ModelConfig, "batch_context"),
+        (ModelConfig, "document_layer"),
+    ):
+        default = model.model_fields[key].default
+        # Nodes are for non-autoregressive models: PARALLEL has them.
+        unnamed = (
+            set(get_args(model.model_fields[key].annotation)) - named - {default, "nodes", "node_queries"}
+        )
+        assert not unnamed, f"{key}: {unnamed}"
+
+
+def leaves(value: Any, key: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for name, inner in value.items():
+            yield from leaves(inner, name)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from leaves(inner, key)
+    else:
+        yield key, value

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from cotext.models.casa import Casa
 
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.config.sizes import SIZES, TOP_LAYERS
 from cotext.layers.context_nodes import ContextSelfAttention
 from cotext.models.build import build_model
-from cotext.models.casa import Casa
 from cotext.models.g_transformer import Gated, GTransformer
 from cotext.models.interface import Model
 from cotext.models.mcn import MCN, GlobalContext

@@ -36,7 +36,10 @@ def requests(rows: list[Instance], limit: int = 60) -> list[Request]:
 
 
 def found(
-    model: NonAutoregressiveTransformer, rows: list[Instance], options: SearchOptions = GREEDY, symbols: SearchSymbols = SEARCH
+    model: NonAutoregressiveTransformer,
+    rows: list[Instance],
+    options: SearchOptions = GREEDY,
+    symbols: SearchSymbols = SEARCH,
 ) -> list[Hypothesis]:
     return write(model, source_batch(rows, SYMBOLS), requests(rows), symbols, options)
 

@@ -39,18 +39,18 @@ class AttentionConfig(Closed):
     """Attention of all stacks, as far as these do not say otherwise."""
 
     span: Span = "row"
-    """Keys of a query. `row`: the whole row, of the target all that stands before. `sentence`: its sentence; of
-    the source the one that it translates. `memory`: its sentence and `memory_sentences` before it, decoder
+    """Keys of a query. `row`: the whole row, of the target all that stands before. `sentence`: its sentence;
+    of the source the one that it translates. `memory`: its sentence and `memory_sentences` before it, decoder
     alone. `nodes`: its sentence and the first and last tokens of the others (Yu et al. 2024). `node_queries`:
-    its sentence, but from first and last tokens the row (equation 14 as printed). `current`: current sentences
-    alone, encoder alone."""
+    its sentence, but from first and last tokens the row (equation 14 as printed). `current`: current
+    sentences alone, encoder alone."""
     score: ScoreKind = "content"
     """What a query compares. `content`: states alone. `absolute`: positions added to queries and keys, in
-    every layer. `relative`: a table of relative positions, in self-attention. `positions`: both of these (Li et
-    al. 2022). `transformer_xl`: relative positions with biases, with `memory`. `segment_distance`: how many
-    sentences apart tokens are (Zheng et al. 2020), encoder alone. `rotary`: queries and keys rotated by their
-    positions (Su et al. 2021), in self-attention. `alibi`: a penalty by distance, in cross-attention that of
-    aligned sentences (Press et al. 2022; Post and Junczys-Dowmunt 2023)."""
+    every layer. `relative`: a table of relative positions, in self-attention. `positions`: both of these (Li
+    et al. 2022). `transformer_xl`: relative positions with biases, with `memory`. `segment_distance`: how
+    many sentences apart tokens are (Zheng et al. 2020), encoder alone. `rotary`: queries and keys rotated by
+    their positions (Su et al. 2021), in self-attention. `alibi`: a penalty by distance, in cross-attention
+    that of aligned sentences (Press et al. 2022; Post and Junczys-Dowmunt 2023)."""
     memory_sentences: Sentences = 1
     """Of the span `memory`: target sentences before its own that a token sees."""
     top: TopConfig = TopConfig()
@@ -92,9 +92,9 @@ class DocumentConfig(Closed):
     source: bool = True
     """On top of the encoder."""
     target: bool = False
-    """On top of the decoder; of `hierarchical`."""
+    """On top of the decoder, where the layer can stand there."""
     sentences: Sentences | None = None
-    """How many sentences away a token sees; not given: all of the row (`hierarchical`: 3 before its own)."""
+    """Of a layer that reads sentences one by one: how many before its own a token sees; not given: 3."""
     relative: bool = True
     """Of `segment_gate`: attention that knows how many sentences apart two tokens are."""
     gate: bool = True
@@ -108,8 +108,8 @@ class NatConfig(Closed):
     """How all tokens of a row are predicted at once, where `writes` is `non_autoregressive`."""
 
     path: Literal["sentences", "row", "length"] = "sentences"
-    """How tokens are aligned with positions: a path (CTC) for every sentence, one for the whole row, or as many
-    positions as tokens, whose number the model predicts."""
+    """How tokens are aligned with positions: a path (CTC) for every sentence, one for the whole row, or as
+    many positions as tokens, whose number the model predicts."""
     soft_copy: Literal["sentences", "row"] = "sentences"
     """Of what the encoder's states are copied to the positions: each sentence by itself, or the row."""
     latent: bool = False
@@ -117,8 +117,9 @@ class NatConfig(Closed):
     codes: Symbols = 64
     """Of `latent`: how many there are."""
     code_mixing: Literal["drawn", "all"] = "drawn"
-    """Of `latent`, in training: where the decoder reads the right codes. `drawn`: at random positions, half as
-    many as were predicted wrong, and its own input elsewhere; `all`: at every position of the best path."""
+    """Of `latent`, in training: where the decoder reads the right codes. `drawn`: at random positions, half
+    as many as were predicted wrong, and its own input elsewhere; `all`: at every position of the best
+    path."""
     code_weight: NonNegativeFloat = 0.5
     """Of `latent`: weight of the loss of predicted codes; 1.0 in the scripts of Bao et al. 2022."""
     length_offsets: Symbols = 128
@@ -140,13 +141,13 @@ class ModelConfig(Closed):
     source_sentences: Sentences | None = None
     """How many source sentences away attention over whole source rows sees; not given: all of the row."""
     batch_context: Literal["none", "flat", "datapoints", "mean"] = "none"
-    """What rows of one document see of each other before the first layer: nothing, each other's current tokens
-    (DocFlat; Wu et al. 2023), each other's means (ABD; Kossen et al. 2021), or one mean of all (MBE; Morishita
-    et al. 2021)."""
+    """What rows of one document see of each other before the first layer: nothing, each other's current
+    tokens (DocFlat; Wu et al. 2023), each other's means (ABD; Kossen et al. 2021), or one mean of all (MBE;
+    Morishita et al. 2021)."""
     batch: BatchConfig = BatchConfig()
-    document_layer: Literal["none", "segment_gate"] = "none"
-    """A layer on top in which sentences see others of their row: none, or the gated layer of MCN (Zheng et al.
-    2020)."""
+    document_layer: Literal["none", "segment_gate", "hierarchical"] = "none"
+    """A layer on top in which sentences see others of their row: none, the gated layer of MCN (Zheng et
+    al. 2020), or the hierarchical attention of HAN (Miculicich et al. 2018)."""
     document: DocumentConfig = DocumentConfig()
     nat: NatConfig = NatConfig()
     dimension: Width = 512

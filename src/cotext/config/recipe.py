@@ -63,7 +63,8 @@ def load_config(recipe: str, size: str | None = None, overrides: Iterable[str] =
     """Read a shipped recipe by name or a YAML file by path; lay a size, then overrides over it.
 
     Raises:
-        CotextError: no such recipe, unreadable YAML, an unknown key or size, a value that does not fit, parents
+        CotextError: no such recipe, unreadable YAML, an unknown key or size, a value that does not fit,
+        parents
             (`extends`) that contradict each other.
     """
     content, where = read_recipe(recipe)
@@ -146,8 +147,8 @@ def _merge_parent(
             place = place.setdefault(section, {})
         if last in place and place[last] != value:
             raise CotextError(
-                f"{where}: extends {origin[key]}, where {key} = {shown(place[last])}, and {parent}, where it is "
-                f"{shown(value)}; leave one of them out, or extend a recipe without that key"
+                f"{where}: extends {origin[key]}, where {key} = {shown(place[last])}, and {parent}, where it "
+                f"is {shown(value)}; leave one of them out, or extend a recipe without that key"
             )
         place[last] = value
         origin.setdefault(key, parent)

@@ -36,7 +36,7 @@ class Size:
         return AttentionSize(self.dimension, self.heads, self.attention_dropout)
 
     def norm(self) -> nn.Module:
-        """Above a stack: pre-norm leaves the last block's output unnormalised, post-norm needs nothing here."""
+        """Norm above a stack, which pre-norm leaves unnormalised; post-norm needs none."""
         return nn.LayerNorm(self.dimension) if self.pre_norm else nn.Identity()
 
 
@@ -121,8 +121,8 @@ class Stacks:
     decoder: Stack[DecoderBlock]
     encoder_norm: nn.Module
     decoder_norm: nn.Module
-    source_packed: Packed = Packed()
-    target_packed: Packed = Packed()
+    source_packed: Packed
+    target_packed: Packed
 
 
 def self_attentions(decoder: nn.Module) -> list[SelfAttention]:

@@ -160,7 +160,7 @@ class Layout:
         return (self.sentence >= first) & (self.sentence < stop)
 
     def of_rows(self, chosen: Tensor) -> tuple[Tensor, "Layout"]:
-        """Packed tokens [M] of the chosen rows [B], and the layout of these rows in the order of the tokens."""
+        """Packed tokens [M] of the chosen rows [B], and the layout of these rows in the same order."""
         assert self.packing is not None
         tokens = self.sentence.size(1)
         which_M = chosen[self.packing.index_N // tokens].nonzero()[:, 0]
@@ -266,7 +266,8 @@ def source_positions(source: SourceSide) -> Tensor:
 
 
 class Step:
-    """The next tokens of rows that are being decoded: `sentence` [R, T], after those in the caches of `state`.
+    """The next tokens of rows that are being decoded: `sentence` [R, T], after those in the caches of
+    `state`.
 
     Its answers are about the T tokens of all beams of an entry side by side.
     """

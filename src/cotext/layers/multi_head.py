@@ -1,4 +1,5 @@
-"""Multi-head attention of two parts that combine: who sees whom is its span, how alike two tokens are its score.
+"""Multi-head attention of two parts that combine: who sees whom is its span, how alike two tokens are its
+score.
 
     x -> fused projection (score.project) -> products of queries and keys (span) -> score.attend -> W mixed
 
@@ -6,8 +7,8 @@ A span (whole rows, sentences, sentences with a memory, sentences and the nodes 
 score (contents, absolute or relative positions) computes one product. `models/build.py` says which of them go
 together. Here are the plain ones: whole rows, and contents.
 
-Shapes: B entries, W beams, R rows (R = B * W while decoding, else R = B), T queries, S keys, D model, H heads,
-K per head, N real tokens of all rows; x is packed, [N, D], or [B, T, D], or while decoding [R, T, D].
+Shapes: B entries, W beams, R rows (R = B * W while decoding, else R = B), T queries, S keys, D model, H
+heads, K per head, N real tokens of all rows; x is packed, [N, D], or [B, T, D], or while decoding [R, T, D].
 """
 
 from dataclasses import dataclass

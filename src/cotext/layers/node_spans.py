@@ -1,7 +1,7 @@
 """Spans of attention over the own sentence and the nodes of others (`layers/context_nodes.py`).
 
-Shapes: B rows, N real tokens of all rows, G sentences of a bucket, L tokens of its longest, M nodes beside it,
-D model.
+Shapes: B rows, N real tokens of all rows, G sentences of a bucket, L tokens of its longest, M nodes beside
+it, D model.
 """
 
 from functools import partial

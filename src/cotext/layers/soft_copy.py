@@ -1,6 +1,7 @@
 """Soft copy of source states to the positions of a non-autoregressive decoder.
 
-Position i of t, over a text of s tokens, stands at i * s / t of it and takes the mean of the states, weighted by
+Position i of t, over a text of s tokens, stands at i * s / t of it and takes the mean of the states, weighted
+by
 
     w[j] = exp(-(j - i * s / t) ** 2)        j = 0 ... s - 1
 
@@ -20,7 +21,7 @@ WINDOW = 5  # tokens to either side; all others together weigh less than 1e-10
 
 
 def stretched(sentence: Tensor, length: Tensor) -> Tensor:
-    """The sentence of every position: [B, S] and how many positions each row has, [B] -> [B, T], -1 on padding."""
+    """Sentences of positions: [B, S] and how many positions each row has, [B] -> [B, T], -1 on padding."""
     tokens = (sentence >= 0).sum(dim=1)
     i = torch.arange(int(length.max()), device=sentence.device)
     token = i * tokens[:, None] // length[:, None]

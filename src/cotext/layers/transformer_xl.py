@@ -10,8 +10,8 @@ nothing has to wait: the keys and values of a sentence are fetched by those that
 where r[d] is the sinusoid of distance d, projected by a matrix of the layer's own; u and w are the layer's
 own, too. Distances count across sentences, as if the memory and the sentence were one text.
 
-Shapes: G sentences of a bucket, L tokens of its longest, N real tokens of all rows, B entries, W beams, R rows,
-T tokens, H heads, K per head, n distances, D model.
+Shapes: G sentences of a bucket, L tokens of its longest, N real tokens of all rows, B entries, W beams, R
+rows, T tokens, H heads, K per head, n distances, D model.
 """
 
 import math

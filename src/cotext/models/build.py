@@ -4,6 +4,7 @@ A published system is a recipe that fills slots; a new part is a line in one of 
 """
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Literal
 
 from torch import nn
@@ -12,12 +13,21 @@ from cotext.config.model import AttentionConfig, ModelConfig
 from cotext.config.recipe import Config
 from cotext.data.build import build_mixture, further_symbols, is_bracketed
 from cotext.data.tokenizer import SPECIAL_SYMBOLS
+from cotext.layers.alibi import AlibiScore
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, Size, Stack, Stacks
 from cotext.layers.embedding import InputKind, SentenceEmbedding
 from cotext.layers.initialisation import initialise
 from cotext.layers.layout import Packed
-from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, Score, SelfAttention, StackAttention
+from cotext.layers.multi_head import (
+    AttentionSize,
+    CrossAttention,
+    RowSpan,
+    Score,
+    SelfAttention,
+    StackAttention,
+)
 from cotext.layers.node_spans import NodeQuerySpan, NodeSpan
+from cotext.layers.rotary import RotaryScore
 from cotext.layers.segment_distance import SegmentDistanceScore
 from cotext.layers.sentence_spans import SentenceSpan
 from cotext.layers.transformer_xl import MemorySpan, TransformerXLScore
@@ -26,9 +36,8 @@ from cotext.models.checks import check
 from cotext.models.docflat import FlatBatch
 from cotext.models.flat_transformer import CurrentSpan
 from cotext.models.g_transformer import GatedCrossAttention, GatedSelfAttention
-from cotext.models.interface import BatchContext, BatchSides, DocumentLayer, Model
+from cotext.models.interface import BatchContext, BatchSides, DocumentLayer, DocumentSettings, Model
 from cotext.models.mbe import BatchMean
-from cotext.models.mcn import SegmentGate
 from cotext.models.nat import CodeSettings, LatentCodes, NonAutoregressiveTransformer, Prediction
 from cotext.models.p_transformer import PositionScore, relative_table
 from cotext.models.transformer import Parts, Transformer
@@ -51,6 +60,8 @@ SCORES: dict[str, Callable[[AttentionSize], Score]] = {
     "positions": lambda size: PositionScore(size, absolute=True, relative=True),
     "transformer_xl": TransformerXLScore,
     "segment_distance": SegmentDistanceScore,
+    "rotary": RotaryScore,
+    "alibi": AlibiScore,
 }
 # What self-attention tells positions by that cross-attention has another counterpart of.
 CROSS_SCORES = {"positions": "absolute", "relative": "content", "rotary": "content"}
@@ -61,17 +72,10 @@ BATCH_CONTEXTS: dict[str, Callable[[Size, BatchSides, ModelConfig], BatchContext
     "datapoints": lambda size, sides, config: Datapoints(size.attention, sides),
     "mean": lambda size, sides, config: BatchMean(sides),
 }
-DOCUMENT_LAYERS: dict[str, Callable[[Size, ModelConfig], DocumentLayer]] = {
-    "segment_gate": lambda size, config: SegmentGate(
-        size,
-        SelfAttention(
-            size.attention,
-            RowSpan(),
-            SCORES["segment_distance" if config.document.relative else "content"](size.attention),
-        ),
-        config.document.gate,
-        config.document.feed_forward,
-    ),
+# module of the part, and its class there
+DOCUMENT_LAYERS = {
+    "segment_gate": ("mcn", "SegmentGate"),
+    "hierarchical": ("han", "HierarchicalAttention"),
 }
 
 
@@ -105,15 +109,14 @@ def build_model(config: Config, vocabulary: int) -> Model:
 
 
 def _autoregressive(model: ModelConfig, embedding: SentenceEmbedding) -> Transformer:
-    size, batch, document = _size(model), model.batch, None
+    size, batch = _size(model), model.batch
     sides = BatchSides(batch.source, batch.target, batch.cross_document)
     batch_context = BATCH_CONTEXTS.get(model.batch_context)
-    document = DOCUMENT_LAYERS.get(model.document_layer)
     shift = model.shift if model.positions == "shifted" else 0
     if shift == "corpus":
         raise CotextError("model.shift = corpus must be resolved to a number before a model is built")
-    source_document = document(size, model) if document and model.document.source else None
-    target_document = document(size, model) if document and model.document.target else None
+    source_document = _document_layer(model, size) if model.document.source else None
+    target_document = _document_layer(model, size) if model.document.target else None
     by_sentence = [part is not None and part.by_sentence for part in (source_document, target_document)]
     parts = Parts(
         batch_context=batch_context(size, sides, model) if batch_context else None,
@@ -137,6 +140,19 @@ def _non_autoregressive(model: ModelConfig, embedding: SentenceEmbedding) -> Non
     blank = embedding.weight.size(0) - SPECIAL_SYMBOLS
     prediction = Prediction(blank, nat.path, nat.soft_copy, nat.length_offsets)
     return NonAutoregressiveTransformer(embedding, stacks, prediction, latent, _relative(model, size))
+
+
+def _document_layer(model: ModelConfig, size: Size) -> DocumentLayer | None:
+    if model.document_layer == "none":
+        return None
+    module, name = DOCUMENT_LAYERS[model.document_layer]
+    kind: Callable[[Size, DocumentSettings], DocumentLayer] = getattr(
+        import_module(f"cotext.models.{module}"), name
+    )
+    document = model.document
+    return kind(
+        size, DocumentSettings(document.sentences, document.relative, document.gate, document.feed_forward)
+    )
 
 
 def _size(model: ModelConfig) -> Size:

@@ -1,4 +1,4 @@
-"""What goes together: settings of a recipe that have no kernel, or no meaning, are refused before work begins."""
+"""Settings that go together: others, without a kernel or a meaning, are refused before work begins."""
 
 from typing import Literal
 
@@ -92,11 +92,25 @@ def _check_attention(model: ModelConfig) -> None:
         depth = model.encoder_layers if side == "encoder" else model.decoder_layers
         if config.top.layers > depth:
             raise CotextError(
-                f"{_key(model, side, 'top')}.layers = {config.top.layers}, but this stack has {depth} layers; ask "
-                "for fewer"
+                f"{_key(model, side, 'top')}.layers = {config.top.layers}, but this stack has "
+                f"{depth} layers; ask for fewer"
             )
         for span in {config.span, *([config.top.span] if config.top.layers else [])}:
             _check_kernel(model, side, config, span)
+
+    crosses = model.stack("cross")
+    inside = {crosses.span, crosses.top.span if crosses.top.layers else crosses.span} - {"row", "current"}
+    if inside and _keeps_current(model):
+        raise CotextError(
+            f"{_key(model, 'cross', 'span')} = {inside.pop()}: where the encoder, or cross-attention, keeps "
+            "current sentences alone (current), target sentences of the context have no source; choose row"
+        )
+
+
+def _keeps_current(model: ModelConfig) -> bool:
+    """Whether the states of context sentences are gone when the decoder reads the source."""
+    stacks = model.stack("encoder"), model.stack("cross")
+    return any("current" in (stack.span, stack.top.span if stack.top.layers else "") for stack in stacks)
 
 
 def _check_kernel(model: ModelConfig, side: Side, config: AttentionConfig, span: str) -> None:
@@ -107,8 +121,8 @@ def _check_kernel(model: ModelConfig, side: Side, config: AttentionConfig, span:
         raise CotextError(f"{_key(model, side, 'span')} = {span}: {where} takes one of {spans}")
     if config.score not in scores:
         raise CotextError(
-            f"{_key(model, side, 'score')} = {config.score}: there is no kernel for it with the span {span} in "
-            f"{where}; choose {' or '.join(scores)}"
+            f"{_key(model, side, 'score')} = {config.score}: there is no kernel for it with the span "
+            f"{span} in {where}; choose {' or '.join(scores)}"
         )
     if span in TWO_SIDED and side != "encoder" and model.writes == "left_to_right":
         raise CotextError(
@@ -127,8 +141,8 @@ def _check_positions(model: ModelConfig) -> None:
     aware = any(stack.score in ("absolute", "positions") for stack in stacks[:2])
     if aware and model.positions == "reset":
         raise CotextError(
-            "model.positions = reset: the positions that every layer adds are absolute ones; choose absolute, "
-            "shifted or none, or another score of model.attention"
+            "model.positions = reset: the positions that every layer adds are absolute ones; choose "
+            "absolute, shifted or none, or another score of model.attention"
         )
     if (model.target_positions or model.positions) == "shifted" and model.positions != "shifted":
         raise CotextError("model.target_positions = shifted takes model.positions = shifted")
@@ -139,19 +153,24 @@ def _check_parts(model: ModelConfig) -> None:
         for key, value in (("batch_context", model.batch_context), ("document_layer", model.document_layer)):
             if value != "none":
                 raise CotextError(
-                    f"model.{key} = {value}: there is no kernel for it with model.writes = non_autoregressive; "
-                    "choose none"
+                    f"model.{key} = {value}: there is no kernel for it with model.writes = "
+                    "non_autoregressive; choose none"
                 )
         return
     document = model.document
+    if not (document.source or document.target) and model.document_layer != "none":
+        raise CotextError(
+            f"model.document_layer = {model.document_layer}: neither model.document.source nor "
+            "model.document.target is true; choose at least one"
+        )
     if model.document_layer == "segment_gate" and document.target:
         raise CotextError(
             "model.document.target = true: model.document_layer = segment_gate stands on the encoder alone"
         )
-    if (
-        model.document_layer != "none"
-        and model.encoder.top is not None
-        and model.encoder.top.span == "current"
+    encoder = model.stack("encoder")
+    if model.document_layer != "none" and "current" in (
+        encoder.span,
+        encoder.top.layers and encoder.top.span,
     ):
         raise CotextError(
             f"model.document_layer = {model.document_layer} sees the sentences of a row, of which "
@@ -164,18 +183,18 @@ def _check_non_autoregressive(config: Config) -> None:
     view, model = config.view, config.model
     if view.separators != "bracket":
         raise CotextError(
-            f"view.separators = {view.separators}: a non-autoregressive model knows sentences by their first and "
-            "last tokens; choose bracket"
+            f"view.separators = {view.separators}: a non-autoregressive model knows sentences by their first "
+            "and last tokens; choose bracket"
         )
     if unfit := {cut.kind for cut in (view, *view.mixed_with)} - {"sentence", "document"}:
         raise CotextError(
-            f"view.kind = {unfit.pop()}: a non-autoregressive model predicts every sentence of its row at once; "
-            "choose document or sentence"
+            f"view.kind = {unfit.pop()}: a non-autoregressive model predicts every sentence of its row at "
+            "once; choose document or sentence"
         )
     stacks = (model.stack("encoder"), model.stack("decoder"), model.stack("cross"))
     inside = any(s.span != "row" or (s.top.layers and s.top.span != "row") for s in stacks)
     if model.nat.path == "length" and (inside or model.nat.soft_copy == "sentences"):
         raise CotextError(
-            "model.nat.path = length: which position belongs to which sentence is not known; it takes spans of "
-            "whole rows (model.attention.span = row) and model.nat.soft_copy = row"
+            "model.nat.path = length: which position belongs to which sentence is not known; it takes spans "
+            "of whole rows (model.attention.span = row) and model.nat.soft_copy = row"
         )

@@ -3,7 +3,8 @@
 A Transformer that reads whole documents spreads its attention over far too many tokens and does not learn.
 In G-Transformer every attention (encoder, decoder, from target to source) sees the sentence of its query
 alone: target sentence k sees source sentence k. In the top layers a second, global attention with weights of
-its own sees the whole row (of the target, all that stands before), and a gate mixes the two, number by number:
+its own sees the whole row (of the target, all that stands before), and a gate mixes the two, number by
+number:
 
     g = sigmoid(W [local; global] + b)          out = g * local + (1 - g) * global
 

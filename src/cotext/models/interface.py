@@ -152,21 +152,21 @@ class Embedder(Protocol):
 
 
 class TargetContext(ABC):
-    """What a decoder sees of other rows: a part of its state (`StatePart`), by default one that changes nothing."""
+    """What a decoder sees of other rows: a part of its state, see `StatePart`."""
 
     extra_slots: int = 0
 
-    def open(self, state: DecoderState) -> None:
+    def open(self, state: DecoderState) -> None:  # noqa: B027
         """See `StatePart`."""
 
-    def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:
+    def finish(self, entries: Tensor, tokens: Tensor, sentence: Tensor) -> None:  # noqa: B027
         """See `StatePart`."""
 
     @abstractmethod
     def select(self, entries: Tensor) -> None:
         """See `StatePart`."""
 
-    def select_rows(self, rows: Tensor) -> None:
+    def select_rows(self, rows: Tensor) -> None:  # noqa: B027
         """See `StatePart`."""
 
     def extend(self, sentence: Tensor, state: DecoderState) -> Tensor:
@@ -199,6 +199,16 @@ class BatchContext(nn.Module, ABC):
         """What the decoder is to see of other rows, if anything."""
 
 
+@dataclass(frozen=True, slots=True)
+class DocumentSettings:
+    """Settings of document layers: see `DocumentConfig`, whose keys these are."""
+
+    sentences: int | None = None
+    relative: bool = True
+    gate: bool = True
+    feed_forward: bool = True
+
+
 class DocumentLayer(nn.Module, ABC):
     """A layer on top of a stack, in which sentences see other sentences of their row.
 
@@ -217,7 +227,8 @@ class DocumentLayer(nn.Module, ABC):
 
 @dataclass(slots=True)
 class Draft:
-    """Rows about to be decoded without autoregression: their positions, and the model's reading of the source.
+    """Rows about to be decoded without autoregression: their positions, and the model's reading of the
+    source.
 
     Every position belongs to a sentence. With paths (`NonAutoregressiveModel.path`) there are more positions
     than tokens, and a position may stay blank; else there is a position for every token.

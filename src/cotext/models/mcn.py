@@ -20,24 +20,28 @@ from cotext.layers.blocks import EncoderBlock, Size
 from cotext.layers.gate import joint
 from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.layout import AnyLayout, Layout
-from cotext.layers.multi_head import SelfAttention
-from cotext.models.interface import DocumentLayer
+from cotext.layers.multi_head import RowSpan, Score, SelfAttention
+from cotext.layers.segment_distance import SegmentDistanceScore
+from cotext.models.interface import DocumentLayer, DocumentSettings
 
 
 class SegmentGate(DocumentLayer):
     """The encoder's top layer: states of the row, mixed into states of the sentence.
 
-    Without `gate` the two are added before the layer norm. Without `feed_forward` the layer is its attention
+    `relative`: attention that knows how many sentences apart two tokens are. Without `gate` the two are added
+    before the layer norm. Without `feed_forward` the layer is its attention
     alone, hG = MultiHead(SegmentAttention(hL)) as printed in section 4.1; with it, it has the parameters that
     table 1 counts.
     """
 
     by_sentence = True
 
-    def __init__(self, size: Size, attention: SelfAttention, gate: bool, feed_forward: bool) -> None:
+    def __init__(self, size: Size, settings: DocumentSettings) -> None:
         super().__init__()
-        self.layer = EncoderBlock(size, attention) if feed_forward else attention
-        self.gate = nn.Linear(2 * size.dimension, size.dimension) if gate else None
+        score = SegmentDistanceScore if settings.relative else Score
+        attention = SelfAttention(size.attention, RowSpan(), score(size.attention))
+        self.layer = EncoderBlock(size, attention) if settings.feed_forward else attention
+        self.gate = nn.Linear(2 * size.dimension, size.dimension) if settings.gate else None
         self.norm = nn.LayerNorm(size.dimension)
         self.dropout = Dropout(size.dropout)
 

@@ -1,7 +1,8 @@
 """Non-autoregressive Transformer: the skeleton of systems that predict all tokens of a row at once.
 
     source -> embedding -> encoder blocks ------> keys and values
-                    states -> soft copy -> decoder blocks <-' -> hidden -> embedding.weight -> logits of positions
+                    states -> soft copy -> decoder blocks <-' -> hidden -> embedding.weight -> logits of
+                    positions
 
 With paths (CTC), a row has twice as many positions as source tokens, and a path through them, blanks and
 repetitions removed, is the translation (Libovický and Helcl 2018): one path for every sentence, which its

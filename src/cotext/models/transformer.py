@@ -1,12 +1,13 @@
-"""Transformer (Vaswani et al. 2017) with slots: the skeleton of all systems that translate from left to right.
+"""Transformer (Vaswani et al. 2017) with slots: the skeleton of all systems that translate from left to
+right.
 
     source -> embedding -> batch context -> encoder blocks -> document layer ----> keys and values
     target -> embedding -> batch context -> decoder blocks <-----------------------'
                                             -> document layer -> hidden -> embedding.weight -> logits
 
 Without parts in its slots, on rows of one sentence, it is the sentence model; with windows of sentences, the
-concatenation model of Lupo et al. 2022, whose segment-shifted positions and segment embeddings are settings of
-its embedding. `models/build.py` fills the slots.
+concatenation model of Lupo et al. 2022, whose segment-shifted positions and segment embeddings are settings
+of its embedding. `models/build.py` fills the slots.
 
 Shapes: B entries, R rows, S source tokens, T target tokens, D model, V vocabulary.
 """

@@ -1,0 +1,36 @@
+"""Rotary positions (Su et al. 2021, equation 34): queries and keys rotated by their positions.
+
+Each pair of numbers (x_n, x_{n + K/2}) of a head is rotated by the angle position / 10,000^(2n / K), so that
+the product of a query and a key depends on how far apart they stand, and on no position by itself.
+
+Shapes: N tokens, D model, H heads, K per head.
+"""
+
+import torch
+from torch import Tensor, nn
+
+from cotext.layers.layout import AnyLayout
+from cotext.layers.multi_head import Score
+
+BASE = 10_000.0
+
+
+class RotaryScore(Score):
+    """Contents of rotated queries and keys; in self-attention only, and with an even number per head."""
+
+    def project(self, fused: nn.Linear, x: Tensor, layout: AnyLayout, compared: int) -> Tensor:
+        """Rotate queries and keys, leave values: see `Score`."""
+        projected = super().project(fused, x, layout, compared)
+        turned = rotated(
+            projected[..., :compared], layout.packed_position, self.size.dimension // self.size.heads
+        )
+        return torch.cat((turned, projected[..., compared:]), dim=-1)
+
+
+def rotated(x: Tensor, position: Tensor, size: int) -> Tensor:
+    """Rotate heads of `size` K: [..., n * K] at positions [...]."""
+    half = torch.arange(size // 2, device=x.device, dtype=torch.float32)
+    angle = position[..., None].float() * BASE ** (-2 * half / size)
+    cos, sin = (of.to(x.dtype)[..., None, :] for of in (angle.cos(), angle.sin()))
+    first, second = x.view(*x.shape[:-1], -1, size).chunk(2, dim=-1)
+    return torch.cat((first * cos - second * sin, first * sin + second * cos), dim=-1).flatten(-2)

@@ -1,0 +1,164 @@
+"""A pairwise cover of the slots of autoregressive models: any two fillings that go together meet in a system.
+
+    python tests/cover.py        (from the repository root) makes `cover.json` anew
+
+A test asks whether the cover is complete, so that a filling which a table gains is tested beside all others.
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+from tiny import tiny_config, window
+
+from cotext.models.checks import check
+from cotext.runtime.errors import CotextError
+
+COVER = Path(__file__).with_suffix(".json")
+GATED = {"span": "sentence", "top": {"layers": 1, "span": "row", "mix": "gated"}}
+SCORES = ("content", "absolute", "relative", "positions", "rotary", "alibi")
+# factor -> value -> keys of the section `model`; the first value of each is the default
+FACTORS: dict[str, dict[str, dict[str, Any]]] = {
+    "encoder span": {
+        "row": {},
+        "sentence": {"encoder": {"span": "sentence"}},
+        "gated": {"encoder": GATED},
+        "current on top": {"encoder": {"top": {"layers": 1, "span": "current"}}},
+    },
+    "encoder score": {
+        "content": {},
+        **{score: {"encoder": {"score": score}} for score in (*SCORES[1:], "segment_distance")},
+    },
+    "decoder span": {
+        "row": {},
+        "sentence": {"decoder": {"span": "sentence"}},
+        "gated": {"decoder": GATED},
+        "memory of one": {"decoder": {"span": "memory", "score": "transformer_xl"}},
+        "memory of two": {"decoder": {"span": "memory", "memory_sentences": 2, "score": "transformer_xl"}},
+        "no memory": {"decoder": {"span": "memory", "memory_sentences": 0, "score": "transformer_xl"}},
+    },
+    "decoder score": {"content": {}, **{score: {"decoder": {"score": score}} for score in SCORES[1:]}},
+    "cross span": {
+        "row": {},
+        "sentence": {"cross": {"span": "sentence"}},
+        "gated": {"cross": GATED},
+        "current": {"cross": {"span": "current"}},
+    },
+    "cross score": {"content": {}, **{score: {"cross": {"score": score}} for score in ("absolute", "alibi")}},
+    "batch context": {
+        "none": {},
+        "flat": {"batch_context": "flat"},
+        "flat, discrete, source": {"batch_context": "flat", "batch": {"gate": "discrete", "target": False}},
+        "flat, identity, target": {"batch_context": "flat", "batch": {"gate": "identity", "source": False}},
+        "datapoints": {"batch_context": "datapoints"},
+        "mean": {"batch_context": "mean"},
+    },
+    "document layer": {
+        "none": {},
+        "segment gate": {"document_layer": "segment_gate"},
+        "segment sum": {
+            "document_layer": "segment_gate",
+            "document": {"gate": False, "relative": False, "feed_forward": False},
+        },
+        "hierarchical": {"document_layer": "hierarchical", "document": {"target": True}},
+        "hierarchical, one sentence, target": {
+            "document_layer": "hierarchical",
+            "document": {"source": False, "target": True, "sentences": 1},
+        },
+    },
+    "positions": {
+        "absolute": {},
+        "reset": {"positions": "reset"},
+        "shift 5": {"positions": "shifted", "shift": 5},
+        "shift sequence": {"positions": "shifted", "shift": "sequence"},
+        "none": {"positions": "none"},
+        "none on the target": {"target_positions": "none"},
+    },
+    "segments": {
+        "none": {},
+        **{kind: {"segments": kind} for kind in ("learned", "sinusoidal", "current")},
+        "learned on the source": {"segments": "learned", "target_segments": "none"},
+    },
+    "source sentences": {"all": {}, "one": {"source_sentences": 1}},
+    "norm": {"post": {}, "pre": {"pre_norm": True}},
+}
+Choice = tuple[str, str]  # factor, value
+
+
+def overlaid(choices: Mapping[str, str]) -> dict[str, Any]:
+    """The section `model` of the chosen values."""
+    model: dict[str, Any] = {"encoder_layers": 2}
+    for factor, value in choices.items():
+        for key, part in FACTORS[factor][value].items():
+            model[key] = {**model.get(key, {}), **part} if isinstance(part, dict) else part
+    return model
+
+
+def goes_together(choices: Mapping[str, str]) -> bool:
+    given = [part for factor, value in choices.items() for part in FACTORS[factor][value].items()]
+    scores = [key for key, part in given if isinstance(part, dict) and "score" in part]
+    if len(scores) > len(set(scores)):  # a memory has a score of its own
+        return False
+    try:
+        check(tiny_config(model=overlaid(choices), view=window(2, after=1)))
+    except CotextError:
+        return False
+    return True
+
+
+def choices() -> Iterator[Choice]:
+    return ((factor, value) for factor, values in FACTORS.items() for value in values)
+
+
+@cache
+def wanted_pairs() -> frozenset[frozenset[Choice]]:
+    """All pairs of values that go together by themselves."""
+    pairs = (pair for pair in combinations(choices(), 2) if pair[0][0] != pair[1][0])
+    return frozenset(frozenset(pair) for pair in pairs if goes_together(dict(pair)))
+
+
+def cover() -> dict[str, dict[str, Any]]:
+    """Systems of the cover, as overrides of `model`, by what they are made of."""
+    return {_name(chosen): overlaid(chosen) for chosen in json.loads(COVER.read_text(encoding="utf-8"))}
+
+
+def uncovered(chosen: Iterable[Mapping[str, str]]) -> set[frozenset[Choice]]:
+    """Pairs of values that go together and meet in none of the given choices."""
+    return set(wanted_pairs()) - {
+        frozenset(pair) for each in chosen for pair in combinations(each.items(), 2)
+    }
+
+
+def _made() -> Iterator[dict[str, str]]:
+    left = set(wanted_pairs())
+    while left:
+        chosen = dict(sorted(max(left, key=sorted)))
+        for factor, values in FACTORS.items():
+            if factor in chosen:
+                continue
+            gains = {
+                v: sum(frozenset((held, (factor, v))) in left for held in chosen.items()) for v in values
+            }
+            for value in sorted(values, key=gains.__getitem__, reverse=True):
+                if goes_together({**chosen, factor: value}):
+                    chosen[factor] = value
+                    break
+        left -= {frozenset(pair) for pair in combinations(chosen.items(), 2)}
+        yield chosen
+
+
+def _name(chosen: Mapping[str, str]) -> str:
+    """The values that are not the defaults."""
+    told = [
+        f"{factor} {chosen[factor]}"
+        for factor, values in FACTORS.items()
+        if chosen.get(factor, next(iter(values))) != next(iter(values))
+    ]
+    return ", ".join(told)
+
+
+if __name__ == "__main__":
+    COVER.write_text(json.dumps(list(_made()), indent=0), encoding="utf-8")

@@ -1,0 +1,102 @@
+"""Hierarchical attention, on its equations token by token; what holds of every system is in the cover."""
+
+import math
+
+import pytest
+import torch
+from golden import SETTINGS, SOURCE, TARGET, TOKENIZER
+from tiny import random_model
+from torch import Tensor
+
+from cotext.config.recipe import load_config
+from cotext.data.batch import Batch, make_batch
+from cotext.data.build import build_view, special_symbols
+from cotext.data.sampling import instances_of
+from cotext.data.store import TokenDocument
+from cotext.layers.layout import Layout, Packed, Shared
+from cotext.models.han import HierarchicalAttention
+from cotext.models.transformer import Transformer
+
+SENTENCES = torch.tensor([[0, 0, 1, 1, 1, 2, 3, 3, 4], [0, 1, 1, 2, -1, -1, -1, -1, -1]])
+
+
+def model_of(recipe: str) -> Transformer:
+    model = random_model(load_config(recipe, overrides=SETTINGS), TOKENIZER)
+    assert isinstance(model, Transformer)
+    return model
+
+
+def layer_of(model: Transformer) -> HierarchicalAttention:
+    layer = model.source_document
+    assert isinstance(layer, HierarchicalAttention)
+    return layer
+
+
+def batch_of(recipe: str) -> Batch:
+    config = load_config(recipe, overrides=SETTINGS)
+    rows = instances_of(TokenDocument("d", 0, SOURCE, TARGET), build_view(config.view))
+    return make_batch(list(rows), special_symbols(TOKENIZER, config.view))
+
+
+def heads(x: Tensor, layer: HierarchicalAttention) -> list[Tensor]:
+    return list(x.chunk(layer.words.heads, dim=-1))
+
+
+def attended(query: Tensor, memory: Tensor, layer: HierarchicalAttention, words: bool) -> Tensor:
+    """Multi-head attention of one vector [D] to several [n, D], head by head."""
+    part = layer.words if words else layer.of_sentences
+    keys, values = part.key_value(memory).chunk(2, dim=-1)
+    mixed = []
+    for q, k, v in zip(*(heads(x, layer) for x in (part.query(query), keys, values)), strict=True):
+        weights = (k @ q / math.sqrt(len(q))).softmax(dim=0)
+        mixed.append(weights @ v)
+    normalised: Tensor = part.norm(part.out(torch.cat(mixed)))
+    return normalised
+
+
+@torch.no_grad()
+def test_a_token_reads_each_sentence_then_the_sentences() -> None:
+    """Equations 1 to 6 of section 2.2, one token after the other."""
+    model = model_of("han/joint")
+    layer = layer_of(model)
+    x = torch.randn(2, SENTENCES.size(1), 16, dtype=torch.double)
+    layout = Layout(SENTENCES, Shared(model.embedding.table), Packed())
+    found = layout.unpack(layer(layout.pack(x), layout))
+    for b, row in enumerate(SENTENCES.tolist()):
+        for t, k in enumerate(row):
+            if k < 0:
+                continue
+            h = x[b, t]
+            before = list(range(max(0, k - 3), k))
+            if not before:
+                assert torch.equal(found[b, t], h)
+                continue
+            answers = [attended(h, x[b][SENTENCES[b] == j], layer, words=True) for j in before]
+            d = layer.norm(layer.feed_forward(attended(h, torch.stack(answers), layer, words=False)))
+            gate = layer.gate(torch.cat((h, d))).sigmoid()
+            torch.testing.assert_close(found[b, t], gate * h + (1 - gate) * d)
+
+
+@pytest.mark.parametrize("recipe", ["han/source", "han/target", "han/joint"])
+@torch.no_grad()
+def test_three_sentences_before_are_seen_and_no_others(recipe: str) -> None:
+    model, batch = model_of(recipe), batch_of(recipe)
+    source, sentence = batch.source, batch.input_sentence[0]
+    wanted = model.decode(batch.target_input, batch.input_sentence, model.encode(source))[0]
+    for changed in range(len(SOURCE)):
+        tokens = source.tokens.clone()
+        words = (source.sentence == changed) & (tokens < TOKENIZER.pieces)
+        tokens[words] = (tokens[words] + 1) % TOKENIZER.pieces
+        other = type(source)(tokens, source.sentence, source.current, source.document, source.first_sentence)
+        hidden = model.decode(batch.target_input, batch.input_sentence, model.encode(other))[0]
+        moved = (hidden - wanted).abs().amax(dim=1) > 1e-9
+        behind = sentence - changed
+        # Through the decoder's own layer, what a sentence took from the source reaches three more.
+        most = {"han/source": 3, "han/target": 3, "han/joint": 6}[recipe]
+        assert torch.equal(moved, (behind >= 0) & (behind <= most))
+
+
+def test_its_gate_starts_almost_closed() -> None:
+    starts = model_of("han/joint").neutral_start()
+    assert starts["source_document.gate.bias"] == starts["target_document.gate.bias"] == 4.0
+    assert set(starts.values()) == {0.0, 4.0}
