@@ -441,7 +441,7 @@ def test_the_loss_of_codes_has_its_weight() -> None:
 
 
 def test_some_right_codes_are_read_and_elsewhere_the_own_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bao et al. 2022, `--vq-mix-diff`: half of the wrong positions, drawn apart from the code predictor's."""
+    """Bao et al. 2022, `--vq-mix-diff`: half of the wrong positions, drawn apart from the predictor's."""
     model = model_of(SYSTEMS["CASA-Latent"])
     draft, _, _ = draft_of(model, 8)
     asked: list[tuple[Tensor, float]] = []
