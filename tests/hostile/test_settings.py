@@ -12,12 +12,12 @@ from command_line import RECIPE, TINY, World
 
 from cotext.config.recipe import load_config, recipe_names
 from cotext.config.reference import reference
-from cotext.config.sizes import TOP_LAYERS
+from cotext.config.sizes import STACKS
 
 KEYS = [key for key, *_ in reference()]
 RECIPES = {name: load_config(name, "tiny") for name in recipe_names()}
 # Of shallow stacks, whatever the recipe.
-SHALLOW = [f"model.{model}.{key}=1" for model, key in TOP_LAYERS.items()]
+SHALLOW = [f"model.{stack}.top.layers=1" for stack in STACKS]
 NUMBERS = ["0", "-1", "1", "2", "3", "7", "1e-3", "0.5", "1e9", "1e300", "-0.0", ".inf", ".nan", "9" * 400]
 WORDS = ["", "true", "null", "none", "corpus", "epoch", "init", "sentence", "window", "document", "bracket"]
 WORDS += ["numbered", "casa", "docflat", "mcn", "g_transformer", "datapoints", "xavier", "~", "2001-99-99"]
