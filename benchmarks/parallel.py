@@ -47,9 +47,9 @@ from cotext.data.tokenizer import TokenizerSettings
 from cotext.decoding.translate_file import open_translator
 from cotext.models.describe import describe_model
 from cotext.models.run_folder import checkpoints
+from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.distillation import Request, distillation
 from cotext.training.run import train
-from cotext.training.trainer import Reports
 
 SYSTEMS = {
     "casa": "casa/casa",
@@ -182,7 +182,7 @@ class Experiment:
             f"train.max_updates={self.updates}",
             f"train.seed={name.seed}",
         ]
-        reports = Reports(
+        reports = TrainingCallbacks(
             on_update=lambda figures: None,
             on_validation=lambda f: print(f"{name} {f['update']:.0f} nll {f['nll_current']:.3f}", flush=True),
             on_message=lambda text: print(f"{name}: {text}", flush=True),

@@ -18,7 +18,8 @@ from cotext.runtime import progress
 from cotext.runtime.errors import CotextError
 from cotext.runtime.progress import Meter
 from cotext.training import run as runs
-from cotext.training.trainer import Reports, make_accelerator
+from cotext.training.accelerator import make_accelerator
+from cotext.training.callbacks import TrainingCallbacks
 
 
 @pytest.fixture(scope="session")
@@ -101,7 +102,7 @@ def test_training_shows_loss_rate_speed_and_time_left_at_once(world: World) -> N
 def test_validation_and_translation_tell_how_far_they_are(tmp_path: Path) -> None:
     stages: list[tuple[str, int, int]] = []
     nothing = lambda figures: None  # noqa: E731
-    reports = Reports(nothing, nothing, nothing, on_stage=lambda *stage: stages.append(stage))
+    reports = TrainingCallbacks(nothing, nothing, nothing, on_stage=lambda *stage: stages.append(stage))
     config = run_config(max_updates=1, validate_bleu=True, validate_documents=2, max_tokens=100)
     runs.train(config, prepare_toy(tmp_path / "data"), tmp_path / "run", reports)
     for name in ("validating, tokens", "translating the development set, sentences"):

@@ -9,7 +9,7 @@ from tiny_runs import silent
 
 from cotext.config.recipe import load_config
 from cotext.data.sampling import Cursor
-from cotext.training.run import set_up
+from cotext.training.setup import set_up
 
 
 @pytest.fixture(scope="session")

@@ -34,9 +34,11 @@ from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
-from cotext.training.run import open_data, resolve, settle_first_sentence, train
+from cotext.training.callbacks import TrainingCallbacks
+from cotext.training.prepared_data import open_data
+from cotext.training.resolve import resolve, settle_first_sentence
+from cotext.training.run import train
 from cotext.training.start_loss import start_loss
-from cotext.training.trainer import Reports
 from cotext.training.warm_start import DECODER, grouped, inherit, start_from, translate_symbols
 
 
@@ -265,7 +267,7 @@ class TestTraining:
     def test_it_starts_from_the_final_model(self, data: Path, source: Path, tmp_path: Path) -> None:
         """With a learning rate that changes nothing, the run ends where the other ended."""
         messages: list[str] = []
-        reports = Reports(lambda f: None, lambda f: None, messages.append)
+        reports = TrainingCallbacks(lambda f: None, lambda f: None, messages.append)
         train(started(source, learning_rate=1e-30), data, tmp_path / "run", reports)
         ended, expected = (load_file(run / "model.safetensors") for run in (tmp_path / "run", source))
         for name, tensor in expected.items():
@@ -320,7 +322,9 @@ class TestTraining:
         train_here(first, data, tmp_path / "first")
         messages: list[str] = []
         config = with_section(started(tmp_path / "first"), "view", separators="numbered")
-        train(config, data, tmp_path / "run", Reports(lambda f: None, lambda f: None, messages.append))
+        train(
+            config, data, tmp_path / "run", TrainingCallbacks(lambda f: None, lambda f: None, messages.append)
+        )
         written = unsealed((tmp_path / "run" / "init.json").read_text())
         told = "numbers of sentences: 0 taken, 6 copied from the begin symbol"
         assert written["symbols"] == told
@@ -332,7 +336,9 @@ class TestTraining:
         """With a learning rate that changes nothing, the decoder ends as it would without a start."""
         messages: list[str] = []
         config = started(source, learning_rate=1e-30, init_parts="encoder")
-        train(config, data, tmp_path / "run", Reports(lambda f: None, lambda f: None, messages.append))
+        train(
+            config, data, tmp_path / "run", TrainingCallbacks(lambda f: None, lambda f: None, messages.append)
+        )
         train_here(started("", learning_rate=1e-30), data, tmp_path / "fresh")
         ended, given, fresh = (
             load_file(run / "model.safetensors") for run in (tmp_path / "run", source, tmp_path / "fresh")
@@ -515,7 +521,9 @@ class TestFirstLoss:
     def test_it_is_reported(self, data: Path, sentence_run: Path, tmp_path: Path) -> None:
         messages: list[str] = []
         config = with_section(sentence_config(init=str(sentence_run)), "view", **window(2))
-        train(config, data, tmp_path / "run", Reports(lambda f: None, lambda f: None, messages.append))
+        train(
+            config, data, tmp_path / "run", TrainingCallbacks(lambda f: None, lambda f: None, messages.append)
+        )
         [told] = [m for m in messages if "development loss at the start" in m]
         assert re.fullmatch(
             r"  development loss at the start, nats per token: single sentences \d\.\d{3} "

@@ -128,8 +128,8 @@ def train(
             typer.echo(as_json(told.as_dict()) if json else told.render())
         return
     from cotext.runtime.progress import console, meter
+    from cotext.training.callbacks import TrainingCallbacks
     from cotext.training.run import train as train_run
-    from cotext.training.trainer import Reports
 
     with meter(recipe.rpartition("/")[2], config.train.max_updates, shown=not quiet) as progress:
 
@@ -159,7 +159,7 @@ def train(
             if not quiet:
                 console.print(text, soft_wrap=True)
 
-        reports = Reports(on_update, on_validation, on_message, progress.start, progress.stage)
+        reports = TrainingCallbacks(on_update, on_validation, on_message, progress.start, progress.stage)
         done = train_run(config, data, out, reports, recipe, device)
     if not quiet:
         state = "finished" if done.finished else "stopped"

@@ -51,7 +51,7 @@ from cotext.training.distillation_shards import (
     working_folder,
 )
 from cotext.training.distillation_texts import CorpusTexts, MonolingualTexts, Texts, choose_side
-from cotext.training.run import READ, Data, open_data
+from cotext.training.prepared_data import READ, PreparedData, open_data
 
 EXAMPLES: Final = 5
 # Of a prepared folder, what a distilled one takes over as it is.
@@ -125,7 +125,7 @@ class Distillation:
     def __init__(
         self,
         request: Request,
-        data: Data,
+        data: PreparedData,
         texts: Texts,
         translator: DocumentTranslator,
         signature: str,
@@ -323,7 +323,7 @@ def distillation(
             yield Distillation(request, data, texts, translator, signature, folder, chosen, parts)
 
 
-def _texts(request: Request, data: Data, teacher: Languages) -> tuple[Request, Texts]:
+def _texts(request: Request, data: PreparedData, teacher: Languages) -> tuple[Request, Texts]:
     """What is translated; the request with the side that is chosen for it."""
     if request.monolingual is None:
         check_pair(teacher, data.languages, f"{request.data}", f"{request.teacher} translates")
@@ -341,7 +341,7 @@ def _require_new(out: Path, request: Request) -> None:
         raise CotextError(f"{request.out}: lies inside the data to be distilled; choose another --out")
 
 
-def _job(request: Request, data: Data, translator: DocumentTranslator) -> dict[str, Any]:
+def _job(request: Request, data: PreparedData, translator: DocumentTranslator) -> dict[str, Any]:
     """Everything that decides what the distilled corpus holds."""
     job: dict[str, Any] = {
         "cotext": __version__,

@@ -2,7 +2,7 @@
 
 A corpus keeps its documents, and its targets become the teacher's. Monolingual documents are added to a
 corpus: as sources of what the teacher wrote (forward translation), or as targets of it (back-translation,
-Sennrich et al. 2016, *Improving Neural Machine Translation Models with Monolingual Data*).
+Sennrich et al. 2016, *Improving Neural Machine Translation Models with Monolingual PreparedData*).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -22,7 +22,7 @@ from cotext.data.tokenizer import Tokenizer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.training.distillation_shards import Entry
-from cotext.training.run import Data
+from cotext.training.prepared_data import PreparedData
 
 CHUNK_DOCUMENTS: Final = 256  # encoded and written at once
 SIDES: Final = ("source", "target")
@@ -81,7 +81,7 @@ class Texts(Protocol):
 class CorpusTexts:
     """The sources of a prepared corpus; a document that the teacher does not take keeps its target."""
 
-    def __init__(self, data: Data) -> None:
+    def __init__(self, data: PreparedData) -> None:
         self._data = data
 
     @property
@@ -143,7 +143,9 @@ class MonolingualTexts:
     Raises CotextError for what the readers refuse, and for what cannot be read twice.
     """
 
-    def __init__(self, data: Data, path: Path, format: str | None, side: str, warning: str = "") -> None:
+    def __init__(
+        self, data: PreparedData, path: Path, format: str | None, side: str, warning: str = ""
+    ) -> None:
         self._data = data
         self._warning = warning
         self._path = path
@@ -248,7 +250,7 @@ def choose_side(asked: str, teacher: Languages, data: Languages, place: str) -> 
     return asked
 
 
-def _kept(data: Data, place: int) -> Row:
+def _kept(data: PreparedData, place: int) -> Row:
     """A document of the corpus as it is."""
     document = data.train[place]
     text = ParallelDocument(document.id, _decoded(data, document.source), _decoded(data, document.target))
@@ -261,5 +263,5 @@ def _in_chunks(count: int) -> Iterator[range]:
     return (range(start, min(start + CHUNK_DOCUMENTS, count)) for start in range(0, count, CHUNK_DOCUMENTS))
 
 
-def _decoded(data: Data, sentences: Iterable[Any]) -> tuple[str, ...]:
+def _decoded(data: PreparedData, sentences: Iterable[Any]) -> tuple[str, ...]:
     return tuple(data.tokenizer.decode(tokens) for tokens in sentences)

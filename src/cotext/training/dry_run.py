@@ -15,8 +15,8 @@ from cotext.models.describe import entry
 from cotext.models.parameters import count_parameters
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import in_bytes
-from cotext.training.run import set_up
-from cotext.training.trainer import Reports
+from cotext.training.callbacks import TrainingCallbacks
+from cotext.training.setup import set_up
 
 UPDATES: Final = 3  # made; the first is not timed
 PATIENCE_SECONDS: Final = 60.0  # where one update takes longer, it is the only one
@@ -103,7 +103,7 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
     if (run / "config.yaml").exists():
         raise CotextError(f"{run}: holds a run; choose another --out to see what another would be")
     setup = set_up(config, data_folder, run, recipe, device)
-    nobody = Reports(lambda figures: None, lambda figures: None, lambda text: None)
+    nobody = TrainingCallbacks(lambda figures: None, lambda figures: None, lambda text: None)
     bleu = (lambda model: 0.0) if config.train.validate_bleu else None  # is not asked
     trainer = setup.trainer(run, nobody, bleu)
     parameters = count_parameters(setup.model)
