@@ -11,15 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from cotext.analysis.comparison import (
-    Comparison,
-    Sight,
-    SystemFigures,
-    bracketed,
-    compare,
-    mark_difference,
-    read_metrics,
-)
+from cotext.analysis.contrastive_rows import Sight, SystemFigures
+from cotext.analysis.demonstration import Comparison, bracketed, compare, mark_difference
+from cotext.analysis.metrics_file import read_metrics
 from cotext.cli.demo import SETTINGS, DemoSystem, run_demo
 from cotext.config.recipe import load_config
 from cotext.metrics.bleu import Score

@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from cotext.analysis.comparison import Sight
+from cotext.analysis.contrastive_rows import Sight
+from cotext.analysis.runs.against_papers import BesidePaper, Here, beside_papers, published_for
+from cotext.analysis.runs.measured import MeasuredRun
+from cotext.analysis.runs.recipe import RecipeOf, recipe_of
 from cotext.config.recipe import load_config
 from cotext.config.sizes import SIZES
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.languages import Languages
 from cotext.metrics.bleu import Score
 from cotext.metrics.decisions import Decisions
-from cotext.reports.compare.beside import BesidePaper, Here, beside_papers, published_for
-from cotext.reports.compare.measured import MeasuredRun
-from cotext.reports.compare.recipe import RecipeOf, recipe_of
 
 UNKNOWN = Languages()
 VOITA = ("deixis_test", "lex_cohesion_test", "ellipsis_infl", "ellipsis_vp")

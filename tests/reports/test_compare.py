@@ -13,7 +13,10 @@ import pytest
 from command_line import TINY, World, cotext, make_world, succeed
 from deciding import UNBALANCED, dashes, decided, guesser, reader
 
-from cotext.analysis.comparison import Sight
+from cotext.analysis.contrastive_rows import Sight
+from cotext.analysis.runs.comparison import RunComparison, compare_runs, uses_of
+from cotext.analysis.runs.measured import DocumentUse, EvaluationSet, MeasuredRun, Use
+from cotext.analysis.runs.recipe import RecipeOf
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite
 from cotext.data.languages import Languages
 from cotext.metrics.decisions import Decisions
@@ -21,11 +24,8 @@ from cotext.metrics.readings import Reading, Readings
 from cotext.metrics.significance import Resampling
 from cotext.models.checkpoint import load_weights, save_model
 from cotext.models.run_folder import describe_file
-from cotext.reports.compare.figures import RunComparison, compare_runs, uses_of
 from cotext.reports.compare.job import Request, name_runs
-from cotext.reports.compare.measured import DocumentUse, EvaluationSet, MeasuredRun, Use
 from cotext.reports.compare.page import render_comparison
-from cotext.reports.compare.recipe import RecipeOf
 from cotext.reports.compare.tables import CSV_COLUMNS, as_csv, as_dict, as_latex, as_text
 from cotext.reports.compare.verdict import uses_context, verdict
 from cotext.runtime.errors import CotextError

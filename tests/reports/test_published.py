@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from cotext.analysis.published import Published, published_papers, published_values, read_paper, tables_of
 from cotext.config.recipe import load_config, recipe_names
-from cotext.reports.published import Published, published_papers, published_values, read_paper, tables_of
 from cotext.runtime.errors import CotextError
 
 ROMAN = ["", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI"]

@@ -407,7 +407,9 @@ class TestRefusals:
         tensors = {**load_file(path), **changes}
         save_file({name: tensor for name, tensor in tensors.items() if tensor is not None}, path)
         training_state.save_progress(folder, training_state.load_progress(folder))
-        with pytest.raises(CotextError, match=r"process-0.safetensors: (not the training|its position in the)"):
+        with pytest.raises(
+            CotextError, match=r"process-0.safetensors: (not the training|its position in the)"
+        ):
             train_here(run_config(), data, run)
 
     @pytest.mark.parametrize(

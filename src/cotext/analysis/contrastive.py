@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from cotext.analysis.comparison import EVERYTHING, WITHIN, Sight
 from cotext.analysis.contrastive_contexts import ForeignSentences, score_in_contexts
+from cotext.analysis.contrastive_rows import EVERYTHING, WITHIN, Sight
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import Document, ParallelDocument
 from cotext.decoding.translate_file import signature_entries, what_is_seen

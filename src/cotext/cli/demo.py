@@ -24,14 +24,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cotext.analysis.comparison import (
-    Comparison,
-    Sample,
-    SystemFigures,
-    bracketed,
-    compare,
-    read_metrics,
-)
+from cotext.analysis.contrastive_rows import SystemFigures
+from cotext.analysis.demonstration import Comparison, Sample, bracketed, compare
+from cotext.analysis.metrics_file import read_metrics
 from cotext.config.recipe import Config, load_config
 from cotext.data.controlled import SIZES
 from cotext.data.formats import read_documents, write_documents

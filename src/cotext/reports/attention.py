@@ -68,7 +68,7 @@ def report_attention(
 
 
 def _draw(report: AttentionReport, out: Path) -> None:
-    from cotext.reports.plots import gate_openness, sentence_map
+    from cotext.reports.pictures import gate_openness, sentence_map
 
     for each in report.kinds:
         layers = len(each.attentions)

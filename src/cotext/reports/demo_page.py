@@ -1,19 +1,16 @@
 """The report of the demonstration: one HTML page, and report.json with all figures."""
 
 import json
-import os
-import platform
 from dataclasses import asdict
 from html import escape
 from pathlib import Path
 
-import torch
-
-from cotext.analysis.comparison import PHENOMENA, Comparison, Line, Sample
-from cotext.data.controlled import VERSION
-from cotext.reports.html import breakable, choice_plots, choice_table, curves, facts, folded, whole_page
+from cotext.analysis.contrastive_rows import PHENOMENA
+from cotext.analysis.demonstration import Comparison, Line, Sample
+from cotext.reports.contrastive_figures import choice_plots, choice_table, curves
+from cotext.reports.html import breakable, facts, folded, whole_page
+from cotext.reports.versions import versions
 from cotext.runtime.files import replacing
-from cotext.runtime.version import __version__
 
 LEAD = """
 Tiny systems were trained on the same small English–German world, in which some words can be translated only
@@ -39,17 +36,6 @@ def write_report(out: Path, comparison: Comparison) -> None:
         temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
     with replacing(out / "report.html") as temporary:
         temporary.write_text(page, encoding="utf-8")
-
-
-def versions() -> dict[str, str]:
-    """What the figures depend on beside the settings."""
-    return {
-        "Cotext": __version__,
-        "controlled corpus": str(VERSION),
-        "PyTorch": torch.__version__,
-        "Python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-    }
 
 
 def render(comparison: Comparison) -> str:

@@ -67,7 +67,7 @@ def as_dict(found: Sequence[RunSummary], max_tokens: int, seeds: int) -> dict[st
 
 def draw(task: Task, found: Sequence[RunSummary]) -> "Figure":
     """The picture of a task: figures 1, 2 and 3 of the paper."""
-    from cotext.reports.plots import probed_by_distance, probed_by_layer
+    from cotext.reports.pictures import probed_by_distance, probed_by_layer
 
     named = [(summary.name, summary.tasks[task]) for summary in found]
     return probed_by_layer(named) if task == "absolute" else probed_by_distance(named)

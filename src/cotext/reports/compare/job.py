@@ -5,14 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cotext.analysis.runs.comparison import RunComparison, compare_runs
+from cotext.analysis.runs.measured import Asked, EvaluationSet, Watch, measure_run
 from cotext.data.contrastive_suites import ContrastiveSuite, read_suite
 from cotext.data.languages import Languages, check_pair, check_sides
 from cotext.decoding.translate_file import check_output
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, find_protocol
 from cotext.metrics.significance import Resampling
 from cotext.models.run_folder import describe_file, model_file
-from cotext.reports.compare.figures import RunComparison, compare_runs
-from cotext.reports.compare.measured import Asked, EvaluationSet, Watch, measure_run
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing

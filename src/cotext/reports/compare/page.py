@@ -6,28 +6,20 @@ from itertools import groupby
 
 import numpy as np
 
-from cotext.analysis.comparison import PHENOMENA
+from cotext.analysis.contrastive_rows import PHENOMENA
+from cotext.analysis.runs.against_papers import BesidePaper
+from cotext.analysis.runs.comparison import RunComparison, ScoreOf, signature
 from cotext.data.contrastive_suites import CONTROLLED
 from cotext.metrics.evidence import CONDITIONS, Condition
 from cotext.metrics.evidence_words import away
 from cotext.metrics.profile import Bucket
 from cotext.reports.attention import title_of
-from cotext.reports.compare.beside import BesidePaper
-from cotext.reports.compare.figures import RunComparison, ScoreOf, signature
 from cotext.reports.compare.tables import NOTE
 from cotext.reports.compare.verdict import sight, verdict
-from cotext.reports.demo_page import versions
-from cotext.reports.html import (
-    breakable,
-    choice_plots,
-    choice_table,
-    curves,
-    facts,
-    folded,
-    legend,
-    whole_page,
-)
+from cotext.reports.contrastive_figures import choice_plots, choice_table, curves, legend
+from cotext.reports.html import breakable, facts, folded, table, whole_page
 from cotext.reports.plots import attention_shares, quality_by
+from cotext.reports.versions import versions
 from cotext.runtime.tables import render_p
 
 LEAD = """What these runs make of context, measured on the same sentences and choices. Differences are taken
@@ -95,33 +87,6 @@ def _verdict(found: RunComparison) -> str:
         items.append(f"<dt>{escape(answer.question)}</dt>{lines}")
     notes = "".join(f'<p class="soft">{escape(note)}</p>' for note in found.notes)
     return f'<dl class="verdict">{"".join(items)}</dl>\n{notes}'
-
-
-def table(
-    caption: str, header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, heads: int = 1
-) -> str:
-    """A table of HTML cells; the first `heads` of a row are its head, the first `left` stand flush left."""
-    titles = "".join(
-        f'<th scope="col"{_class(place, left)}>{title}</th>' if title else "<td></td>"
-        for place, title in enumerate(header)
-    )
-    lines = []
-    for row in rows:
-        cells = [
-            f'<th scope="row"{_class(place, left)}>{cell}</th>'
-            if place < heads
-            else f"<td{_class(place, left)}>{cell}</td>"
-            for place, cell in enumerate(row)
-        ]
-        lines.append(f"<tr>{''.join(cells)}</tr>")
-    return (
-        f'<div class="wide"><table><caption>{caption}</caption>\n<thead><tr>{titles}</tr></thead>\n'
-        f"<tbody>{chr(10).join(lines)}</tbody></table></div>"
-    )
-
-
-def _class(place: int, left: int) -> str:
-    return ' class="left"' if place < left else ""
 
 
 def _systems(found: RunComparison) -> str:

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from cotext.analysis.comparison import Row
+from cotext.analysis.contrastive_rows import Row
+from cotext.analysis.runs.against_papers import BesidePaper
+from cotext.analysis.runs.comparison import RunComparison, ScoreOf, signature
 from cotext.metrics.evidence import CONDITIONS
 from cotext.metrics.evidence_words import legend, render_evidence
-from cotext.reports.compare.beside import BesidePaper
-from cotext.reports.compare.figures import RunComparison, ScoreOf, signature
 from cotext.reports.compare.verdict import sight, uses_context, verdict
 from cotext.runtime.tables import render_p, render_rows
 

@@ -8,11 +8,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 
-from cotext.analysis.comparison import EVERYTHING
+from cotext.analysis.contrastive_rows import EVERYTHING
+from cotext.analysis.runs.comparison import ChoiceTest, RunComparison, ScoreOf, UseOf
 from cotext.metrics.evidence import Evidence
 from cotext.metrics.evidence_words import place, places, shortfall, too_few
 from cotext.metrics.flips import SIGNIFICANT, least_p
-from cotext.reports.compare.figures import ChoiceTest, RunComparison, ScoreOf, UseOf
 from cotext.runtime.tables import listed, render_p
 
 

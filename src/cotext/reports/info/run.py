@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from cotext.analysis.runs.recipe import recipe_of
 from cotext.config.recipe import Config, parse_config
 from cotext.data.prepared import read_report
 from cotext.data.tokenizer import KINDS, load_tokenizer
 from cotext.models.describe import entry
 from cotext.models.run_folder import Description, checkpoints, describe_file, read_metadata, read_shapes
-from cotext.reports.compare.recipe import recipe_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import sealed_lines, unsealed
 from cotext.runtime.reading import parse_yaml, read_text

@@ -116,7 +116,7 @@ def published_papers() -> tuple[Paper, ...]:
 
     Raises CotextError where a file contradicts itself, see `read_paper`.
     """
-    root = resources.files("cotext.reports") / "published"
+    root = resources.files("cotext.analysis") / "published"
     names = sorted(item.name for item in root.iterdir() if item.name.endswith(".yaml"))
     return tuple(
         read_paper(yaml.safe_load((root / name).read_text(encoding="utf-8")), name) for name in names

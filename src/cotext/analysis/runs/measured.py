@@ -17,9 +17,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.analysis.attention_of_document import AttentionReport, watch_document
-from cotext.analysis.comparison import Sight, read_metrics
 from cotext.analysis.context_corpus import measure_corpus
 from cotext.analysis.contrastive import run_suite, sight_of, suite_recipe
+from cotext.analysis.contrastive_rows import Sight
+from cotext.analysis.metrics_file import read_metrics
+from cotext.analysis.runs.recipe import RecipeOf, recipe_of
 from cotext.data.contrastive_suites import ContrastiveSuite
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import detect_format, read_documents, read_parallel, second_file
@@ -30,10 +32,8 @@ from cotext.decoding.translate_file import open_scorer, open_translator, transla
 from cotext.decoding.translator import DocumentTranslator
 from cotext.metrics.decisions import Decisions, read_decisions
 from cotext.models.checkpoint import LoadedModel
-from cotext.models.interface import NonAutoregressiveModel
 from cotext.models.parameters import count_parameters
 from cotext.models.run_folder import model_file, noted_data
-from cotext.reports.compare.recipe import RecipeOf, recipe_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum, replacing
 from cotext.runtime.locks import working_in
@@ -149,7 +149,7 @@ def _measure(path: Path, title: str, asked: Asked, watch: Watch) -> MeasuredRun:
     if asked.test is not None:
         name = f"{asked.test.digest}-{made_by}"
         hypothesis = _translate(path, f"{name}{asked.test.source.suffix}", asked.test, asked, watch, title)
-        readable = sight.context and not isinstance(loaded.model, NonAutoregressiveModel)
+        readable = sight.context and loaded.writes_left_to_right
         documents = asked.test.documents() if readable else []
         if asked.use and any(len(d) > 1 for d in documents):
             use = _use(path, f"{name}.use.json", asked.test, documents, asked, watch, title)

@@ -9,7 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from cotext.analysis.comparison import LEAK, OUT_OF_SIGHT, WITHIN, Row, SystemFigures, choice_rows
+from cotext.analysis.contrastive_rows import LEAK, OUT_OF_SIGHT, WITHIN, Row, SystemFigures, choice_rows
+from cotext.analysis.runs.against_papers import (
+    BesidePaper,
+    Here,
+    beside_papers,
+    languages_of,
+    of_pair,
+    published_for,
+)
+from cotext.analysis.runs.measured import EvaluationSet, MeasuredRun, Use
 from cotext.data.contrastive_suites import CONTROLLED, ContrastiveSuite
 from cotext.metrics.bleu import Score
 from cotext.metrics.contrastive import Accuracy
@@ -19,15 +28,6 @@ from cotext.metrics.evidence import Evidence, Group, corrected, groups_of, weigh
 from cotext.metrics.flips import SIGNIFICANT, flipped_sums, least_p, mcnemar_by_document
 from cotext.metrics.profile import Bucket, by_length, by_position
 from cotext.metrics.significance import Comparison, McNemar, PairedTest, Resampling, holm
-from cotext.reports.compare.beside import (
-    BesidePaper,
-    Here,
-    beside_papers,
-    languages_of,
-    of_pair,
-    published_for,
-)
-from cotext.reports.compare.measured import EvaluationSet, MeasuredRun, Use
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
 

@@ -7,14 +7,14 @@ where the language pair is the same, and the suite, or the test set by its numbe
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cotext.analysis.comparison import WITHIN
+from cotext.analysis.contrastive_rows import WITHIN
+from cotext.analysis.published import Published, published_values
+from cotext.analysis.runs.measured import MeasuredRun
+from cotext.analysis.runs.recipe import RecipeOf
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.languages import Languages
 from cotext.metrics.bleu import Score
 from cotext.metrics.contrastive import distance_bucket
-from cotext.reports.compare.measured import MeasuredRun
-from cotext.reports.compare.recipe import RecipeOf
-from cotext.reports.published import Published, published_values
 
 
 @dataclass(frozen=True, slots=True)

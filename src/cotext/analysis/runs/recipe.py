@@ -7,6 +7,7 @@ from typing import Any
 
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.config.sizes import SIZES
+from cotext.models.describe import describe_model
 
 # What makes a system; training and decoding are told by signatures.
 _SECTIONS = ("view", "model", "loss")
@@ -59,7 +60,7 @@ def recipe_of(config: Config) -> RecipeOf:
     """
     ours = _settings(config)
     found = []
-    for name, paper, theirs in _recipes(config.model.name):
+    for name, paper, theirs in _recipes(_kind(config)):
         changes = tuple(f"{key}={_text(ours[key])}" for key in sorted(ours) if _changed(key, ours, theirs))
         sized = any(ours[key] != theirs[key] for key in _DIMENSIONS)
         depth = sum(ours[key] != theirs[key] for key in _LAYERS)
@@ -75,11 +76,16 @@ def recipe_of(config: Config) -> RecipeOf:
     return RecipeOf(name, changes, settings)
 
 
+def _kind(config: Config) -> str:
+    """The model without its switches."""
+    return describe_model(config.model).partition("(")[0]
+
+
 @cache
 def _recipes(model: str) -> tuple[tuple[str, str, Settings], ...]:
     """The recipes of a model at all sizes: names, the rows that they stand for, settings."""
     loaded = ((name, load_config(name)) for name in recipe_names())
-    names = [name for name, config in loaded if config.model.name == model]
+    names = [name for name, config in loaded if _kind(config) == model]
     sized = ((name, load_config(name, size)) for name in names for size in SIZES)
     return tuple((name, config.paper, _settings(config)) for name, config in sized)
 
