@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.batch_context_cost import attention_peak, decoding_speed, memory, training_speed
 from benchmarks.documents import table
-from cotext.analysis.attention_of_document import watch_document
+from cotext.analysis.attention_of_document import document_attention
 from cotext.analysis.contrastive import run_suite
 from cotext.config.recipe import load_config
 from cotext.data.contrastive_suites import read_suite
@@ -104,7 +104,7 @@ def gates(translator: DocumentTranslator, documents: Iterable[ParallelDocument])
     opened: dict[str, list[float]] = {}
     sums: dict[str, dict[int, list[float]]] = {}
     for document in documents:
-        report = watch_document(translator, document, "", own=False)
+        report = document_attention(translator, document, "", own=False)
         for gate in report.gates.values():
             opened.setdefault(gate.kind, []).append(gate.overall)
             for distance, at in gate.by_distance(report.share_of(gate.kind)).items():

@@ -48,7 +48,7 @@ from cotext.decoding.translate_file import open_translator
 from cotext.models.describe import describe_model
 from cotext.models.run_folder import checkpoints
 from cotext.training.callbacks import TrainingCallbacks
-from cotext.training.distillation import Request, distillation
+from cotext.training.distillation import DistillationRequest, distillation
 from cotext.training.run import train
 
 SYSTEMS = {
@@ -196,7 +196,9 @@ class Experiment:
         if (out / "report.json").is_file():
             return
         self.train(self.teacher)
-        request = Request(self.run(self.teacher), self.folder / "data", out, {"beam": TEACHER_BEAM})
+        request = DistillationRequest(
+            self.run(self.teacher), self.folder / "data", out, {"beam": TEACHER_BEAM}
+        )
         with distillation(request, device="cpu") as job:
             print(f"{self.teacher} translates {job.documents - job.resumed_documents} documents", flush=True)
             job.translate()

@@ -12,7 +12,7 @@ from test_candidate_scoring import VIEWS
 from tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 
 from cotext.analysis.context_corpus import translate_under
-from cotext.analysis.context_of_document import examine
+from cotext.analysis.context_of_document import document_context_use
 from cotext.analysis.context_use import (
     CONDITIONS,
     Pool,
@@ -328,7 +328,7 @@ def test_n_sentences_in_n_sentences_out(name: str, condition: str) -> None:
 
 def test_a_report_agrees_with_the_scores() -> None:
     t = translator(SYSTEMS["window"])
-    report = examine(t, LONG, "signature", own=False)
+    report = document_context_use(t, LONG, "signature", own=False)
     assert [s.number for s in report.sentences] == [1, 2, 3, 4, 5, 6, 7]
     [whole] = t.score([LONG])
     for sentence, score in zip(report.sentences, whole, strict=True):

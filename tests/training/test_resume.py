@@ -347,7 +347,7 @@ class TestRefusals:
         train_here(run_config(max_updates=8), data, run)
         last = ckpt.checkpoint_folder(run, 8)
         (last / "process-0.safetensors").write_bytes(b"")
-        with pytest.raises(CotextError, match=f"delete {last}, and the same command goes on"):
+        with pytest.raises(CotextError, match=f"delete {last}, and the same command resumes"):
             train_here(run_config(), data, run)
         shutil.rmtree(last)
         train_here(run_config(), data, run)

@@ -23,7 +23,7 @@ DIGITS = 6  # that are worth keeping of a weight
 
 
 @dataclass(frozen=True, slots=True)
-class AttentionReport:
+class DocumentAttention:
     """What was found of a document; `numbers` are the places, from 1, of the sentences that have words."""
 
     signature: str
@@ -83,7 +83,7 @@ class AttentionReport:
     def render(self) -> str:
         """A line for every attention, and one for every gate."""
         rows = [
-            ("attention", "nats", "normalised_entropy", "own sentence", "share beside"),
+            ("attention", "nats", "normalised_entropy", "own sentence", "outside"),
             *map(self._row, self.maps),
         ]
         gates = [f"{name}: open by {gate.overall:.2f}" for name, gate in self.gates.items()]
@@ -92,15 +92,15 @@ class AttentionReport:
     def _row(self, name: str) -> tuple[str, ...]:
         each = self.maps[name]
         figures = each.share.diagonal().nanmean(), each.beside.nanmean()
-        own, beside = (f"{float(share):.2f}" for share in figures)
-        return name, f"{each.spread.nats:.2f}", f"{each.spread.normalised_entropy:.2f}", own, beside
+        own, outside = (f"{float(share):.2f}" for share in figures)
+        return name, f"{each.spread.nats:.2f}", f"{each.spread.normalised_entropy:.2f}", own, outside
 
 
 def _matrices(found: SentenceMap | Averaged) -> dict[str, Any]:
     return {
         "mean_weight": _numbers(found.mean),
         "share": _numbers(found.share),
-        "share_beside": _numbers(found.beside),
+        "share_outside": _numbers(found.beside),
     }
 
 
@@ -111,9 +111,9 @@ def _numbers(values: Tensor) -> Any:
     return [None if v != v else float(f"{v:.{DIGITS}g}") for v in values.tolist()]
 
 
-def watch_document(
+def document_attention(
     translator: DocumentTranslator, document: ParallelDocument, signature: str, own: bool
-) -> AttentionReport:
+) -> DocumentAttention:
     """The maps and gates of a document and its translation; `own`: by this very run."""
     source = translator.tokenizer.encode_batch(document.source)
     target = translator.tokenizer.encode_batch(document.target)
@@ -127,7 +127,7 @@ def watch_document(
     batches = [batch.to(translator.device) for batch in _batches(translator, instances)]
     assert not isinstance(translator.model, NonAutoregressiveModel)
     maps, gates = sentence_maps(translator.model, batches, len(kept))
-    return AttentionReport(
+    return DocumentAttention(
         signature=signature,
         document=document,
         translated_by_run=own,

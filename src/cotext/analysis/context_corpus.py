@@ -125,8 +125,8 @@ def measure_corpus(
     translator.check_pairs(documents)
     if all(len(reach) < 2 for d in documents for reach in translator.reach(Document(d.id, d.source))):
         raise CotextError(
-            f"{run}: no sentence of {source} is translated in sight of another; measure a system that sees "
-            "context, on documents of several sentences"
+            f"{run}: no sentence of {source} is translated with another in its context window; measure a "
+            "system with context, on documents of several sentences"
         )
     on_start(sum(map(len, documents)))
     found = tuple(measure(translator, documents, wanted, seed, on_sentences))

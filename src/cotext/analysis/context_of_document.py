@@ -44,7 +44,7 @@ class ContextInfluence:
 
 
 @dataclass(frozen=True, slots=True)
-class Translated:
+class ContextTranslations:
     """The run's own translations of a sentence: in context, without the most telling sentence, alone."""
 
     in_context: str
@@ -53,7 +53,7 @@ class Translated:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportedSentence:
+class SentenceContextUse:
     """One sentence, numbered from 1; `influences` in the order of how much they change."""
 
     number: int
@@ -62,17 +62,17 @@ class ReportedSentence:
     cxmi: float
     words: tuple[WordChange, ...]  # with all context and with none
     influences: tuple[ContextInfluence, ...]
-    translated: Translated | None  # None without context
+    translated: ContextTranslations | None  # None without context
 
 
 @dataclass(frozen=True, slots=True)
-class ContextReport:
+class DocumentContextUse:
     """What was found of a document."""
 
     signature: str
     document: str
     translated_by_run: bool
-    sentences: tuple[ReportedSentence, ...]
+    sentences: tuple[SentenceContextUse, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for a JSON file."""
@@ -103,14 +103,14 @@ def _rounded(value: Any) -> Any:
     return round(value, DIGITS) + 0.0 if isinstance(value, float) else value
 
 
-def examine(
+def document_context_use(
     translator: DocumentTranslator,
     document: ParallelDocument,
     signature: str,
     own: bool,
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
-) -> ContextReport:
+) -> DocumentContextUse:
     """Take the context of every sentence away, piece by piece; `own`: the target is by this very run."""
     found = influences(translator, document)
     translations = _translations(translator, found, on_start, on_sentences)
@@ -122,7 +122,7 @@ def examine(
             for i in sorted(each.influences, key=lambda i: -i.change)
         ]
         sentences.append(
-            ReportedSentence(
+            SentenceContextUse(
                 number + 1,
                 document.source[number],
                 document.target[number],
@@ -132,7 +132,7 @@ def examine(
                 translated,
             )
         )
-    return ContextReport(signature, document.id, own, tuple(sentences))
+    return DocumentContextUse(signature, document.id, own, tuple(sentences))
 
 
 def _words(translator: DocumentTranslator, text: str, tokens: int) -> tuple[list[int], list[str]]:
@@ -156,7 +156,7 @@ def _translations(
     found: Sequence[SentenceInfluences],
     on_start: Callable[[int], None],
     on_sentences: Callable[[int], None],
-) -> list[Translated | None]:
+) -> list[ContextTranslations | None]:
     """The run's own translations of every sentence that has context; equal documents are translated once."""
     asked: list[tuple[Excerpt, Excerpt, Excerpt] | None] = []
     for each in found:
@@ -173,6 +173,8 @@ def _translations(
     for index, translation in translator.translate(documents, on_sentences):
         translated[order[index]] = translation.document.sentences
     return [
-        None if group is None else Translated(*(translated[e.document.source][e.place] for e in group))
+        None
+        if group is None
+        else ContextTranslations(*(translated[e.document.source][e.place] for e in group))
         for group in asked
     ]

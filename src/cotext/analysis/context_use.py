@@ -27,7 +27,7 @@ class Reach(Protocol):
     """What knows how far a system sees."""
 
     def reach(self, document: Document) -> list[range]:
-        """For every sentence, which sentences it is translated in sight of, itself too."""
+        """For every sentence, the sentences within its context window, itself included."""
 
 
 class TokenScorer(Reach, Protocol):
@@ -218,7 +218,7 @@ def check_conditions(conditions: Sequence[str], documents: int) -> None:
         if condition not in CONDITIONS:
             raise CotextError(f"unknown context {condition!r}; choose from {', '.join(CONDITIONS)}")
     if "true" not in conditions:
-        raise CotextError("the true context is what the others are compared with: choose it too")
+        raise CotextError("the other contexts are compared with the true one: choose true, too")
     if "random" in conditions and documents < 2:
         raise CotextError(
             "random context is drawn from other documents, and there is one alone; give a file with several, "

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from cotext.analysis.contrastive_contexts import ForeignSentences, score_in_contexts
-from cotext.analysis.contrastive_rows import EVERYTHING, WITHIN, Sight
+from cotext.analysis.contrastive_rows import SAME_SENTENCE, WHOLE_DOCUMENT, ContextWindow
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import Document, ParallelDocument
 from cotext.decoding.translate_file import signature_entries, what_is_seen
@@ -49,25 +49,25 @@ def run_suite(
     return contrastive_accuracy(suite, own, **rules, controls=scores if controls else None)
 
 
-def sight_of(translator: DocumentTranslator) -> Sight:
+def context_window_of(translator: DocumentTranslator) -> ContextWindow:
     """How many sentences a system may see at most, as far as its view goes."""
     view = translator.config.view
     if translator.model.sees_other_rows or view.kind == "document":
-        return Sight(EVERYTHING, EVERYTHING, EVERYTHING)
+        return ContextWindow(WHOLE_DOCUMENT, WHOLE_DOCUMENT, WHOLE_DOCUMENT)
     if view.kind == "cumulative":
-        return Sight(EVERYTHING, 0, 0)
+        return ContextWindow(WHOLE_DOCUMENT, 0, 0)
     if view.kind == "window":
         target = view.before if view.target_before is None else view.target_before
-        return Sight(view.before, view.after, target)
-    return Sight(0, 0, 0)
+        return ContextWindow(view.before, view.after, target)
+    return ContextWindow(0, 0, 0)
 
 
-def evidence_of(suite: ContrastiveSuite, readings: Readings, sight: Sight) -> list[Evidence]:
-    """What a suite shows of the use of context, by group with the clue in sight; not yet corrected."""
+def evidence_of(suite: ContrastiveSuite, readings: Readings, window: ContextWindow) -> list[Evidence]:
+    """Tests of context use by group of examples with the clue in the context window; not yet corrected."""
     return [
         weigh(group, readings)
         for group in groups_of(suite)
-        if group.distance != WITHIN and sight.reaches(group.phenomenon, group.distance)
+        if group.distance != SAME_SENTENCE and window.contains(group.phenomenon, group.distance)
     ]
 
 

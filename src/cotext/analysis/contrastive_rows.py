@@ -12,16 +12,16 @@ from cotext.runtime.errors import CotextError
 CHANCE_TOLERANCE_POINTS: Final = 3.0
 
 
-WITHIN: Final = "0"  # the distance of a clue in the sentence itself
+SAME_SENTENCE: Final = "0"  # the distance of a clue in the sentence itself
 
 
 SOLVED_PERCENT: Final = 90.0
 
 
-OUT_OF_SIGHT: Final = "out of sight"
+OUTSIDE_WINDOW: Final = "outside the context window"
 
 
-LEAK: Final = "leak? look into it"
+LEAK: Final = "leak? check the data"
 
 
 PHENOMENA: Final[Mapping[str, str]] = {
@@ -34,24 +34,24 @@ PHENOMENA: Final[Mapping[str, str]] = {
 }
 
 
-EVERYTHING: Final = 10**6  # sentences: what a system sees that reads whole documents
+WHOLE_DOCUMENT: Final = 10**6  # sentences: what a system sees that reads whole documents
 
 
 @dataclass(frozen=True, slots=True)
-class Sight:
-    """How many sentences a system may see at most: before and after, and before in its own translation."""
+class ContextWindow:
+    """The context sentences that a system may read: before, after, and before in its own translation."""
 
     before: int
     after: int
     target_before: int
 
     @property
-    def context(self) -> bool:
-        """Whether it sees any sentence but the one that is translated."""
+    def has_context(self) -> bool:
+        """Whether it has any sentence but the one that is translated."""
         return self.before + self.after > 0
 
-    def reaches(self, phenomenon: str, distance: str) -> bool:
-        """Whether a clue in this distance bucket lies within; that of cohesion is in translations alone."""
+    def contains(self, phenomenon: str, distance: str) -> bool:
+        """Whether a clue in this distance bucket lies in it; that of cohesion is in translations alone."""
         before = min(self.before, self.target_before) if phenomenon == "cohesion" else self.before
         if distance == "ahead":
             return self.after >= 1
@@ -62,9 +62,9 @@ class Sight:
 
 @dataclass(frozen=True, slots=True)
 class SystemFigures:
-    """What is known of one trained system.
+    """Figures of one trained system.
 
-    `before` and `after` are the sentences of context that it sees, `target_before` those of its own
+    `before` and `after` are the sentences of its context window, `target_before` those of its own
     translation, as many as `before` if None. `curve` has updates and the loss of
     current sentences on the development set, in nats a token. `accuracies` maps a suite to its contrastive
     report as `cotext contrastive --out` writes it.
@@ -84,9 +84,9 @@ class SystemFigures:
     target_before: int | None = None
 
     @property
-    def sight(self) -> Sight:
-        """How far it sees."""
-        return Sight(
+    def window(self) -> ContextWindow:
+        """Its context window."""
+        return ContextWindow(
             self.before, self.after, self.before if self.target_before is None else self.target_before
         )
 
@@ -95,7 +95,7 @@ class SystemFigures:
 class Cell:
     """The accuracy of one system in one group of examples, in per cent, with its 95 % interval.
 
-    `in_reach`: the clue lies within what the system sees. `shown`: so is that it uses context there.
+    `in_window`: the clue lies within the context window. `shown`: context use there is significant.
     """
 
     percent: float
@@ -103,7 +103,7 @@ class Cell:
     high: float
     correct: int
     total: int
-    in_reach: bool
+    in_window: bool
     shown: bool = False
 
 
@@ -122,7 +122,7 @@ class Row:
     exact_chance: bool
 
 
-def choice_rows(systems: Sequence[SystemFigures]) -> list[Row]:
+def accuracy_rows(systems: Sequence[SystemFigures]) -> list[Row]:
     """Accuracies of all systems side by side, by suite and distance, those of the controlled corpus first.
 
     Raises:
@@ -138,33 +138,33 @@ def choice_rows(systems: Sequence[SystemFigures]) -> list[Row]:
         groups = [system.accuracies[suite]["by_distance"] for system in systems]
         for distance in [bucket for bucket in DISTANCE_BUCKETS if bucket in groups[0]]:
             cells = tuple(
-                _cell(group[distance], system.sight.reaches(phenomenon, distance))
+                _cell(group[distance], system.window.contains(phenomenon, distance))
                 for system, group in zip(systems, groups, strict=True)
             )
             chance = groups[0][distance]["chance_percent"]
             exact = suite.startswith(CONTROLLED)
             # Where chance is not exact, being above it tells nothing.
-            blind = not any(cell.in_reach for cell in cells)
-            verdict = _verdict(chance, distance, cells) if exact else OUT_OF_SIGHT if blind else ""
+            blind = not any(cell.in_window for cell in cells)
+            verdict = _verdict(chance, distance, cells) if exact else OUTSIDE_WINDOW if blind else ""
             rows.append(Row(phenomenon, distance, chance, cells, verdict, exact))
     if not rows:
         raise CotextError("no accuracy with a distance: the contrastive results are empty; make them again")
     return rows
 
 
-def _cell(group: Mapping[str, Any], in_reach: bool) -> Cell:
+def _cell(group: Mapping[str, Any], in_window: bool) -> Cell:
     low, high = group["interval_95_percent"]
-    return Cell(group["accuracy_percent"], low, high, group["correct"], group["total"], in_reach)
+    return Cell(group["accuracy_percent"], low, high, group["correct"], group["total"], in_window)
 
 
 def _verdict(chance: float, distance: str, cells: Sequence[Cell]) -> str:
     """A few words on a row."""
-    blind = [cell for cell in cells if not cell.in_reach]
+    blind = [cell for cell in cells if not cell.in_window]
     if any(abs(cell.percent - chance) > CHANCE_TOLERANCE_POINTS for cell in blind):
         return LEAK
-    seeing = [cell for cell in cells if cell.in_reach]
+    seeing = [cell for cell in cells if cell.in_window]
     if not seeing:
-        return OUT_OF_SIGHT
+        return OUTSIDE_WINDOW
     if all(cell.percent > SOLVED_PERCENT for cell in seeing):
         return "needs no context" if distance == "0" else "context solves it"
     better = sum(cell.low > chance for cell in seeing)

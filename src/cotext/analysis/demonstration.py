@@ -1,4 +1,4 @@
-"""What systems do with context, side by side: accuracies in and out of their sight, and one marked document.
+"""Figures of the demonstration: accuracies inside and outside the context window, and one marked document.
 
 Everything here is figures and words; the terminal and the report lay them out.
 """
@@ -14,7 +14,7 @@ from cotext.analysis.contrastive_rows import (
     SOLVED_PERCENT,
     Row,
     SystemFigures,
-    choice_rows,
+    accuracy_rows,
 )
 from cotext.data.formats import read_documents
 
@@ -62,7 +62,7 @@ class Sample:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class Demonstration:
     """All that the demonstration shows."""
 
     systems: tuple[SystemFigures, ...]
@@ -74,15 +74,15 @@ class Comparison:
 
 def compare(
     systems: Sequence[SystemFigures], source: Path, reference: Path, commands: Mapping[str, str]
-) -> Comparison:
+) -> Demonstration:
     """Put the systems side by side; the first is the one without context.
 
     `source` and `reference` hold the documents that all systems translated.
     """
-    rows = choice_rows(systems)
+    rows = accuracy_rows(systems)
     sources = [document.sentences for document in read_documents(source, "text")]
     references = [document.sentences for document in read_documents(reference, "text", "target")]
-    return Comparison(
+    return Demonstration(
         systems=tuple(systems),
         rows=tuple(rows),
         expectations=tuple(_expectations(systems, rows)),
@@ -111,12 +111,14 @@ def bracketed(line: Line) -> str:
 def _expectations(systems: Sequence[SystemFigures], rows: Sequence[Row]) -> list[Expectation]:
     found = []
     for number, system in enumerate(systems):
-        gaps = [abs(row.cells[number].percent - row.chance) for row in rows if not row.cells[number].in_reach]
+        gaps = [
+            abs(row.cells[number].percent - row.chance) for row in rows if not row.cells[number].in_window
+        ]
         if gaps:
             found.append(
                 Expectation(
-                    f"{system.title} at chance (within {CHANCE_TOLERANCE_POINTS:g} points) where it can't "
-                    "see the clue",
+                    f"{system.title} at chance (within {CHANCE_TOLERANCE_POINTS:g} points) where the clue "
+                    "is outside its context window",
                     max(gaps) <= CHANCE_TOLERANCE_POINTS,
                     f"at most {max(gaps):.1f} points off in {len(gaps)} groups",
                 )
@@ -126,13 +128,14 @@ def _expectations(systems: Sequence[SystemFigures], rows: Sequence[Row]) -> list
             cells = [
                 row.cells[number]
                 for row in rows
-                if row.phenomenon == phenomenon and row.distance != "0" and row.cells[number].in_reach
+                if row.phenomenon == phenomenon and row.distance != "0" and row.cells[number].in_window
             ]
             if cells:
                 least = min(cell.percent for cell in cells)
                 found.append(
                     Expectation(
-                        f"{system.title} above {SOLVED_PERCENT:g} % on {phenomenon} where only context tells",
+                        f"{system.title} above {SOLVED_PERCENT:g} % on {phenomenon} where only "
+                        "context disambiguates",
                         least > SOLVED_PERCENT,
                         f"at least {least:.1f} % in {len(cells)} groups",
                     )

@@ -25,7 +25,7 @@ from rich.table import Table
 from rich.text import Text
 
 from cotext.analysis.contrastive_rows import SystemFigures
-from cotext.analysis.demonstration import Comparison, Sample, bracketed, compare
+from cotext.analysis.demonstration import Demonstration, Sample, bracketed, compare
 from cotext.analysis.metrics_file import read_metrics
 from cotext.config.recipe import Config, load_config
 from cotext.data.controlled import SIZES
@@ -86,10 +86,10 @@ SETTINGS = DemoSettings(
 )
 
 INTRODUCTION = """\
-Cotext trains three tiny systems on a small English-German world in which some words can be translated
-only with another sentence in view, and it is known with which one: "it" is er, sie or es by the gender
-of a thing mentioned earlier; "you" is du or Sie by who is spoken to. A system that sees the clue should
-learn this; one that does not see it can only guess, and stays at chance.
+Cotext trains three tiny systems on a synthetic English-German corpus in which some words can be translated
+only with a clue in another sentence: "it" is er, sie or es by the gender of a thing mentioned earlier;
+"you" is du or Sie by who is spoken to. A system with the clue in its context window should learn this; one
+without it can only guess, so its accuracy should be at chance.
 """
 
 
@@ -309,13 +309,13 @@ def _system_figures(out: Path, system: DemoSystem, settings: DemoSettings) -> Sy
     )
 
 
-def _show(comparison: Comparison) -> None:
+def _show(comparison: Demonstration) -> None:
     """The table, what was expected, and the sample document, on the terminal."""
     screen = Console(highlight=False)
     screen.print(_table(comparison))
     typer.echo(
-        "back: sentences from the choice back to its clue; ahead: the clue is in the next sentence.\n"
-        "(in brackets): the system can't see the clue, so chance is expected.\n"
+        "distance: sentences back to the clue; ahead: the clue is in the next sentence.\n"
+        "(in brackets): the clue is outside the context window, so chance is expected.\n"
         f"BLEU: {comparison.systems[0].scores[0].documents} test documents.\n"
     )
     for expectation in comparison.expectations:
@@ -326,12 +326,15 @@ def _show(comparison: Comparison) -> None:
     _show_sample(screen, comparison.sample)
 
 
-def _table(comparison: Comparison) -> Table:
+def _table(comparison: Demonstration) -> Table:
     table = Table(
-        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Right choices, per cent", title_justify="left"
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        title="Contrastive accuracy, per cent",
+        title_justify="left",
     )
     table.add_column("")
-    for title in ("back", "chance", *(system.title for system in comparison.systems)):
+    for title in ("distance", "chance", *(system.title for system in comparison.systems)):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     last = ""
@@ -339,7 +342,7 @@ def _table(comparison: Comparison) -> Table:
         if last and row.phenomenon != last:
             table.add_section()
         cells = [
-            Text(f"{cell.percent:.1f} ") if cell.in_reach else Text(f"({cell.percent:.1f})", "dim")
+            Text(f"{cell.percent:.1f} ") if cell.in_window else Text(f"({cell.percent:.1f})", "dim")
             for cell in row.cells
         ]
         name = row.phenomenon if row.phenomenon != last else ""

@@ -50,7 +50,7 @@ class DecisionTest:
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteComparison:
+class SuiteDifference:
     """All systems on one suite; accuracies in per cent."""
 
     suite: str
@@ -137,7 +137,7 @@ def _parse_readings(path: Path, suite: str, entry: dict[str, Any], right: dict[s
 
 def compare_decisions(
     systems: Mapping[str, Mapping[str, Decisions]], baseline: str | None = None
-) -> list[SuiteComparison]:
+) -> list[SuiteDifference]:
     """Compare systems on every suite that all of them decided: with `baseline`, or, if None, all pairs.
 
     Raises CotextError where there is no such suite, or its examples or the rules of the decision differ.
@@ -153,7 +153,7 @@ def compare_decisions(
     return [_compare({name: each[suite] for name, each in systems.items()}, pairs) for suite in shared]
 
 
-def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]]) -> SuiteComparison:
+def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]]) -> SuiteDifference:
     (name, first), *others = systems.items()
     for other, decisions in others:
         if decisions.right.keys() != first.right.keys():
@@ -173,7 +173,7 @@ def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]])
     documents = [told.get(key, place) for place, key in enumerate(first.right)]
     tests = [mcnemar_by_document(right[one], right[other], documents) for one, other in pairs]
     corrected = holm([test.p_mid for test in tests])
-    return SuiteComparison(
+    return SuiteDifference(
         suite=first.suite,
         examples=len(first.right),
         documents=len(set(documents)),

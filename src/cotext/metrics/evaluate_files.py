@@ -112,7 +112,7 @@ class Evaluation:
             # Drawing with replacement knows no such bound.
             randomised = test.signature.startswith("test:randomisation|")
             if randomised and least_p(test.units) * len(test.comparisons) >= SIGNIFICANT:
-                yield f"{protocol}: {test.units} {test.unit}s are too few for any difference to show"
+                yield f"{protocol}: {test.units} {test.unit}s are too few for any significant difference"
 
 
 def evaluate_files(

@@ -1,14 +1,14 @@
-"""Does a system use context? What must hold on a contrastive suite before that is said.
+"""Tests of context use on a contrastive suite.
 
-Right choices alone do not show it: a system that prefers one form is often right where that form is frequent,
-and any context, of whatever document, may change what it prefers. So five things are asked of the examples
-of a kind whose clue is equally far away, and all of them must hold:
+Accuracy alone does not show that context is used: a system that prefers one form is often right where that
+form is frequent, and context from any document may change what it prefers. So five conditions are tested on
+the examples of one phenomenon whose clue is equally far away, and all of them must hold:
 
-    chance      right more often than by guessing
-    balanced    the same where every form that is right counts the same
-    none        right more often than without context
-    foreign     right more often than beside sentences of other documents
-    cxmi        the right candidate more probable than beside sentences of other documents, in nats
+    chance      accuracy above chance
+    balanced    the same with every correct form weighted equally
+    none        accuracy above that without context
+    foreign     accuracy above that with context from other documents
+    cxmi        higher log-probability of the correct candidate than with context from other documents
 
 Each is tested over documents, two-sided, and p is multiplied by the number of groups that are asked
 (Bonferroni). A statement that needs all of several tests is as sure as the least sure of them (Berger, 1982).
@@ -31,13 +31,13 @@ from cotext.metrics.flips import SIGNIFICANT, flipped_sums, least_p, mcnemar_by_
 from cotext.metrics.forms import balanced_weights, choice_of
 from cotext.metrics.readings import Readings
 
-# What is to be said where one of them does not hold.
+# Message where one of them does not hold.
 CONDITIONS: Final[Mapping[str, str]] = {
-    "chance": "right no more often than by guessing",
-    "balanced": "right no more often than by guessing where every form counts the same",
-    "none": "right no more often than without context",
-    "foreign": "right no more often than beside sentences of other documents",
-    "cxmi": "no surer of what is right than beside sentences of other documents",
+    "chance": "accuracy not above chance",
+    "balanced": "balanced accuracy not above chance",
+    "none": "accuracy not above that without context",
+    "foreign": "accuracy not above that with context from other documents",
+    "cxmi": "the correct candidate no more probable than with context from other documents",
 }
 SAMPLES: Final = 20_000
 _SEED: Final = 12345
@@ -86,7 +86,7 @@ class Condition:
 
     @property
     def holds(self) -> bool:
-        """Whether it exceeds, by more than luck."""
+        """Whether `own` exceeds `other` significantly."""
         return self.own > self.other and self.p_corrected < SIGNIFICANT
 
 

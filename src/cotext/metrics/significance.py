@@ -57,7 +57,7 @@ class Resampling:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SystemDifference:
     """One system against another under one score.
 
     `difference` is the system's score less the baseline's, `interval_95` its percentile interval. `ahead` is
@@ -82,7 +82,7 @@ class PairedTest:
     unit: Unit
     units: int
     intervals_95: dict[str, tuple[float, float]]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[SystemDifference, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for a JSON file."""
@@ -131,7 +131,7 @@ def paired_test(
         units=units,
         intervals_95={name: _percentiles(scores) for name, scores in drawn.items()},
         comparisons=tuple(
-            Comparison(*row, p_corrected=value) for row, value in zip(found, corrected, strict=True)
+            SystemDifference(*row, p_corrected=value) for row, value in zip(found, corrected, strict=True)
         ),
     )
 

@@ -8,7 +8,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from cotext.analysis.attention_of_document import AttentionReport, watch_document
+from cotext.analysis.attention_of_document import DocumentAttention, document_attention
 from cotext.analysis.one_document import choose_document
 from cotext.data.documents import Document, ParallelDocument
 from cotext.decoding.translate_file import open_scorer, open_translator
@@ -35,7 +35,7 @@ def report_attention(
     device: str | None = None,
     decode: dict[str, Any] | None = None,
     update: int | None = None,
-) -> AttentionReport:
+) -> DocumentAttention:
     """Watch a run read one document; writes attention.json and a picture per kind into the folder `out`.
 
     `target` may be the source file itself, where it holds both languages. Without `document`, the id of one,
@@ -59,7 +59,7 @@ def report_attention(
         if own:
             [(_, found)] = translator.translate([Document(chosen.id, chosen.source)])
             chosen = ParallelDocument(chosen.id, chosen.source, found.document.sentences)
-        report = watch_document(translator, chosen, f"{loaded.signature}|{translator.signature}", own)
+        report = document_attention(translator, chosen, f"{loaded.signature}|{translator.signature}", own)
         with replacing(out / "attention.json") as temporary:
             content = json.dumps(report.as_dict(), ensure_ascii=False, allow_nan=False)
             temporary.write_text(content, encoding="utf-8")
@@ -67,7 +67,7 @@ def report_attention(
     return report
 
 
-def _draw(report: AttentionReport, out: Path) -> None:
+def _draw(report: DocumentAttention, out: Path) -> None:
     from cotext.reports.pictures import gate_openness, sentence_map
 
     for each in report.kinds:

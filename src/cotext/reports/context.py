@@ -10,7 +10,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cotext.analysis.context_of_document import ContextReport, examine
+from cotext.analysis.context_of_document import DocumentContextUse, document_context_use
 from cotext.analysis.one_document import choose_document
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.languages import check_sides
@@ -33,7 +33,7 @@ def report_context(
     update: int | None = None,
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
-) -> ContextReport:
+) -> DocumentContextUse:
     """Examine a run on one document; writes the page `out` and, beside it, the same name in .json.
 
     `target` may be the source file itself, where it holds both languages. Without `document`, the id of one,
@@ -62,7 +62,7 @@ def report_context(
         if own:
             [(_, found)] = translator.translate([Document(chosen.id, chosen.source)])
             chosen = ParallelDocument(chosen.id, chosen.source, found.document.sentences)
-        report = examine(
+        report = document_context_use(
             translator, chosen, f"{loaded.signature}|{translator.signature}", own, on_start, on_sentences
         )
         page, content = render_page(report), json.dumps(report.as_dict(), indent=1, ensure_ascii=False)

@@ -9,9 +9,9 @@ from html import escape
 
 from cotext.analysis.context_of_document import (
     ContextInfluence,
-    ContextReport,
-    ReportedSentence,
-    Translated,
+    ContextTranslations,
+    DocumentContextUse,
+    SentenceContextUse,
     WordChange,
 )
 from cotext.analysis.word_diff import differing
@@ -31,7 +31,7 @@ translation was scored again. A word is shaded where that changed its log-probab
 """
 
 
-def render_page(report: ContextReport) -> str:
+def render_page(report: DocumentContextUse) -> str:
     """The page."""
     sources = {sentence.number: sentence.source for sentence in report.sentences}
     body = [
@@ -58,7 +58,7 @@ def _legend() -> str:
     )
 
 
-def _table(report: ContextReport) -> str:
+def _table(report: DocumentContextUse) -> str:
     rows = []
     for each in report.sentences:
         cells = ["", "", '<span class="soft">has no context</span>']
@@ -77,7 +77,7 @@ def _table(report: ContextReport) -> str:
     return table(caption, ("sentence", "CXMI", "context sentence", "nats", "word"), rows, left=0)
 
 
-def _map(report: ContextReport) -> str:
+def _map(report: DocumentContextUse) -> str:
     """The change of every sentence by every other, where that fits on a screen."""
     if len(report.sentences) > MOST_COLUMNS or not any(s.influences for s in report.sentences):
         return ""
@@ -103,7 +103,7 @@ def _map(report: ContextReport) -> str:
     )
 
 
-def _article(sentence: ReportedSentence, sources: Mapping[int, str]) -> str:
+def _article(sentence: SentenceContextUse, sources: Mapping[int, str]) -> str:
     parts = [
         ("source", escape(sentence.source)),
         (f"all context, {_nats(sentence.cxmi)}" if sentence.influences else "target", _words(sentence.words)),
@@ -126,7 +126,7 @@ def _influence(each: ContextInfluence, sources: Mapping[int, str]) -> tuple[str,
     return f"by sentence {each.number}, {_nats(each.nats)}", f"{_words(each.words)} {source}"
 
 
-def _translations(found: Translated, most: int) -> list[tuple[str, str]]:
+def _translations(found: ContextTranslations, most: int) -> list[tuple[str, str]]:
     """The run's own translations, of which only those that differ are written out."""
     parts = [("own translation", escape(found.in_context))]
     for what, text in ((f"without {most}", found.without_most), ("without context", found.alone)):
@@ -173,7 +173,7 @@ def _marked(text: str, beside: str) -> str:
     return " ".join(f"<mark>[{escape(w)}]</mark>" if marked else escape(w) for w, marked in pairs)
 
 
-def _facts(report: ContextReport) -> str:
+def _facts(report: DocumentContextUse) -> str:
     target = "the run's own translation" if report.translated_by_run else "a given translation"
     return facts(
         [

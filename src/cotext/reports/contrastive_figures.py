@@ -10,13 +10,13 @@ from cotext.reports.plots import accuracy_by_distance, legend_mark, training_cur
 
 
 def legend(systems: Sequence[SystemFigures]) -> str:
-    """Which marker is which system."""
+    """The markers of the systems."""
     items = [f"<li>{legend_mark(i)} {escape(s.title)}</li>" for i, s in enumerate(systems)]
     return f'<ul class="legend">{"".join(items)}</ul>'
 
 
-def choice_plots(rows: Sequence[Row], systems: Sequence[SystemFigures], about: Mapping[str, str]) -> str:
-    """A plot for each phenomenon; `about` says what some of them are."""
+def accuracy_plots(rows: Sequence[Row], systems: Sequence[SystemFigures], about: Mapping[str, str]) -> str:
+    """A plot of accuracies for each phenomenon; `about` explains some of them."""
     figures = []
     for phenomenon, group in _by_phenomenon(rows):
         parts = [
@@ -31,13 +31,13 @@ def choice_plots(rows: Sequence[Row], systems: Sequence[SystemFigures], about: M
         )
     return (
         f'{legend(systems)}\n<div class="plots">\n{chr(10).join(figures)}\n</div>\n'
-        '<p class="soft">Bars are 95 % intervals. The dashed line is chance. Shaded: at least one system '
-        "sees the clue.</p>"
+        '<p class="soft">Bars are 95 % intervals. The dashed line is chance. Shaded: the clue '
+        "is within the context window of at least one system.</p>"
     )
 
 
-def choice_table(rows: Sequence[Row], systems: Sequence[SystemFigures], about: Mapping[str, str]) -> str:
-    """The figures of the plots, with a few words on each row."""
+def accuracy_table(rows: Sequence[Row], systems: Sequence[SystemFigures], about: Mapping[str, str]) -> str:
+    """The accuracies of the plots as a table, with a few words on each row."""
     titles = "".join(f'<th scope="col" role="columnheader">{breakable(s.title)}</th>' for s in systems)
     columns = len(systems) + 3
     bodies = []
@@ -55,16 +55,16 @@ def choice_table(rows: Sequence[Row], systems: Sequence[SystemFigures], about: M
             f"{escape(about.get(phenomenon, ''))}</th></tr>\n{lines}\n</tbody>"
         )
     caption = (
-        "Right choices in per cent, with 95 % intervals. Shaded: the clue lies within what the system sees. "
-        "In brackets: it does not, and chance is expected. “back” counts sentences from the choice "
-        "back to its clue; “ahead”: the clue is in the next sentence."
+        "Contrastive accuracy in per cent, with 95 % intervals. Shaded: the clue is within the context "
+        "window of the system. In brackets: it is outside, and chance is expected. Distance: sentences back "
+        "to the clue; “ahead”: the clue is in the next sentence."
     )
     if any(cell.shown for row in rows for cell in row.cells):
-        caption += " Bold: it is shown that context is used."
+        caption += " Bold: context use is significant."
     return (
         f'<table class="contrastive" role="table" style="--systems:{len(systems)}">'
         f'<caption>{caption}</caption>\n<thead role="rowgroup">'
-        '<tr role="row"><th scope="col" role="columnheader">back</th>'
+        '<tr role="row"><th scope="col" role="columnheader">distance</th>'
         f'<th scope="col" role="columnheader">chance</th>{titles}'
         '<th scope="col" role="columnheader" class="words">in words</th></tr></thead>\n'
         f"{''.join(bodies)}\n</table>"
@@ -82,10 +82,10 @@ def _by_phenomenon(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
 
 
 def _cell(cell: Cell) -> str:
-    figure = f"{cell.percent:.1f}" if cell.in_reach else f"({cell.percent:.1f})"
+    figure = f"{cell.percent:.1f}" if cell.in_window else f"({cell.percent:.1f})"
     if cell.shown:
         figure = f"<b>{figure}</b>"
-    kind = ' class="window"' if cell.in_reach else ""
+    kind = ' class="window"' if cell.in_window else ""
     return (
         f'<td role="cell"{kind}>{figure} <span class="interval">{cell.low:.0f} to {cell.high:.0f}</span></td>'
     )

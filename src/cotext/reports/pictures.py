@@ -104,7 +104,8 @@ def sentence_map(
 ) -> Figure:
     """Two maps of the attention between sentences, [N, N] each: mean weights of token pairs, and shares.
 
-    As figure 8 of Wu et al. 2023; `numbers` name the sentences. What is out of sight, not a number, is grey.
+    As figure 8 of Wu et al. 2023; `numbers` name the sentences. Not a number: outside the context window,
+    drawn in grey.
     """
     with _style(_PICTURE_INK, _PICTURE_FAINT):
         side = min(3.2 + 0.05 * len(numbers), 7.0)
@@ -123,7 +124,7 @@ def sentence_map(
             axes.set_xlabel("sentence attended to")
             axes.set_ylabel("sentence that attends")
             figure.colorbar(image, ax=axes, shrink=0.85)
-        figure.suptitle(f"{title}; grey: out of sight", fontsize=11)
+        figure.suptitle(f"{title}; grey: outside the context window", fontsize=11)
         return figure
 
 
@@ -142,10 +143,10 @@ def gate_openness(numbers: Sequence[int], gates: Sequence[tuple[str, GateOpennes
         for axes in (by_sentence, by_distance):
             axes.xaxis.set_major_locator(MaxNLocator(integer=True))
         by_sentence.set_xlabel("sentence")
-        by_sentence.set_ylabel("openness of the gate")
+        by_sentence.set_ylabel("mean gate value")
         by_distance.set_ylim(bottom=0)
         by_distance.set_xlabel("sentences back (below zero: ahead)")
-        by_distance.set_ylabel("openness × share of attention")
+        by_distance.set_ylabel("gate value × share of attention")
         figure.legend(
             *by_sentence.get_legend_handles_labels(), loc="outside upper center", ncols=2, frameon=False
         )
@@ -185,4 +186,4 @@ def _shade(colour: str, strength: float) -> tuple[float, float, float]:
 def _percent_axis(axes: Any) -> None:
     axes.set_ylim(0, 103)
     axes.set_yticks(range(0, 101, 25))
-    axes.set_ylabel("right, per cent")
+    axes.set_ylabel("accuracy, %")

@@ -70,7 +70,7 @@ def accuracy_by_distance(rows: Sequence[Row], systems: Sequence[SystemFigures], 
     with _style():
         figure = Figure(figsize=(3.5, 2.6), layout="constrained")
         axes = figure.add_subplot()
-        within = [i for i, row in enumerate(rows) if any(cell.in_reach for cell in row.cells)]
+        within = [i for i, row in enumerate(rows) if any(cell.in_window for cell in row.cells)]
         if within:
             axes.axvspan(within[0] - 0.5, within[-1] + 0.5, color=_WINDOW, linewidth=0)
         chance = rows[0].chance
@@ -99,7 +99,7 @@ def accuracy_by_distance(rows: Sequence[Row], systems: Sequence[SystemFigures], 
         axes.set_xlim(-0.5, len(rows) - 0.5)
         axes.set_ylim(0, 104)
         axes.set_yticks(range(0, 101, 25))
-        axes.set_ylabel("right, per cent")
+        axes.set_ylabel("accuracy, %")
         axes.set_xlabel(
             "sentences back to the clue"
             if rows[0].distance != "ahead"
@@ -137,7 +137,7 @@ def attention_shares(
 ) -> str:
     """Shares of attention between sentences, [N, N], in the colour of a system: the fuller, the more.
 
-    What is out of sight, not a number, is grey. `numbers` name the sentences.
+    What is outside the context window, not a number, is grey. `numbers` name the sentences.
     """
     with _style():
         figure = Figure(figsize=(2.9, 2.9), layout="constrained")

@@ -122,14 +122,14 @@ def _require_success(child: _Child) -> None:
     lines = job.log.read_text(encoding="utf-8", errors="replace").splitlines()
     tail = "\n".join(f"  {line}" for line in lines[-TAIL_LINES:])
     raise CotextError(
-        f"{job.name}: {how}; the end of {job.log}:\n{tail}\nWhen this is put right, the same command goes on."
+        f"{job.name}: {how}; the end of {job.log}:\n{tail}\nWhen this is put right, the same command resumes."
     )
 
 
 def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """Ask to stop, wait, and end what has not stopped by then."""
     if processes:
-        console.print("stopping; training saves itself, and the same command goes on from there")
+        console.print("stopping; training saves itself, and the same command resumes from there")
     for process in processes:
         process.terminate()
     deadline = time.monotonic() + STOP_SECONDS

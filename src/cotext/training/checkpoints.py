@@ -88,7 +88,7 @@ class RunCheckpoints:
         except (OSError, SafetensorError, CotextError) as error:
             raise CotextError(
                 f"{final}: the checkpoint cannot be written: {error}; earlier ones are whole: make room, "
-                "then the same command goes on from the last"
+                "then the same command resumes from the last"
             ) from None
         finally:
             if main:

@@ -102,7 +102,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class DistillationRequest:
     """What is distilled, by whom and how; `decode` overrides keys of the teacher's configuration.
 
     `monolingual`: documents to translate in place of the corpus's sources, which are added to it; `format` of
@@ -124,7 +124,7 @@ class Distillation:
 
     def __init__(
         self,
-        request: Request,
+        request: DistillationRequest,
         data: PreparedData,
         texts: Texts,
         translator: DocumentTranslator,
@@ -287,7 +287,7 @@ def _is_written(folder: Path) -> bool:
 
 @contextmanager
 def distillation(
-    request: Request, shard: Shard | None = None, device: str | None = None
+    request: DistillationRequest, shard: Shard | None = None, device: str | None = None
 ) -> Iterator[Distillation]:
     """Open a distillation, or go on with an interrupted one; without a shard, all that is left to be done.
 
@@ -323,7 +323,9 @@ def distillation(
             yield Distillation(request, data, texts, translator, signature, folder, chosen, parts)
 
 
-def _texts(request: Request, data: PreparedData, teacher: Languages) -> tuple[Request, Texts]:
+def _texts(
+    request: DistillationRequest, data: PreparedData, teacher: Languages
+) -> tuple[DistillationRequest, Texts]:
     """What is translated; the request with the side that is chosen for it."""
     if request.monolingual is None:
         check_pair(teacher, data.languages, f"{request.data}", f"{request.teacher} translates")
@@ -334,14 +336,14 @@ def _texts(request: Request, data: PreparedData, teacher: Languages) -> tuple[Re
     return replace(request, side=side), texts
 
 
-def _require_new(out: Path, request: Request) -> None:
+def _require_new(out: Path, request: DistillationRequest) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CotextError(f"{request.out}: is there already; choose another --out")
     if out.is_relative_to(request.data.resolve()):
         raise CotextError(f"{request.out}: lies inside the data to be distilled; choose another --out")
 
 
-def _job(request: Request, data: PreparedData, translator: DocumentTranslator) -> dict[str, Any]:
+def _job(request: DistillationRequest, data: PreparedData, translator: DocumentTranslator) -> dict[str, Any]:
     """Everything that decides what the distilled corpus holds."""
     job: dict[str, Any] = {
         "cotext": __version__,

@@ -242,7 +242,7 @@ def storage(path: Path) -> Iterator[None]:
     except OSError as error:
         raise CotextError(
             f"{error.filename or path}: cannot be written: {error.strerror or error}; put that right, and "
-            "the same command goes on from there"
+            "the same command resumes from there"
         ) from None
 
 

@@ -197,4 +197,4 @@ def _load(folder: Path) -> _Saved:
 
 
 def _remedy(folder: Path) -> str:
-    return f"delete {folder}, and the same command goes on from the checkpoint before, or from the beginning"
+    return f"delete {folder}, and the same command resumes from the checkpoint before, or from the beginning"

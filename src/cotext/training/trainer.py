@@ -171,7 +171,7 @@ class Trainer:
             self._finish()
         elif self.accelerator.is_main_process:
             self.callbacks.on_message(
-                f"stopped at update {self.progress.update}; the same command goes on from there"
+                f"stopped at update {self.progress.update}; the same command resumes from there"
             )
         return self.progress
 

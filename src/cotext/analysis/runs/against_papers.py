@@ -1,4 +1,4 @@
-"""Published values beside measured ones: like beside like.
+"""Published values compared with measured ones of the same test set or suite.
 
 A row of a table stands for a run whose settings are the row's. A figure of ours stands beside a value of it
 where the language pair is the same, and the suite, or the test set by its numbers of documents and sentences.
@@ -7,10 +7,10 @@ where the language pair is the same, and the suite, or the test set by its numbe
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from cotext.analysis.contrastive_rows import WITHIN
+from cotext.analysis.contrastive_rows import SAME_SENTENCE
 from cotext.analysis.published import Published, published_values
 from cotext.analysis.runs.measured import MeasuredRun
-from cotext.analysis.runs.recipe import RecipeOf
+from cotext.analysis.runs.recipe import MatchedRecipe
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.languages import Languages
 from cotext.metrics.bleu import Score
@@ -18,7 +18,7 @@ from cotext.metrics.contrastive import distance_bucket
 
 
 @dataclass(frozen=True, slots=True)
-class BesidePaper:
+class PublishedComparison:
     """A published value of a run's recipe, and ours of the same thing, if there is one.
 
     `first_published` and `first_measured` are those of the first run that has a row in the same table; None
@@ -33,7 +33,7 @@ class BesidePaper:
 
 
 @dataclass(frozen=True, slots=True)
-class Here:
+class EvaluatedOn:
     """What was measured on: the size of the test set (0, 0 without one), and the suites by their names."""
 
     documents: int
@@ -41,9 +41,9 @@ class Here:
     suites: Mapping[str, ContrastiveSuite]
 
 
-def beside_papers(
-    runs: Sequence[MeasuredRun], scores: Sequence[Sequence[Score]], here: Here
-) -> list[BesidePaper]:
+def compare_with_papers(
+    runs: Sequence[MeasuredRun], scores: Sequence[Sequence[Score]], here: EvaluatedOn
+) -> list[PublishedComparison]:
     """Published values of all runs that are of a recipe, in the order of the papers' tables and columns.
 
     Where the languages are known, values of other language pairs are left out.
@@ -60,7 +60,7 @@ def beside_papers(
                 first = theirs.get(value.column) if number != first_run else None
                 own = measured(value, runs[number], scores[number], pair, here)
                 other = measured(value, runs[first_run], scores[first_run], pair, here) if first else None
-                found.append(BesidePaper(number, value, first.value if first else None, own, other))
+                found.append(PublishedComparison(number, value, first.value if first else None, own, other))
     order = {place: rank for rank, place in enumerate(dict.fromkeys(v.place for v in published_values()))}
     return sorted(found, key=lambda each: (order[each.published.place], each.run))
 
@@ -71,7 +71,7 @@ def languages_of(runs: Sequence[MeasuredRun], suites: Mapping[str, ContrastiveSu
     return next((pair for pair in told if pair), "")
 
 
-def published_for(recipe: RecipeOf) -> list[Published]:
+def published_for(recipe: MatchedRecipe) -> list[Published]:
     """The published values of exactly these settings."""
     return [v for v in published_values() if recipe.name in v.recipes and recipe.fits(v.setting)]
 
@@ -90,7 +90,7 @@ def of_pair(values: Sequence[Published], pair: str) -> list[Published]:
     ]
 
 
-def _tables(recipe: RecipeOf, pair: str) -> dict[str, list[Published]]:
+def _tables(recipe: MatchedRecipe, pair: str) -> dict[str, list[Published]]:
     tables: dict[str, list[Published]] = {}
     for value in of_pair(published_for(recipe), pair):
         tables.setdefault(value.place, []).append(value)
@@ -98,7 +98,7 @@ def _tables(recipe: RecipeOf, pair: str) -> dict[str, list[Published]]:
 
 
 def measured(
-    value: Published, run: MeasuredRun, scores: Sequence[Score], pair: str, here: Here
+    value: Published, run: MeasuredRun, scores: Sequence[Score], pair: str, here: EvaluatedOn
 ) -> float | None:
     """Our figure of what a published one is of: the same language pair, test set or suite, and protocol."""
     if value.measure.here == "accuracy":
@@ -139,7 +139,7 @@ def _is(suite: ContrastiveSuite, wanted: str) -> bool:
 
 def _is_of(example: ContrastiveExample, value: Published) -> bool:
     bucket = distance_bucket(example.distance)
-    if value.distance == "context" and bucket in (WITHIN, "ahead"):
+    if value.distance == "context" and bucket in (SAME_SENTENCE, "ahead"):
         return False
     if value.distance not in ("", "context", bucket):
         return False

@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.analysis.attention_of_document import AttentionReport, watch_document
+from cotext.analysis.attention_of_document import DocumentAttention, document_attention
 from cotext.analysis.context_corpus import measure_corpus
-from cotext.analysis.contrastive import run_suite, sight_of, suite_recipe
-from cotext.analysis.contrastive_rows import Sight
+from cotext.analysis.contrastive import context_window_of, run_suite, suite_recipe
+from cotext.analysis.contrastive_rows import ContextWindow
 from cotext.analysis.metrics_file import read_metrics
-from cotext.analysis.runs.recipe import RecipeOf, recipe_of
+from cotext.analysis.runs.recipe import MatchedRecipe, recipe_of
 from cotext.data.contrastive_suites import ContrastiveSuite
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import detect_format, read_documents, read_parallel, second_file
@@ -74,7 +74,7 @@ class EvaluationSet:
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentUse:
+class DocumentCxmi:
     """What a kind of context adds to the log-probability of the reference of a document, in nats."""
 
     nats: float
@@ -82,11 +82,11 @@ class DocumentUse:
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class CorpusCxmi:
     """CXMI of a test set, by kind of context and document; sentences without context take no part."""
 
     signature: str
-    documents: Mapping[str, tuple[DocumentUse, ...]]
+    documents: Mapping[str, tuple[DocumentCxmi, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,9 +98,9 @@ class MeasuredRun:
 
     path: Path
     title: str
-    recipe: RecipeOf
+    recipe: MatchedRecipe
     languages: Languages
-    sight: Sight
+    window: ContextWindow
     parameters: int
     updates: int
     curve: tuple[tuple[int, float], ...]
@@ -108,12 +108,12 @@ class MeasuredRun:
     data: str
     hypothesis: Path | None
     decisions: Mapping[str, Decisions]
-    use: Use | None
-    attention: AttentionReport | None
+    use: CorpusCxmi | None
+    attention: DocumentAttention | None
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class MeasurementSettings:
     """What is measured of every run."""
 
     test: EvaluationSet | None
@@ -129,7 +129,7 @@ class Asked:
 Watch = Callable[[str, int], Callable[[int], None]]
 
 
-def measure_run(path: Path, title: str, asked: Asked, watch: Watch) -> MeasuredRun:
+def measure_run(path: Path, title: str, asked: MeasurementSettings, watch: Watch) -> MeasuredRun:
     """Measure what has not been measured of a run yet.
 
     Raises:
@@ -140,16 +140,16 @@ def measure_run(path: Path, title: str, asked: Asked, watch: Watch) -> MeasuredR
         return _measure(path, title, asked, watch)
 
 
-def _measure(path: Path, title: str, asked: Asked, watch: Watch) -> MeasuredRun:
+def _measure(path: Path, title: str, asked: MeasurementSettings, watch: Watch) -> MeasuredRun:
     translator, loaded = open_translator(path, asked.device, dict(asked.decode))
-    sight = sight_of(translator)
+    window = context_window_of(translator)
     weights = checksum(model_file(path))
     made_by = _digest(f"{loaded.signature}|{translator.signature}", weights)
     hypothesis, use, attention = None, None, None
     if asked.test is not None:
         name = f"{asked.test.digest}-{made_by}"
         hypothesis = _translate(path, f"{name}{asked.test.source.suffix}", asked.test, asked, watch, title)
-        readable = sight.context and loaded.writes_left_to_right
+        readable = window.has_context and loaded.writes_left_to_right
         documents = asked.test.documents() if readable else []
         if asked.use and any(len(d) > 1 for d in documents):
             use = _use(path, f"{name}.use.json", asked.test, documents, asked, watch, title)
@@ -161,7 +161,7 @@ def _measure(path: Path, title: str, asked: Asked, watch: Watch) -> MeasuredRun:
         title=title,
         recipe=recipe_of(loaded.config),
         languages=loaded.languages,
-        sight=sight,
+        window=window,
         parameters=count_parameters(loaded.model),
         updates=max([*loaded.updates, *(int(entry["update"]) for entry in metrics)], default=0),
         curve=tuple(
@@ -172,13 +172,15 @@ def _measure(path: Path, title: str, asked: Asked, watch: Watch) -> MeasuredRun:
         signature=f"{loaded.signature}|{translator.signature}",
         data=_data(path),
         hypothesis=hypothesis,
-        decisions=_decide(path, weights, sight, asked, watch, title),
+        decisions=_decide(path, weights, window, asked, watch, title),
         use=use,
         attention=attention,
     )
 
 
-def _translate(run: Path, name: str, test: EvaluationSet, asked: Asked, watch: Watch, title: str) -> Path:
+def _translate(
+    run: Path, name: str, test: EvaluationSet, asked: MeasurementSettings, watch: Watch, title: str
+) -> Path:
     out = _folder(run) / name
     if not out.exists():
         task = Task(f"translating, {title}", watch)
@@ -200,10 +202,10 @@ def _use(
     name: str,
     test: EvaluationSet,
     documents: Sequence[ParallelDocument],
-    asked: Asked,
+    asked: MeasurementSettings,
     watch: Watch,
     title: str,
-) -> Use:
+) -> CorpusCxmi:
     path = _folder(run) / name
     if not path.exists():
         task = Task(f"scoring with and without context, {title}", watch)
@@ -231,10 +233,10 @@ def _use(
         with replacing(path) as temporary:
             temporary.write_text(json.dumps(content), encoding="utf-8")
     kept = _read_json(path)
-    return Use(
+    return CorpusCxmi(
         kept["signature"],
         {
-            condition: tuple(DocumentUse(float(nats), int(tokens)) for nats, tokens in by_document.values())
+            condition: tuple(DocumentCxmi(float(nats), int(tokens)) for nats, tokens in by_document.values())
             for condition, by_document in kept["documents"].items()
         },
     )
@@ -246,24 +248,24 @@ def _attention(
     documents: Sequence[ParallelDocument],
     hypothesis: Path,
     test: EvaluationSet,
-) -> AttentionReport:
+) -> DocumentAttention:
     """Of the first document with a good number of sentences, or of the first; in its own translation."""
     place = next((i for i, d in enumerate(documents) if len(d) in MAP_SENTENCES), 0)
     translated = next(
         d for i, d in enumerate(read_documents(hypothesis, test.format, "target")) if i == place
     )
     document = ParallelDocument(documents[place].id, documents[place].source, translated.sentences)
-    return watch_document(translator, document, f"{loaded.signature}|{translator.signature}", own=True)
+    return document_attention(translator, document, f"{loaded.signature}|{translator.signature}", own=True)
 
 
 def _decide(
-    run: Path, weights: str, sight: Sight, asked: Asked, watch: Watch, title: str
+    run: Path, weights: str, window: ContextWindow, asked: MeasurementSettings, watch: Watch, title: str
 ) -> dict[str, Decisions]:
     found: dict[str, Decisions] = {}
     opened: tuple[DocumentTranslator, LoadedModel] | None = None
     for path, suite in asked.suites.items():
         kept = _folder(run) / f"{_digest(checksum(path))}-{_digest(weights, __version__)}.json"
-        controls = asked.controls and sight.context and len(set(documents_of(suite.examples))) > 1
+        controls = asked.controls and window.has_context and len(set(documents_of(suite.examples))) > 1
         if kept.exists():
             found[suite.name] = read_decisions(kept)[suite.name]
             if found[suite.name].readings is not None or not controls:

@@ -24,7 +24,7 @@ Settings = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class RecipeOf:
+class MatchedRecipe:
     """The recipe closest to a configuration; None where none is close. `changes`: key=value, sorted.
 
     `settings` has all that the configuration sets, in the same form.
@@ -52,7 +52,7 @@ class RecipeOf:
         return self.settings.issuperset(wanted) and changed <= keys
 
 
-def recipe_of(config: Config) -> RecipeOf:
+def recipe_of(config: Config) -> MatchedRecipe:
     """Find the recipe of a configuration: that whose row of a paper it names, else the closest.
 
     It is compared with the recipe at its own size, or where it has none of them, at that which makes it
@@ -68,12 +68,12 @@ def recipe_of(config: Config) -> RecipeOf:
         likeness = SequenceMatcher(a=paper, b=config.paper, autojunk=False).ratio()
         found.append((paper != config.paper, sized, len(changes), -likeness, depth, name, changes))
     if not found:
-        return RecipeOf(None, ())
+        return MatchedRecipe(None, ())
     foreign, _, count, _, _, name, changes = min(found)
     settings = frozenset(f"{key}={_text(value)}" for key, value in ours.items())
     if foreign and count > _LIKE:
-        return RecipeOf(None, (), settings)
-    return RecipeOf(name, changes, settings)
+        return MatchedRecipe(None, (), settings)
+    return MatchedRecipe(name, changes, settings)
 
 
 def _kind(config: Config) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cotext.analysis.runs.comparison import RunComparison, compare_runs
-from cotext.analysis.runs.measured import Asked, EvaluationSet, Watch, measure_run
+from cotext.analysis.runs.measured import EvaluationSet, MeasurementSettings, Watch, measure_run
 from cotext.data.contrastive_suites import ContrastiveSuite, read_suite
 from cotext.data.languages import Languages, check_pair, check_sides
 from cotext.decoding.translate_file import check_output
@@ -19,7 +19,7 @@ from cotext.runtime.locks import writing
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class ComparisonRequest:
     """What is to be compared, as the command line says it; empty tuples: the defaults."""
 
     runs: tuple[Path, ...]
@@ -39,7 +39,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Outputs:
+class ComparisonFiles:
     """Files to write; None: none of the kind."""
 
     page: Path
@@ -52,7 +52,7 @@ class Outputs:
         return [path for path in (self.page, self.csv, self.latex) if path is not None]
 
 
-def compare_folders(request: Request, outputs: Outputs, watch: Watch) -> RunComparison:
+def compare_folders(request: ComparisonRequest, outputs: ComparisonFiles, watch: Watch) -> RunComparison:
     """Measure all runs and write the files; what a run folder holds already is not measured again.
 
     Raises:
@@ -78,7 +78,7 @@ def compare_folders(request: Request, outputs: Outputs, watch: Watch) -> RunComp
     _check_languages(request, test, suites)
     with writing(*outputs.all):
         decode = request.decode or {}
-        asked = Asked(
+        asked = MeasurementSettings(
             test, suites, decode, request.device, request.use, request.attention, controls=request.controls
         )
         measured = [
@@ -97,7 +97,7 @@ def compare_folders(request: Request, outputs: Outputs, watch: Watch) -> RunComp
 
 
 def _check_languages(
-    request: Request, test: EvaluationSet | None, suites: Mapping[Path, ContrastiveSuite]
+    request: ComparisonRequest, test: EvaluationSet | None, suites: Mapping[Path, ContrastiveSuite]
 ) -> None:
     """Refuse runs, suites and files of unlike languages, as far as they tell."""
     known, whose = Languages(), ""
@@ -125,7 +125,7 @@ def name_runs(runs: Sequence[Path]) -> list[str]:
     return [name if plain.count(name) == 1 else str(run) for name, run in zip(plain, runs, strict=True)]
 
 
-def _test_set(request: Request) -> EvaluationSet | None:
+def _test_set(request: ComparisonRequest) -> EvaluationSet | None:
     if request.source is not None or request.reference is not None:
         if request.source is None or request.reference is None:
             raise CotextError("--source and --reference belong together: give both (or the same file twice)")
@@ -150,7 +150,7 @@ def _test_set(request: Request) -> EvaluationSet | None:
     )
 
 
-def _suites(request: Request) -> dict[Path, ContrastiveSuite]:
+def _suites(request: ComparisonRequest) -> dict[Path, ContrastiveSuite]:
     paths = list(request.suites)
     if not paths and request.data is not None:
         paths = _suite_files(request.data)
@@ -171,7 +171,7 @@ def _suite_files(data: Path) -> list[Path]:
     return sorted((data / "contrastive").glob("*.json"))
 
 
-def _write(found: RunComparison, outputs: Outputs) -> None:
+def _write(found: RunComparison, outputs: ComparisonFiles) -> None:
     from cotext.reports.compare.page import render_comparison
     from cotext.reports.compare.tables import as_csv, as_latex
 
