@@ -104,7 +104,7 @@ def gates(translator: DocumentTranslator, documents: Iterable[ParallelDocument])
     opened: dict[str, list[float]] = {}
     sums: dict[str, dict[int, list[float]]] = {}
     for document in documents:
-        report = document_attention(translator, document, "", own=False)
+        report = document_attention(translator, translator.model, document, "", own=False)
         for gate in report.gates.values():
             opened.setdefault(gate.kind, []).append(gate.overall)
             for distance, at in gate.by_distance(report.share_of(gate.kind)).items():

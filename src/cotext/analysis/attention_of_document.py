@@ -1,7 +1,7 @@
-"""Who looks at whom in one document: the maps of every attention, and its gates.
+"""Sentence-to-sentence attention of one document: maps of every attention module, and gates.
 
-The document is read in the windows and, by systems whose rows see each other, in the groups of windows that
-the run translates it in.
+The document is read in the windows in which the run translates it; where rows attend to each other, in the
+same groups of windows.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from cotext.data.batch import Batch, Instance, make_batch
 from cotext.data.documents import ParallelDocument
 from cotext.data.sampling import pack
 from cotext.decoding.translator import DocumentTranslator
-from cotext.models.interface import NonAutoregressiveModel
+from cotext.models.interface import TranslationModel
 from cotext.runtime.tables import render_rows
 
 DIGITS = 6  # that are worth keeping of a weight
@@ -24,7 +24,10 @@ DIGITS = 6  # that are worth keeping of a weight
 
 @dataclass(frozen=True, slots=True)
 class DocumentAttention:
-    """What was found of a document; `numbers` are the places, from 1, of the sentences that have words."""
+    """The attention of a run on a document.
+
+    `numbers` are the indices, from 1, of the sentences that have words.
+    """
 
     signature: str
     document: ParallelDocument
@@ -112,9 +115,16 @@ def _numbers(values: Tensor) -> Any:
 
 
 def document_attention(
-    translator: DocumentTranslator, document: ParallelDocument, signature: str, own: bool
+    translator: DocumentTranslator,
+    model: TranslationModel,
+    document: ParallelDocument,
+    signature: str,
+    own: bool,
 ) -> DocumentAttention:
-    """The maps and gates of a document and its translation; `own`: by this very run."""
+    """Attention maps and gates of a document and its translation; `own`: the translation is by the run.
+
+    `model` is that of the translator.
+    """
     source = translator.tokenizer.encode_batch(document.source)
     target = translator.tokenizer.encode_batch(document.target)
     # A sentence that is empty on both sides is no part of its document, as in translation and scoring.
@@ -125,8 +135,7 @@ def document_attention(
         for w in translator.view.split([len(s) for s in source], [])
     ]
     batches = [batch.to(translator.device) for batch in _batches(translator, instances)]
-    assert not isinstance(translator.model, NonAutoregressiveModel)
-    maps, gates = sentence_maps(translator.model, batches, len(kept))
+    maps, gates = sentence_maps(model, batches, len(kept))
     return DocumentAttention(
         signature=signature,
         document=document,

@@ -20,9 +20,9 @@ def render_evidence(found: Sequence[Evidence]) -> str:
     """A line for every group, stars for the conditions that hold; without the legend."""
     rows = [
         (
-            "use of context",
+            "context use",
             "distance",
-            "documents",
+            "docs",
             "accuracy",
             "balanced",
             "chance",
@@ -63,8 +63,8 @@ def conclusion(found: Sequence[Evidence]) -> str:
     used = [each for each in found if each.used]
     if used:
         rest = places(each for each in found if not each.used)
-        beside = f" Not shown in {listed(rest)}." if rest else ""
-        return f"Context is used in {listed(places(used))}.{beside}"
+        others = f" Not significant in {listed(rest)}." if rest else ""
+        return f"Context is used in {listed(places(used))}.{others}"
     if not found:
         return (
             "Whether context is used cannot be tested: no clue lies within the context window of the system."

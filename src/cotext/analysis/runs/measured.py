@@ -255,7 +255,10 @@ def _attention(
         d for i, d in enumerate(read_documents(hypothesis, test.format, "target")) if i == place
     )
     document = ParallelDocument(documents[place].id, documents[place].source, translated.sentences)
-    return document_attention(translator, document, f"{loaded.signature}|{translator.signature}", own=True)
+    model = loaded.left_to_right("an attention map")
+    return document_attention(
+        translator, model, document, f"{loaded.signature}|{translator.signature}", own=True
+    )
 
 
 def _decide(
