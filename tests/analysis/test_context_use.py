@@ -216,7 +216,7 @@ def test_conditions_that_cannot_be_had() -> None:
         list(measure(Clues(2), [STORY]))
     with pytest.raises(CotextError, match="unknown context 'false'"):
         list(measure(Clues(2), [STORY], ["false"]))
-    with pytest.raises(CotextError, match="choose it too"):
+    with pytest.raises(CotextError, match="choose true, too"):
         list(measure(Clues(2), [STORY], ["none"]))
     found = list(measure(Clues(2), [STORY], ["true"]))
     assert set(found[0].tokens) == {"true", "none"}

@@ -65,7 +65,7 @@ def beside(
         attention=None,
     )
     found = compare_with_papers([run], [scores], EvaluatedOn(*size, {s.name: s for s in suites}))
-    return {(each.published.place, each.published.column): each for each in found}
+    return {(each.published.table_title, each.published.column): each for each in found}
 
 
 def test_english_german_examples_do_not_stand_beside_english_russian_ones() -> None:
@@ -127,7 +127,7 @@ def test_scores_stand_beside_those_of_the_same_test_set() -> None:
 def rows(recipe: MatchedRecipe) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for value in published_for(recipe):
-        found.setdefault(value.place, set()).add(value.row)
+        found.setdefault(value.table_title, set()).add(value.row)
     return found
 
 

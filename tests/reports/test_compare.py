@@ -326,7 +326,7 @@ def test_published_values_stand_beside_measured_ones() -> None:
     (ours,) = [
         b
         for b in found.published
-        if (b.run, b.published.place, b.published.column) == (1, "Lupo et al. 2022, table 2", "d = 1")
+        if (b.run, b.published.table_title, b.published.column) == (1, "Lupo et al. 2022, table 2", "d = 1")
     ]
     assert (ours.published.value, ours.first_published) == (68.89, 32.89)
     assert (ours.measured, ours.first_measured) == (100.0, 50.0)
@@ -497,12 +497,12 @@ def test_controls_are_measured_when_they_are_asked_for(
     (kept,) = (runs[1] / "compared").glob("*.json")
     before = json.loads(kept.read_text())["toy/order"]
     assert "contexts" not in before
-    assert "s2to2\nuse of context" in succeed(*given).out
+    assert "s2to2\ncontext use" in succeed(*given).out
     after = json.loads(kept.read_text())["toy/order"]
     assert after.pop("contexts")
     assert after == before
     # Measured once, they are shown without being asked for.
-    assert "s2to2\nuse of context" in succeed(*given, "--no-controls").out
+    assert "s2to2\ncontext use" in succeed(*given, "--no-controls").out
 
 
 def test_runs_and_suites_of_other_languages_are_refused(

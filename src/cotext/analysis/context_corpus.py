@@ -152,15 +152,15 @@ def translate_under(
     asked: dict[tuple[str, ...], int] = {}
     wanted: list[list[tuple[int, int]]] = []
     for number, document in enumerate(documents):
-        places = []
+        of_document = []
         excerpts_of = excerpts(translator, document)
         for made in conditions_of(excerpts_of, [condition], pool.without(number), seed):
             found = made[condition]
-            places.append((asked.setdefault(found.document.source, len(asked)), found.place))
-        wanted.append(places)
+            of_document.append((asked.setdefault(found.document.source, len(asked)), found.place))
+        wanted.append(of_document)
     todo = (Document(str(index), source) for source, index in asked.items())
     written = {index: found.document.sentences for index, found in translator.translate(todo)}
     return [
-        Document(document.id, tuple(written[index][place] for index, place in places))
-        for document, places in zip(documents, wanted, strict=True)
+        Document(document.id, tuple(written[index][sentence] for index, sentence in indices))
+        for document, indices in zip(documents, wanted, strict=True)
     ]

@@ -164,8 +164,8 @@ def _translations(
         if most is None:
             asked.append(None)
             continue
-        place = each.excerpt.numbers.index(most.number)
-        asked.append((each.excerpt, without(each.excerpt, place), alone(each.excerpt)))
+        index = each.excerpt.numbers.index(most.number)
+        asked.append((each.excerpt, without(each.excerpt, index), alone(each.excerpt)))
     order = list(dict.fromkeys(e.document.source for group in asked if group for e in group))
     on_start(sum(map(len, order)))
     translated: dict[tuple[str, ...], tuple[str, ...]] = {}

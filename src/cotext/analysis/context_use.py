@@ -43,7 +43,7 @@ class TokenScorer(Reach, Protocol):
 class SentenceUse:
     """One sentence under every condition: log-probabilities of its tokens, its end the last.
 
-    `number` is its place in its document; `context` counts the sentences that it sees.
+    `number` is its index in its document; `context` counts the sentences of its context window.
     """
 
     document: str
@@ -129,7 +129,7 @@ def edited(found: Excerpt, condition: str, others: Sequence[Pair], random: Rando
 def conditions_of(
     excerpts_of: Sequence[Excerpt], conditions: Sequence[str], others: Sequence[Pair], seed: int
 ) -> list[dict[str, Excerpt]]:
-    """Every excerpt under every condition; what is random depends on seed, document and place."""
+    """Every excerpt under every condition; what is random depends on seed, document and sentence index."""
     made = []
     for number, found in enumerate(excerpts_of):
         drawn = {c: Random(f"{seed} {c} {number} {found.document.id}") for c in conditions}
@@ -149,18 +149,18 @@ class Others(Sequence[Pair]):
         return len(self.pool) - (self.stop - self.first)
 
     @overload
-    def __getitem__(self, place: int) -> Pair: ...
+    def __getitem__(self, index: int) -> Pair: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[Pair]: ...
+    def __getitem__(self, index: slice) -> list[Pair]: ...
 
-    def __getitem__(self, place: int | slice) -> Pair | list[Pair]:
+    def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
         """One of them, or several."""
-        if isinstance(place, slice):
-            return [self[i] for i in range(*place.indices(len(self)))]
-        if not 0 <= place < len(self):
-            raise IndexError(place)
-        return self.pool[place if place < self.first else place + self.stop - self.first]
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self.pool[index if index < self.first else index + self.stop - self.first]
 
 
 class Pool:
@@ -205,10 +205,10 @@ def measure(
         ]
         scores = iter(score_excerpts(scorer, flat))
         for number, of_document in zip(numbers, made, strict=True):
-            for place, of_sentence in enumerate(of_document):
+            for index, of_sentence in enumerate(of_document):
                 tokens = {condition: next(scores) for condition in of_sentence}
                 context = len(of_sentence["true"].context) if "true" in of_sentence else 0
-                yield SentenceUse(documents[number].id, place, context, tokens)
+                yield SentenceUse(documents[number].id, index, context, tokens)
             on_sentences(len(of_document))
 
 

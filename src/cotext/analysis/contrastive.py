@@ -85,11 +85,11 @@ def write_suite_forms(
     Raises:
         CotextError: a sentence longer than the system takes, or a suite whose candidates differ in no word.
     """
-    places = {source: n for n, source in enumerate(dict.fromkeys(e.source for e in suite.examples))}
-    documents = [Document(str(n), source) for source, n in places.items()]
+    indices = {source: n for n, source in enumerate(dict.fromkeys(e.source for e in suite.examples))}
+    documents = [Document(str(n), source) for source, n in indices.items()]
     translator.check(documents)
     found = dict(translator.translate(documents, on_sentences))
-    translations = [found[places[e.source]].document for e in suite.examples]
+    translations = [found[indices[e.source]].document for e in suite.examples]
     return generative_accuracy(suite, translations, recipe)
 
 

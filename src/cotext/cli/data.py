@@ -110,7 +110,7 @@ def prepare(
         if test_target is not None and test_source is None:
             raise CotextError("--test-target is given without --test-source")
         sides = (("--source-language", source_language), ("--target-language", target_language))
-        told = Languages(*(language_code(code, option) if code else "" for option, code in sides))
+        languages = Languages(*(language_code(code, option) if code else "" for option, code in sides))
         taken = Path(tokenizer) if (Path(tokenizer) / "tokenizer").is_dir() else None
         if taken is not None and vocabulary is not None:
             raise CotextError(f"--tokenizer {tokenizer} has its own vocabulary; leave out --vocabulary")
@@ -129,7 +129,7 @@ def prepare(
                 out,
                 test_source=test_source,
                 test_target=test_target,
-                languages=told,
+                languages=languages,
                 settings=settings,
                 tokenizer=taken,
                 format=format,

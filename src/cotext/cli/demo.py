@@ -149,9 +149,9 @@ def _prepare(out: Path, settings: DemoSettings) -> None:
 
             def on_documents(stage: str, count: int) -> None:
                 if stage == "reading":
-                    progress.reach(count)
+                    progress.advance_to(count)
                 elif stage == "encoding train":
-                    progress.reach(documents + count)
+                    progress.advance_to(documents + count)
 
             prepare_controlled(
                 size,

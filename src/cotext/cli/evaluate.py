@@ -98,7 +98,7 @@ def evaluate(
         def on_comet(done: int, total: int) -> None:
             if progress is not None:
                 progress.restart(total)
-                progress.reach(done)
+                progress.advance_to(done)
 
         evaluation = evaluate_files(
             hypothesis,

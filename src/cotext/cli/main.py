@@ -128,9 +128,9 @@ def train(
     if dry_run:
         from cotext.training.dry_run import dry_run as make_dry_run
 
-        told = make_dry_run(config, data, out, recipe, device)
+        outcome = make_dry_run(config, data, out, recipe, device)
         if not quiet:
-            typer.echo(as_json(told.as_dict()) if json else told.render())
+            typer.echo(as_json(outcome.as_dict()) if json else outcome.render())
         return
     from cotext.runtime.progress import console, meter
     from cotext.training.callbacks import TrainingCallbacks
@@ -146,7 +146,7 @@ def train(
             if "code_perplexity" in figures:
                 used = f"{figures['codes_used']:.0f} codes, perplexity {figures['code_perplexity']:.1f}"
                 note = f"{note}  {used}"
-            progress.reach(int(figures["update"]), note)
+            progress.advance_to(int(figures["update"]), note)
 
         def on_validation(figures: dict[str, float]) -> None:
             parts = [
@@ -248,15 +248,15 @@ def translate(
             f"  {report.recovered_pieces:,} of {report.pieces:,} {report.piece} fully recovered; "
             f"{report.recovered_documents:,} of {documents} in all of their pieces"
         )
-    for places, what in (
+    for where, what in (
         (report.missing, "missing"),
         (report.cut, CUT_OFF),
         (report.long, LONG),
         (report.shed, "with part of their context dropped to fit into view.max_tokens"),
     ):
-        if places:
-            shown = f"{', '.join(places[:5])}{' ...' if places[5:] else ''}"
-            typer.echo(f"  {counted(len(places), 'sentence')} {what}; document:sentence {shown}")
+        if where:
+            shown = f"{', '.join(where[:5])}{' ...' if where[5:] else ''}"
+            typer.echo(f"  {counted(len(where), 'sentence')} {what}; document:sentence {shown}")
     if report.otherwise:
         rate = len(report.otherwise) / report.sentences
         typer.echo(

@@ -228,9 +228,9 @@ def _measure(
         empty_hypotheses=sum(not sentence.strip() for sentence in sentences),
         components=_components(result) if protocol.metric == "bleu" else {},
     )
-    places = [place for place, document in enumerate(sizes) for _ in document]
+    document_indices = [index for index, document in enumerate(sizes) for _ in document]
     statistics = Statistics(
-        np.array(counts, dtype=np.float64), np.array(places), protocol.unit, sum_scorer(metric)
+        np.array(counts, dtype=np.float64), np.array(document_indices), protocol.unit, sum_scorer(metric)
     )
     return Measurement(score, statistics)
 

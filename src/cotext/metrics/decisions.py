@@ -169,8 +169,8 @@ def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]])
                 )
     right = {system: [each.right[key] for key in first.right] for system, each in systems.items()}
     # Any file that tells of documents tells of the same; of those that share none, each is one of its own.
-    told = next((each.documents for each in systems.values() if each.documents), {})
-    documents = [told.get(key, place) for place, key in enumerate(first.right)]
+    known = next((each.documents for each in systems.values() if each.documents), {})
+    documents = [known.get(key, index) for index, key in enumerate(first.right)]
     tests = [mcnemar_by_document(right[one], right[other], documents) for one, other in pairs]
     corrected = holm([test.p_mid for test in tests])
     return SuiteDifference(

@@ -80,8 +80,8 @@ class Evaluation:
         """One for each score; where it counts something of the system, one for each system."""
         first, *_ = self.scores.values()
         width = max(len(score.title) for score in first)
-        for place, score in enumerate(first):
-            signatures = {name: scores[place].signature for name, scores in self.scores.items()}
+        for index, score in enumerate(first):
+            signatures = {name: scores[index].signature for name, scores in self.scores.items()}
             if len(set(signatures.values())) == 1:
                 yield f"{score.title:{width}}  {score.signature}"
             else:
@@ -186,9 +186,9 @@ def _paired(
     first, *_ = measured.values()
     return {
         each.score.protocol: paired_test(
-            {name: found[place].statistics for name, found in measured.items()}, baseline, resampling
+            {name: found[index].statistics for name, found in measured.items()}, baseline, resampling
         )
-        for place, each in enumerate(first)
+        for index, each in enumerate(first)
     }
 
 

@@ -198,20 +198,20 @@ def _guessed(group: Group, right: Sequence[bool], weightings: Sequence[Sequence[
     number in which range is drawn at once.
     """
     counts = list(zip(group.chances, zip(*weightings, strict=True), strict=True))
-    places: dict[int, list[int]] = defaultdict(list)
-    for place, document in enumerate(group.documents):
-        places[document].append(place)
-    alike = Counter(_outcomes([counts[place] for place in each]) for each in places.values())
+    indices: dict[int, list[int]] = defaultdict(list)
+    for index, document in enumerate(group.documents):
+        indices[document].append(index)
+    alike = Counter(_outcomes([counts[index] for index in each]) for each in indices.values())
     generator = np.random.default_rng(_SEED)
     sums_RK = np.zeros((SAMPLES, len(weightings)))
     for outcomes, documents in alike.items():
         probabilities, values = zip(*outcomes, strict=True)
         sums_RK += generator.multinomial(documents, probabilities, size=SAMPLES) @ np.asarray(values)
     found = []
-    for place, weights in enumerate(weightings):
+    for column, weights in enumerate(weightings):
         observed = math.fsum(w for w, is_right in zip(weights, right, strict=True) if is_right)
-        reached = int(np.sum(sums_RK[:, place] >= observed - _ROUNDING))
-        found.append(min(1.0, 2 * (reached + 1) / (SAMPLES + 1)))
+        as_high = int(np.sum(sums_RK[:, column] >= observed - _ROUNDING))
+        found.append(min(1.0, 2 * (as_high + 1) / (SAMPLES + 1)))
     return found
 
 
@@ -236,14 +236,14 @@ def _probabilities(group: Group, readings: Readings, ids: Sequence[str]) -> Cond
     Candidates that a system holds impossible in some context tell nothing: their logarithm is infinite.
     """
     nats = {kind: each.nats for kind, each in readings.by_context.items()}
-    finite = [place for place, id in enumerate(ids) if all(math.isfinite(each[id]) for each in nats.values())]
-    tokens = max(1, sum(readings.tokens[ids[place]] for place in finite))
+    finite = [index for index, id in enumerate(ids) if all(math.isfinite(each[id]) for each in nats.values())]
+    tokens = max(1, sum(readings.tokens[ids[index]] for index in finite))
     added = {
-        kind: sum(nats[kind][ids[place]] - nats["none"][ids[place]] for place in finite) / tokens
+        kind: sum(nats[kind][ids[index]] - nats["none"][ids[index]] for index in finite) / tokens
         for kind in ("true", "foreign")
     }
     by_document: dict[int, float] = defaultdict(float)
-    for place in finite:
-        by_document[group.documents[place]] += nats["true"][ids[place]] - nats["foreign"][ids[place]]
+    for index in finite:
+        by_document[group.documents[index]] += nats["true"][ids[index]] - nats["foreign"][ids[index]]
     p = flipped_sums(list(by_document.values()), SAMPLES, _SEED)
     return Condition("cxmi", added["true"], added["foreign"], p, p)

@@ -62,9 +62,9 @@ def conclusion(found: Sequence[Evidence]) -> str:
     """Whether a system is shown to use context, where, and if not, what is missing; a sentence or two."""
     used = [each for each in found if each.used]
     if used:
-        rest = places(each for each in found if not each.used)
+        rest = groups_in_words(each for each in found if not each.used)
         others = f" Not significant in {listed(rest)}." if rest else ""
-        return f"Context is used in {listed(places(used))}.{others}"
+        return f"Context is used in {listed(groups_in_words(used))}.{others}"
     if not found:
         return (
             "Whether context is used cannot be tested: no clue lies within the context window of the system."
@@ -86,17 +86,17 @@ def shortfall(found: Sequence[Evidence]) -> str:
     able = [each for each in found if not each.too_few]
     best = min(able, key=lambda each: (len(each.failing), max(c.p for c in each.conditions.values())))
     missing = listed([CONDITIONS[name] for name in best.failing])
-    where = place(best.group.title, [best.group.distance])
+    where = group_in_words(best.group.title, [best.group.distance])
     return f"{'at best, ' if len(found) > 1 else ''}in {where}: {missing}"
 
 
-def places(found: Iterable[Evidence]) -> list[str]:
+def groups_in_words(found: Iterable[Evidence]) -> list[str]:
     """Phenomena with their distances."""
     by_title = groupby(found, key=lambda each: each.group.title)
-    return [place(title, [each.group.distance for each in members]) for title, members in by_title]
+    return [group_in_words(title, [each.group.distance for each in members]) for title, members in by_title]
 
 
-def place(title: str, distances: Sequence[str]) -> str:
+def group_in_words(title: str, distances: Sequence[str]) -> str:
     """As in "pronoun (1, 2, 3 back)"."""
     return f"{title} ({away(distances)})"
 
@@ -105,5 +105,5 @@ def away(distances: Sequence[str]) -> str:
     """How far clues are away, as in "1, 2, 3 back"."""
     names = {"ahead": "in the next sentence", "unknown": "distance unknown"}
     back = [distance for distance in distances if distance not in names]
-    told = [f"{', '.join(back)} back"] if back else []
-    return ", ".join([*told, *(names[d] for d in distances if d in names)])
+    words = [f"{', '.join(back)} back"] if back else []
+    return ", ".join([*words, *(names[d] for d in distances if d in names)])

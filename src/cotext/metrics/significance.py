@@ -212,9 +212,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     The smallest of m is multiplied by m, the next by m - 1 and so on; none falls below a smaller one's.
     """
     corrected, floor = [0.0] * len(p_values), 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        floor = max(floor, min(1.0, (len(p_values) - rank) * p_values[place]))
-        corrected[place] = floor
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        floor = max(floor, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = floor
     return corrected
 
 

@@ -122,7 +122,7 @@ def _facts(comparison: Demonstration) -> str:
             *(f"{name}: {report['signature']}" for name, report in system.accuracies.items()),
             *(score.signature for score in system.scores),
         ]
-        told = facts(
+        listed = facts(
             [
                 (
                     "recipe",
@@ -133,7 +133,7 @@ def _facts(comparison: Demonstration) -> str:
             ]
         )
         parts.append(
-            f"<h3>{escape(system.title)}</h3>\n{told}\n"
+            f"<h3>{escape(system.title)}</h3>\n{listed}\n"
             f"{folded('Signatures of its figures', chr(10).join(signatures))}"
         )
     corpus = facts([("command", f"<pre>{escape(comparison.commands['corpus'])}</pre>")])

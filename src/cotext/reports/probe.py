@@ -39,11 +39,11 @@ def probe_runs(
     Raises:
         CotextError: as `parse_tasks`, `open_probes`, `choose_device`, `working_in` and `read_states`.
     """
-    place = choose_device(device)
+    where = choose_device(device)
     probes = open_probes(runs, data, update)
     with working_in(out):
         on_start(sum((each.layers + 2) * len(tasks) * seeds for each in probes))
-        found = [probe_run(each, tasks, max_tokens, seeds, place, on_classifier) for each in probes]
+        found = [probe_run(each, tasks, max_tokens, seeds, where, on_classifier) for each in probes]
         content = as_dict(found, max_tokens, seeds)
         with replacing(out / "probing.json") as temporary:
             temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")

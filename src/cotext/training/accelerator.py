@@ -20,14 +20,14 @@ def make_accelerator(
     Raises:
         CotextError: no such device, or it cannot compute in `precision`.
     """
-    place = None if device is None else choose_device(device)
-    if place is not None and place.index is not None:
+    asked = None if device is None else choose_device(device)
+    if asked is not None and asked.index is not None:
         if int(os.environ.get("WORLD_SIZE", "1")) > 1:
             raise CotextError(
-                f"--device {device}: several processes take a device each; say {place.type} alone, and "
+                f"--device {device}: several processes take a device each; say {asked.type} alone, and "
                 "choose which by CUDA_VISIBLE_DEVICES"
             )
-        torch.get_device_module(place).set_device(place)
+        torch.get_device_module(asked).set_device(asked)
     # Buffers are tables that every process computes for itself, as long as its rows need them: they differ
     # in size, and the processes do not make equally many forward passes in validation.
     # Looking for unused parameters takes time, and is warned of where there are none.
@@ -36,11 +36,11 @@ def make_accelerator(
     )
     try:
         mixed = "no" if config.precision == "fp32" else config.precision
-        on_cpu = place is not None and place.type == "cpu"
+        on_cpu = asked is not None and asked.type == "cpu"
         accelerator = Accelerator(mixed_precision=mixed, cpu=on_cpu, kwargs_handlers=[wrapping])
     except ValueError as error:
         raise CotextError(f"train.precision = {config.precision}: {error}") from None
-    if place is not None and accelerator.device.type != place.type:
+    if asked is not None and accelerator.device.type != asked.type:
         raise CotextError(
             f"--device {device}: training takes the {accelerator.device.type} here (ACCELERATE_USE_CPU, or "
             "another kind of device than --device asks for); leave it out"

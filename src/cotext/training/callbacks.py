@@ -1,4 +1,4 @@
-"""The callbacks of a training run: who is told what while it goes on."""
+"""The callbacks of a training run."""
 
 from collections.abc import Callable
 from dataclasses import dataclass

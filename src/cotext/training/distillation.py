@@ -1,7 +1,7 @@
 """A corpus whose training targets are what a teacher makes of its sources: what `cotext distill` does.
 
 Sequence-level knowledge distillation (Kim and Rush 2016): the student learns from the teacher's translations,
-found by beam search, in place of those that people wrote. The teacher is any run, of sentences or documents,
+found by beam search, instead of the references. The teacher is any run, of sentences or documents,
 with a tokenizer and a view of its own: it is given the text of a document and translates it as `cotext
 translate` does. The result is an ordinary prepared folder with the tokenizer of the corpus; development and
 test sets stay as they are.
@@ -142,31 +142,31 @@ class Distillation:
         self.parts = parts
         # SentenceHypothesis, but interrupted before it had its name: nothing is left to be translated.
         self.written = _is_written(folder)
-        self._places = shard.places(0 if self.written else len(texts))
-        self.documents = len(self._places)
+        self._indices = shard.documents(0 if self.written else len(texts))
+        self.documents = len(self._indices)
         self.sentences = self.resumed_documents = self.resumed_sentences = 0
-        for place in self._places:
-            sentences = texts.sentences(place)
+        for index in self._indices:
+            sentences = texts.sentences(index)
             self.sentences += sentences
-            if place in parts:
+            if index in parts:
                 self.resumed_documents += 1
                 self.resumed_sentences += sentences
 
     def translate(self, on_sentences: Callable[[int], None] = lambda count: None) -> None:
         """Translate the documents of this shard that no shard has translated yet."""
         on_sentences(self.resumed_sentences)
-        under_way: dict[int, int] = {}  # place of each document that the translator has taken
+        under_way: dict[int, int] = {}  # index of each document that the translator has taken
 
         def documents() -> Iterator[Document]:
             number = 0
-            todo = (place for place in self._places if place not in self.parts)
-            for place, document in self.texts.documents(todo):
+            todo = (index for index in self._indices if index not in self.parts)
+            for index, document in self.texts.documents(todo):
                 if self._takes(document):
-                    under_way[number] = place
+                    under_way[number] = index
                     number += 1
                     yield document
                 else:
-                    self.parts.add(Entry(place, None))
+                    self.parts.add(Entry(index, None))
                     on_sentences(len(document))
 
         for number, found in self.translator.translate(documents(), on_sentences):

@@ -35,7 +35,7 @@ LOCKS = "part-*.lock"
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Which documents are translated: those at the places `number` - 1, `number` - 1 + `of`, ..."""
+    """Which documents are translated: those at the indices `number` - 1, `number` - 1 + `of`, ..."""
 
     number: int = 1
     of: int = 1
@@ -52,9 +52,9 @@ class Shard:
             return cls(int(found[1]), int(found[2]))
         raise CotextError(f"--shard {shown(text)}: write i/n, as in 1/4 to 4/4 for four shards")
 
-    def places(self, documents: int) -> range:
-        """The documents of this shard."""
-        return range(self.number - 1, documents, self.of)
+    def documents(self, count: int) -> range:
+        """The indices of the documents of this shard, of `count` in all."""
+        return range(self.number - 1, count, self.of)
 
     @property
     def part(self) -> str:
@@ -73,7 +73,7 @@ class Entry:
     Sentences are counted from 0: `cut`, `long` and `missing` as in `cotext.decoding.translator.Translation`.
     """
 
-    place: int
+    index: int
     sentences: tuple[str, ...] | None
     cut: tuple[int, ...] = ()
     long: tuple[int, ...] = ()
@@ -116,9 +116,9 @@ class Parts:
         with suppress(OSError):
             self._stack.close()
 
-    def __contains__(self, place: int) -> bool:
+    def __contains__(self, index: int) -> bool:
         """Whether a document is done, whichever shard did it."""
-        return bool(self._file[place] >= 0)
+        return bool(self._file[index] >= 0)
 
     def add(self, entry: Entry) -> None:
         """Append one document and push it to the disk.
@@ -130,19 +130,19 @@ class Parts:
         with storage(self.path):
             self._own.write(line)
             self._own.flush()
-        self._file[entry.place], self._offset[entry.place] = len(self._files) - 1, self._end
+        self._file[entry.index], self._offset[entry.index] = len(self._files) - 1, self._end
         self._end += len(line)
 
-    def read(self, place: int) -> Entry:
+    def read(self, index: int) -> Entry:
         """What became of a document that is done.
 
         Raises:
             CotextError: somebody has changed the part since.
         """
-        file = self._files[self._file[place]]
-        file.seek(int(self._offset[place]))
+        file = self._files[self._file[index]]
+        file.seek(int(self._offset[index]))
         entry = _parse(file.readline())
-        if entry is None or entry.place != place:
+        if entry is None or entry.index != index:
             raise CotextError(f"{self.path.parent}: a part has changed meanwhile; run the command again")
         return entry
 
@@ -153,10 +153,10 @@ class Parts:
         file.seek(0)
         for line in file:
             entry = _parse(line)
-            if entry is None or not 0 <= entry.place < len(self._file):
+            if entry is None or not 0 <= entry.index < len(self._file):
                 self.damaged += line.endswith(b"\n")
                 break
-            self._file[entry.place], self._offset[entry.place] = len(self._files) - 1, end
+            self._file[entry.index], self._offset[entry.index] = len(self._files) - 1, end
             end += len(line)
         return end
 
@@ -169,7 +169,7 @@ def _parse(line: bytes) -> Entry | None:
         content = unsealed(line.decode())
         sentences = content["sentences"]
         return Entry(
-            int(content["place"]),
+            int(content["index"]),
             None if sentences is None else tuple(map(str, sentences)),
             **{key: tuple(map(int, content[key])) for key in ("cut", "long", "missing")},
         )

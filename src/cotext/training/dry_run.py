@@ -32,7 +32,7 @@ class FirstBatch:
     rows: int
     source_tokens: int
     target_tokens: int
-    padding: float  # share of all places, both sides
+    padding: float  # share of all positions, both sides
     current_labels: int
     source: tuple[str, ...]
     target: tuple[str, ...]
@@ -78,10 +78,10 @@ class DryRun:
             f"target tokens, {batch.current_labels:,} of them current; {batch.padding:.0%} padding",
         ]
         for side, sentences in (("source", batch.source), ("target", batch.target)):
-            for place, sentence in enumerate(sentences[:SHOWN_SENTENCES]):
-                mark = ">" if begin <= place < end else " "
-                told = sentence if len(sentence) <= SHOWN_CHARACTERS else f"{sentence[:SHOWN_CHARACTERS]}..."
-                lines.append(f"  {side} {mark} {told}")
+            for index, sentence in enumerate(sentences[:SHOWN_SENTENCES]):
+                mark = ">" if begin <= index < end else " "
+                shown = sentence if len(sentence) <= SHOWN_CHARACTERS else f"{sentence[:SHOWN_CHARACTERS]}..."
+                lines.append(f"  {side} {mark} {shown}")
             if len(sentences) > SHOWN_SENTENCES:
                 lines.append(f"  {side}   ... {len(sentences) - SHOWN_SENTENCES} more sentences")
         lines += [
@@ -107,7 +107,7 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
     bleu = (lambda model: 0.0) if config.train.validate_bleu else None  # is not asked
     trainer = setup.trainer(run, nobody, bleu)
     parameters = count_parameters(setup.model)
-    place = setup.accelerator.device
+    torch_device = setup.accelerator.device
     found: list[tuple[list[Batch], float]] = []
     for batches, seconds in trainer.rehearse(UPDATES):
         found.append((batches, seconds))
@@ -115,16 +115,16 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
             break
     labels = sum(int((b.is_label & b.is_current).sum()) for batches, _ in found for b in batches)
     totals = setup.data.train.totals
-    told = setup.config
-    words = entry("", told, parameters)
+    resolved = setup.config
+    words = entry("", resolved, parameters)
     return DryRun(
         system=f"{words.model}; {words.view}; {words.loss}",
-        device=place.type,
+        device=torch_device.type,
         parameters=parameters,
         training_documents=totals.documents,
         training_sentences=totals.sentences,
-        updates=told.train.max_updates,
-        batches_an_update=told.train.accumulate * setup.accelerator.num_processes,
+        updates=resolved.train.max_updates,
+        batches_an_update=resolved.train.accumulate * setup.accelerator.num_processes,
         seconds_an_update=min(seconds for _, seconds in found[1:] or found),
         # Every sentence is the current one of a row once an epoch, and has a symbol behind it.
         updates_an_epoch=max(
@@ -133,7 +133,7 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
             / max(1, labels / len(found) * setup.accelerator.num_processes),
         ),
         model_memory=ADAM_BYTES * parameters,
-        peak_memory=_peak_memory(place),
+        peak_memory=_peak_memory(torch_device),
         first_batch=_described(found[0][0][0], setup.data.tokenizer),
     )
 
@@ -157,13 +157,13 @@ def _described(batch: Batch, tokenizer: Tokenizer) -> FirstBatch:
 def _sentences(tokens: torch.Tensor, sentence: torch.Tensor, tokenizer: Tokenizer) -> tuple[str, ...]:
     """The text of every sentence of a row; symbols, which follow the subwords, have none."""
     count = int(sentence.max()) + 1
-    return tuple(tokenizer.decode(tokens[sentence == place].tolist()) for place in range(count))
+    return tuple(tokenizer.decode(tokens[sentence == index].tolist()) for index in range(count))
 
 
-def _peak_memory(place: torch.device) -> int:
+def _peak_memory(torch_device: torch.device) -> int:
     """Bytes that this process has held at most: of the device, or of the machine if it is the CPU."""
-    if place.type == "cuda":
-        return int(torch.cuda.max_memory_allocated(place))
+    if torch_device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(torch_device))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 

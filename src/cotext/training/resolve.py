@@ -19,8 +19,8 @@ def resolve(config: Config, data: PreparedData) -> Config:
         CotextError: the configuration tells other languages than the data.
     """
     view, model = config.view, config.model
-    told = Languages.parse(config.languages)
-    check_pair(data.languages, told, "the configuration (languages)", f"{data.folder} is")
+    configured = Languages.parse(config.languages)
+    check_pair(data.languages, configured, "the configuration (languages)", f"{data.folder} is")
     if model.positions == "shifted" and model.shift == "corpus":
         model = model.model_copy(update={"shift": data.mean_sentence_tokens})
     if view.separators == "numbered":

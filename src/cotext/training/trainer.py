@@ -360,16 +360,16 @@ class Trainer:
         self.accelerator.wait_for_everyone()  # until the last checkpoint has its name
         chosen = ckpt.averaged(self.checkpoints.candidates(progress), progress.best_update, self.config.train)
         figures = self._validated(chosen)
-        told = f"mean of the checkpoints {', '.join(map(str, chosen))}"
+        made_of = f"mean of the checkpoints {', '.join(map(str, chosen))}"
         mean, best = self._quality(figures), -math.inf if progress.best is None else progress.best
         if mean < best:
-            told = f"the best checkpoint; the {told} is worse ({abs(mean):.4g} against {abs(best):.4g})"
+            made_of = f"the best checkpoint; the {made_of} is worse ({abs(mean):.4g} against {abs(best):.4g})"
             chosen = [progress.best_update]
             figures = self._validated(chosen)
         progress.finished = True
         if main:
             self.checkpoints.save_final_model(chosen)
-            self.callbacks.on_message(f"model.safetensors: {told}; best at update {progress.best_update}")
+            self.callbacks.on_message(f"model.safetensors: {made_of}; best at update {progress.best_update}")
             self.journal.write("final", figures)
             self.callbacks.on_validation({**figures, "final": 1.0})
             # Last: a process killed before this does all of it again.

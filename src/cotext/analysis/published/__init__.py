@@ -28,7 +28,7 @@ class TestSet(Closed):
     direction: Annotated[str, Field(pattern=r"^([a-z]{2}-[a-z]{2}|all)$")]
     corpus: Text
     documents: Annotated[int, Field(ge=0)] = 0
-    """Of a test set, as it is released; 0: not told, here as below."""
+    """Of a test set, as it is released; 0: not given, here as below."""
     sentences: Annotated[int, Field(ge=0)] = 0
     suites: tuple[Text, ...] = ()
     """Contrastive suites by the names that they are read under, all that figures over the whole are of."""
@@ -105,7 +105,7 @@ class Published:
     value: float | None
 
     @property
-    def place(self) -> str:
+    def table_title(self) -> str:
         """Where it stands, as in "Lupo et al. 2022, table 2"."""
         return f"{self.paper}, table {self.table}"
 
@@ -201,12 +201,12 @@ def _values(paper: Paper) -> Iterable[Published]:
 
 
 def tables_of(recipe: str, setting: str = "") -> Mapping[str, tuple[Published, ...]]:
-    """The values that are published for a recipe, as it is or with a setting, by their place.
+    """The values that are published for a recipe, as it is or with a setting, by the title of their table.
 
     None where there are none.
     """
     found: dict[str, list[Published]] = {}
     for value in published_values():
         if recipe in value.recipes and value.setting == setting:
-            found.setdefault(value.place, []).append(value)
-    return {place: tuple(values) for place, values in found.items()}
+            found.setdefault(value.table_title, []).append(value)
+    return {table: tuple(values) for table, values in found.items()}

@@ -52,23 +52,25 @@ def compare_with_papers(
     of_run = [_tables(run.recipe, pair) for run in runs]
     found = []
     for number, tables in enumerate(of_run):
-        for place, values in tables.items():
-            first_run = next(run for run, other in enumerate(of_run) if place in other)
+        for table, values in tables.items():
+            first_run = next(run for run, other in enumerate(of_run) if table in other)
             # Of several rows, as under other training data, the first one stands for the run.
-            theirs = {value.column: value for value in reversed(of_run[first_run][place])}
+            theirs = {value.column: value for value in reversed(of_run[first_run][table])}
             for value in values:
                 first = theirs.get(value.column) if number != first_run else None
                 own = measured(value, runs[number], scores[number], pair, here)
                 other = measured(value, runs[first_run], scores[first_run], pair, here) if first else None
                 found.append(PublishedComparison(number, value, first.value if first else None, own, other))
-    order = {place: rank for rank, place in enumerate(dict.fromkeys(v.place for v in published_values()))}
-    return sorted(found, key=lambda each: (order[each.published.place], each.run))
+    order = {
+        table: rank for rank, table in enumerate(dict.fromkeys(v.table_title for v in published_values()))
+    }
+    return sorted(found, key=lambda each: (order[each.published.table_title], each.run))
 
 
 def languages_of(runs: Sequence[MeasuredRun], suites: Mapping[str, ContrastiveSuite]) -> str:
     """The language pair, by the runs or else by the suites; empty where neither tells one."""
-    told = [str(run.languages) for run in runs] + [str(suite.languages) for suite in suites.values()]
-    return next((pair for pair in told if pair), "")
+    pairs = [str(run.languages) for run in runs] + [str(suite.languages) for suite in suites.values()]
+    return next((pair for pair in pairs if pair), "")
 
 
 def published_for(recipe: MatchedRecipe) -> list[Published]:
@@ -78,14 +80,15 @@ def published_for(recipe: MatchedRecipe) -> list[Published]:
 
 def of_pair(values: Sequence[Published], pair: str) -> list[Published]:
     """The values of a language pair, all if it is not known; without rows whose values are of others."""
-    valued = {(v.place, v.row, v.test.direction) for v in values if v.value is not None}
-    told_of = {(place, row) for place, row, _ in valued}
+    valued = {(v.table_title, v.row, v.test.direction) for v in values if v.value is not None}
+    with_values = {(table, row) for table, row, _ in valued}
     return [
         v
         for v in values
         if not pair
         or (
-            v.test.direction == pair and ((v.place, v.row, pair) in valued or (v.place, v.row) not in told_of)
+            v.test.direction == pair
+            and ((v.table_title, v.row, pair) in valued or (v.table_title, v.row) not in with_values)
         )
     ]
 
@@ -93,7 +96,7 @@ def of_pair(values: Sequence[Published], pair: str) -> list[Published]:
 def _tables(recipe: MatchedRecipe, pair: str) -> dict[str, list[Published]]:
     tables: dict[str, list[Published]] = {}
     for value in of_pair(published_for(recipe), pair):
-        tables.setdefault(value.place, []).append(value)
+        tables.setdefault(value.table_title, []).append(value)
     return tables
 
 

@@ -155,7 +155,7 @@ def compare_runs(
         if documents < 2:
             notes.append("The test set is one document: differences in quality cannot be tested.")
     groups = [group for suite in suites.values() for group in groups_of(suite)]
-    systems = tuple(_system(run, groups, scores[place]) for place, run in enumerate(runs))
+    systems = tuple(_system(run, groups, scores[index]) for index, run in enumerate(runs))
     evidence = _evidence(runs, groups)
     rows = _with_words(accuracy_rows(systems), evidence) if suites else []
     plain = [[each.score for each in of_run] for of_run in scores]

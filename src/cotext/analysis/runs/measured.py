@@ -129,7 +129,7 @@ class MeasurementSettings:
 Watch = Callable[[str, int], Callable[[int], None]]
 
 
-def measure_run(path: Path, title: str, asked: MeasurementSettings, watch: Watch) -> MeasuredRun:
+def measure_run(path: Path, title: str, settings: MeasurementSettings, watch: Watch) -> MeasuredRun:
     """Measure what has not been measured of a run yet.
 
     Raises:
@@ -137,24 +137,26 @@ def measure_run(path: Path, title: str, asked: MeasurementSettings, watch: Watch
             sentence over the limit, another process that measures the run.
     """
     with working_in(_folder(path)):
-        return _measure(path, title, asked, watch)
+        return _measure(path, title, settings, watch)
 
 
-def _measure(path: Path, title: str, asked: MeasurementSettings, watch: Watch) -> MeasuredRun:
-    translator, loaded = open_translator(path, asked.device, dict(asked.decode))
+def _measure(path: Path, title: str, settings: MeasurementSettings, watch: Watch) -> MeasuredRun:
+    translator, loaded = open_translator(path, settings.device, dict(settings.decode))
     window = context_window_of(translator)
     weights = checksum(model_file(path))
     made_by = _digest(f"{loaded.signature}|{translator.signature}", weights)
     hypothesis, use, attention = None, None, None
-    if asked.test is not None:
-        name = f"{asked.test.digest}-{made_by}"
-        hypothesis = _translate(path, f"{name}{asked.test.source.suffix}", asked.test, asked, watch, title)
+    if settings.test is not None:
+        name = f"{settings.test.digest}-{made_by}"
+        hypothesis = _translate(
+            path, f"{name}{settings.test.source.suffix}", settings.test, settings, watch, title
+        )
         readable = window.has_context and loaded.writes_left_to_right
-        documents = asked.test.documents() if readable else []
-        if asked.use and any(len(d) > 1 for d in documents):
-            use = _use(path, f"{name}.use.json", asked.test, documents, asked, watch, title)
-        if asked.attention and documents:
-            attention = _attention(translator, loaded, documents, hypothesis, asked.test)
+        documents = settings.test.documents() if readable else []
+        if settings.use and any(len(d) > 1 for d in documents):
+            use = _use(path, f"{name}.use.json", settings.test, documents, settings, watch, title)
+        if settings.attention and documents:
+            attention = _attention(translator, loaded, documents, hypothesis, settings.test)
     metrics = read_metrics(path)
     return MeasuredRun(
         path=path,
@@ -172,14 +174,14 @@ def _measure(path: Path, title: str, asked: MeasurementSettings, watch: Watch) -
         signature=f"{loaded.signature}|{translator.signature}",
         data=_data(path),
         hypothesis=hypothesis,
-        decisions=_decide(path, weights, window, asked, watch, title),
+        decisions=_decide(path, weights, window, settings, watch, title),
         use=use,
         attention=attention,
     )
 
 
 def _translate(
-    run: Path, name: str, test: EvaluationSet, asked: MeasurementSettings, watch: Watch, title: str
+    run: Path, name: str, test: EvaluationSet, settings: MeasurementSettings, watch: Watch, title: str
 ) -> Path:
     out = _folder(run) / name
     if not out.exists():
@@ -189,8 +191,8 @@ def _translate(
             test.source,
             out,
             format=test.format,
-            device=asked.device,
-            decode=dict(asked.decode),
+            device=settings.device,
+            decode=dict(settings.decode),
             on_start=task.start,
             on_sentences=task.advance,
         )
@@ -202,7 +204,7 @@ def _use(
     name: str,
     test: EvaluationSet,
     documents: Sequence[ParallelDocument],
-    asked: MeasurementSettings,
+    settings: MeasurementSettings,
     watch: Watch,
     title: str,
 ) -> CorpusCxmi:
@@ -217,8 +219,8 @@ def _use(
             test.reference,
             conditions=conditions,
             format=test.format,
-            device=asked.device,
-            decode=dict(asked.decode),
+            device=settings.device,
+            decode=dict(settings.decode),
             on_start=task.start,
             on_sentences=task.advance,
         )
@@ -250,11 +252,11 @@ def _attention(
     test: EvaluationSet,
 ) -> DocumentAttention:
     """Of the first document with a good number of sentences, or of the first; in its own translation."""
-    place = next((i for i, d in enumerate(documents) if len(d) in MAP_SENTENCES), 0)
+    index = next((i for i, d in enumerate(documents) if len(d) in MAP_SENTENCES), 0)
     translated = next(
-        d for i, d in enumerate(read_documents(hypothesis, test.format, "target")) if i == place
+        d for i, d in enumerate(read_documents(hypothesis, test.format, "target")) if i == index
     )
-    document = ParallelDocument(documents[place].id, documents[place].source, translated.sentences)
+    document = ParallelDocument(documents[index].id, documents[index].source, translated.sentences)
     model = loaded.left_to_right("an attention map")
     return document_attention(
         translator, model, document, f"{loaded.signature}|{translator.signature}", own=True
@@ -262,20 +264,20 @@ def _attention(
 
 
 def _decide(
-    run: Path, weights: str, window: ContextWindow, asked: MeasurementSettings, watch: Watch, title: str
+    run: Path, weights: str, window: ContextWindow, settings: MeasurementSettings, watch: Watch, title: str
 ) -> dict[str, Decisions]:
     found: dict[str, Decisions] = {}
     opened: tuple[DocumentTranslator, LoadedModel] | None = None
-    for path, suite in asked.suites.items():
+    for path, suite in settings.suites.items():
         kept = _folder(run) / f"{_digest(checksum(path))}-{_digest(weights, __version__)}.json"
-        controls = asked.controls and window.has_context and len(set(documents_of(suite.examples))) > 1
+        controls = settings.controls and window.has_context and len(set(documents_of(suite.examples))) > 1
         if kept.exists():
             found[suite.name] = read_decisions(kept)[suite.name]
             if found[suite.name].readings is not None or not controls:
                 continue
         # Of the settings, what is refused; no other has a part in scores that are kept.
-        limit = {key: value for key, value in asked.decode.items() if key == "max_source_tokens"}
-        opened = opened or open_scorer(run, asked.device, limit)
+        limit = {key: value for key, value in settings.decode.items() if key == "max_source_tokens"}
+        opened = opened or open_scorer(run, settings.device, limit)
         advance = watch(f"{suite.name}, {title}", sum(len(e.candidates) for e in suite.examples))
         report = run_suite(
             opened[0], suite, recipe=suite_recipe(*opened), controls=controls, on_candidates=advance

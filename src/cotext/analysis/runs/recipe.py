@@ -102,7 +102,7 @@ def _settings(config: Config) -> Settings:
     for section in _SECTIONS:
         found |= _flat(content[section], f"{section}.")
     for key in _FURTHER:
-        found[key] = reduce(lambda place, part: place[part], key.split("."), content)
+        found[key] = reduce(lambda inner, part: inner[part], key.split("."), content)
     return found
 
 

@@ -78,11 +78,11 @@ def compare_folders(request: ComparisonRequest, outputs: ComparisonFiles, watch:
     _check_languages(request, test, suites)
     with writing(*outputs.all):
         decode = request.decode or {}
-        asked = MeasurementSettings(
+        settings = MeasurementSettings(
             test, suites, decode, request.device, request.use, request.attention, controls=request.controls
         )
         measured = [
-            measure_run(run, title, asked, watch) for run, title in zip(request.runs, titles, strict=True)
+            measure_run(run, title, settings, watch) for run, title in zip(request.runs, titles, strict=True)
         ]
         found = compare_runs(
             measured,
@@ -118,9 +118,9 @@ def name_runs(runs: Sequence[Path]) -> list[str]:
     Raises CotextError where a run is given twice.
     """
     resolved = [run.resolve() for run in runs]
-    for place, run in enumerate(resolved):
-        if run in resolved[:place]:
-            raise CotextError(f"{runs[place]}: is given twice; a run compared with itself tells nothing")
+    for index, run in enumerate(resolved):
+        if run in resolved[:index]:
+            raise CotextError(f"{runs[index]}: is given twice; a run compared with itself tells nothing")
     plain = [run.name for run in resolved]
     return [name if plain.count(name) == 1 else str(run) for name, run in zip(plain, runs, strict=True)]
 

@@ -141,11 +141,11 @@ def _profiles(found: RunComparison) -> str:
         ("sentences in the document", found.lengths),
         ("position in the document", found.positions),
     ):
-        told = ". ".join(
+        words = ". ".join(
             f"{run.title}: " + ", ".join(f"{b.scores[i][0].value:.1f} at {b.name}" for b in buckets)
             for i, run in enumerate(found.runs)
         )
-        description = escape(f"{buckets[0].scores[0][0].title} by {what}. {told}.")
+        description = escape(f"{buckets[0].scores[0][0].title} by {what}. {words}.")
         figures.append(
             f"<figure>{quality_by(what, buckets, found.systems, description)}"
             f"<figcaption>{_counts(buckets)}</figcaption></figure>"
@@ -200,10 +200,10 @@ def _contrastive_tests(found: RunComparison) -> str:
     rows = []
     for each in found.contrastive_tests:
         low, high = each.test.interval_95
-        told = "too few documents" if each.too_few else "no significant difference"
+        words = "too few documents" if each.too_few else "no significant difference"
         if each.significant:
-            told = "higher accuracy" if each.own > each.first else "lower accuracy"
-        told += f"; also within the context window of {first}" if each.first_sees else ""
+            words = "higher accuracy" if each.own > each.first else "lower accuracy"
+        words += f"; also within the context window of {first}" if each.first_sees else ""
         rows.append(
             (
                 escape(found.runs[each.run].title),
@@ -213,7 +213,7 @@ def _contrastive_tests(found: RunComparison) -> str:
                 f"{each.own:.1f}",
                 f'{each.test.difference:+.1f} <span class="interval">{low:+.1f} to {high:+.1f}</span>',
                 escape(render_p(each.p_corrected)),
-                told,
+                words,
             )
         )
     caption = (
@@ -251,7 +251,7 @@ def _uses(found: RunComparison) -> str:
 
 def _maps(found: RunComparison) -> list[str]:
     parts = []
-    for place, run in enumerate(found.runs):
+    for number, run in enumerate(found.runs):
         report = run.attention
         if report is None:
             continue
@@ -265,7 +265,7 @@ def _maps(found: RunComparison) -> list[str]:
                 f"{own:.2f} on the sentence itself."
             )
             svg = attention_shares(
-                f"attention-{place}-{each.kind}", report.numbers, share, place, description
+                f"attention-{number}-{each.kind}", report.numbers, share, number, description
             )
             figures.append(
                 f"<figure>{svg}<figcaption>{escape(title)}; on the sentence itself {own:.2f}</figcaption>"
@@ -284,11 +284,11 @@ def _published_tables(found: RunComparison) -> Iterable[str]:
         "published; after “here”: the figure measured here on the same suite or test set, and its "
         "difference.</p>"
     )
-    for place, group in groupby(found.published, key=lambda each: each.published.place):
-        yield _published(found, place, list(group))
+    for title, group in groupby(found.published, key=lambda each: each.published.table_title):
+        yield _published(found, title, list(group))
 
 
-def _published(found: RunComparison, place: str, values: Sequence[PublishedComparison]) -> str:
+def _published(found: RunComparison, title: str, values: Sequence[PublishedComparison]) -> str:
     columns = list(dict.fromkeys(each.published.column for each in values))
     by_row: dict[tuple[int, str], dict[str, PublishedComparison]] = {}
     for each in values:
@@ -302,14 +302,14 @@ def _published(found: RunComparison, place: str, values: Sequence[PublishedCompa
         for (run, row), cells in by_row.items()
     ]
     described = {each.published.column: each.published for each in values}
-    told = "; ".join(
+    words = "; ".join(
         f"{name}: {described[name].test.corpus}, {described[name].test.direction}, "
         f"{described[name].measure.title}, {described[name].measure.protocol}"
         for name in columns
     )
     return (
-        f"{table(f'<b>{escape(place)}</b>', ('system', 'row', *map(escape, columns)), rows, left=2)}\n"
-        f"{folded('Columns', told.replace('; ', chr(10)))}"
+        f"{table(f'<b>{escape(title)}</b>', ('system', 'row', *map(escape, columns)), rows, left=2)}\n"
+        f"{folded('Columns', words.replace('; ', chr(10)))}"
     )
 
 
@@ -332,14 +332,14 @@ def _facts(found: RunComparison) -> str:
         signatures = [each.score.signature for each in found.scores[number]]
         signatures += [f"{name}: {each.signature}" for name, each in run.decisions.items()]
         signatures += [f"context: {run.use.signature}"] if run.use else []
-        told = facts(
+        words = facts(
             [
                 ("run", f"<code>{escape(str(run.path))}</code>"),
                 ("model and decoding", f"<code>{escape(run.signature)}</code>"),
             ]
         )
         parts.append(
-            f"<h3>{escape(run.title)}</h3>\n{told}\n"
+            f"<h3>{escape(run.title)}</h3>\n{words}\n"
             f"{folded('Signatures of its figures', chr(10).join(signatures))}"
         )
     tests = list(dict.fromkeys(test.signature for test in found.tests.values()))

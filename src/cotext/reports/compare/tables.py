@@ -141,7 +141,7 @@ def _published_tables(found: RunComparison) -> str:
     if not found.published:
         return ""
     blocks = []
-    for place, group in groupby(found.published, key=lambda each: each.published.place):
+    for title, group in groupby(found.published, key=lambda each: each.published.table_title):
         values = list(group)
         columns = list(dict.fromkeys(each.published.column for each in values))
         cells: dict[tuple[int, str], dict[str, str]] = {}
@@ -150,7 +150,7 @@ def _published_tables(found: RunComparison) -> str:
             difference = _difference(value, each.first_published)
             key = each.run, each.published.row
             cells.setdefault(key, {})[each.published.column] = f"{_value(value)} {difference}".strip()
-        rows = [(place, "row", *columns)]
+        rows = [(title, "row", *columns)]
         for (run, row), of_row in cells.items():
             rows.append((found.runs[run].title, row, *(of_row.get(column, "") for column in columns)))
         blocks.append(render_rows(rows, left=2))
@@ -278,7 +278,7 @@ def _evidence_lines(found: RunComparison, number: int) -> Iterator[dict[str, obj
 def _published_line(each: PublishedComparison) -> dict[str, object]:
     published = each.published
     line: dict[str, object] = {
-        "kind": "published", "name": f"{published.place}, {published.row}", "group": published.column,
+        "kind": "published", "name": f"{published.table_title}, {published.row}", "group": published.column,
         "value": published.value,
         "signature": f"{published.measure.title}|{published.test.direction}|{published.test.corpus}|"
         f"{published.measure.protocol}",
@@ -344,7 +344,7 @@ def _latex_evidence(found: RunComparison) -> Iterator[list[str]]:
 
 
 def _latex_published(found: RunComparison) -> Iterator[str]:
-    for place, group in groupby(found.published, key=lambda each: each.published.place):
+    for title, group in groupby(found.published, key=lambda each: each.published.table_title):
         values = list(group)
         columns = list(dict.fromkeys(each.published.column for each in values))
         by_row: dict[tuple[int, str], dict[str, float | None]] = {}
@@ -356,7 +356,7 @@ def _latex_published(found: RunComparison) -> Iterator[str]:
             [_escaped(found.runs[run].title), _escaped(row), *(_value(cells.get(c)) or "--" for c in columns)]
             for (run, row), cells in by_row.items()
         ]
-        yield f"% {place}"
+        yield f"% {title}"
         yield _tabular(["system", "row", *map(_escaped, columns)], rows)
 
 

@@ -11,7 +11,7 @@ from itertools import groupby
 from cotext.analysis.contrastive_rows import WHOLE_DOCUMENT
 from cotext.analysis.runs.comparison import ContextGain, ContrastiveTest, RunComparison, TestedScore
 from cotext.metrics.evidence import Evidence
-from cotext.metrics.evidence_words import place, places, shortfall, too_few
+from cotext.metrics.evidence_words import group_in_words, groups_in_words, shortfall, too_few
 from cotext.metrics.flips import SIGNIFICANT, least_p
 from cotext.runtime.tables import listed, render_p
 
@@ -49,10 +49,10 @@ def uses_context(found: RunComparison, run: int) -> bool | None:
 
     where it was scored, does not speak against it. None where nothing was measured that could show it.
     """
-    told = [each.used for each in found.evidence[run] if each.used is not None]
-    if not told:
+    tested = [each.used for each in found.evidence[run] if each.used is not None]
+    if not tested:
         return None
-    return any(told) and _against(found, run) is None
+    return any(tested) and _against(found, run) is None
 
 
 def _against(found: RunComparison, run: int) -> ContextGain | None:
@@ -89,7 +89,7 @@ def _missing(found: RunComparison, run: int) -> str:
     against = _against(found, run)
     if against is None or not any(each.used for each in found.evidence[run]):
         return shortfall(found.evidence[run])
-    used = listed(places(each for each in found.evidence[run] if each.used))
+    used = listed(groups_in_words(each for each in found.evidence[run] if each.used))
     return (
         f"its contrastive accuracy shows use in {used}, but the references of the test set are no more "
         "probable than with context from other documents "
@@ -112,9 +112,9 @@ def _untold(found: RunComparison, run: int) -> str:
 def _where(found: RunComparison) -> Iterable[str]:
     for number, run in enumerate(found.runs):
         evidence = found.evidence[number]
-        used = places(each for each in evidence if each.used)
-        rest = places(each for each in evidence if each.used is False)
-        few = places(each for each in evidence if each.used is None)
+        used = groups_in_words(each for each in evidence if each.used)
+        rest = groups_in_words(each for each in evidence if each.used is False)
+        few = groups_in_words(each for each in evidence if each.used is None)
         parts = [f"in {listed(used)}"] if used else []
         if rest:
             parts.append(f"not significant in {listed(rest)}")
@@ -134,8 +134,9 @@ def _how_much(found: RunComparison) -> Iterable[str]:
         shared = [t for t in _tests(found, number, first_sees=True) if t.significant]
         if shared:
             parts = [
-                f"{'higher' if t.own > t.first else 'lower'} in {place(t.phenomenon, [t.distance])}: "
-                f"{t.own:.1f} % against {t.first:.1f} % ({_points(t)})"
+                f"{'higher' if t.own > t.first else 'lower'} in "
+                f"{group_in_words(t.phenomenon, [t.distance])}: {t.own:.1f} % against "
+                f"{t.first:.1f} % ({_points(t)})"
                 for t in shared
             ]
             yield (
@@ -195,21 +196,21 @@ def _real(found: RunComparison) -> Iterable[str]:
         tests = [t for t in found.contrastive_tests if t.run == number]
         if gained := [t for t in tests if t.significant and t.own > t.first and not _by_context(found, t)]:
             yield (
-                f"{title} has a higher accuracy than {titles[0]} in {listed(_places(gained))}, but not "
+                f"{title} has a higher accuracy than {titles[0]} in {listed(_groups(gained))}, but not "
                 "significantly because of its context."
             )
         rest = [t for t in tests if not t.significant]
         if able := [t for t in rest if not t.too_few]:
             least = min(t.p_corrected for t in able)
             yield (
-                f"No significant difference: {title} in {listed(_places(able))} (p "
+                f"No significant difference: {title} in {listed(_groups(able))} (p "
                 f"{'at least ' if least < 1 else ''}{render_p(least)})."
             )
         if few := [t for t in rest if t.too_few]:
             most = max(t.test.documents for t in few)
             yield (
                 f"Too few documents (at most {most}) for any significant difference: {title} in "
-                f"{listed(_places(few))}."
+                f"{listed(_groups(few))}."
             )
 
 
@@ -265,9 +266,9 @@ def _points(test: ContrastiveTest) -> str:
     return f"{test.test.difference:+.1f} points [{low:+.1f}, {high:+.1f}]"
 
 
-def _places(tests: Iterable[ContrastiveTest]) -> list[str]:
+def _groups(tests: Iterable[ContrastiveTest]) -> list[str]:
     by_phenomenon = groupby(tests, key=lambda test: test.phenomenon)
-    return [place(name, [test.distance for test in group]) for name, group in by_phenomenon]
+    return [group_in_words(name, [test.distance for test in group]) for name, group in by_phenomenon]
 
 
 def _verb(subjects: list[str], one: str, several: str) -> str:

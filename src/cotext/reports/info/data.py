@@ -68,7 +68,7 @@ class DataInfo:
 
 
 def data_info(folder: Path) -> DataInfo:
-    """Read what a folder of prepared data says of itself; damage is told in `problems`."""
+    """Read what a folder of prepared data says of itself; damage is listed in `problems`."""
     info = DataInfo(folder, size=size_of(folder))
     try:
         info.content = read_report(folder)

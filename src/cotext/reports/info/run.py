@@ -1,6 +1,6 @@
 """What a run is and holds: system, data, scores, sizes, and what of it translates elsewhere.
 
-Read without torch, and within limits, from whatever lies there: what is missing or damaged is told beside the
+Read without torch, and within limits, from whatever lies there: what is missing or damaged is listed with the
 rest. Weights are not read.
 """
 
@@ -135,8 +135,8 @@ class RunInfo:
                     where = f"on the development set, at update {best['update']:,}"
                     rows.append((title, f"{best['value']:.4g}{unit} {where}"))
             if final := found["final"]:
-                told = [f"{key} {value:.4g}" for key, value in final.items() if value is not None]
-                rows.append(("final model", f"{', '.join(told)} on the development set"))
+                scores = [f"{key} {value:.4g}" for key, value in final.items() if value is not None]
+                rows.append(("final model", f"{', '.join(scores)} on the development set"))
         return rows
 
     def _size_rows(self) -> list[tuple[str, str]]:
@@ -154,7 +154,7 @@ class RunInfo:
 
 
 def run_info(run: Path) -> RunInfo:
-    """Read what a run folder says of itself; damage is told in `problems`."""
+    """Read what a run folder says of itself; damage is listed in `problems`."""
     info = RunInfo(run, checkpoints=checkpoints(run))
     _read_model(info)
     _read_tokenizer(info)
