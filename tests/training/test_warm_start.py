@@ -205,7 +205,7 @@ class TestInheriting:
             new = name.startswith(("encoder.1.", "encoder.2."))
             assert torch.equal(tensor, before[name] if new else shallow.state_dict()[name]), name
             assert (name in found.fresh) == new
-        assert "  fresh: " in (told := "\n".join(found.lines()))
+        assert "  initialised at random: " in (told := "\n".join(found.lines()))
         assert told.count("encoder.1-2") == 1
         assert set(found.taken) == shallow.state_dict().keys()
 
@@ -227,18 +227,18 @@ class TestAccount:
             "head.1.w": torch.zeros(2),
         }
         assert list(inherit(Parts(shapes, adopted), given).lines()) == [
-            "  by name: 8 parameters (32 numbers): encoder.0-1, encoder.2-3.local",
-            "  copied from another: 4 parameters (16 numbers): encoder.2-3.global from encoder.2-3.local",
-            "  partly: embedding.weight, the first 4 of 6 rows; the others are fresh",
-            "  fresh: 2 parameters (2 numbers): encoder.2-3.gate",
+            "  taken by name: 8 parameters (32 numbers): encoder.0-1, encoder.2-3.local",
+            "  copied from another parameter: 4 parameters (16 numbers): encoder.2-3.global from encoder.2-3.local",
+            "  taken in part: embedding.weight, the first 4 of 6 rows; the rest is initialised at random",
+            "  initialised at random: 2 parameters (2 numbers): encoder.2-3.gate",
             "  not used: head",
         ]
 
     def test_nothing_fresh_and_nothing_left(self) -> None:
         model = Parts({"a.w": (2, 2)}, {})
         assert list(inherit(model, weights(a__w=(2, 2))).lines()) == [
-            "  by name: 1 parameter (4 numbers): a",
-            "  fresh: nothing",
+            "  taken by name: 1 parameter (4 numbers): a",
+            "  initialised at random: nothing",
         ]
 
     @pytest.mark.parametrize(
@@ -280,9 +280,9 @@ class TestTraining:
         [message] = [m for m in messages if m.startswith("starting from")]
         assert message.splitlines()[0] == f"starting from {source} (updates 2+4):"
         assert message.splitlines()[1].startswith(
-            f"  by name: {len(expected)} parameters ({numbers:,} numbers): "
+            f"  taken by name: {len(expected)} parameters ({numbers:,} numbers): "
         )
-        assert message.splitlines()[2:] == ["  fresh: nothing"]
+        assert message.splitlines()[2:] == ["  initialised at random: nothing"]
         written = unsealed((tmp_path / "run" / "init.json").read_text())
         assert set(written.pop("taken")) == set(expected)
         assert written == {
@@ -352,7 +352,7 @@ class TestTraining:
         [message] = [m for m in messages if m.startswith("starting from")]
         lines = message.splitlines()
         assert lines[1].endswith(": embedding, encoder")
-        assert lines[2].startswith(f"  fresh: {len(decoder)} parameters (")
+        assert lines[2].startswith(f"  initialised at random: {len(decoder)} parameters (")
         assert lines[2].endswith(": decoder")
         assert lines[3:] == [
             "  left out, as train.init_parts = encoder: decoder; the embedding, which is also the decoder's, "

@@ -1,4 +1,4 @@
-"""How much a run uses the context of a whole corpus: what `cotext cxmi` does."""
+"""Conditional cross-mutual information (CXMI) of a corpus: `cotext cxmi`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""Which context sentence changes which word of one document, and what its sentences become without it."""
+"""The influence of each context sentence on the words of a document, and translations without it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -27,7 +27,7 @@ class WordChange:
 
 @dataclass(frozen=True, slots=True)
 class ContextInfluence:
-    """What one context sentence, by its number from 1, adds to the words of another.
+    """The influence of one context sentence, by its number from 1, on the words of another.
 
     `nats` is the sum over the words, `change` that of its tokens' absolute values.
     """
@@ -67,7 +67,7 @@ class SentenceContextUse:
 
 @dataclass(frozen=True, slots=True)
 class DocumentContextUse:
-    """What was found of a document."""
+    """The influence of context on the sentences of one document."""
 
     signature: str
     document: str

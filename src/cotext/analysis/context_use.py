@@ -1,4 +1,4 @@
-"""How much a system uses context: what its probabilities lose when context is taken away or replaced.
+"""Context use: the change of log-probabilities when context is removed or replaced.
 
 CXMI (conditional cross-mutual information; Fernandes et al. 2021, section 3) of a context C is
 
@@ -24,14 +24,14 @@ DOCUMENTS_AT_ONCE = 16
 
 
 class Reach(Protocol):
-    """What knows how far a system sees."""
+    """A system that knows the context window of each sentence."""
 
     def reach(self, document: Document) -> list[range]:
         """For every sentence, the sentences within its context window, itself included."""
 
 
 class TokenScorer(Reach, Protocol):
-    """What probabilities are asked of."""
+    """A system that scores the tokens of chosen sentences."""
 
     def score_tokens(
         self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
@@ -52,11 +52,11 @@ class SentenceUse:
     tokens: dict[str, tuple[float, ...]]
 
     def cxmi(self, condition: str = "true") -> float:
-        """Of the whole sentence, in nats."""
+        """CXMI of the whole sentence, in nats."""
         return sum(self.tokens[condition]) - sum(self.tokens["none"])
 
     def token_cxmi(self, condition: str = "true") -> tuple[float, ...]:
-        """Of every token."""
+        """CXMI of every token."""
         pairs = zip(self.tokens[condition], self.tokens["none"], strict=True)
         return tuple(given - not_given for given, not_given in pairs)
 
@@ -244,19 +244,19 @@ def score_excerpts(scorer: TokenScorer, found: Sequence[Excerpt]) -> list[tuple[
 
 @dataclass(frozen=True, slots=True)
 class Influence:
-    """What one context sentence does to the tokens of another: log-probabilities with it minus without it."""
+    """The influence of one context sentence on the tokens of another: log p with it minus log p without it."""
 
     number: int  # of the context sentence in the document
     tokens: tuple[float, ...]
 
     @property
     def nats(self) -> float:
-        """What it adds to the log-probability of the whole sentence."""
+        """The change of the sentence's log-probability."""
         return sum(self.tokens)
 
     @property
     def change(self) -> float:
-        """How much it changes, whichever way: the sum of absolute values."""
+        """The sum of the tokens' absolute changes."""
         return sum(abs(value) for value in self.tokens)
 
 
@@ -296,7 +296,7 @@ def _minus(a: Sequence[float], b: Sequence[float]) -> tuple[float, ...]:
 
 
 def word_lengths(decode: Callable[[Sequence[int]], str], tokens: Sequence[int]) -> list[int]:
-    """How many tokens each word of a sentence has, where words are set apart by spaces: sums to all tokens.
+    """The number of tokens of each word, where words are separated by spaces; they sum to all tokens.
 
     A token belongs to the word that the text ends with once it is there. Where nothing is set apart, each
     token is a word.

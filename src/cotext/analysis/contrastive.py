@@ -50,7 +50,7 @@ def run_suite(
 
 
 def context_window_of(translator: DocumentTranslator) -> ContextWindow:
-    """How many sentences a system may see at most, as far as its view goes."""
+    """The context window of a system, as far as its view goes."""
     view = translator.config.view
     if translator.model.sees_other_rows or view.kind == "document":
         return ContextWindow(WHOLE_DOCUMENT, WHOLE_DOCUMENT, WHOLE_DOCUMENT)
@@ -94,7 +94,7 @@ def write_suite_forms(
 
 
 def forms_recipe(translator: DocumentTranslator, loaded: LoadedModel) -> dict[str, str]:
-    """What the signature of a generative accuracy says of the model, and of how it decodes."""
+    """Signature entries of a generative accuracy: the model and its decoding."""
     model = signature_entries(loaded.signature)
     return {"model": model["model"], "updates": model["updates"], **signature_entries(translator.signature)}
 

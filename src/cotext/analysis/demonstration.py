@@ -23,7 +23,7 @@ SAMPLE_SENTENCES: Final = 8  # a longer document doesn't fit on a screen
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """Something that should hold, whether it does, and the figures that say so."""
+    """An expected result, whether it was met, and the figures."""
 
     text: str
     met: bool
@@ -32,7 +32,7 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A word of a translation; `marked` if it differs from the translation beside it."""
+    """A word of a translation; `marked` if it differs from the other translation."""
 
     text: str
     marked: bool
@@ -43,7 +43,7 @@ Line = tuple[Word, ...]
 
 @dataclass(frozen=True, slots=True)
 class SampleSentence:
-    """A source sentence, what two systems made of it, and the reference."""
+    """A source sentence, the translations of two systems, and the reference."""
 
     source: str
     first: Line
@@ -63,7 +63,7 @@ class Sample:
 
 @dataclass(frozen=True, slots=True)
 class Demonstration:
-    """All that the demonstration shows."""
+    """The results of the demonstration."""
 
     systems: tuple[SystemFigures, ...]
     rows: tuple[Row, ...]

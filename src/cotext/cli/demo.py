@@ -52,7 +52,7 @@ class DemoSystem:
 
 @dataclass(frozen=True, slots=True)
 class DemoSettings:
-    """Everything that decides how long the demonstration takes and what comes out of it."""
+    """The settings of the demonstration."""
 
     systems: tuple[DemoSystem, ...]
     overrides: tuple[str, ...]  # of all systems, before their own

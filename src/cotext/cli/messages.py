@@ -1,4 +1,4 @@
-"""What a person gets to read where something is refused: short, and in characters that a screen can show."""
+"""Error messages for a terminal: short, and in printable characters."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -37,7 +37,7 @@ Progress = Callable[[int, int], None]  # sentences scored so far, and in all
 
 @dataclass(frozen=True, slots=True)
 class Comet:
-    """Which model, where it runs, and whether document COMET is wanted too.
+    """COMET settings: the model, the interpreter that runs it, and the context of document COMET.
 
     `model` is a checkpoint file, a folder with `checkpoints/` and `hparams.yaml`, or a name of the hub.
     `context_sentences` above 0 adds document COMET with so many earlier sentences (2 in the paper).

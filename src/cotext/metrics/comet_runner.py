@@ -22,7 +22,7 @@ Texts = dict[str, str]  # what COMET calls src, mt and ref
 
 
 class RefusalError(Exception):
-    """Something that the person who evaluates can put right."""
+    """An error that the user can correct."""
 
 
 @dataclass(frozen=True)

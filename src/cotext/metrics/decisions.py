@@ -20,7 +20,7 @@ from cotext.runtime.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """What one system decided on one suite: right or not, by the id of the example.
+    """The decisions of one system on one suite: right or not, by the id of the example.
 
     `documents` numbers the documents of the examples, where some share one; `readings` has what was decided
     without context and in foreign context, where that was asked for.
@@ -51,7 +51,7 @@ class DecisionTest:
 
 @dataclass(frozen=True, slots=True)
 class SuiteDifference:
-    """All systems on one suite; accuracies in per cent."""
+    """Accuracies of all systems on one suite, in per cent, and tests of their differences."""
 
     suite: str
     examples: int

@@ -67,7 +67,7 @@ class Group:
 
     @property
     def chances(self) -> list[float]:
-        """How probably guessing is right, by example."""
+        """Chance accuracy of each example."""
         return [1 / len(example.candidates) for example in self.examples]
 
 
@@ -92,7 +92,7 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All conditions on one group; `groups`: how many p was corrected for."""
+    """The tests of all conditions on one group; `groups`: how many p was corrected for."""
 
     group: Group
     documents: int

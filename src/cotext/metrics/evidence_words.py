@@ -53,7 +53,7 @@ def render_evidence(found: Sequence[Evidence]) -> str:
 
 
 def legend(found: Sequence[Evidence]) -> str:
-    """What the stars of the table mean."""
+    """The legend of the table."""
     count = max(each.groups for each in found)
     return LEGEND.format(groups=f"{count} group{'' if count == 1 else 's'}")
 
@@ -82,7 +82,7 @@ def too_few(found: Sequence[Evidence]) -> str:
 
 
 def shortfall(found: Sequence[Evidence]) -> str:
-    """What is missing in the group that comes closest, of those with documents enough."""
+    """The failing conditions of the group that comes closest, of those with enough documents."""
     able = [each for each in found if not each.too_few]
     best = min(able, key=lambda each: (len(each.failing), max(c.p for c in each.conditions.values())))
     missing = listed([CONDITIONS[name] for name in best.failing])
@@ -102,7 +102,7 @@ def group_in_words(title: str, distances: Sequence[str]) -> str:
 
 
 def away(distances: Sequence[str]) -> str:
-    """How far clues are away, as in "1, 2, 3 back"."""
+    """Distances of clues, as in "1, 2, 3 back"."""
     names = {"ahead": "in the next sentence", "unknown": "distance unknown"}
     back = [distance for distance in distances if distance not in names]
     words = [f"{', '.join(back)} back"] if back else []

@@ -29,7 +29,7 @@ _Z_95_PERCENT = 1.959963984540054
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resampling:
-    """How a paired test is made.
+    """Settings of a paired test.
 
     `randomisation` asks how often swapping the two systems' outputs at random, unit by unit, makes their
     scores differ at least as much (Riezler and Maxwell, 2005). The others draw the units of test sets of the
@@ -137,7 +137,7 @@ def paired_test(
 
 
 def compared_pairs(names: Sequence[str], baseline: str | None) -> list[tuple[str, str]]:
-    """Who is compared with whom, the one that differences are taken from first."""
+    """Pairs of systems to compare, the baseline first."""
     if len(names) < 2:
         raise CotextError("a paired test compares systems; give at least two")
     if baseline is None:

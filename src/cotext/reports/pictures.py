@@ -129,7 +129,7 @@ def sentence_map(
 
 
 def gate_openness(numbers: Sequence[int], gates: Sequence[tuple[str, GateOpenness, Tensor]]) -> Figure:
-    """How open named gates stand by sentence, and what passes by distance, given attention's shares."""
+    """Mean gate values by sentence, and gate value times attention share by distance."""
     with _style(_PICTURE_INK, _PICTURE_FAINT):
         figure = Figure(figsize=(9.0, 3.6), layout="constrained", facecolor="white")
         by_sentence, by_distance = figure.subplots(1, 2)

@@ -10,7 +10,7 @@ from cotext.runtime.version import __version__
 
 
 def versions() -> dict[str, str]:
-    """What the figures depend on beside the settings."""
+    """The versions that figures depend on."""
     return {
         "Cotext": __version__,
         "controlled corpus": str(VERSION),

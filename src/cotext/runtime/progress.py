@@ -1,4 +1,4 @@
-"""What a person sees while something takes long: a live line on a terminal, now and then a line elsewhere."""
+"""Progress display: a live line on a terminal, now and then a line elsewhere."""
 
 import sys
 import time

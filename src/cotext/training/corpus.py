@@ -13,7 +13,7 @@ from cotext.training.prepared_data import READ, PreparedData
 
 @dataclass(frozen=True, slots=True)
 class Corpus:
-    """What a run trains and validates on, cut by one view."""
+    """Training and development data of a run, with the views that cut them."""
 
     train: TokenStore
     dev: TokenStore
@@ -26,7 +26,7 @@ class Corpus:
 
 
 def corpus_of(config: Config, data: PreparedData) -> Corpus:
-    """What a configuration trains and validates on, of prepared data.
+    """The corpus of a configuration, from prepared data.
 
     Raises:
         CotextError: a file is not what the report of the prepared folder says.

@@ -1,4 +1,4 @@
-"""A corpus whose training targets are what a teacher makes of its sources: what `cotext distill` does.
+"""Sequence-level knowledge distillation: training data whose targets a teacher has translated.
 
 Sequence-level knowledge distillation (Kim and Rush 2016): the student learns from the teacher's translations,
 found by beam search, instead of the references. The teacher is any run, of sentences or documents,
@@ -60,7 +60,7 @@ UNCHANGED: Final = ("tokenizer/*", "contrastive/*", "dev.*", "test.*")
 
 @dataclass(slots=True)
 class Noted:
-    """How many documents or sentences something is true of, and the first of them."""
+    """A number of documents or sentences, and the first of them as examples."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a distilled corpus holds; sentences are named document:sentence, from 1.
+    """The outcome of a distillation; sentences are named document:sentence, from 1.
 
     `kept`: documents with a sentence that the teacher does not take, which keep the target they had;
     monolingual ones are left out. The others as in `cotext.decoding.translate_file.FileReport`.
@@ -103,7 +103,7 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class DistillationRequest:
-    """What is distilled, by whom and how; `decode` overrides keys of the teacher's configuration.
+    """The settings of a distillation; `decode` overrides keys of the teacher's configuration.
 
     `monolingual`: documents to translate in place of the corpus's sources, which are added to it; `format` of
     the file; `side`: where they stand, as the languages tell if empty. See `distillation_texts.py`.
@@ -264,7 +264,7 @@ class Distillation:
 
 
 def outcome_of(folder: Path) -> Outcome:
-    """What a distilled folder says that it holds.
+    """The description of a distilled folder.
 
     Raises:
         CotextError: it is not finished, or damaged.

@@ -1,4 +1,4 @@
-"""What the shards of a distillation have translated so far: a hidden folder beside the output.
+"""Partial output of the shards of a distillation, in a hidden folder next to the output.
 
     .OUT.distilling/distillation.json   what is distilled, and how; stays in the output
     .OUT.distilling/part-2-of-4.jsonl   what shard 2 of 4 has translated, one line per document
@@ -35,7 +35,7 @@ LOCKS = "part-*.lock"
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Which documents are translated: those at the indices `number` - 1, `number` - 1 + `of`, ..."""
+    """A shard of the documents: those at the indices `number` - 1, `number` - 1 + `of`, ..."""
 
     number: int = 1
     of: int = 1
@@ -68,7 +68,7 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What became of one document; `sentences` is None where the teacher does not take it.
+    """The translation of one document; `sentences` is None where the teacher refuses it.
 
     Sentences are counted from 0: `cut`, `long` and `missing` as in `cotext.decoding.translator.Translation`.
     """
@@ -134,7 +134,7 @@ class Parts:
         self._end += len(line)
 
     def read(self, index: int) -> Entry:
-        """What became of a document that is done.
+        """The translation of a finished document.
 
         Raises:
             CotextError: somebody has changed the part since.
@@ -256,7 +256,7 @@ def _require_same(folder: Path, job: dict[str, Any]) -> None:
 
 
 def differences(folder: Path, job: dict[str, Any]) -> str:
-    """What sets a job apart from that whose folder this is, a line for each key; nothing if they are one.
+    """The differences between a job and the one that the folder belongs to, a line for each key.
 
     Raises:
         CotextError: the folder does not say whose it is.

@@ -1,4 +1,4 @@
-"""What a teacher translates, and the training documents that come of it: a corpus, or monolingual documents.
+"""The texts that a teacher translates, a corpus or monolingual documents, and the training data made of them.
 
 A corpus keeps its documents, and its targets become the teacher's. Monolingual documents are added to a
 corpus: as sources of what the teacher wrote (forward translation), or as targets of it (back-translation,
@@ -32,7 +32,7 @@ Ids = list[list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A training document to be written; `entry` is what the teacher made of it, `text` None if left out."""
+    """A training document to be written; `entry` is the teacher's translation, `text` None if left out."""
 
     id: str
     entry: Entry | None
@@ -46,7 +46,7 @@ class Texts(Protocol):
 
     @property
     def rows(self) -> int:
-        """How many documents `chunks` gives."""
+        """The number of documents that `chunks` gives."""
         ...
 
     def __len__(self) -> int:
@@ -58,7 +58,7 @@ class Texts(Protocol):
         ...
 
     def documents(self, indices: Iterable[int]) -> Iterator[tuple[int, Document]]:
-        """Those at the indices, which ascend."""
+        """The documents at the indices, which ascend."""
         ...
 
     def chunks(self, read: Callable[[int], Entry], tokenizer: Tokenizer) -> Iterator[list[Row]]:
@@ -66,7 +66,7 @@ class Texts(Protocol):
         ...
 
     def identity(self) -> dict[str, Any]:
-        """What decides the result, beside the corpus and the teacher."""
+        """The settings that change the result, apart from the corpus and the teacher."""
         ...
 
     def inputs(self) -> list[Path]:
@@ -74,7 +74,7 @@ class Texts(Protocol):
         ...
 
     def messages(self) -> list[str]:
-        """What to tell before the work begins."""
+        """Messages to print before the work begins."""
         ...
 
 

@@ -1,4 +1,4 @@
-"""What a training would be: its size, its first batch, what an update takes. Nothing is written."""
+"""A dry run of training: model size, first batch, memory and time of an update; nothing is written."""
 
 import resource
 import sys
@@ -41,7 +41,7 @@ class FirstBatch:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What `train --dry-run` tells; memory in bytes."""
+    """The figures of `train --dry-run`; memory in bytes."""
 
     system: str
     device: str
@@ -58,7 +58,7 @@ class DryRun:
 
     @property
     def seconds(self) -> float:
-        """Of all updates, without validation."""
+        """Time of all updates, without validation."""
         return self.updates * self.seconds_an_update
 
     def as_dict(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""What a run reports of itself: sums between two reports, one line of JSON for each report, curves.
+"""The metrics log of a run: one line of JSON for each report, and TensorBoard curves.
 
 `metrics.jsonl` is append-only but for one moment: on resumption, what was written after the checkpoint goes.
 Each of its lines ends with a checksum.

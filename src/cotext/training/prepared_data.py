@@ -30,12 +30,12 @@ class PreparedData:
 
     @cached_property
     def report(self) -> dict[str, Any]:
-        """What its report says; raises CotextError as `read_report`."""
+        """The content of its report; raises CotextError as `read_report`."""
         return read_report(self.folder)
 
     @property
     def languages(self) -> Languages:
-        """What its report says of them; unknown in data prepared without."""
+        """The language pair; unknown in data prepared without."""
         try:
             languages = self.report["languages"]
             return Languages(str(languages["source"]), str(languages["target"]))
@@ -44,7 +44,7 @@ class PreparedData:
 
     @property
     def usual_source_tokens(self) -> int:
-        """What 99 in 100 source sentences of the training corpus have at most; 0 without a report."""
+        """The 99th percentile of source sentence lengths of the training corpus; 0 without a report."""
         try:
             splits = self.report["splits"]
             return int(splits["train"]["sentence_tokens"]["source"]["percentiles"]["99"])

@@ -32,7 +32,7 @@ MOMENTS = frozenset({"step", "exp_avg", "exp_avg_sq"})  # of AdamW, by the names
 
 @dataclass(slots=True)
 class TrainingProgress:
-    """How far a run is and what was best.
+    """The progress of a training run, and its best validation.
 
     `epoch` counts those that the processes have ended, on average. `validated` lists the updates with a
     validation behind them: the checkpoints that averaging may choose from, others being stops on the way.
@@ -53,7 +53,7 @@ class TrainingProgress:
 
 @dataclass(frozen=True, slots=True)
 class ProcessState:
-    """Where one process stands: its position in the data and its sums since the last report."""
+    """The state of one process: its position in the data and its sums since the last report."""
 
     cursor: Cursor
     sums: Mapping[str, Tensor]

@@ -1,4 +1,4 @@
-"""A training run from a prepared data folder: what `cotext train` does.
+"""A training run on prepared data: `cotext train`.
 
 The trainer knows nothing of translation: the function that scores the development set by BLEU is handed to
 it here.

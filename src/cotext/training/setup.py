@@ -46,7 +46,7 @@ def _require_memory(config: Config, vocabulary: int) -> None:
 
 @dataclass(frozen=True, slots=True)
 class TrainingSetup:
-    """What a training needs, ready and checked, with nothing written: see `set_up`."""
+    """The parts of a training run, checked, with nothing written: see `set_up`."""
 
     config: Config
     data: PreparedData

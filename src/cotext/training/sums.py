@@ -13,7 +13,7 @@ Sums = dict[str, tuple[float, float]]  # name -> sum and count
 
 @dataclass(slots=True)
 class IntervalSums:
-    """What this process has added up since the last report, `since` a time in seconds.
+    """Sums of this process since the last report, which was at `since`, in seconds.
 
     `sums` are pairs of a sum and its count, float64 [2] on the CPU; `labels` counts the labels of the
     batches, also those that a loss leaves out.

@@ -43,7 +43,7 @@ DECODER = ("decoder", "target", "latent", "length")  # how the modules begin tha
 
 @dataclass(slots=True)
 class Inheritance:
-    """Where the parameters of a model started from: their names, and those of the other run.
+    """The origins of a model's initial parameters: their names, and those in the other run.
 
     `sizes` counts the numbers in each parameter of the model; `partly` holds rows taken and rows in all.
     """
@@ -58,7 +58,7 @@ class Inheritance:
 
     @property
     def unused(self) -> list[str]:
-        """What the other run has and the model does not."""
+        """Parameters of the other run that the model does not use."""
         used = {*self.taken, *self.adopted.values(), *self.partly}
         return [name for name in self.source if name not in used]
 
@@ -69,16 +69,17 @@ class Inheritance:
 
     def lines(self) -> Iterator[str]:
         """The account for a person; layers and parts that are treated alike are listed together."""
-        yield f"  by name: {self._listed(self.taken)}"
+        yield f"  taken by name: {self._listed(self.taken)}"
         if self.adopted:
             pairs = dict.fromkeys(_without_common_ending(own, other) for own, other in self.adopted.items())
             words = _numbered_together(f"{own} from {other}" for own, other in pairs)
-            yield f"  copied from another: {self._count(self.adopted)}: {', '.join(words)}"
+            yield f"  copied from another parameter: {self._count(self.adopted)}: {', '.join(words)}"
         for name, (rows, all_rows) in self.partly.items():
-            yield f"  partly: {name}, the first {rows:,} of {all_rows:,} rows; the others are fresh"
+            rest = "the rest is initialised at random"
+            yield f"  taken in part: {name}, the first {rows:,} of {all_rows:,} rows; {rest}"
         if self.neutral:
-            yield f"  so that they change nothing yet: {self._listed(self.neutral)}"
-        yield f"  fresh: {self._listed(self.fresh)}"
+            yield f"  set to a neutral constant, without effect at first: {self._listed(self.neutral)}"
+        yield f"  initialised at random: {self._listed(self.fresh)}"
         if self.unused:
             yield f"  not used: {', '.join(grouped(self.unused, self.source))}"
 
@@ -113,13 +114,15 @@ class WarmStart:
         if self.left_out:
             left_out = ", ".join(grouped(self.left_out, [*self.inheritance.source, *self.left_out]))
             lines.append(
-                f"  left out, as train.init_parts = encoder: {left_out}; the embedding, which is also the "
-                "decoder's, is not"
+                f"  left out, as train.init_parts = encoder: {left_out}; the embedding, which encoder and "
+                "decoder share, is taken"
             )
         if self.symbols:
             lines.append(f"  symbols: {self.symbols}")
         if self.differing:
-            words = (f"{key} = {here}, there {there}" for key, (here, there) in self.differing.items())
+            words = (
+                f"{key} = {here}, {there} in the other run" for key, (here, there) in self.differing.items()
+            )
             lines.append(f"  settings that differ: {', '.join(words)}")
         return "\n".join(lines)
 

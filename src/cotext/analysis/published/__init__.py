@@ -1,4 +1,4 @@
-"""What the papers report, as data: every value with the table, the row, the corpus and how it was measured.
+"""Published results of the papers: every value with table, row, corpus and measurement.
 
 One YAML file a paper, facts alone. A *row* is named as in the paper as far as that is unambiguous; `recipes`
 names ours for the same system, `setting` what has to be changed in it. Values that a paper leaves out, or
@@ -23,7 +23,7 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class TestSet(Closed):
-    """What was translated or decided, and by what it is known again."""
+    """A test set or suite, and how to recognise it."""
 
     direction: Annotated[str, Field(pattern=r"^([a-z]{2}-[a-z]{2}|all)$")]
     corpus: Text
@@ -35,7 +35,7 @@ class TestSet(Closed):
 
 
 class Measure(Closed):
-    """How it was measured, as far as the paper tells."""
+    """A measurement, as far as the paper describes it."""
 
     title: Text
     protocol: Text
@@ -106,7 +106,7 @@ class Published:
 
     @property
     def table_title(self) -> str:
-        """Where it stands, as in "Lupo et al. 2022, table 2"."""
+        """The table, as in "Lupo et al. 2022, table 2"."""
         return f"{self.paper}, table {self.table}"
 
 

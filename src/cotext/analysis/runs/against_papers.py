@@ -19,7 +19,7 @@ from cotext.metrics.contrastive import distance_bucket
 
 @dataclass(frozen=True, slots=True)
 class PublishedComparison:
-    """A published value of a run's recipe, and ours of the same thing, if there is one.
+    """A published value of a run's recipe, and the one measured here on the same data, if any.
 
     `first_published` and `first_measured` are those of the first run that has a row in the same table; None
     of that run itself.
@@ -34,7 +34,7 @@ class PublishedComparison:
 
 @dataclass(frozen=True, slots=True)
 class EvaluatedOn:
-    """What was measured on: the size of the test set (0, 0 without one), and the suites by their names."""
+    """The size of the test set (0, 0 without one), and the suites by their names."""
 
     documents: int
     sentences: int

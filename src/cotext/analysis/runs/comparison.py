@@ -41,7 +41,7 @@ from cotext.runtime.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class TestedScore:
-    """A score of a run with its 95 % interval, and how it compares with the first run's."""
+    """A score of a run with its 95 % interval, and its difference from the first run's."""
 
     score: Score
     interval_95: tuple[float, float] | None
@@ -84,7 +84,7 @@ class ContrastiveTest:
 
 @dataclass(frozen=True, slots=True)
 class ContextGain:
-    """What context of a kind adds to the probability of the reference: nats a token, over a test set.
+    """CXMI of a test set for one kind of context, in nats per token.
 
     `interval_95` and `p` are by drawing documents (percentiles; two-sided, against no gain). `p_foreign`, of
     true context where foreign context was measured too, is that of adding as much as sentences of other
@@ -396,7 +396,7 @@ def _p_foreign(use: CorpusCxmi, drawing: Resampling) -> float | None:
 
 
 def signature(comparison: RunComparison) -> str:
-    """How differences in choices were tested."""
+    """The signature of tests of contrastive accuracy."""
     return (
         f"test:mcnemar|unit:document|sides:2|correction:holm-{len(comparison.contrastive_tests)}-mid-p"
         f"|interval:bonett-price"

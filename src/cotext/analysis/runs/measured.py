@@ -1,4 +1,4 @@
-"""What is measured of one run: translations, decisions and use of context, kept in the run folder.
+"""Measurements of one run: translations, contrastive decisions and CXMI, kept in the run folder.
 
     RUN/compared/<test set>-<model and decoding>.<format>    translations
     RUN/compared/<test set>-<model and decoding>.use.json    what context adds to the reference's probability
@@ -48,7 +48,7 @@ _DIGITS = 12  # of a digest: 48 bits
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSet:
-    """What all runs translate; both sides may be in one file."""
+    """The test set of a comparison; both sides may be in one file."""
 
     source: Path
     reference: Path
@@ -56,7 +56,7 @@ class EvaluationSet:
 
     @property
     def digest(self) -> str:
-        """Of the content of the files, with those that hold their document ids."""
+        """Digest of the content of the files, with those that hold their document ids."""
         paths = [self.source, self.reference]
         sides = [find_side_file(path) for path in paths if self.kind == "docids"]
         parts = [checksum(path) for path in (*paths, *(side for side in sides if side is not None))]
@@ -75,7 +75,7 @@ class EvaluationSet:
 
 @dataclass(frozen=True, slots=True)
 class DocumentCxmi:
-    """What a kind of context adds to the log-probability of the reference of a document, in nats."""
+    """CXMI of a document for one kind of context: sum in nats, and tokens."""
 
     nats: float
     tokens: int
@@ -91,7 +91,7 @@ class CorpusCxmi:
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRun:
-    """A run and what was measured of it; what was not asked for, or cannot be measured, is None or empty.
+    """A run with its measurements; what was not asked for, or cannot be measured, is None or empty.
 
     `curve` has updates and the loss of current sentences on the development set.
     """
@@ -114,7 +114,7 @@ class MeasuredRun:
 
 @dataclass(frozen=True, slots=True)
 class MeasurementSettings:
-    """What is measured of every run."""
+    """The measurements to make of every run."""
 
     test: EvaluationSet | None
     suites: Mapping[Path, ContrastiveSuite]
@@ -290,7 +290,7 @@ def _decide(
 
 
 class Task:
-    """Tells a watch of something whose total is known once it begins."""
+    """Progress of a task whose total is known once it begins."""
 
     def __init__(self, what: str, watch: Watch) -> None:
         self._what = what

@@ -1,4 +1,4 @@
-"""Which shipped recipe a run is of: run folders hold configurations, not names."""
+"""The shipped recipe that matches a run: run folders hold configurations, not names."""
 
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher

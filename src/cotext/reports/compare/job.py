@@ -1,4 +1,4 @@
-"""What `cotext compare` does: find what is to be measured, measure it of every run, write the files."""
+"""The files of `cotext compare`: inputs checked, runs measured, page and tables written."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ from cotext.runtime.locks import writing
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRequest:
-    """What is to be compared, as the command line says it; empty tuples: the defaults."""
+    """The inputs and settings of a comparison; empty tuples: the defaults."""
 
     runs: tuple[Path, ...]
     data: Path | None = None
@@ -48,7 +48,7 @@ class ComparisonFiles:
 
     @property
     def all(self) -> list[Path]:
-        """Those that are written."""
+        """The paths that are written."""
         return [path for path in (self.page, self.csv, self.latex) if path is not None]
 
 

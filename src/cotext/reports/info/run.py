@@ -1,4 +1,4 @@
-"""What a run is and holds: system, data, scores, sizes, and what of it translates elsewhere.
+"""A summary of a run: system, data, scores, sizes, and the files needed to translate elsewhere.
 
 Read without torch, and within limits, from whatever lies there: what is missing or damaged is listed with the
 rest. Weights are not read.
@@ -31,7 +31,7 @@ LABEL_WIDTH: Final = 14
 
 @dataclass(slots=True)
 class RunInfo:
-    """What was found in a run folder; None or empty: not known. `problems`: what is missing or damaged.
+    """The content of a run folder; None or empty: not known. `problems`: what is missing or damaged.
 
     `system` is the configuration in words; `data` what training noted of its data, and whether these are
     still there; `scores` are those on the development set; sizes in bytes. `travels`: the files that it takes
