@@ -228,7 +228,8 @@ class TestAccount:
         }
         assert list(inherit(Parts(shapes, adopted), given).lines()) == [
             "  taken by name: 8 parameters (32 numbers): encoder.0-1, encoder.2-3.local",
-            "  copied from another parameter: 4 parameters (16 numbers): encoder.2-3.global from encoder.2-3.local",
+            "  copied from another parameter: 4 parameters (16 numbers): "
+            "encoder.2-3.global from encoder.2-3.local",
             "  taken in part: embedding.weight, the first 4 of 6 rows; the rest is initialised at random",
             "  initialised at random: 2 parameters (2 numbers): encoder.2-3.gate",
             "  not used: head",
@@ -355,8 +356,8 @@ class TestTraining:
         assert lines[2].startswith(f"  initialised at random: {len(decoder)} parameters (")
         assert lines[2].endswith(": decoder")
         assert lines[3:] == [
-            "  left out, as train.init_parts = encoder: decoder; the embedding, which is also the decoder's, "
-            "is not"
+            "  left out, as train.init_parts = encoder: decoder; the embedding, which encoder and "
+            "decoder share, is taken"
         ]
         written = unsealed((tmp_path / "run" / "init.json").read_text())
         assert sorted(written["left_out"]) == sorted(written["fresh"]) == sorted(decoder)

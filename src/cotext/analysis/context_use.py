@@ -244,7 +244,7 @@ def score_excerpts(scorer: TokenScorer, found: Sequence[Excerpt]) -> list[tuple[
 
 @dataclass(frozen=True, slots=True)
 class Influence:
-    """The influence of one context sentence on the tokens of another: log p with it minus log p without it."""
+    """The influence of a context sentence on the tokens of another: log p with it minus log p without it."""
 
     number: int  # of the context sentence in the document
     tokens: tuple[float, ...]

@@ -270,7 +270,7 @@ def translate(
 def score(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     source: Annotated[Path, typer.Option(help="Source documents.")],
-    target: Annotated[Path | None, typer.Option(help="Their translation.")] = None,
+    target: Annotated[Path | None, typer.Option(help="Their translation, which is scored.")] = None,
     out: Annotated[Path | None, typer.Option(help="Output file; default: standard output.")] = None,
     format: Format = None,
     device: Device = None,
@@ -317,7 +317,7 @@ def average(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     out: Annotated[Path, typer.Option(help="Run folder to make for the averaged model.")],
     checkpoint: Annotated[
-        list[int], typer.Option(help="Number of updates of a checkpoint; repeat for each.")
+        list[int], typer.Option(help="Update at which a checkpoint was saved; repeat for each checkpoint.")
     ],
     json: Json = False,
 ) -> None:

@@ -38,7 +38,7 @@ Scoring = Annotated[
 Checkpoint = Annotated[
     int | None,
     typer.Option(
-        "--checkpoint", help="Number of updates of the checkpoint to use instead of the final model."
+        "--checkpoint", help="Use the checkpoint saved at this update instead of the final model."
     ),
 ]
 # Of commands that look at one document.
