@@ -14,7 +14,8 @@ from command_line import TINY, World, cotext, make_world, succeed
 from deciding import UNBALANCED, dashes, decided, guesser, reader
 
 from cotext.analysis.contrastive_rows import ContextWindow
-from cotext.analysis.runs.comparison import RunComparison, compare_runs, context_gains
+from cotext.analysis.runs.comparison import RunComparison, compare_runs
+from cotext.analysis.runs.gains import context_gains
 from cotext.analysis.runs.measured import CorpusCxmi, DocumentCxmi, EvaluationSet, MeasuredRun
 from cotext.analysis.runs.recipe import MatchedRecipe
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite

@@ -37,9 +37,7 @@ Scoring = Annotated[
 ]
 Checkpoint = Annotated[
     int | None,
-    typer.Option(
-        "--checkpoint", help="Use the checkpoint saved at this update instead of the final model."
-    ),
+    typer.Option("--checkpoint", help="Use the checkpoint saved at this update instead of the final model."),
 ]
 # Of commands that look at one document.
 OneDocument = Annotated[Path, typer.Argument(help="File with the document, in any format.")]

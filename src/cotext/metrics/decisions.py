@@ -1,4 +1,4 @@
-"""Contrastive decisions of several systems, side by side: who is right more often, and is it more than luck.
+"""Contrastive decisions of several systems: accuracies, and tests of their differences.
 
 Decisions are read from files as `cotext contrastive --out` writes them; another tool's are welcome in the
 same form (see docs/contrastive-format.md).

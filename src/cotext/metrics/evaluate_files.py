@@ -107,7 +107,7 @@ class Evaluation:
         return "\n".join([render_rows(rows, left=2), *self._too_few(), *signatures])
 
     def _too_few(self) -> Iterator[str]:
-        """Where no outcome of a test could be called more than luck."""
+        """Messages for tests in which no outcome could be significant."""
         for protocol, test in self.paired.items():
             # Drawing with replacement knows no such bound.
             randomised = test.signature.startswith("test:randomisation|")

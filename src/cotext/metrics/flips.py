@@ -1,4 +1,4 @@
-"""Is a paired difference luck: the signs of documents flipped.
+"""Paired tests by flipping the signs of documents.
 
 Where two ways of deciding are equally good, the difference that a document makes could as well have the
 opposite sign. p is the share of all 2^n patterns of signs under which the differences of n documents add up

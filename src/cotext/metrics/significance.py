@@ -1,4 +1,4 @@
-"""Is one system better than another, or was it luck: paired tests over documents.
+"""Paired significance tests between systems, over documents.
 
 Sentences of a document are not independent of each other, and a document system's errors least of all, so
 the unit that is drawn or swapped is the document; sentences are there for comparison with other tools. The

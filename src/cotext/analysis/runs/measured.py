@@ -125,11 +125,13 @@ class MeasurementSettings:
     controls: bool = True
 
 
-# What is being done, its total, and how to tell of progress.
-Watch = Callable[[str, int], Callable[[int], None]]
+# From the name and total of a task, a function that adds to its progress.
+ProgressFactory = Callable[[str, int], Callable[[int], None]]
 
 
-def measure_run(path: Path, title: str, settings: MeasurementSettings, watch: Watch) -> MeasuredRun:
+def measure_run(
+    path: Path, title: str, settings: MeasurementSettings, new_progress: ProgressFactory
+) -> MeasuredRun:
     """Measure what has not been measured of a run yet.
 
     Raises:
@@ -137,10 +139,12 @@ def measure_run(path: Path, title: str, settings: MeasurementSettings, watch: Wa
             sentence over the limit, another process that measures the run.
     """
     with working_in(_folder(path)):
-        return _measure(path, title, settings, watch)
+        return _measure(path, title, settings, new_progress)
 
 
-def _measure(path: Path, title: str, settings: MeasurementSettings, watch: Watch) -> MeasuredRun:
+def _measure(
+    path: Path, title: str, settings: MeasurementSettings, new_progress: ProgressFactory
+) -> MeasuredRun:
     translator, loaded = open_translator(path, settings.device, dict(settings.decode))
     window = context_window_of(translator)
     weights = checksum(model_file(path))
@@ -149,12 +153,12 @@ def _measure(path: Path, title: str, settings: MeasurementSettings, watch: Watch
     if settings.test is not None:
         name = f"{settings.test.digest}-{made_by}"
         hypothesis = _translate(
-            path, f"{name}{settings.test.source.suffix}", settings.test, settings, watch, title
+            path, f"{name}{settings.test.source.suffix}", settings.test, settings, new_progress, title
         )
         readable = window.has_context and loaded.writes_left_to_right
         documents = settings.test.documents() if readable else []
         if settings.use and any(len(d) > 1 for d in documents):
-            use = _use(path, f"{name}.use.json", settings.test, documents, settings, watch, title)
+            use = _use(path, f"{name}.use.json", settings.test, documents, settings, new_progress, title)
         if settings.attention and documents:
             attention = _attention(translator, loaded, documents, hypothesis, settings.test)
     metrics = read_metrics(path)
@@ -174,18 +178,23 @@ def _measure(path: Path, title: str, settings: MeasurementSettings, watch: Watch
         signature=f"{loaded.signature}|{translator.signature}",
         data=_data(path),
         hypothesis=hypothesis,
-        decisions=_decide(path, weights, window, settings, watch, title),
+        decisions=_decide(path, weights, window, settings, new_progress, title),
         use=use,
         attention=attention,
     )
 
 
 def _translate(
-    run: Path, name: str, test: EvaluationSet, settings: MeasurementSettings, watch: Watch, title: str
+    run: Path,
+    name: str,
+    test: EvaluationSet,
+    settings: MeasurementSettings,
+    new_progress: ProgressFactory,
+    title: str,
 ) -> Path:
     out = _folder(run) / name
     if not out.exists():
-        task = Task(f"translating, {title}", watch)
+        task = TaskProgress(f"translating, {title}", new_progress)
         translate_file(
             run,
             test.source,
@@ -205,12 +214,12 @@ def _use(
     test: EvaluationSet,
     documents: Sequence[ParallelDocument],
     settings: MeasurementSettings,
-    watch: Watch,
+    new_progress: ProgressFactory,
     title: str,
 ) -> CorpusCxmi:
     path = _folder(run) / name
     if not path.exists():
-        task = Task(f"scoring with and without context, {title}", watch)
+        task = TaskProgress(f"scoring with and without context, {title}", new_progress)
         # Another document's sentences are drawn from several.
         conditions = CONDITIONS if len(documents) > 1 else CONDITIONS[:1]
         found = measure_corpus(
@@ -264,7 +273,12 @@ def _attention(
 
 
 def _decide(
-    run: Path, weights: str, window: ContextWindow, settings: MeasurementSettings, watch: Watch, title: str
+    run: Path,
+    weights: str,
+    window: ContextWindow,
+    settings: MeasurementSettings,
+    new_progress: ProgressFactory,
+    title: str,
 ) -> dict[str, Decisions]:
     found: dict[str, Decisions] = {}
     opened: tuple[DocumentTranslator, LoadedModel] | None = None
@@ -278,7 +292,7 @@ def _decide(
         # Of the settings, what is refused; no other has a part in scores that are kept.
         limit = {key: value for key, value in settings.decode.items() if key == "max_source_tokens"}
         opened = opened or open_scorer(run, settings.device, limit)
-        advance = watch(f"{suite.name}, {title}", sum(len(e.candidates) for e in suite.examples))
+        advance = new_progress(f"{suite.name}, {title}", sum(len(e.candidates) for e in suite.examples))
         report = run_suite(
             opened[0], suite, recipe=suite_recipe(*opened), controls=controls, on_candidates=advance
         )
@@ -289,12 +303,12 @@ def _decide(
     return found
 
 
-class Task:
+class TaskProgress:
     """Progress of a task whose total is known once it begins."""
 
-    def __init__(self, what: str, watch: Watch) -> None:
+    def __init__(self, what: str, new_progress: ProgressFactory) -> None:
         self._what = what
-        self._watch = watch
+        self._watch = new_progress
         self._advance: Callable[[int], None] | None = None
 
     def start(self, total: int) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from cotext.analysis.runs.comparison import RunComparison, compare_runs
-from cotext.analysis.runs.measured import EvaluationSet, MeasurementSettings, Watch, measure_run
+from cotext.analysis.runs.measured import EvaluationSet, MeasurementSettings, ProgressFactory, measure_run
 from cotext.data.contrastive_suites import ContrastiveSuite, read_suite
 from cotext.data.languages import Languages, check_pair, check_sides
 from cotext.decoding.translate_file import check_output
@@ -52,7 +52,9 @@ class ComparisonFiles:
         return [path for path in (self.page, self.csv, self.latex) if path is not None]
 
 
-def compare_folders(request: ComparisonRequest, outputs: ComparisonFiles, watch: Watch) -> RunComparison:
+def compare_folders(
+    request: ComparisonRequest, outputs: ComparisonFiles, new_progress: ProgressFactory
+) -> RunComparison:
     """Measure all runs and write the files; what a run folder holds already is not measured again.
 
     Raises:
@@ -82,7 +84,8 @@ def compare_folders(request: ComparisonRequest, outputs: ComparisonFiles, watch:
             test, suites, decode, request.device, request.use, request.attention, controls=request.controls
         )
         measured = [
-            measure_run(run, title, settings, watch) for run, title in zip(request.runs, titles, strict=True)
+            measure_run(run, title, settings, new_progress)
+            for run, title in zip(request.runs, titles, strict=True)
         ]
         found = compare_runs(
             measured,

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from cotext.analysis.contrastive_rows import WHOLE_DOCUMENT
-from cotext.analysis.runs.comparison import ContextGain, ContrastiveTest, RunComparison, TestedScore
+from cotext.analysis.runs.comparison import ContrastiveTest, RunComparison, TestedScore
+from cotext.analysis.runs.gains import ContextGain
 from cotext.metrics.evidence import Evidence
 from cotext.metrics.evidence_words import group_in_words, groups_in_words, shortfall, too_few
 from cotext.metrics.flips import SIGNIFICANT, least_p
