@@ -87,4 +87,4 @@ def test_what_training_refuses_is_refused(world: World, tmp_path: Path) -> None:
     assert "holds a run" in there.err
     without = cotext("train", RECIPE, "--data", world.folder / "data", "--out", out, "--json")
     assert without.code == 2
-    assert "--json is of --dry-run" in without.err
+    assert "--json needs --dry-run" in without.err
