@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 
 from benchmarks.batch_context_cost import attention_peak, decoding_speed, memory, training_speed
 from benchmarks.documents import table
-from cotext.analysis.attention_of_document import watch_document
+from cotext.analysis.attention_of_document import document_attention
 from cotext.analysis.contrastive import run_suite
 from cotext.config.recipe import load_config
 from cotext.data.contrastive_suites import read_suite
@@ -36,8 +36,8 @@ from cotext.data.prepare import prepare_controlled
 from cotext.decoding.translate_file import open_scorer, open_translator
 from cotext.decoding.translator import DocumentTranslator
 from cotext.metrics.bleu import evaluate
+from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.run import train
-from cotext.training.trainer import Reports
 
 SYSTEMS = ("doc2doc", "docflat-c", "docflat-d", "docflat-i", "mbe", "abd")
 BEFORE = range(6)
@@ -70,7 +70,7 @@ def train_run(name: str, data: Path, run: Path, updates: int) -> None:
     system, before, seed = split_name(name)
     settings = [f"view.before={before}", f"train.max_updates={updates}", f"train.seed={seed}"]
     config = load_config(f"docflat/{system}", "tiny", [*TINY, *settings])
-    reports = Reports(
+    reports = TrainingCallbacks(
         on_update=lambda figures: None,
         on_validation=lambda f: print(f"{name} {f['update']:.0f} nll {f['nll_current']:.3f}", flush=True),
         on_message=lambda text: print(f"{name}: {text}", flush=True),
@@ -104,7 +104,7 @@ def gates(translator: DocumentTranslator, documents: Iterable[ParallelDocument])
     opened: dict[str, list[float]] = {}
     sums: dict[str, dict[int, list[float]]] = {}
     for document in documents:
-        report = watch_document(translator, document, "", own=False)
+        report = document_attention(translator, translator.model, document, "", own=False)
         for gate in report.gates.values():
             opened.setdefault(gate.kind, []).append(gate.overall)
             for distance, at in gate.by_distance(report.share_of(gate.kind)).items():

@@ -18,8 +18,8 @@ from benchmarks.documents import table
 from cotext.config.recipe import load_config
 from cotext.config.sizes import SIZES
 from cotext.layers.initialisation import Initialisation
+from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.run import train
-from cotext.training.trainer import Reports
 
 POINTS = 6  # of a curve, that are shown
 
@@ -50,7 +50,7 @@ def main() -> None:
             settings += [f"train.validate_every={every}", "train.validate_bleu=false", "train.keep=1"]
             config = load_config("focused-concatenation/base", chosen.size, [*settings, *chosen.overrides])
             run = chosen.folder / f"{chosen.size}-{kind}-{seed}"
-            train(config, chosen.data, run, Reports(lambda f: None, lambda f: None, print))
+            train(config, chosen.data, run, TrainingCallbacks(lambda f: None, lambda f: None, print))
             curves.setdefault(kind, []).append(losses(run))
     updates = sorted(curves[chosen.kinds[0]][0])
     shown = sorted({*updates[:: -(len(updates) // -POINTS)], updates[-1]})

@@ -34,8 +34,9 @@ from cotext.decoding.translator import DocumentTranslator
 from cotext.metrics.bleu import evaluate
 from cotext.models.checkpoint import load_run
 from cotext.runtime.tables import render_rows
-from cotext.training.run import open_data, train
-from cotext.training.trainer import Reports
+from cotext.training.callbacks import TrainingCallbacks
+from cotext.training.prepared_data import open_data
+from cotext.training.run import train
 
 JOINED = 9  # controlled documents that make a long one
 DOCUMENTS = 20_000
@@ -92,7 +93,7 @@ def train_run(name: str, data: Path, run: Path, updates: int) -> None:
     recipe, overrides = SYSTEMS[system]
     settings = [f"view.max_tokens={tokens}", f"train.max_updates={updates}", f"train.seed={seed}"]
     config = load_config(recipe, None, [*SMALL, *overrides, *settings])
-    reports = Reports(
+    reports = TrainingCallbacks(
         on_update=lambda figures: None,
         on_validation=lambda f: print(f"{name} {f['update']:.0f} nll {f['nll_current']:.3f}", flush=True),
         on_message=lambda text: print(f"{name}: {text}", flush=True),

@@ -45,8 +45,8 @@ from cotext.metrics.contrastive import Accuracy
 from cotext.models.build import build_model
 from cotext.models.checkpoint import load_run
 from cotext.models.describe import describe_model
+from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.run import train
-from cotext.training.trainer import Reports
 
 # What is trained: a recipe and, beside it, what the recipe leaves as the paper has it.
 SYSTEMS: dict[str, tuple[str, tuple[str, ...]]] = {
@@ -104,7 +104,7 @@ def train_run(name: str, data: Path, run: Path, updates: int) -> None:
     system, seed = split_name(name)
     recipe, overrides = SYSTEMS[system]
     settings = [*TINY, *overrides, f"train.max_updates={updates}", f"train.seed={seed}"]
-    reports = Reports(
+    reports = TrainingCallbacks(
         on_update=lambda figures: None,
         on_validation=lambda f: print(f"{name} {f['update']:.0f} nll {f['nll_current']:.3f}", flush=True),
         on_message=lambda text: print(f"{name}: {text}", flush=True),

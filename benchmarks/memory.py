@@ -15,8 +15,8 @@ from pathlib import Path
 from benchmarks.data import PeakMemory
 from cotext.config.recipe import load_config
 from cotext.data.prepare import prepare_controlled
+from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.run import train
-from cotext.training.trainer import Reports
 
 DOCUMENTS = 10_000
 FACTOR = 8
@@ -34,7 +34,7 @@ def measure(data: Path) -> dict[str, float]:
         # Smaller than the smaller corpus, so that both fill it.
         "train.pool_tokens=500000",
     ]
-    reports = Reports(
+    reports = TrainingCallbacks(
         on_update=lambda figures: waiting.append(figures["waiting_share"]),
         on_validation=lambda figures: None,
         on_message=lambda text: None,

@@ -47,9 +47,9 @@ from cotext.data.tokenizer import TokenizerSettings
 from cotext.decoding.translate_file import open_translator
 from cotext.models.describe import describe_model
 from cotext.models.run_folder import checkpoints
-from cotext.training.distillation import Request, distillation
+from cotext.training.callbacks import TrainingCallbacks
+from cotext.training.distillation import DistillationRequest, distillation
 from cotext.training.run import train
-from cotext.training.trainer import Reports
 
 SYSTEMS = {
     "casa": "casa/casa",
@@ -182,7 +182,7 @@ class Experiment:
             f"train.max_updates={self.updates}",
             f"train.seed={name.seed}",
         ]
-        reports = Reports(
+        reports = TrainingCallbacks(
             on_update=lambda figures: None,
             on_validation=lambda f: print(f"{name} {f['update']:.0f} nll {f['nll_current']:.3f}", flush=True),
             on_message=lambda text: print(f"{name}: {text}", flush=True),
@@ -196,7 +196,9 @@ class Experiment:
         if (out / "report.json").is_file():
             return
         self.train(self.teacher)
-        request = Request(self.run(self.teacher), self.folder / "data", out, {"beam": TEACHER_BEAM})
+        request = DistillationRequest(
+            self.run(self.teacher), self.folder / "data", out, {"beam": TEACHER_BEAM}
+        )
         with distillation(request, device="cpu") as job:
             print(f"{self.teacher} translates {job.documents - job.resumed_documents} documents", flush=True)
             job.translate()

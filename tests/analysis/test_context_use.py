@@ -12,7 +12,7 @@ from test_candidate_scoring import VIEWS
 from tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 
 from cotext.analysis.context_corpus import translate_under
-from cotext.analysis.context_of_document import examine
+from cotext.analysis.context_of_document import document_context_use
 from cotext.analysis.context_use import (
     CONDITIONS,
     Pool,
@@ -25,11 +25,11 @@ from cotext.analysis.context_use import (
     score_excerpts,
     word_lengths,
 )
+from cotext.analysis.word_diff import differing
 from cotext.config.recipe import Config
 from cotext.data.context_edits import Excerpt, alone, excerpt, replaced, shuffled, without
 from cotext.data.documents import Document, ParallelDocument
 from cotext.decoding.translator import DocumentTranslator
-from cotext.reports.word_diff import differing
 from cotext.runtime.errors import CotextError
 
 TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f", "x", "y"])
@@ -216,7 +216,7 @@ def test_conditions_that_cannot_be_had() -> None:
         list(measure(Clues(2), [STORY]))
     with pytest.raises(CotextError, match="unknown context 'false'"):
         list(measure(Clues(2), [STORY], ["false"]))
-    with pytest.raises(CotextError, match="choose it too"):
+    with pytest.raises(CotextError, match="choose true, too"):
         list(measure(Clues(2), [STORY], ["none"]))
     found = list(measure(Clues(2), [STORY], ["true"]))
     assert set(found[0].tokens) == {"true", "none"}
@@ -328,7 +328,7 @@ def test_n_sentences_in_n_sentences_out(name: str, condition: str) -> None:
 
 def test_a_report_agrees_with_the_scores() -> None:
     t = translator(SYSTEMS["window"])
-    report = examine(t, LONG, "signature", own=False)
+    report = document_context_use(t, LONG, "signature", own=False)
     assert [s.number for s in report.sentences] == [1, 2, 3, 4, 5, 6, 7]
     [whole] = t.score([LONG])
     for sentence, score in zip(report.sentences, whole, strict=True):

@@ -128,7 +128,7 @@ def test_ctrl_c_is_a_message_and_the_same_command_goes_on(world: World, tmp_path
     stopped = signal_when(process, lambda: finished_documents(out) >= 3, signal.SIGINT)
     assert stopped.code == 130, stopped
     assert stopped.err.splitlines()[-1] == (
-        "cotext: interrupted; train, translate, distill and prepare go on with the same command"
+        "cotext: interrupted; train, translate, distill and prepare resume with the same command"
     )
     assert "Traceback" not in stopped.err
     assert not out.exists()
@@ -510,7 +510,7 @@ def test_ctrl_c_stops_training_where_it_goes_on(world: World, tmp_path: Path) ->
     # Not 0: what should follow a whole training must not follow this.
     assert stopped.code == 130, stopped
     [update] = map(int, re.findall(r"stopped at update (\d+), not validated yet\n", stopped.out))
-    assert f"stopped at update {update}; the same command goes on from there" in stopped.err
+    assert f"stopped at update {update}; the same command resumes from there" in stopped.err
     assert "Traceback" not in stopped.err
     assert [p.name for p in (run / "checkpoints").iterdir()] == [f"{update:08d}"]
     went_on = succeed(*train_arguments(world.folder, run, *endless, f"train.max_updates={update + 1}"))

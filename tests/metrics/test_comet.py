@@ -404,8 +404,8 @@ def test_signatures_that_differ_stand_under_their_systems(python: Path, files: P
     [
         ("--comet Unbabel/wmt22-comet-da", "COMET runs in an environment of its own"),
         ("--comet a --comet-python {python}", "COMET reads the source too"),
-        ("--comet-context 2", "--comet-context says how to run COMET; name the model by --comet too"),
-        ("--comet-python x", "--comet-python says how"),
+        ("--comet-context 2", "--comet-context needs --comet MODEL"),
+        ("--comet-python x", "--comet-python needs"),
         ("--comet {files}/no.ckpt --comet-python {python}", "no.ckpt: no such COMET model"),
     ],
 )

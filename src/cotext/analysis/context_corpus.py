@@ -1,4 +1,4 @@
-"""How much a run uses the context of a whole corpus: what `cotext cxmi` does."""
+"""Conditional cross-mutual information (CXMI) of a corpus: `cotext cxmi`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -125,8 +125,8 @@ def measure_corpus(
     translator.check_pairs(documents)
     if all(len(reach) < 2 for d in documents for reach in translator.reach(Document(d.id, d.source))):
         raise CotextError(
-            f"{run}: no sentence of {source} is translated in sight of another; measure a system that sees "
-            "context, on documents of several sentences"
+            f"{run}: no sentence of {source} is translated with another in its context window; measure a "
+            "system with context, on documents of several sentences"
         )
     on_start(sum(map(len, documents)))
     found = tuple(measure(translator, documents, wanted, seed, on_sentences))
@@ -152,15 +152,15 @@ def translate_under(
     asked: dict[tuple[str, ...], int] = {}
     wanted: list[list[tuple[int, int]]] = []
     for number, document in enumerate(documents):
-        places = []
+        of_document = []
         excerpts_of = excerpts(translator, document)
         for made in conditions_of(excerpts_of, [condition], pool.without(number), seed):
             found = made[condition]
-            places.append((asked.setdefault(found.document.source, len(asked)), found.place))
-        wanted.append(places)
+            of_document.append((asked.setdefault(found.document.source, len(asked)), found.place))
+        wanted.append(of_document)
     todo = (Document(str(index), source) for source, index in asked.items())
     written = {index: found.document.sentences for index, found in translator.translate(todo)}
     return [
-        Document(document.id, tuple(written[index][place] for index, place in places))
-        for document, places in zip(documents, wanted, strict=True)
+        Document(document.id, tuple(written[index][sentence] for index, sentence in indices))
+        for document, indices in zip(documents, wanted, strict=True)
     ]

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from cotext.analysis.comparison import EVERYTHING, WITHIN, Sight
 from cotext.analysis.contrastive_contexts import ForeignSentences, score_in_contexts
+from cotext.analysis.contrastive_rows import SAME_SENTENCE, WHOLE_DOCUMENT, ContextWindow
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import Document, ParallelDocument
 from cotext.decoding.translate_file import signature_entries, what_is_seen
@@ -49,25 +49,25 @@ def run_suite(
     return contrastive_accuracy(suite, own, **rules, controls=scores if controls else None)
 
 
-def sight_of(translator: DocumentTranslator) -> Sight:
-    """How many sentences a system may see at most, as far as its view goes."""
+def context_window_of(translator: DocumentTranslator) -> ContextWindow:
+    """The context window of a system, as far as its view goes."""
     view = translator.config.view
     if translator.model.sees_other_rows or view.kind == "document":
-        return Sight(EVERYTHING, EVERYTHING, EVERYTHING)
+        return ContextWindow(WHOLE_DOCUMENT, WHOLE_DOCUMENT, WHOLE_DOCUMENT)
     if view.kind == "cumulative":
-        return Sight(EVERYTHING, 0, 0)
+        return ContextWindow(WHOLE_DOCUMENT, 0, 0)
     if view.kind == "window":
         target = view.before if view.target_before is None else view.target_before
-        return Sight(view.before, view.after, target)
-    return Sight(0, 0, 0)
+        return ContextWindow(view.before, view.after, target)
+    return ContextWindow(0, 0, 0)
 
 
-def evidence_of(suite: ContrastiveSuite, readings: Readings, sight: Sight) -> list[Evidence]:
-    """What a suite shows of the use of context, by group with the clue in sight; not yet corrected."""
+def evidence_of(suite: ContrastiveSuite, readings: Readings, window: ContextWindow) -> list[Evidence]:
+    """Tests of context use by group of examples with the clue in the context window; not yet corrected."""
     return [
         weigh(group, readings)
         for group in groups_of(suite)
-        if group.distance != WITHIN and sight.reaches(group.phenomenon, group.distance)
+        if group.distance != SAME_SENTENCE and window.contains(group.phenomenon, group.distance)
     ]
 
 
@@ -85,16 +85,16 @@ def write_suite_forms(
     Raises:
         CotextError: a sentence longer than the system takes, or a suite whose candidates differ in no word.
     """
-    places = {source: n for n, source in enumerate(dict.fromkeys(e.source for e in suite.examples))}
-    documents = [Document(str(n), source) for source, n in places.items()]
+    indices = {source: n for n, source in enumerate(dict.fromkeys(e.source for e in suite.examples))}
+    documents = [Document(str(n), source) for source, n in indices.items()]
     translator.check(documents)
     found = dict(translator.translate(documents, on_sentences))
-    translations = [found[places[e.source]].document for e in suite.examples]
+    translations = [found[indices[e.source]].document for e in suite.examples]
     return generative_accuracy(suite, translations, recipe)
 
 
 def forms_recipe(translator: DocumentTranslator, loaded: LoadedModel) -> dict[str, str]:
-    """What the signature of a generative accuracy says of the model, and of how it decodes."""
+    """Signature entries of a generative accuracy: the model and its decoding."""
     model = signature_entries(loaded.signature)
     return {"model": model["model"], "updates": model["updates"], **signature_entries(translator.signature)}
 

@@ -22,7 +22,7 @@ from cotext.data.store import TokenStore
 from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.runtime.devices import choose_threads
 from cotext.runtime.errors import CotextError
-from cotext.training.run import Data, data_of
+from cotext.training.prepared_data import PreparedData, data_of
 
 if TYPE_CHECKING:
     pass
@@ -44,7 +44,7 @@ class Probe:
     name: str
     run: Path
     loaded: LoadedModel
-    data: Data
+    data: PreparedData
 
     @property
     def layers(self) -> int:

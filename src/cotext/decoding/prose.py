@@ -26,7 +26,7 @@ PLACES: Final = ("cut", "long", "shed", "missing", "otherwise")
 def trained_length(run: Path) -> int:
     """The tokens that 99 in 100 source sentences of a run's training data have at most; 0 if it is not noted.
 
-    Noted by `cotext.training.run.note_data`.
+    Noted by `cotext.training.prepared_data.note_data`.
     """
     found = noted_data(run).get("usual_source_tokens", 0)
     return found if type(found) is int and found > 0 else 0

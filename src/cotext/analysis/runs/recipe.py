@@ -1,4 +1,4 @@
-"""Which shipped recipe a run is of: run folders hold configurations, not names."""
+"""The shipped recipe that matches a run: run folders hold configurations, not names."""
 
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
@@ -7,6 +7,7 @@ from typing import Any
 
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.config.sizes import SIZES
+from cotext.models.describe import describe_model
 
 # What makes a system; training and decoding are told by signatures.
 _SECTIONS = ("view", "model", "loss")
@@ -23,7 +24,7 @@ Settings = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
-class RecipeOf:
+class MatchedRecipe:
     """The recipe closest to a configuration; None where none is close. `changes`: key=value, sorted.
 
     `settings` has all that the configuration sets, in the same form.
@@ -51,7 +52,7 @@ class RecipeOf:
         return self.settings.issuperset(wanted) and changed <= keys
 
 
-def recipe_of(config: Config) -> RecipeOf:
+def recipe_of(config: Config) -> MatchedRecipe:
     """Find the recipe of a configuration: that whose row of a paper it names, else the closest.
 
     It is compared with the recipe at its own size, or where it has none of them, at that which makes it
@@ -59,7 +60,7 @@ def recipe_of(config: Config) -> RecipeOf:
     """
     ours = _settings(config)
     found = []
-    for name, paper, theirs in _recipes(config.model.writes):
+    for name, paper, theirs in _recipes(_kind(config)):
         changes = tuple(f"{key}={_text(ours[key])}" for key in sorted(ours) if _changed(key, ours, theirs))
         sized = any(ours[key] != theirs[key] for key in _DIMENSIONS)
         depth = sum(ours[key] != theirs[key] for key in _LAYERS)
@@ -67,19 +68,24 @@ def recipe_of(config: Config) -> RecipeOf:
         likeness = SequenceMatcher(a=paper, b=config.paper, autojunk=False).ratio()
         found.append((paper != config.paper, sized, len(changes), -likeness, depth, name, changes))
     if not found:
-        return RecipeOf(None, ())
+        return MatchedRecipe(None, ())
     foreign, _, count, _, _, name, changes = min(found)
     settings = frozenset(f"{key}={_text(value)}" for key, value in ours.items())
     if foreign and count > _LIKE:
-        return RecipeOf(None, (), settings)
-    return RecipeOf(name, changes, settings)
+        return MatchedRecipe(None, (), settings)
+    return MatchedRecipe(name, changes, settings)
+
+
+def _kind(config: Config) -> str:
+    """The model without its switches."""
+    return describe_model(config.model).partition("(")[0]
 
 
 @cache
-def _recipes(writes: str) -> tuple[tuple[str, str, Settings], ...]:
+def _recipes(model: str) -> tuple[tuple[str, str, Settings], ...]:
     """The recipes of a skeleton at all sizes: names, the rows that they stand for, settings."""
     loaded = ((name, load_config(name)) for name in recipe_names())
-    names = [name for name, config in loaded if config.model.writes == writes]
+    names = [name for name, config in loaded if _kind(config) == model]
     sized = ((name, load_config(name, size)) for name in names for size in SIZES)
     return tuple((name, config.paper, _settings(config)) for name, config in sized)
 
@@ -96,7 +102,7 @@ def _settings(config: Config) -> Settings:
     for section in _SECTIONS:
         found |= _flat(content[section], f"{section}.")
     for key in _FURTHER:
-        found[key] = reduce(lambda place, part: place[part], key.split("."), content)
+        found[key] = reduce(lambda inner, part: inner[part], key.split("."), content)
     return found
 
 

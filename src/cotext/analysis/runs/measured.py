@@ -1,4 +1,4 @@
-"""What is measured of one run: translations, decisions and use of context, kept in the run folder.
+"""Measurements of one run: translations, contrastive decisions and CXMI, kept in the run folder.
 
     RUN/compared/<test set>-<model and decoding>.<format>    translations
     RUN/compared/<test set>-<model and decoding>.use.json    what context adds to the reference's probability
@@ -16,10 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from cotext.analysis.attention_of_document import AttentionReport, watch_document
-from cotext.analysis.comparison import Sight, read_metrics
+from cotext.analysis.attention_of_document import DocumentAttention, document_attention
 from cotext.analysis.context_corpus import measure_corpus
-from cotext.analysis.contrastive import run_suite, sight_of, suite_recipe
+from cotext.analysis.contrastive import context_window_of, run_suite, suite_recipe
+from cotext.analysis.contrastive_rows import ContextWindow
+from cotext.analysis.metrics_file import read_metrics
+from cotext.analysis.runs.recipe import MatchedRecipe, recipe_of
 from cotext.data.contrastive_suites import ContrastiveSuite
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import detect_format, read_documents, read_parallel, second_file
@@ -30,10 +32,8 @@ from cotext.decoding.translate_file import open_scorer, open_translator, transla
 from cotext.decoding.translator import DocumentTranslator
 from cotext.metrics.decisions import Decisions, read_decisions
 from cotext.models.checkpoint import LoadedModel
-from cotext.models.interface import NonAutoregressiveModel
 from cotext.models.parameters import count_parameters
 from cotext.models.run_folder import model_file, noted_data
-from cotext.reports.compare.recipe import RecipeOf, recipe_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum, replacing
 from cotext.runtime.locks import working_in
@@ -48,7 +48,7 @@ _DIGITS = 12  # of a digest: 48 bits
 
 @dataclass(frozen=True, slots=True)
 class EvaluationSet:
-    """What all runs translate; both sides may be in one file."""
+    """The test set of a comparison; both sides may be in one file."""
 
     source: Path
     reference: Path
@@ -56,7 +56,7 @@ class EvaluationSet:
 
     @property
     def digest(self) -> str:
-        """Of the content of the files, with those that hold their document ids."""
+        """Digest of the content of the files, with those that hold their document ids."""
         paths = [self.source, self.reference]
         sides = [find_side_file(path) for path in paths if self.kind == "docids"]
         parts = [checksum(path) for path in (*paths, *(side for side in sides if side is not None))]
@@ -74,33 +74,33 @@ class EvaluationSet:
 
 
 @dataclass(frozen=True, slots=True)
-class DocumentUse:
-    """What a kind of context adds to the log-probability of the reference of a document, in nats."""
+class DocumentCxmi:
+    """CXMI of a document for one kind of context: sum in nats, and tokens."""
 
     nats: float
     tokens: int
 
 
 @dataclass(frozen=True, slots=True)
-class Use:
+class CorpusCxmi:
     """CXMI of a test set, by kind of context and document; sentences without context take no part."""
 
     signature: str
-    documents: Mapping[str, tuple[DocumentUse, ...]]
+    documents: Mapping[str, tuple[DocumentCxmi, ...]]
 
 
 @dataclass(frozen=True, slots=True)
 class MeasuredRun:
-    """A run and what was measured of it; what was not asked for, or cannot be measured, is None or empty.
+    """A run with its measurements; what was not asked for, or cannot be measured, is None or empty.
 
     `curve` has updates and the loss of current sentences on the development set.
     """
 
     path: Path
     title: str
-    recipe: RecipeOf
+    recipe: MatchedRecipe
     languages: Languages
-    sight: Sight
+    window: ContextWindow
     parameters: int
     updates: int
     curve: tuple[tuple[int, float], ...]
@@ -108,13 +108,13 @@ class MeasuredRun:
     data: str
     hypothesis: Path | None
     decisions: Mapping[str, Decisions]
-    use: Use | None
-    attention: AttentionReport | None
+    use: CorpusCxmi | None
+    attention: DocumentAttention | None
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """What is measured of every run."""
+class MeasurementSettings:
+    """The measurements to make of every run."""
 
     test: EvaluationSet | None
     suites: Mapping[Path, ContrastiveSuite]
@@ -125,11 +125,13 @@ class Asked:
     controls: bool = True
 
 
-# What is being done, its total, and how to tell of progress.
-Watch = Callable[[str, int], Callable[[int], None]]
+# From the name and total of a task, a function that adds to its progress.
+ProgressFactory = Callable[[str, int], Callable[[int], None]]
 
 
-def measure_run(path: Path, title: str, asked: Asked, watch: Watch) -> MeasuredRun:
+def measure_run(
+    path: Path, title: str, settings: MeasurementSettings, new_progress: ProgressFactory
+) -> MeasuredRun:
     """Measure what has not been measured of a run yet.
 
     Raises:
@@ -137,31 +139,35 @@ def measure_run(path: Path, title: str, asked: Asked, watch: Watch) -> MeasuredR
             sentence over the limit, another process that measures the run.
     """
     with working_in(_folder(path)):
-        return _measure(path, title, asked, watch)
+        return _measure(path, title, settings, new_progress)
 
 
-def _measure(path: Path, title: str, asked: Asked, watch: Watch) -> MeasuredRun:
-    translator, loaded = open_translator(path, asked.device, dict(asked.decode))
-    sight = sight_of(translator)
+def _measure(
+    path: Path, title: str, settings: MeasurementSettings, new_progress: ProgressFactory
+) -> MeasuredRun:
+    translator, loaded = open_translator(path, settings.device, dict(settings.decode))
+    window = context_window_of(translator)
     weights = checksum(model_file(path))
     made_by = _digest(f"{loaded.signature}|{translator.signature}", weights)
     hypothesis, use, attention = None, None, None
-    if asked.test is not None:
-        name = f"{asked.test.digest}-{made_by}"
-        hypothesis = _translate(path, f"{name}{asked.test.source.suffix}", asked.test, asked, watch, title)
-        readable = sight.context and not isinstance(loaded.model, NonAutoregressiveModel)
-        documents = asked.test.documents() if readable else []
-        if asked.use and any(len(d) > 1 for d in documents):
-            use = _use(path, f"{name}.use.json", asked.test, documents, asked, watch, title)
-        if asked.attention and documents:
-            attention = _attention(translator, loaded, documents, hypothesis, asked.test)
+    if settings.test is not None:
+        name = f"{settings.test.digest}-{made_by}"
+        hypothesis = _translate(
+            path, f"{name}{settings.test.source.suffix}", settings.test, settings, new_progress, title
+        )
+        readable = window.has_context and loaded.writes_left_to_right
+        documents = settings.test.documents() if readable else []
+        if settings.use and any(len(d) > 1 for d in documents):
+            use = _use(path, f"{name}.use.json", settings.test, documents, settings, new_progress, title)
+        if settings.attention and documents:
+            attention = _attention(translator, loaded, documents, hypothesis, settings.test)
     metrics = read_metrics(path)
     return MeasuredRun(
         path=path,
         title=title,
         recipe=recipe_of(loaded.config),
         languages=loaded.languages,
-        sight=sight,
+        window=window,
         parameters=count_parameters(loaded.model),
         updates=max([*loaded.updates, *(int(entry["update"]) for entry in metrics)], default=0),
         curve=tuple(
@@ -172,23 +178,30 @@ def _measure(path: Path, title: str, asked: Asked, watch: Watch) -> MeasuredRun:
         signature=f"{loaded.signature}|{translator.signature}",
         data=_data(path),
         hypothesis=hypothesis,
-        decisions=_decide(path, weights, sight, asked, watch, title),
+        decisions=_decide(path, weights, window, settings, new_progress, title),
         use=use,
         attention=attention,
     )
 
 
-def _translate(run: Path, name: str, test: EvaluationSet, asked: Asked, watch: Watch, title: str) -> Path:
+def _translate(
+    run: Path,
+    name: str,
+    test: EvaluationSet,
+    settings: MeasurementSettings,
+    new_progress: ProgressFactory,
+    title: str,
+) -> Path:
     out = _folder(run) / name
     if not out.exists():
-        task = Task(f"translating, {title}", watch)
+        task = TaskProgress(f"translating, {title}", new_progress)
         translate_file(
             run,
             test.source,
             out,
             format=test.format,
-            device=asked.device,
-            decode=dict(asked.decode),
+            device=settings.device,
+            decode=dict(settings.decode),
             on_start=task.start,
             on_sentences=task.advance,
         )
@@ -200,13 +213,13 @@ def _use(
     name: str,
     test: EvaluationSet,
     documents: Sequence[ParallelDocument],
-    asked: Asked,
-    watch: Watch,
+    settings: MeasurementSettings,
+    new_progress: ProgressFactory,
     title: str,
-) -> Use:
+) -> CorpusCxmi:
     path = _folder(run) / name
     if not path.exists():
-        task = Task(f"scoring with and without context, {title}", watch)
+        task = TaskProgress(f"scoring with and without context, {title}", new_progress)
         # Another document's sentences are drawn from several.
         conditions = CONDITIONS if len(documents) > 1 else CONDITIONS[:1]
         found = measure_corpus(
@@ -215,8 +228,8 @@ def _use(
             test.reference,
             conditions=conditions,
             format=test.format,
-            device=asked.device,
-            decode=dict(asked.decode),
+            device=settings.device,
+            decode=dict(settings.decode),
             on_start=task.start,
             on_sentences=task.advance,
         )
@@ -231,10 +244,10 @@ def _use(
         with replacing(path) as temporary:
             temporary.write_text(json.dumps(content), encoding="utf-8")
     kept = _read_json(path)
-    return Use(
+    return CorpusCxmi(
         kept["signature"],
         {
-            condition: tuple(DocumentUse(float(nats), int(tokens)) for nats, tokens in by_document.values())
+            condition: tuple(DocumentCxmi(float(nats), int(tokens)) for nats, tokens in by_document.values())
             for condition, by_document in kept["documents"].items()
         },
     )
@@ -246,32 +259,40 @@ def _attention(
     documents: Sequence[ParallelDocument],
     hypothesis: Path,
     test: EvaluationSet,
-) -> AttentionReport:
+) -> DocumentAttention:
     """Of the first document with a good number of sentences, or of the first; in its own translation."""
-    place = next((i for i, d in enumerate(documents) if len(d) in MAP_SENTENCES), 0)
+    index = next((i for i, d in enumerate(documents) if len(d) in MAP_SENTENCES), 0)
     translated = next(
-        d for i, d in enumerate(read_documents(hypothesis, test.format, "target")) if i == place
+        d for i, d in enumerate(read_documents(hypothesis, test.format, "target")) if i == index
     )
-    document = ParallelDocument(documents[place].id, documents[place].source, translated.sentences)
-    return watch_document(translator, document, f"{loaded.signature}|{translator.signature}", own=True)
+    document = ParallelDocument(documents[index].id, documents[index].source, translated.sentences)
+    model = loaded.left_to_right("an attention map")
+    return document_attention(
+        translator, model, document, f"{loaded.signature}|{translator.signature}", own=True
+    )
 
 
 def _decide(
-    run: Path, weights: str, sight: Sight, asked: Asked, watch: Watch, title: str
+    run: Path,
+    weights: str,
+    window: ContextWindow,
+    settings: MeasurementSettings,
+    new_progress: ProgressFactory,
+    title: str,
 ) -> dict[str, Decisions]:
     found: dict[str, Decisions] = {}
     opened: tuple[DocumentTranslator, LoadedModel] | None = None
-    for path, suite in asked.suites.items():
+    for path, suite in settings.suites.items():
         kept = _folder(run) / f"{_digest(checksum(path))}-{_digest(weights, __version__)}.json"
-        controls = asked.controls and sight.context and len(set(documents_of(suite.examples))) > 1
+        controls = settings.controls and window.has_context and len(set(documents_of(suite.examples))) > 1
         if kept.exists():
             found[suite.name] = read_decisions(kept)[suite.name]
             if found[suite.name].readings is not None or not controls:
                 continue
         # Of the settings, what is refused; no other has a part in scores that are kept.
-        limit = {key: value for key, value in asked.decode.items() if key == "max_source_tokens"}
-        opened = opened or open_scorer(run, asked.device, limit)
-        advance = watch(f"{suite.name}, {title}", sum(len(e.candidates) for e in suite.examples))
+        limit = {key: value for key, value in settings.decode.items() if key == "max_source_tokens"}
+        opened = opened or open_scorer(run, settings.device, limit)
+        advance = new_progress(f"{suite.name}, {title}", sum(len(e.candidates) for e in suite.examples))
         report = run_suite(
             opened[0], suite, recipe=suite_recipe(*opened), controls=controls, on_candidates=advance
         )
@@ -282,12 +303,12 @@ def _decide(
     return found
 
 
-class Task:
-    """Tells a watch of something whose total is known once it begins."""
+class TaskProgress:
+    """Progress of a task whose total is known once it begins."""
 
-    def __init__(self, what: str, watch: Watch) -> None:
+    def __init__(self, what: str, new_progress: ProgressFactory) -> None:
         self._what = what
-        self._watch = watch
+        self._watch = new_progress
         self._advance: Callable[[int], None] | None = None
 
     def start(self, total: int) -> None:

@@ -1,4 +1,4 @@
-"""Which words of a text differ from another, as pages mark them."""
+"""Word differences between two texts."""
 
 from difflib import SequenceMatcher
 

@@ -1,4 +1,4 @@
-"""What the papers report, as data: every value with the table, the row, the corpus and how it was measured.
+"""Published results of the papers: every value with table, row, corpus and measurement.
 
 One YAML file a paper, facts alone. A *row* is named as in the paper as far as that is unambiguous; `recipes`
 names ours for the same system, `setting` what has to be changed in it. Values that a paper leaves out, or
@@ -23,19 +23,19 @@ Number = Annotated[float, Field(allow_inf_nan=False)]
 
 
 class TestSet(Closed):
-    """What was translated or decided, and by what it is known again."""
+    """A test set or suite, and how to recognise it."""
 
     direction: Annotated[str, Field(pattern=r"^([a-z]{2}-[a-z]{2}|all)$")]
     corpus: Text
     documents: Annotated[int, Field(ge=0)] = 0
-    """Of a test set, as it is released; 0: not told, here as below."""
+    """Of a test set, as it is released; 0: not given, here as below."""
     sentences: Annotated[int, Field(ge=0)] = 0
     suites: tuple[Text, ...] = ()
     """Contrastive suites by the names that they are read under, all that figures over the whole are of."""
 
 
 class Measure(Closed):
-    """How it was measured, as far as the paper tells."""
+    """A measurement, as far as the paper describes it."""
 
     title: Text
     protocol: Text
@@ -105,8 +105,8 @@ class Published:
     value: float | None
 
     @property
-    def place(self) -> str:
-        """Where it stands, as in "Lupo et al. 2022, table 2"."""
+    def table_title(self) -> str:
+        """The table, as in "Lupo et al. 2022, table 2"."""
         return f"{self.paper}, table {self.table}"
 
 
@@ -116,7 +116,7 @@ def published_papers() -> tuple[Paper, ...]:
 
     Raises CotextError where a file contradicts itself, see `read_paper`.
     """
-    root = resources.files("cotext.reports") / "published"
+    root = resources.files("cotext.analysis") / "published"
     names = sorted(item.name for item in root.iterdir() if item.name.endswith(".yaml"))
     return tuple(
         read_paper(yaml.safe_load((root / name).read_text(encoding="utf-8")), name) for name in names
@@ -201,12 +201,12 @@ def _values(paper: Paper) -> Iterable[Published]:
 
 
 def tables_of(recipe: str, setting: str = "") -> Mapping[str, tuple[Published, ...]]:
-    """The values that are published for a recipe, as it is or with a setting, by their place.
+    """The values that are published for a recipe, as it is or with a setting, by the title of their table.
 
     None where there are none.
     """
     found: dict[str, list[Published]] = {}
     for value in published_values():
         if recipe in value.recipes and value.setting == setting:
-            found.setdefault(value.place, []).append(value)
-    return {place: tuple(values) for place, values in found.items()}
+            found.setdefault(value.table_title, []).append(value)
+    return {table: tuple(values) for table, values in found.items()}

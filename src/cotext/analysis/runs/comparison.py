@@ -1,4 +1,4 @@
-"""Runs side by side: scores, choices, use of context, differences from the first run, and what papers say.
+"""Comparison of runs: scores, contrastive accuracies, use of context, tests against the first run, papers.
 
 Everything here is figures; `verdict` puts them into words, and pages and tables lay them out.
 """
@@ -7,51 +7,57 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-import numpy as np
-
-from cotext.analysis.comparison import LEAK, OUT_OF_SIGHT, WITHIN, Row, SystemFigures, choice_rows
+from cotext.analysis.contrastive_rows import (
+    LEAK,
+    OUTSIDE_WINDOW,
+    SAME_SENTENCE,
+    Row,
+    SystemFigures,
+    accuracy_rows,
+)
+from cotext.analysis.runs.against_papers import (
+    EvaluatedOn,
+    PublishedComparison,
+    compare_with_papers,
+    languages_of,
+    of_pair,
+    published_for,
+)
+from cotext.analysis.runs.gains import ContextGain, context_gains
+from cotext.analysis.runs.measured import EvaluationSet, MeasuredRun
 from cotext.data.contrastive_suites import CONTROLLED, ContrastiveSuite
 from cotext.metrics.bleu import Score
 from cotext.metrics.contrastive import Accuracy
 from cotext.metrics.decisions import compare_decisions
 from cotext.metrics.evaluate_files import Evaluation, evaluate_files, name_systems, read_aligned
 from cotext.metrics.evidence import Evidence, Group, corrected, groups_of, weigh
-from cotext.metrics.flips import SIGNIFICANT, flipped_sums, least_p, mcnemar_by_document
+from cotext.metrics.flips import SIGNIFICANT, least_p, mcnemar_by_document
 from cotext.metrics.profile import Bucket, by_length, by_position
-from cotext.metrics.significance import Comparison, McNemar, PairedTest, Resampling, holm
-from cotext.reports.compare.beside import (
-    BesidePaper,
-    Here,
-    beside_papers,
-    languages_of,
-    of_pair,
-    published_for,
-)
-from cotext.reports.compare.measured import EvaluationSet, MeasuredRun, Use
+from cotext.metrics.significance import McNemar, PairedTest, Resampling, SystemDifference, holm
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
 
 
 @dataclass(frozen=True, slots=True)
-class ScoreOf:
-    """A score of a run with its 95 % interval, and how it compares with the first run's."""
+class TestedScore:
+    """A score of a run with its 95 % interval, and its difference from the first run's."""
 
     score: Score
     interval_95: tuple[float, float] | None
-    beside_first: Comparison | None
+    against_first: SystemDifference | None
 
     @property
     def differs(self) -> bool:
-        """Whether it differs from the first run's by more than luck."""
-        return self.beside_first is not None and self.beside_first.p_corrected < SIGNIFICANT
+        """Whether it differs significantly from the first run's."""
+        return self.against_first is not None and self.against_first.p_corrected < SIGNIFICANT
 
 
 @dataclass(frozen=True, slots=True)
-class ChoiceTest:
-    """Right choices of a run and the first one, on the examples of one kind and distance in the run's sight.
+class ContrastiveTest:
+    """A test of contrastive accuracy against the first run, on a phenomenon and distance in the run's window.
 
     `first_sees`: whether the first run may see the clue, too. Accuracies in per cent; the test is over
-    documents, and `p_corrected` is mid-p after Holm, over all choice tests of all runs, which are `tests`.
+    documents, and `p_corrected` is mid-p after Holm, over all such tests of all runs, which are `tests`.
     """
 
     run: int
@@ -66,31 +72,13 @@ class ChoiceTest:
 
     @property
     def significant(self) -> bool:
-        """Whether the difference is more than luck."""
+        """Whether the difference is significant."""
         return self.p_corrected < SIGNIFICANT
 
     @property
     def too_few(self) -> bool:
         """Whether so few documents could show no difference, however large."""
         return least_p(self.test.documents) * self.tests >= SIGNIFICANT
-
-
-@dataclass(frozen=True, slots=True)
-class UseOf:
-    """What context of a kind adds to the probability of the reference: nats a token, over a test set.
-
-    `interval_95` and `p` are by drawing documents (percentiles; two-sided, against no gain). `p_foreign`, of
-    true context where foreign context was measured too, is that of adding as much as sentences of other
-    documents do, by flipping the signs of documents.
-    """
-
-    condition: str
-    nats: float
-    interval_95: tuple[float, float]
-    p: float
-    documents: int
-    tokens: int
-    p_foreign: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,16 +89,16 @@ class RunComparison:
     test: EvaluationSet | None
     documents: int
     sentences: int
-    scores: tuple[tuple[ScoreOf, ...], ...]  # by run
+    scores: tuple[tuple[TestedScore, ...], ...]  # by run
     tests: Mapping[str, PairedTest]  # by protocol
     systems: tuple[SystemFigures, ...]
     rows: tuple[Row, ...]
-    choices: tuple[ChoiceTest, ...]
+    contrastive_tests: tuple[ContrastiveTest, ...]
     evidence: tuple[tuple[Evidence, ...], ...]  # by run: of clues in its context, where controls were run
-    uses: tuple[tuple[UseOf, ...], ...]  # by run
+    gains: tuple[tuple[ContextGain, ...], ...]  # by run
     lengths: tuple[Bucket, ...]
     positions: tuple[Bucket, ...]
-    beside: tuple[BesidePaper, ...]
+    published: tuple[PublishedComparison, ...]
     notes: tuple[str, ...]
 
 
@@ -130,7 +118,7 @@ def compare_runs(
     """
     _check_rules(runs)
     drawing = resampling or Resampling()
-    scores: tuple[tuple[ScoreOf, ...], ...] = tuple(() for _ in runs)
+    scores: tuple[tuple[TestedScore, ...], ...] = tuple(() for _ in runs)
     tests: Mapping[str, PairedTest] = {}
     lengths: list[Bucket] = []
     positions: list[Bucket] = []
@@ -148,9 +136,9 @@ def compare_runs(
         if documents < 2:
             notes.append("The test set is one document: differences in quality cannot be tested.")
     groups = [group for suite in suites.values() for group in groups_of(suite)]
-    systems = tuple(_system(run, groups, scores[place]) for place, run in enumerate(runs))
+    systems = tuple(_system(run, groups, scores[index]) for index, run in enumerate(runs))
     evidence = _evidence(runs, groups)
-    rows = _with_words(choice_rows(systems), evidence) if suites else []
+    rows = _with_words(accuracy_rows(systems), evidence) if suites else []
     plain = [[each.score for each in of_run] for of_run in scores]
     return RunComparison(
         runs=tuple(runs),
@@ -161,12 +149,12 @@ def compare_runs(
         tests=tests,
         systems=systems,
         rows=tuple(rows),
-        choices=tuple(_choice_tests(runs, groups)),
+        contrastive_tests=tuple(_contrastive_tests(runs, groups)),
         evidence=evidence,
-        uses=tuple(uses_of(run.use, drawing) for run in runs),
+        gains=tuple(context_gains(run.use, drawing) for run in runs),
         lengths=tuple(lengths),
         positions=tuple(positions),
-        beside=tuple(beside_papers(runs, plain, Here(documents, sentences, suites))),
+        published=tuple(compare_with_papers(runs, plain, EvaluatedOn(documents, sentences, suites))),
         notes=tuple(notes),
     )
 
@@ -181,22 +169,21 @@ def _notes(runs: Sequence[MeasuredRun], pair: str) -> list[str]:
     notes = []
     data = {run.data for run in runs}
     if len(data - {""}) > 1:
-        notes.append("The runs were trained on different data: differences may come from there.")
+        notes.append("The runs were trained on different data, which may explain differences.")
     elif "" in data:
-        notes.append("Not every run notes which data it was trained on.")
+        notes.append("For some runs it is not known which data they were trained on.")
     if len({run.updates for run in runs}) > 1:
         notes.append("The runs were trained for different numbers of updates.")
     for run in runs:
         if run.recipe.name is None:
-            notes.append(f"{run.title} is of no shipped recipe: no published value stands for it.")
+            notes.append(f"{run.title} is not one of the shipped recipes: no published value applies.")
         elif not (published := published_for(run.recipe)):
-            notes.append(f"{run.title} is {run.recipe.title}: no published value stands for that.")
+            notes.append(f"{run.title} is {run.recipe.title}: no published value applies.")
         elif not of_pair(published, pair):
-            notes.append(f"{run.title} is {run.recipe.title}: nothing is published of it for {pair}.")
+            notes.append(f"{run.title} is {run.recipe.title}: no value is published for {pair}.")
     if len(runs) > 1:
         notes.append(
-            "Every system is one training run: another seed would give other figures, and no test here knows "
-            "by how much."
+            "Every system is a single training run: the tests do not cover the variance between seeds."
         )
     return notes
 
@@ -221,7 +208,7 @@ def _evaluate(
     )
 
 
-def _scores(runs: Sequence[MeasuredRun], evaluation: Evaluation) -> tuple[tuple[ScoreOf, ...], ...]:
+def _scores(runs: Sequence[MeasuredRun], evaluation: Evaluation) -> tuple[tuple[TestedScore, ...], ...]:
     """By run; names of an evaluation are in the order of the runs."""
     names = list(evaluation.scores)
     found = []
@@ -233,18 +220,18 @@ def _scores(runs: Sequence[MeasuredRun], evaluation: Evaluation) -> tuple[tuple[
                 c for c in (test.comparisons if test else ()) if (c.baseline, c.system) == (names[0], name)
             ]
             interval = test.intervals_95[name] if test else None
-            of_run.append(ScoreOf(score, interval, beside[0] if beside else None))
+            of_run.append(TestedScore(score, interval, beside[0] if beside else None))
         found.append(tuple(of_run))
     assert len(found) == len(runs)
     return tuple(found)
 
 
-def _system(run: MeasuredRun, groups: Sequence[Group], scores: Sequence[ScoreOf]) -> SystemFigures:
+def _system(run: MeasuredRun, groups: Sequence[Group], scores: Sequence[TestedScore]) -> SystemFigures:
     return SystemFigures(
         title=run.title,
         recipe=run.recipe.title,
-        before=run.sight.before,
-        after=run.sight.after,
+        before=run.window.before,
+        after=run.window.after,
         parameters=run.parameters,
         updates=run.updates,
         curve=run.curve,
@@ -252,7 +239,7 @@ def _system(run: MeasuredRun, groups: Sequence[Group], scores: Sequence[ScoreOf]
         scores=tuple(each.score for each in scores),
         translations=(),
         signature=run.signature,
-        target_before=run.sight.target_before,
+        target_before=run.window.target_before,
     )
 
 
@@ -289,7 +276,7 @@ def _evidence(runs: Sequence[MeasuredRun], groups: Sequence[Group]) -> tuple[tup
 
 
 def _asks_context(run: MeasuredRun, group: Group) -> bool:
-    return group.distance != WITHIN and run.sight.reaches(group.phenomenon, group.distance)
+    return group.distance != SAME_SENTENCE and run.window.contains(group.phenomenon, group.distance)
 
 
 def _with_words(rows: Sequence[Row], evidence: Sequence[Sequence[Evidence]]) -> list[Row]:
@@ -306,7 +293,7 @@ def _with_words(rows: Sequence[Row], evidence: Sequence[Sequence[Evidence]]) -> 
         used = [each is not None and each.used is True for each in of_row]
         cells = tuple(replace(cell, shown=shown) for cell, shown in zip(row.cells, used, strict=True))
         words = _words([each for each in of_row if each is not None])
-        if row.distance == WITHIN or row.verdict in (LEAK, OUT_OF_SIGHT):
+        if row.distance == SAME_SENTENCE or row.verdict in (LEAK, OUTSIDE_WINDOW):
             words = row.verdict
         found.append(replace(row, cells=cells, verdict=words))
     return found
@@ -316,7 +303,9 @@ def _words(asked: Sequence[Evidence]) -> str:
     used = sum(each.used is True for each in asked)
     if used:
         return "context is used" if used == len(asked) else "used by one" if used == 1 else "used by some"
-    return "too few documents" if any(each.too_few for each in asked) else "use not shown" if asked else ""
+    return (
+        "too few documents" if any(each.too_few for each in asked) else "use not significant" if asked else ""
+    )
 
 
 def _check_rules(runs: Sequence[MeasuredRun]) -> None:
@@ -325,7 +314,7 @@ def _check_rules(runs: Sequence[MeasuredRun]) -> None:
         compare_decisions({run.title: run.decisions for run in runs}, runs[0].title)
 
 
-def _choice_tests(runs: Sequence[MeasuredRun], groups: Sequence[Group]) -> list[ChoiceTest]:
+def _contrastive_tests(runs: Sequence[MeasuredRun], groups: Sequence[Group]) -> list[ContrastiveTest]:
     found = []
     for number, run in enumerate(runs[1:], start=1):
         for group in groups:
@@ -335,11 +324,11 @@ def _choice_tests(runs: Sequence[MeasuredRun], groups: Sequence[Group]) -> list[
                 [each.decisions[group.suite].right[e.id] for e in group.examples] for each in (runs[0], run)
             )
             found.append(
-                ChoiceTest(
+                ContrastiveTest(
                     run=number,
                     phenomenon=group.title,
                     distance=group.distance,
-                    first_sees=runs[0].sight.reaches(group.phenomenon, group.distance),
+                    first_sees=runs[0].window.contains(group.phenomenon, group.distance),
                     first=100.0 * sum(theirs) / len(theirs),
                     own=100.0 * sum(ours) / len(ours),
                     test=mcnemar_by_document(theirs, ours, group.documents),
@@ -350,47 +339,10 @@ def _choice_tests(runs: Sequence[MeasuredRun], groups: Sequence[Group]) -> list[
     return [replace(each, p_corrected=p, tests=len(found)) for each, p in zip(found, p_values, strict=True)]
 
 
-def uses_of(use: Use | None, drawing: Resampling) -> tuple[UseOf, ...]:
-    """Nats a token that each kind of context adds, with intervals by drawing documents."""
-    if use is None:
-        return ()
-    found = []
-    for condition, documents in use.documents.items():
-        if not documents:
-            continue
-        sums = np.array([(each.nats, each.tokens) for each in documents], dtype=np.float64)
-        draws = np.random.default_rng(drawing.seed)
-        size = (min(drawing.samples, max(100, 20_000_000 // len(sums))), len(sums))
-        drawn = sums[draws.integers(len(sums), size=size)].sum(axis=1)
-        means = drawn[:, 0] / drawn[:, 1]
-        low, high = np.percentile(means, (2.5, 97.5))
-        least = min(int(np.sum(means <= 0)), int(np.sum(means >= 0)))
-        found.append(
-            UseOf(
-                condition=condition,
-                nats=float(sums[:, 0].sum() / sums[:, 1].sum()),
-                interval_95=(float(low), float(high)),
-                p=min(1.0, 2 * (least + 1) / (len(means) + 1)),
-                documents=len(sums),
-                tokens=int(sums[:, 1].sum()),
-                p_foreign=_p_foreign(use, drawing) if condition == "true" else None,
-            )
-        )
-    return tuple(found)
-
-
-def _p_foreign(use: Use, drawing: Resampling) -> float | None:
-    true, foreign = use.documents["true"], use.documents.get("random")
-    if not foreign:
-        return None
-    apart = [a.nats - b.nats for a, b in zip(true, foreign, strict=True)]
-    return flipped_sums(apart, drawing.samples, drawing.seed)
-
-
 def signature(comparison: RunComparison) -> str:
-    """How differences in choices were tested."""
+    """The signature of tests of contrastive accuracy."""
     return (
-        f"test:mcnemar|unit:document|sides:2|correction:holm-{len(comparison.choices)}-mid-p"
+        f"test:mcnemar|unit:document|sides:2|correction:holm-{len(comparison.contrastive_tests)}-mid-p"
         f"|interval:bonett-price"
         f"|version:cotext-{__version__}"
     )
