@@ -26,7 +26,8 @@ import torch
 from benchmarks.data import PeakMemory
 from benchmarks.training import SYMBOLS, VOCABULARY, document_batches, instance, lengths, sentence_batches
 from cotext.config.recipe import Config, load_config
-from cotext.data.batch import Batch, make_batch
+from cotext.data.batch import Batch
+from cotext.data.collate import make_batch
 from cotext.decoding.beam_search import Request, SearchOptions, SearchSymbols, search
 from cotext.layers.buckets import LocalSelfAttention, Sentences
 from cotext.layers.kernels.relative import attend_relative

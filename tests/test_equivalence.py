@@ -19,8 +19,9 @@ from tiny import PlainWordTokenizer, random_model, tiny_config, window
 from torch import Tensor
 
 from cotext.config.recipe import Config
-from cotext.data.batch import Batch, Instance, Source, SpecialSymbols, make_batch, source_batch
+from cotext.data.batch import Batch, Instance, Source, SpecialSymbols
 from cotext.data.build import build_view, special_symbols
+from cotext.data.collate import make_batch, source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
 from cotext.data.views import Window

@@ -13,17 +13,15 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotext.data.batch import Batch, Instance, SpecialSymbols
+from cotext.data.batch import Batch, SpecialSymbols
+from cotext.data.batching import pack, pack_apart
 from cotext.data.sampling import (
     Arrangement,
     Cursor,
     Sampler,
-    WindowSequence,
     instances_of,
     ordered_batches,
-    pack,
     read_ahead,
-    share_batches,
 )
 from cotext.data.store import StoreWriter, TokenDocument, TokenStore
 from cotext.data.views import Limit, Mixture, SentenceView, View, WindowView
@@ -176,7 +174,7 @@ def test_budget_is_kept_and_used(store: TokenStore, arrangement: Arrangement) ->
 
 @given(st.lists(st.integers(1, 50), max_size=40).map(sorted), st.integers(1, 200))
 def test_pack_keeps_order_and_budget(lengths: list[int], max_tokens: int) -> None:
-    groups = pack(lengths, max_tokens)
+    groups = pack([[length] for length in lengths], max_tokens)
     assert [i for group in groups for i in group] == list(range(len(lengths)))
     for group in groups:
         cost = len(group) * max(lengths[i] for i in group)
@@ -345,23 +343,12 @@ class TestDocumentsInOrder:
         st.integers(1, 120),
     )
     def test_runs_share_batches(self, drawn: list[tuple[int, list[int]]], max_tokens: int) -> None:
-        runs = []
-        for document, lengths in drawn:
-            windows = SentenceView().split(lengths, lengths)
-            sides = [[7] * (length - 1) for length in lengths]
-            instances = [Instance(document, w, [s], [s]) for w, s in zip(windows, sides, strict=True)]
-            runs.append(WindowSequence(instances, max(lengths)))
-        batches = share_batches(runs, max_tokens)
-        flat = [id(i) for batch in batches for i in batch]
-        assert sorted(flat) == sorted(id(i) for run in runs for i in run.instances)
+        batches = pack_apart([lengths for _, lengths in drawn], [d for d, _ in drawn], max_tokens)
+        assert sorted(r for batch in batches for r in batch) == list(range(len(drawn)))
         for batch in batches:
-            inside = [r for r in runs if any(i is r.instances[0] for i in batch)]
-            assert len({r.document for r in inside}) == len(inside)
-            assert sum(len(r.instances) for r in inside) == len(batch)  # none is divided
-            for r in inside:
-                at = next(n for n, i in enumerate(batch) if i is r.instances[0])
-                assert all(a is b for a, b in zip(batch[at:], r.instances, strict=False))
-            assert len(batch) * max(r.longest for r in inside) <= max_tokens or len(inside) == 1
+            assert len({drawn[r][0] for r in batch}) == len(batch)
+            rows = [length for r in batch for length in drawn[r][1]]
+            assert len(rows) * max(rows) <= max_tokens or len(batch) == 1
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from test_casa import SYMBOLS, SYSTEMS, TOKENIZER, config_of, instances, model_of, systems
 from tiny import WordTokenizer
 
-from cotext.data.batch import Instance, source_batch
+from cotext.data.batch import Instance
+from cotext.data.collate import source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.decoding.beam_search import Hypothesis, SearchOptions
 from cotext.decoding.constraints import Request, SearchSymbols

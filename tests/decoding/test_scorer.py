@@ -8,8 +8,9 @@ import torch
 from tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 
 from cotext.config.recipe import Config
-from cotext.data.batch import Instance, make_batch
+from cotext.data.batch import Instance
 from cotext.data.build import special_symbols
+from cotext.data.collate import make_batch
 from cotext.data.documents import ParallelDocument
 from cotext.data.views import Window
 from cotext.decoding import scorer as scoring_module

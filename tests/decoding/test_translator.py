@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from tiny import PlainWordTokenizer, WordTokenizer, pieces, random_model, tiny_config, window
 
 from cotext.config.recipe import Config
-from cotext.data.batch import Instance, source_batch
+from cotext.data.batch import Instance
+from cotext.data.collate import source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import SentencePieceTokenizer, Tokenizer, TokenizerSettings
 from cotext.decoding import translator as translate_module

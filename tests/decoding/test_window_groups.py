@@ -17,13 +17,15 @@ from tiny_runs import with_section
 from torch import Tensor
 
 from cotext.config.recipe import Config, parse_config
-from cotext.data.batch import Batch, Instance, Source, make_batch
+from cotext.data.batch import Batch, Instance, Source
+from cotext.data.batching import pack
+from cotext.data.collate import make_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.decoding import translator as translate_module
 from cotext.decoding.beam_search import Hypothesis, search
 from cotext.decoding.constraints import Request
 from cotext.decoding.translator import DocumentTranslator, Translation
-from cotext.decoding.window_groups import group_of, pack_groups
+from cotext.decoding.window_groups import group_of
 from cotext.layers.state import DecoderState
 from cotext.models.interface import TranslationModel
 from cotext.models.transformer import Transformer
@@ -220,11 +222,11 @@ def test_groups_are_runs_of_windows() -> None:
 
 
 def test_groups_share_batches_as_far_as_the_budget_goes() -> None:
-    assert pack_groups([[2, 3], [1, 4], [4], [5]], 20) == [[0, 1, 2], [3]]
-    assert pack_groups([[2, 3], [1, 4], [4], [5]], 30) == [[0, 1, 2, 3]]
+    assert pack([[2, 3], [1, 4], [4], [5]], 20) == [[0, 1, 2], [3]]
+    assert pack([[2, 3], [1, 4], [4], [5]], 30) == [[0, 1, 2, 3]]
     # A group that exceeds it is not split.
-    assert pack_groups([[2, 3], [9, 9, 9], [10]], 12) == [[0], [1], [2]]
-    assert pack_groups([], 12) == []
+    assert pack([[2, 3], [9, 9, 9], [10]], 12) == [[0], [1], [2]]
+    assert pack([], 12) == []
 
 
 @settings(max_examples=60, deadline=None, derandomize=True)
@@ -235,7 +237,7 @@ def test_groups_share_batches_as_far_as_the_budget_goes() -> None:
     budget=st.integers(1, 60),
 )
 def test_batches_hold_every_group_once_in_order(lengths: list[list[int]], budget: int) -> None:
-    batches = pack_groups(lengths, budget)
+    batches = pack(lengths, budget)
     assert [g for batch in batches for g in batch] == list(range(len(lengths)))
     for batch in batches:
         rows = [length for g in batch for length in lengths[g]]

@@ -12,9 +12,10 @@ from torch import Tensor
 
 from cotext.analysis.gates import GateOpenness
 from cotext.analysis.sentence_maps import Averaged, SentenceMap, average_by_kind, sentence_maps
-from cotext.data.batch import Batch, Instance, make_batch
+from cotext.data.batch import Batch, Instance
+from cotext.data.batching import pack
+from cotext.data.collate import make_batch
 from cotext.data.documents import ParallelDocument
-from cotext.data.sampling import pack
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.interface import NonAutoregressiveModel
 from cotext.runtime.tables import render_rows
@@ -146,6 +147,6 @@ def _batches(translator: DocumentTranslator, instances: Sequence[Instance]) -> l
         starts = range(0, len(instances), decode.group_windows)
         groups = [list(range(first, min(first + decode.group_windows, len(instances)))) for first in starts]
     else:
-        lengths = [instance.row_tokens(translator.symbols) for instance in instances]
+        lengths = [[instance.row_tokens(translator.symbols)] for instance in instances]
         groups = pack(lengths, decode.max_tokens)
     return [make_batch([instances[i] for i in group], translator.symbols) for group in groups]

@@ -20,15 +20,14 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
+from cotext.data.batch import Batch, Instance, SpecialSymbols
+from cotext.data.batching import pack, pack_apart
+from cotext.data.collate import make_batch
 from cotext.data.store import TokenDocument, TokenStore
 from cotext.data.views import Mixture, View, Window
 from cotext.runtime.errors import CotextError
 
 T = TypeVar("T")
-
-# Batches that stay open for runs of fewer tokens a row: bounds the search, and how unlike their lengths get.
-OPEN_BATCHES = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,71 +63,6 @@ def _instances(document: TokenDocument, windows: Iterable[Window]) -> Iterator[I
             source=[document.source[j] for j in window.source],
             target=[document.target[j] for j in window.target],
         )
-
-
-def pack(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
-    """Group items, given in order of length, so that count times longest stays within `max_tokens`.
-
-    An item longer than the budget stands alone. Returns groups of indices.
-    """
-    groups: list[list[int]] = []
-    longest = 0
-    for i, length in enumerate(lengths):
-        longest = max(longest, length)
-        if groups and (len(groups[-1]) + 1) * longest <= max_tokens:
-            groups[-1].append(i)
-        else:
-            groups.append([i])
-            longest = length
-    return groups
-
-
-@dataclass(frozen=True, slots=True)
-class WindowSequence:
-    """Consecutive windows of one document, to be kept together in one batch."""
-
-    instances: Sequence[Instance]
-    longest: int  # tokens of the longest row
-
-    @property
-    def document(self) -> int:
-        """Whose windows they are."""
-        return self.instances[0].document
-
-
-@dataclass(slots=True)
-class _OpenBatch:
-    rows: list[Instance]
-    rows_left: int
-    documents: set[int]
-
-    def takes(self, run: WindowSequence) -> bool:
-        return len(run.instances) <= self.rows_left and run.document not in self.documents
-
-    def add(self, run: WindowSequence) -> None:
-        self.rows.extend(run.instances)
-        self.rows_left -= len(run.instances)
-        self.documents.add(run.document)
-
-
-def share_batches(runs: Iterable[WindowSequence], max_tokens: int) -> list[list[Instance]]:
-    """Put runs together so that rows times longest row stays within `max_tokens`.
-
-    No run is split, and no two of one document meet; a run over the budget stands alone. Runs of equal
-    length keep their order.
-    """
-    batches: list[list[Instance]] = []
-    waiting: list[_OpenBatch] = []
-    for run in sorted(runs, key=lambda run: -run.longest):
-        # The newest first: their rows are the shortest.
-        batch = next((b for b in reversed(waiting) if b.takes(run)), None)
-        if batch is None:
-            batch = _OpenBatch([], max_tokens // run.longest, set())
-            batches.append(batch.rows)
-            waiting.append(batch)
-        batch.add(run)
-        waiting = [b for b in waiting if b.rows_left > 0][-OPEN_BATCHES:]
-    return batches
 
 
 @dataclass(frozen=True, slots=True)
@@ -281,19 +215,18 @@ class Sampler:
         # Shuffled before the stable sort, so that rows of one length meet others in every epoch.
         shuffled = [instances[i] for i in random.permutation(len(instances))]
         shuffled.sort(key=lambda i: (length(i), i.target_tokens))
-        return [
-            [shuffled[i] for i in group] for group in pack([length(i) for i in shuffled], self.max_tokens)
-        ]
+        groups = pack([[length(i)] for i in shuffled], self.max_tokens)
+        return [[shuffled[i] for i in group] for group in groups]
 
     def _in_order(self, instances: list[Instance], random: np.random.Generator) -> list[list[Instance]]:
         """Runs of consecutive instances, each as long as the budget allows."""
-        runs: list[WindowSequence] = []
+        runs: list[list[Instance]] = []
         for _, windows in groupby(instances, lambda instance: instance.document):
             document = list(windows)
-            lengths = [i.row_tokens(self.symbols) for i in document]
-            for group in pack(lengths, self.max_tokens):
-                runs.append(WindowSequence([document[i] for i in group], max(lengths[i] for i in group)))
-        return share_batches((runs[r] for r in random.permutation(len(runs))), self.max_tokens)
+            groups = pack([[i.row_tokens(self.symbols)] for i in document], self.max_tokens)
+            runs += [[document[i] for i in group] for group in groups]
+        shuffled = [runs[r] for r in random.permutation(len(runs))]
+        return _apart(shuffled, self.symbols, self.max_tokens)
 
     def _in_foreign_context(
         self, instances: Iterable[Instance], documents: Sequence[TokenDocument], random: np.random.Generator
@@ -370,18 +303,26 @@ def ordered_batches(
     if group_windows is None:
         instances = (i for d in range(len(store)) for i in instances_of(store[d], view))
         fitting = sorted((i for i in instances if length(i) <= max_row_tokens), key=length)
-        groups = [[fitting[i] for i in group] for group in pack([length(i) for i in fitting], max_tokens)]
+        packed = pack([[length(i)] for i in fitting], max_tokens)
+        groups = [[fitting[i] for i in group] for group in packed]
     else:
-        runs: list[WindowSequence] = []
+        runs: list[list[Instance]] = []
         for d in range(len(store)):
             windows = list(instances_of(store[d], view))
             for first in range(0, len(windows), group_windows):
                 group = [i for i in windows[first : first + group_windows] if length(i) <= max_row_tokens]
                 if group:
-                    runs.append(WindowSequence(group, max(map(length, group))))
-        groups = share_batches(runs, max_tokens)
+                    runs.append(group)
+        groups = _apart(runs, symbols, max_tokens)
     for group in groups:
         yield make_batch(group, symbols)
+
+
+def _apart(runs: Sequence[list[Instance]], symbols: SpecialSymbols, max_tokens: int) -> list[list[Instance]]:
+    """Batches of whole runs, no two of them of one document."""
+    lengths = [[i.row_tokens(symbols) for i in run] for run in runs]
+    packed = pack_apart(lengths, [run[0].document for run in runs], max_tokens)
+    return [[instance for r in batch for instance in runs[r]] for batch in packed]
 
 
 def read_ahead(items: Iterable[T], depth: int, clock: Callable[[], float]) -> Generator[tuple[T, float]]:

@@ -16,7 +16,9 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from cotext.data.batch import Source
+from cotext.data.collate import padded
 from cotext.decoding.constraints import Align, Progress, Request, Rules, SearchSymbols, check_requests
+from cotext.decoding.sentence_recovery import begun_input
 from cotext.models.interface import AutoregressiveModel, TranslationModel
 from cotext.runtime.errors import CotextError
 
@@ -157,19 +159,12 @@ def _decoder_inputs(
 
     Two [len(rows), longest], with sentence -1 on padding.
     """
-    special = rules.special
-    lengths = [1 + len(request.prefix) + len(labels) for request, labels in rows]
-    tokens = torch.full((len(rows), max(lengths)), special.pad, device=device)
-    sentence = torch.full_like(tokens, -1)
-    for i, (request, labels) in enumerate(rows):
-        row = torch.tensor([special.bos, *request.prefix, *labels], device=device)
-        separates = rules.separates[row]
-        k = request.first_sentence + separates.cumsum(dim=0)
-        if special.bracket:
-            separates[0] = True
-            row = torch.where(separates, rules.opening(request.place + k), row)
-        tokens[i, : len(row)], sentence[i, : len(row)] = row, k
-    return tokens, sentence
+    sides = [
+        begun_input((*request.prefix, *labels), rules.special, request.first_sentence, request.place)
+        for request, labels in rows
+    ]
+    tokens, sentence = padded(sides, rules.special.pad)
+    return tokens.to(device), sentence.to(device)
 
 
 def _start(

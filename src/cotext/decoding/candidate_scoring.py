@@ -11,16 +11,18 @@ Shapes: B groups, W rows of a group that differ, R rows (R = B * W), P tokens of
 continuation, N labels, D model.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cotext.data.batch import Instance, SpecialSymbols, decoder_input, joined, source_batch
+from cotext.data.batch import Instance, SpecialSymbols
+from cotext.data.batching import pack_while
+from cotext.data.collate import padded, source_batch, target_rows
 from cotext.data.documents import ParallelDocument
 from cotext.decoding.scorer import SentenceScore, negative_log_likelihood, require_finite
 from cotext.decoding.translator import DocumentTranslator
@@ -152,30 +154,52 @@ def score_alternatives(
     return scores
 
 
-def _packed(groups: list[_Group], symbols: SpecialSymbols, max_tokens: int) -> list[list[_Group]]:
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """What groups of W rows take: each is padded to the longest source, prefix and continuation."""
+
+    groups: int
+    rows: int  # W
+    source: int
+    prefix: int
+    continuation: int
+    real: int  # tokens to be decoded
+
+    def plus(self, other: "_Size") -> "_Size":
+        return _Size(
+            self.groups + other.groups,
+            self.rows,
+            max(self.source, other.source),
+            max(self.prefix, other.prefix),
+            max(self.continuation, other.continuation),
+            self.real + other.real,
+        )
+
+    def fits(self, max_tokens: int) -> bool:
+        """Within the budget and, from MANY_ROWS rows on, with little padding."""
+        decoded = self.prefix + self.rows * self.continuation
+        few = self.groups * self.rows <= MANY_ROWS or self.groups * decoded <= MOST_PADDED * self.real
+        return few and self.groups * max(self.source, decoded) <= max_tokens
+
+
+def _size(group: _Group, symbols: SpecialSymbols) -> _Size:
+    real = group.shared + sum(len(row) - group.shared for row in group.inputs)
+    source = group.first.source_tokens(symbols)
+    return _Size(1, len(group.inputs), source, group.shared, group.longest, real)
+
+
+def _packed(groups: list[_Group], symbols: SpecialSymbols, max_tokens: int) -> Iterator[list[_Group]]:
     """Share batches among groups of equally many rows, like with like.
 
     A batch holds at most `max_tokens`, padding included, or one group; from MANY_ROWS rows on, it ends where
     another group would make it more padding than MOST_PADDED allows.
     """
     groups.sort(key=lambda g: (len(g.inputs), g.longest // 4, g.shared, g.first.source_tokens(symbols)))
-    batches: list[list[_Group]] = []
-    real = source = prefix = longest = 0
-    for g in groups:
-        rows, read = len(g.inputs), g.first.source_tokens(symbols)
-        new = g.shared + sum(len(row) - g.shared for row in g.inputs)
-        if batches and rows == len(batches[-1][0].inputs):
-            source, prefix, longest = max(source, read), max(prefix, g.shared), max(longest, g.longest)
-            count = len(batches[-1]) + 1
-            decoded = prefix + rows * longest
-            few = count * rows <= MANY_ROWS or count * decoded <= MOST_PADDED * (real + new)
-            if few and count * max(source, decoded) <= max_tokens:
-                batches[-1].append(g)
-                real += new
-                continue
-        batches.append([g])
-        real, source, prefix, longest = new, read, g.shared, g.longest
-    return batches
+    for _, alike in groupby(groups, key=lambda g: len(g.inputs)):
+        members = list(alike)
+        sizes = [_size(g, symbols) for g in members]
+        for batch in pack_while(sizes, lambda size: size.fits(max_tokens)):
+            yield [members[i] for i in batch]
 
 
 def _group(place: int, alternatives: Alternatives, symbols: SpecialSymbols) -> _Group:
@@ -187,9 +211,9 @@ def _group(place: int, alternatives: Alternatives, symbols: SpecialSymbols) -> _
         key = tuple(tuple(int(t) for t in s) for s in instance.target)
         if key not in numbers:
             numbers[key] = len(numbers)
-            label, sentence = joined(instance.target, symbols, instance.target_offset)
+            row, label, sentence = target_rows(instance, symbols)
             needed = int(np.searchsorted(sentence, offset[1]))
-            inputs.append(decoder_input(label, sentence, symbols, instance.first_sentence)[:needed])
+            inputs.append(row[:needed])
             labels.append(label[:needed])
             sentences.append(sentence[:needed])
         which.append(numbers[key])
@@ -252,7 +276,7 @@ def _hidden(
     state = model.encode(source_batch([g.first for g in groups], symbols).to(device))
     longest = max(g.longest for g in groups)
     prefixes = [(g.inputs[0][: g.shared], g.sentence[0][: g.shared]) for g in groups]
-    tokens, sentence = _padded(prefixes, symbols.pad, device)
+    tokens, sentence = (side.to(device) for side in padded(prefixes, symbols.pad))
     if longest:
         state.open(tokens.size(1) + longest)
     hidden_BPD = model.decode(tokens, sentence, state)
@@ -265,17 +289,6 @@ def _hidden(
             # A row that has ended reads its last token again, for nothing: no row may be padding alone.
             start = min(g.shared, len(row) - 1)
             rest.append((row[start:], of[start:]))
-    after, after_sentence = _padded(rest, symbols.pad, device)
+    after, after_sentence = (side.to(device) for side in padded(rest, symbols.pad))
     hidden_RTD = model.decode(after, after_sentence, state)
     return torch.cat((hidden_BPD.flatten(0, 1), hidden_RTD.flatten(0, 1))), tokens.size(1), after.size(1)
-
-
-def _padded(rows: Sequence[tuple[Ids, Ids]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Tokens and sentences of rows of unequal lengths: two [len(rows), longest], sentence -1 on padding."""
-    size = len(rows), max(len(tokens) for tokens, _ in rows)
-    padded = np.full(size, pad), np.full(size, -1)
-    for i, sides in enumerate(rows):
-        for out, side in zip(padded, sides, strict=True):
-            out[i, : len(side)] = side
-    tokens, sentence = (torch.from_numpy(out).to(device) for out in padded)
-    return tokens, sentence

@@ -12,11 +12,12 @@ from itertools import accumulate, islice
 import torch
 from torch import Tensor
 
-from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
-from cotext.decoding.window_groups import pack_groups
+from cotext.data.batch import Batch, Instance, SpecialSymbols
+from cotext.data.batching import pack
+from cotext.data.collate import bracketed_targets, make_batch
 from cotext.losses.cross_entropy import output_loss
 from cotext.losses.ctc import ctc_nll, fits
-from cotext.losses.ctc_targets import units, written
+from cotext.losses.ctc_targets import units
 from cotext.models.interface import AutoregressiveModel, Model, NonAutoregressiveModel
 from cotext.runtime.errors import CotextError
 
@@ -94,7 +95,7 @@ def _batches(
     together = [[i] for i in range(len(instances))] if groups is None else [list(g) for g in groups]
     together.sort(key=lambda group: max(lengths[i] for i in group))
     rows = [[lengths[i][0] for i in group] for group in together]
-    for packed in pack_groups(rows, max_tokens):
+    for packed in pack(rows, max_tokens):
         members = [i for g in packed for i in together[g]]
         yield members, make_batch([instances[i] for i in members], symbols).to(device)
 
@@ -120,7 +121,7 @@ def _written_at_once(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
     only the row has a likelihood, each of its sentences has an equal share of it: two versions of a row
     then compare as wholes, whichever sentences are looked at.
     """
-    tokens, sentence = written(batch)
+    tokens, sentence = bracketed_targets(batch)
     known = (sentence >= 0).sum(dim=1) if model.path == "length" else None
     draft = model.encode(batch.source, known)
     real = draft.sentence >= 0

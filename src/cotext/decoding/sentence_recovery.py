@@ -17,7 +17,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
 from cotext.data.batch import SpecialSymbols
+from cotext.data.collate import Ids
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,3 +64,21 @@ def recover(
         sentence=tuple(k for k, length in zip(sentences, lengths, strict=True) for _ in range(length)),
         exact=named == list(range(count)),
     )
+
+
+def begun_input(
+    labels: Sequence[int], symbols: SpecialSymbols, first: int, first_sentence: int
+) -> tuple[Ids, Ids]:
+    """Decoder input of labels that search has written so far, and the sentence of each, `bos` included: [T].
+
+    `first` is the sentence index of the first label in its row, `first_sentence` that of the row in its
+    document.
+    """
+    tokens = np.array([symbols.bos, *labels], np.int64)
+    opens = np.isin(tokens, symbols.separators)
+    opens[0] = False
+    sentence = first + opens.cumsum()
+    if symbols.bracket:
+        opens[0] = True
+        tokens[opens] = [symbols.opening(first_sentence + int(k)) for k in sentence[opens]]
+    return tokens, sentence

@@ -22,8 +22,10 @@ from functools import cached_property
 import torch
 
 from cotext.config.recipe import Config
-from cotext.data.batch import Instance, source_batch
+from cotext.data.batch import Instance
+from cotext.data.batching import pack
 from cotext.data.build import build_view, check_align, special_symbols
+from cotext.data.collate import source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Tokenizer, clean
 from cotext.data.views import SentenceBySentence, View
@@ -33,7 +35,7 @@ from cotext.decoding.document_state import OpenDocument, SentenceHypothesis
 from cotext.decoding.non_autoregressive import write
 from cotext.decoding.scorer import SentenceScore, require_finite, score_instances, score_labels
 from cotext.decoding.sentence_recovery import recover
-from cotext.decoding.window_groups import group_of, pack_groups, source_of
+from cotext.decoding.window_groups import group_of, source_of
 from cotext.models.describe import describe_cut
 from cotext.models.interface import Model, NonAutoregressiveModel
 from cotext.runtime.errors import CotextError
@@ -453,7 +455,7 @@ class DocumentTranslator:
         # Longest last, then first: what does not fit into memory fails at once.
         together.sort(key=lambda group: max((r.cost, r.instance.source_tokens(self.symbols)) for r in group))
         costs = [[row.cost for row in group] for group in together]
-        for groups in reversed(pack_groups(costs, self.config.decode.max_tokens)):
+        for groups in reversed(pack(costs, self.config.decode.max_tokens)):
             self._translate_batch([row for g in groups for row in together[g]], on_sentences)
 
     def _together(self, rows: Sequence[_Row]) -> list[list[_Row]]:

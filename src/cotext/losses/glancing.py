@@ -18,10 +18,11 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from cotext.data.batch import Batch
+from cotext.data.collate import bracketed_targets
 from cotext.layers.glance import glanced
 from cotext.losses.cross_entropy import LossParts, output_loss
 from cotext.losses.ctc import Units, best_alignment, ctc_nll, fits
-from cotext.losses.ctc_targets import units, written
+from cotext.losses.ctc_targets import units
 from cotext.models.interface import Model, NonAutoregressiveModel
 
 CHUNK = 1024
@@ -48,7 +49,7 @@ class Glancing:
         assert isinstance(model, NonAutoregressiveModel)
         start, end = self.ratios
         ratio = start + (end - start) * min(done, 1.0)
-        tokens, sentence = written(batch)
+        tokens, sentence = bracketed_targets(batch)
         lengths_B, labels_B = ((of >= 0).sum(dim=1) for of in (sentence, batch.label_sentence))
         draft = model.encode(batch.source, lengths_B if model.path == "length" else None)
         real = draft.sentence >= 0
