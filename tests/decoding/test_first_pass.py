@@ -80,9 +80,9 @@ def test_a_first_pass_decodes_as_its_own_run_says(world: Path) -> None:
     decode = {"first_pass": str(world / "sentence"), "beam": 7, "length_penalty": 2.0}
     translator, _ = open_translator(world / "window", "cpu", decode)
     assert translator.first_pass is not None
-    assert translator.options.beam == 7
-    assert translator.first_pass.options.beam == run_config().decode.beam
-    assert translator.first_pass.view != translator.view
+    assert translator.plan.options.beam == 7
+    assert translator.first_pass.plan.options.beam == run_config().decode.beam
+    assert translator.first_pass.plan.view != translator.plan.view
 
 
 def test_the_first_pass_may_be_what_training_started_from(world: Path, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from cotext.data.batch import Instance
 from cotext.data.collate import source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import SentencePieceTokenizer, Tokenizer, TokenizerSettings
-from cotext.decoding import translator as translate_module
+from cotext.decoding import plan as plan_module
 from cotext.decoding.beam_search import Hypothesis, search
 from cotext.decoding.constraints import Request
 from cotext.decoding.translator import DocumentTranslator, Translation
@@ -135,7 +135,7 @@ class Spy:
                 self.rows.append((document, current, request, hypothesis))
             return found
 
-        monkeypatch.setattr(translate_module, "search", spying)
+        monkeypatch.setattr(plan_module, "search", spying)
 
     def of_document(self, index: int) -> list[tuple[int, Request, Hypothesis]]:
         return [row[1:] for row in self.rows if row[0] == index]
@@ -267,7 +267,7 @@ def test_the_context_forced_on_a_window_is_what_was_output(
     for i, translation in enumerate(translated(t, CORPUS)):
         outputs = [PLAIN.encode(sentence) for sentence in translation.document.sentences if sentence]
         source = [PLAIN.encode(sentence) for sentence in CORPUS[i].sentences if sentence]
-        windows = t.view.split([len(s) for s in source], [])
+        windows = t.plan.view.split([len(s) for s in source], [])
         rows = spy.of_document(i)
         assert len(rows) == len(windows)
         asked = [(list(request.prefix), hypothesis.tokens) for _, request, hypothesis in rows]
@@ -275,12 +275,14 @@ def test_the_context_forced_on_a_window_is_what_was_output(
             (joined(t, outputs[w.target.start : w.current.start]), outputs[w.current.start]) for w in windows
         )
         assert all(request.sentences == 1 for _, request, _ in rows)
-        assert all(r.first_sentence + r.closed_before(t.search_symbols) == c for c, r, _ in rows)
+        assert all(r.first_sentence + r.closed_before(t.plan.search_symbols) == c for c, r, _ in rows)
 
 
 def joined(t: DocumentTranslator, sentences: Sequence[Sequence[int]]) -> list[int]:
     """In windows that begin where their source does."""
-    return [token for k, sentence in enumerate(sentences) for token in (*sentence, t.symbols.separator(k))]
+    return [
+        token for k, sentence in enumerate(sentences) for token in (*sentence, t.plan.symbols.separator(k))
+    ]
 
 
 def test_a_window_that_shed_its_context_has_none_forced_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -326,9 +328,9 @@ def test_a_document_longer_than_a_row_comes_back_whole_and_in_order(
     # Its pieces are independent of each other: all of them are one batch.
     assert spy.batches == 1
     assert len(spy.rows) > 1
-    closing = {PLAIN.eos, *t.symbols.separators}
+    closing = {PLAIN.eos, *t.plan.symbols.separators}
     source = [s for s in document.sentences if s]
-    windows = t.view.split([len(s.split()) for s in source], [])
+    windows = t.plan.view.split([len(s.split()) for s in source], [])
     assert sorted(len(w.current) for w in windows) == sorted(r.sentences for _, _, r, _ in spy.rows)
     out = [s for s in translation.document.sentences if s]
     answers = [_texts(h.tokens, closing) for _, _, _, h in spy.rows]
@@ -361,14 +363,14 @@ class TestSentenceBySentence:
         [found] = translated(t, [self.DOCUMENT])
         source = [PLAIN.encode(s) for s in self.DOCUMENT.sentences if s]
         texts = []
-        for piece in t.view.split([len(s) for s in source], []):
-            row = source_batch([Instance(0, piece, [source[j] for j in piece.source], [])], t.symbols)
+        for piece in t.plan.view.split([len(s) for s in source], []):
+            row = source_batch([Instance(0, piece, [source[j] for j in piece.source], [])], t.plan.symbols)
             prefix: list[int] = []
             for k, j in enumerate(piece.current):
                 request = Request(list(prefix), 0, (len(source[j]) + 4,), piece.source.start)
-                [best] = search(t.model, row, [request], t.search_symbols, t.options)
-                assert request.closed_before(t.search_symbols) == k
-                prefix += [*best.tokens, t.symbols.separator(k)]
+                [best] = search(t.model, row, [request], t.plan.search_symbols, t.plan.options)
+                assert request.closed_before(t.plan.search_symbols) == k
+                prefix += [*best.tokens, t.plan.symbols.separator(k)]
                 texts.append(PLAIN.decode(best.tokens))
         assert [s for s in found.document.sentences if s] == texts
         assert "|beam:4|beam_per:sentence|" in t.signature
@@ -390,7 +392,7 @@ class TestSentenceBySentence:
 
 def test_pieces_of_a_document_are_cut_by_their_sources() -> None:
     t = translator(STRATEGIES["document"])
-    assert [len(w.current) for w in t.view.split([5, 5, 1, 9, 12, 3], [])] == [2, 2, 1, 1]
+    assert [len(w.current) for w in t.plan.view.split([5, 5, 1, 9, 12, 3], [])] == [2, 2, 1, 1]
 
 
 @pytest.mark.parametrize("name", ["source context", "cumulative"])
@@ -564,7 +566,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, *answers: str) -> None:
             hypotheses.append(Hypothesis(tokens, scores, float(-len(scores)), 0.0, cut))
         return hypotheses
 
-    monkeypatch.setattr(translate_module, "search", found)
+    monkeypatch.setattr(plan_module, "search", found)
 
 
 def test_sentences_that_free_search_left_out_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,7 @@ from cotext.data.batch import Batch, Instance, Source
 from cotext.data.batching import pack
 from cotext.data.collate import make_batch
 from cotext.data.documents import Document, ParallelDocument
-from cotext.decoding import translator as translate_module
+from cotext.decoding import plan as plan_module
 from cotext.decoding.beam_search import Hypothesis, search
 from cotext.decoding.constraints import Request
 from cotext.decoding.translator import DocumentTranslator, Translation
@@ -213,7 +213,7 @@ class Spy:
                 self.calls.append((source, requests))
             return search(model, source, requests, symbols, options)
 
-        monkeypatch.setattr(translate_module, "search", spying)
+        monkeypatch.setattr(plan_module, "search", spying)
 
 
 def test_groups_are_runs_of_windows() -> None:
@@ -306,8 +306,7 @@ def test_groups_of_one_row_know_that_row_alone(model: str, name: str) -> None:
     first = first_system(beam=1) if name in TAKING else None
     plain = translator(SYSTEMS[name], model, first_pass=first, max_tokens=1)
     # Every row has a batch of its own, and nothing beside it.
-    plain.model.sees_other_rows = False
-    plain.group_windows = plain.in_turn = 1
+    plain.plan = replace(plain.plan, sees_other_rows=False, group_windows=1, sequential_windows=1)
     expected = translated(plain, TWO)
     for schedule in ("sequential", "simultaneous"):
         lonely = translator(SYSTEMS[name], model, first_pass=first, group_windows=1, schedule=schedule)
@@ -354,9 +353,9 @@ def training_batch(t: DocumentTranslator, document: Document, out: Document) -> 
     return make_batch(
         [
             Instance(0, w, [source[j] for j in w.source], [target[j] for j in w.target])
-            for w in t.view.split([len(s) for s in source], [])
+            for w in t.plan.view.split([len(s) for s in source], [])
         ],
-        t.symbols,
+        t.plan.symbols,
     )
 
 
@@ -382,7 +381,7 @@ def test_companions_are_the_rows_that_training_would_have_made(
         beside = source.extra_rows
         for ordinal, place in standing(source):
             seen += 1
-            others = set(group_of(place, windows, t.group_windows)) - {place}
+            others = set(group_of(place, windows, t.plan.group_windows)) - {place}
             at = [] if beside is None else standing(beside.source)
             assert {p for o, p in at if o == ordinal} == others
             for c, (_, p) in enumerate(at):
@@ -393,7 +392,9 @@ def test_companions_are_the_rows_that_training_would_have_made(
                 written = real(beside.target_input[c], beside.input_sentence[c])
                 expected = real(batch.target_input[p], batch.input_sentence[p])
                 assert written == (expected if p < place else [])
-                assert set(beside.target_input[c][beside.input_sentence[c] < 0].tolist()) <= {t.symbols.pad}
+                assert set(beside.target_input[c][beside.input_sentence[c] < 0].tolist()) <= {
+                    t.plan.symbols.pad
+                }
     assert seen == windows
 
 
@@ -444,7 +445,7 @@ def test_a_first_pass_makes_every_window_ready_at_once(monkeypatch: pytest.Monke
         calls.append((model, requests))
         return search(model, source, requests, symbols, options)
 
-    monkeypatch.setattr(translate_module, "search", spying)
+    monkeypatch.setattr(plan_module, "search", spying)
     first = first_system()
     t = translator(SYSTEMS["window"], "transformer", first_pass=first)
     [before] = translated(first, CORPUS[:1])
@@ -517,7 +518,7 @@ def bytes_first(monkeypatch: pytest.MonkeyPatch, blank_at_first: Sequence[int]) 
         return search(model, source, requests, symbols, options)
 
     monkeypatch.setattr(DocumentTranslator, "_shows", showing)
-    monkeypatch.setattr(translate_module, "search", spying)
+    monkeypatch.setattr(plan_module, "search", spying)
     return calls
 
 

@@ -16,8 +16,8 @@ from cotext.data.batch import Batch, Instance
 from cotext.data.batching import pack
 from cotext.data.collate import make_batch
 from cotext.data.documents import ParallelDocument
+from cotext.decoding.scorer import document_rows
 from cotext.decoding.translator import DocumentTranslator
-from cotext.models.interface import NonAutoregressiveModel
 from cotext.runtime.tables import render_rows
 
 DIGITS = 6  # that are worth keeping of a weight
@@ -116,37 +116,30 @@ def watch_document(
     translator: DocumentTranslator, document: ParallelDocument, signature: str, own: bool
 ) -> AttentionReport:
     """The maps and gates of a document and its translation; `own`: by this very run."""
+    model = translator.plan.autoregressive(translator.model)
     source = translator.tokenizer.encode_batch(document.source)
     target = translator.tokenizer.encode_batch(document.target)
-    # A sentence that is empty on both sides is no part of its document, as in translation and scoring.
-    kept = [j for j in range(len(source)) if source[j] or target[j]]
-    source, target = [source[j] for j in kept], [target[j] for j in kept]
-    instances = [
-        Instance(0, w, [source[j] for j in w.source], [target[j] for j in w.target])
-        for w in translator.view.split([len(s) for s in source], [])
-    ]
+    rows = document_rows(translator.plan, source, target)
+    instances = [[row.instance for row in group] for group in rows.groups]
     batches = [batch.to(translator.device) for batch in _batches(translator, instances)]
-    assert not isinstance(translator.model, NonAutoregressiveModel)
-    maps, gates = sentence_maps(translator.model, batches, len(kept))
+    maps, gates = sentence_maps(model, batches, len(rows.kept))
     return AttentionReport(
         signature=signature,
         document=document,
         translated_by_run=own,
-        numbers=tuple(j + 1 for j in kept),
-        tokens=tuple((len(s), len(t)) for s, t in zip(source, target, strict=True)),
+        numbers=tuple(j + 1 for j in rows.kept),
+        tokens=tuple((len(source[j]), len(target[j])) for j in rows.kept),
         maps=maps,
         gates=gates,
         kinds=tuple(average_by_kind(maps)),
     )
 
 
-def _batches(translator: DocumentTranslator, instances: Sequence[Instance]) -> list[Batch]:
-    """Windows that see each other together, others as they fit."""
-    decode = translator.config.decode
-    if translator.model.sees_other_rows:
-        starts = range(0, len(instances), decode.group_windows)
-        groups = [list(range(first, min(first + decode.group_windows, len(instances)))) for first in starts]
-    else:
-        lengths = [[instance.row_tokens(translator.symbols)] for instance in instances]
-        groups = pack(lengths, decode.max_tokens)
-    return [make_batch([instances[i] for i in group], translator.symbols) for group in groups]
+def _batches(translator: DocumentTranslator, groups: Sequence[Sequence[Instance]]) -> list[Batch]:
+    """Windows that see each other in a batch of their own, others as they fit."""
+    symbols = translator.plan.symbols
+    if not translator.plan.sees_other_rows:
+        lengths = [[row.row_tokens(symbols) for row in group] for group in groups]
+        packed = pack(lengths, translator.plan.decode.max_tokens)
+        groups = [[row for g in batch for row in groups[g]] for batch in packed]
+    return [make_batch(group, symbols) for group in groups]

@@ -123,7 +123,8 @@ def measure_corpus(
     if translate:
         translator.check(Document(d.id, d.source) for d in documents)
     translator.check_pairs(documents)
-    if all(len(reach) < 2 for d in documents for reach in translator.reach(Document(d.id, d.source))):
+    sources = (Document(d.id, d.source) for d in documents)
+    if all(len(visible) < 2 for each in sources for visible in translator.visible_sentences(each)):
         raise CotextError(
             f"{run}: no sentence of {source} is translated in sight of another; measure a system that sees "
             "context, on documents of several sentences"

@@ -116,7 +116,7 @@ def _opened(
     if not generate:
         return open_scorer(run, device, decode, checkpoint)
     translator, loaded = open_translator(run, device, decode, checkpoint)
-    translator.check_passes()
+    translator.plan.check_passes()
     return translator, loaded
 
 

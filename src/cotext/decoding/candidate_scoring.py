@@ -24,9 +24,10 @@ from cotext.data.batch import Instance, SpecialSymbols
 from cotext.data.batching import pack_while
 from cotext.data.collate import padded, source_batch, target_rows
 from cotext.data.documents import ParallelDocument
-from cotext.decoding.scorer import SentenceScore, negative_log_likelihood, require_finite
-from cotext.decoding.translator import DocumentTranslator
-from cotext.models.interface import AutoregressiveModel, TranslationModel
+from cotext.data.views import Window
+from cotext.decoding.likelihood import negative_log_likelihood
+from cotext.decoding.scorer import DocumentRow, DocumentScorer, SentenceScore, document_rows, require_finite
+from cotext.models.interface import AutoregressiveModel
 
 Ids = NDArray[np.int64]
 MANY_ROWS = 32  # fewer do not keep a processor busy
@@ -69,34 +70,34 @@ class _Group:
         return max(len(row) for row in self.inputs) - self.shared
 
 
-def score_candidates(
-    translator: DocumentTranslator, choices: Sequence[CandidateSet]
-) -> list[list[SentenceScore]]:
+def score_candidates(scorer: DocumentScorer, choices: Sequence[CandidateSet]) -> list[list[SentenceScore]]:
     """Score the compared sentences of every candidate in their context, and add them up.
 
-    The same as `DocumentTranslator.score_sentences` of each candidate as a document, which is also what is
+    The same as `DocumentScorer.score_sentences` of each candidate as a document, which is also what is
     done where rows see each other.
     """
-    model = translator.model
-    if not isinstance(model, TranslationModel) or model.sees_other_rows:
+    plan = scorer.plan
+    if plan.kind.path is not None or plan.sees_other_rows:
         documents = [
             (ParallelDocument("", tuple(c.source), tuple(candidate)), c.compared)
             for c in choices
             for candidate in c.candidates
         ]
-        found = iter(translator.score_sentences(documents))
+        found = iter(scorer.score_sentences(documents))
         return [list(islice(found, len(c.candidates))) for c in choices]
     texts = list(dict.fromkeys(s for c in choices for side in (c.source, *c.candidates) for s in side))
-    tokens = dict(zip(texts, translator.tokenizer.encode_batch(texts), strict=True))
+    tokens = dict(zip(texts, scorer.tokenizer.encode_batch(texts), strict=True))
     groups: list[Alternatives] = []
     of: list[tuple[int, list[int], list[int]]] = []  # per group: choice, candidates, scored places asked for
     for number, choice in enumerate(choices):
-        for members, group, asked in _alternatives(translator, choice, tokens):
+        for members, group, asked in _alternatives(scorer, choice, tokens):
             groups.append(group)
             of.append((number, members, asked))
-    budget = translator.config.decode.max_tokens
+    budget = scorer.config.decode.max_tokens
     totals = [[[0.0, 0] for _ in c.candidates] for c in choices]
-    scores = score_alternatives(model, groups, translator.symbols, budget, translator.device)
+    scores = score_alternatives(
+        plan.autoregressive(scorer.model), groups, plan.symbols, budget, scorer.device
+    )
     for (number, members, asked), rows in zip(of, scores, strict=True):
         for candidate, row in zip(members, rows, strict=True):
             require_finite(row)
@@ -107,31 +108,27 @@ def score_candidates(
 
 
 def _alternatives(
-    translator: DocumentTranslator, choice: CandidateSet, tokens: dict[str, list[int]]
+    scorer: DocumentScorer, choice: CandidateSet, tokens: dict[str, list[int]]
 ) -> list[tuple[list[int], Alternatives, list[int]]]:
     """The windows that hold compared sentences: for which candidates, their rows, and which are asked for."""
     source = [tokens[s] for s in choice.source]
-    # A sentence that is empty on both sides is no part of its document, as in translation.
-    alike: dict[tuple[int, ...], list[int]] = {}
+    # By window: which sentences a document has depends on its translation, too.
+    alike: dict[tuple[tuple[int, ...], Window], tuple[list[int], list[DocumentRow]]] = {}
     for number, candidate in enumerate(choice.candidates):
-        kept = tuple(j for j, s in enumerate(candidate) if source[j] or tokens[s])
-        alike.setdefault(kept, []).append(number)
-    found = []
-    for kept, members in alike.items():
-        windows = translator.view.split([len(source[j]) for j in kept], [])
-        compared = {i for i, j in enumerate(kept) if j in choice.compared}
-        for w in windows:
-            wanted = sorted(compared.intersection(w.current))
-            if not wanted:
-                continue
-            read = [source[kept[i]] for i in w.source]
-            instances = [
-                Instance(0, w, read, [tokens[choice.candidates[c][kept[i]]] for i in w.target])
-                for c in members
-            ]
-            scored = range(wanted[0], wanted[-1] + 1)
-            found.append((members, Alternatives(instances, scored), [i - scored.start for i in wanted]))
-    return found
+        target = [tokens[s] for s in candidate]
+        found = document_rows(scorer.plan, source, target, choice.compared)
+        for [row] in found.groups:
+            members, rows = alike.setdefault((tuple(found.kept), row.instance.window), ([], []))
+            members.append(number)
+            rows.append(row)
+    asked = []
+    for members, rows in alike.values():
+        current = rows[0].instance.window.current
+        wanted = [i for i, j in zip(current, rows[0].sentences, strict=True) if j in choice.compared]
+        scored = range(wanted[0], wanted[-1] + 1)
+        alternatives = Alternatives([row.instance for row in rows], scored)
+        asked.append((members, alternatives, [i - scored.start for i in wanted]))
+    return asked
 
 
 def score_alternatives(

@@ -16,7 +16,8 @@ from cotext.data.selection import LONG_TIMES
 from cotext.data.sentence_ends import sentence_ends, told_several
 from cotext.data.splitting import Splitter, join_sentences
 from cotext.data.tokenizer import Tokenizer
-from cotext.decoding.translator import CHARACTERS_PER_TOKEN, Translation
+from cotext.decoding.scorer import CHARACTERS_PER_TOKEN
+from cotext.decoding.translator import Translation
 from cotext.models.run_folder import noted_data
 
 # Of a translation, what names sentences by their places.

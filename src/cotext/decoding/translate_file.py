@@ -161,7 +161,7 @@ def translate_file(
         )
     kind = format or detect_format(source)
     translator, loaded = open_translator(run, device, decode, update)
-    translator.check_passes()
+    translator.plan.check_passes()
     if warning := name_warning(source, loaded.languages.source, f"{run} translates"):
         on_message(warning)
     _require_room_for_missing(source, kind, translator)
@@ -173,7 +173,7 @@ def translate_file(
         on_message(told)
     report = FileReport(
         sentences=prose.lines,
-        align=translator.options.align,
+        align=translator.plan.options.align,
         piece=_pieces(translator.config.view),
         signature=f"{loaded.signature}|{translator.signature}",
     )
@@ -239,7 +239,7 @@ def check_output(out: Path, inputs: Iterable[Path]) -> None:
 
 def _require_room_for_missing(source: Path, kind: str, translator: DocumentTranslator) -> None:
     """Refuse free search where a sentence that the model leaves out could not be written as one."""
-    if translator.options.align == "free" and not find_format(kind).holds_empty_sentences:
+    if translator.plan.options.align == "free" and not find_format(kind).holds_empty_sentences:
         able = ", ".join(name for name, row in FORMATS.items() if row.holds_empty_sentences)
         raise CotextError(
             f"{source}: decode.align = free may leave sentences without a translation, and the format {kind} "

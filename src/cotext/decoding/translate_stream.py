@@ -45,8 +45,8 @@ def translate_stream(
         CotextError: a sentence over the limit, passes or an alignment that do not suit a stream, lines that
             cannot be read; what came before is written.
     """
-    translator.check_passes()
-    if translator.options.align == "free":
+    translator.plan.check_passes()
+    if translator.plan.options.align == "free":
         raise CotextError(
             "decode.align = free may leave sentences without a translation, and an empty line ends a "
             "document; choose decode.align = constrained, or translate a file"

@@ -302,7 +302,7 @@ def distillation(
         _require_new(out, request)
     data = open_data(request.data)
     translator, loaded = open_translator(request.teacher, device, request.decode, request.update)
-    translator.check_passes()
+    translator.plan.check_passes()
     request, texts = _texts(replace(request, out=out), data, loaded.languages)
     job = {**_job(request, data, translator), **texts.identity()}
     signature = f"{loaded.signature}|{translator.signature}"
