@@ -11,8 +11,8 @@ from cotext.data import splitting
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
 from cotext.data.splitting import Splitter
+from cotext.decoding.open import open_run
 from cotext.decoding.prose import PLACES, Prose, trained_length
-from cotext.decoding.translate_file import open_translator
 from cotext.decoding.translator import Translation
 from cotext.runtime.integrity import sealed
 
@@ -108,14 +108,14 @@ def test_split_goes_on_after_a_kill(world: World, tmp_path: Path) -> None:
 
 
 def test_with_and_without_split_are_two_jobs(world: World, tmp_path: Path) -> None:
-    translator, _ = open_translator(world.run, "cpu")
+    translator = open_run(world.run, "cpu").translator
     without, with_it = (Prose(9, translator.tokenizer, s, "") for s in (None, Splitter("")))
     assert without.settings == ""
     assert with_it.settings == "punctuation, from 18 tokens"
 
 
 def test_what_is_known_of_sentences_is_known_of_their_line(world: World) -> None:
-    translator, _ = open_translator(world.run, "cpu")
+    translator = open_run(world.run, "cpu").translator
     prose = Prose(0, translator.tokenizer, Splitter(""), "zh")
     document = Document("d", ("a", "Cat. Dog. Bird.", "b. C."))
     assert prose.split(document).sentences == ("a", "Cat.", "Dog.", "Bird.", "b. C.")

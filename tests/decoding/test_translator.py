@@ -1,6 +1,7 @@
 """Documents in, documents out, with models that never learned anything: whatever they say comes out right."""
 
 from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate, product
 from typing import Any
 
@@ -553,7 +554,7 @@ def test_nothing_in_nothing_out() -> None:
     assert t.score([]) == []
 
 
-def answering(monkeypatch: pytest.MonkeyPatch, *answers: str) -> None:
+def answering(t: DocumentTranslator, *answers: str) -> None:
     """Search finds these labels, in the order of the requests; each token has a log-probability of -1."""
 
     def found(model: Any, source: Any, requests: Any, symbols: Any, options: Any) -> list[Hypothesis]:
@@ -566,72 +567,70 @@ def answering(monkeypatch: pytest.MonkeyPatch, *answers: str) -> None:
             hypotheses.append(Hypothesis(tokens, scores, float(-len(scores)), 0.0, cut))
         return hypotheses
 
-    monkeypatch.setattr(plan_module, "search", found)
+    t.plan = replace(t.plan, kind=replace(t.plan.kind, search=found))
 
 
-def test_sentences_that_free_search_left_out_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sentences_that_free_search_left_out_are_reported() -> None:
     document = Document("d", ("a cat", "", "it sat", "the mat", "again"))
     t = translator(tiny_config(view={"kind": "document"}, decode={"align": "free"}), PLAIN)
-    answering(monkeypatch, "cat | sat it")
+    answering(t, "cat | sat it")
     [found] = translated(t, [document])
     assert found.document.sentences == ("cat", "", "sat it", "", "")
     assert found.log_probabilities == (-2, 0, -3, 0, 0)
     assert (found.missing, found.pieces, found.cut) == ((3, 4), (False,), ())
-    answering(monkeypatch, "cat | sat | | the | mat again")
+    answering(t, "cat | sat | | the | mat again")
     [found] = translated(t, [document])
     assert found.document.sentences == ("cat", "", "sat", "", "the mat again")
     assert found.log_probabilities == (-2, 0, -2, -1, -5)
     assert (found.missing, found.recovered) == ((3,), False)
-    answering(monkeypatch, "cat | sat | the | mat")
+    answering(t, "cat | sat | the | mat")
     [found] = translated(t, [document])
     assert (found.missing, found.recovered) == ((), True)
     # 7 words and 4 sentences, 4 tokens more for each: 23 tokens in all.
-    answering(monkeypatch, "cat | " + "sat " * 20)
+    answering(t, "cat | " + "sat " * 20)
     [found] = translated(t, [document])
     assert (found.missing, found.cut) == ((3, 4), (2,))
 
 
-def test_what_is_recovered_is_told_by_sub_document(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_recovered_is_told_by_sub_document() -> None:
     """Pieces of at most six tokens, as Li et al. 2022 count them in table VII; one loses a sentence."""
     t = translator(tiny_config(view={"kind": "document", "max_tokens": 6}, decode={"align": "free"}), PLAIN)
     document = Document("d", ("a cat", "it sat", "the mat", "again the cat", "a mat"))
     # The last first, and the first two sentences together.
-    answering(monkeypatch, "mat", "mat", "cat", "cat")
+    answering(t, "mat", "mat", "cat", "cat")
     [found] = translated(t, [document])
     assert (found.pieces, found.missing, found.recovered) == ((False, True, True, True), (1,), False)
-    answering(monkeypatch, "mat", "mat", "cat | sat", "cat | sat")
+    answering(t, "mat", "mat", "cat | sat", "cat | sat")
     [found] = translated(t, [document])
     assert (found.pieces, found.missing) == ((True, True, False, True), ())
 
 
-def test_indexed_separators_say_which_sentence_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indexed_separators_say_which_sentence_is_missing() -> None:
     view = {"kind": "document", "separators": "indexed", "indexed_separators": 2}
     t = translator(tiny_config(view=view, decode={"align": "free"}), PLAIN)
-    answering(monkeypatch, "cat |2 sat")
+    answering(t, "cat |2 sat")
     [found] = translated(t, [Document("d", ("a cat", "it sat", "the mat"))])
     assert found.document.sentences == ("", "cat", "sat")
     assert (found.missing, found.recovered) == ((0,), False)
 
 
-def test_a_window_that_free_search_closed_early_keeps_its_last_sentence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_window_that_free_search_closed_early_keeps_its_last_sentence() -> None:
     decode = {"align": "free", "target_context": "regenerate"}
     t = translator(tiny_config(view=window(2), decode=decode), PLAIN)
     document = Document("d", ("a cat", "it sat there", "the mat and a mat and a cat"))
-    answering(monkeypatch, "cat", "sat", "it | sat | the | mat")
+    answering(t, "cat", "sat", "it | sat | the | mat")
     [found] = translated(t, [document])
     assert found.document.sentences == ("cat", "sat", "mat")
     assert found.log_probabilities == (-2, -2, -2)
     assert (found.missing, found.recovered) == ((), False)
 
 
-def test_a_sentence_after_a_prefix_may_be_closed_by_a_separator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sentence_after_a_prefix_may_be_closed_by_a_separator() -> None:
     t = translator(tiny_config(view=window(2), decode={"align": "free"}), PLAIN)
-    answering(monkeypatch, "it sat |")
+    answering(t, "it sat |")
     [found] = translated(t, [Document("d", ("a cat",))])
     assert (found.document.sentences, found.recovered) == (("it sat",), True)
-    answering(monkeypatch, "it | sat")
+    answering(t, "it | sat")
     [found] = translated(t, [Document("d", ("a cat",))])
     assert (found.document.sentences, found.recovered) == (("it sat",), False)
 

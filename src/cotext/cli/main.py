@@ -213,19 +213,19 @@ def translate(
         return
     if out is None:
         raise CotextError("--out FILE is needed (or - as the document, for standard input and output)")
-    from cotext.decoding.translate_file import translate_file
+    from cotext.decoding.open import open_run
+    from cotext.decoding.translate_file import check_outputs, translate_file
     from cotext.runtime.progress import console, meter
 
+    check_outputs(out, scores, document)
+    opened = open_run(run, device, decode, checkpoint)
     with meter("translating", 0) as progress:
         report = translate_file(
-            run,
+            opened,
             document,
             out,
             scores=scores,
             format=format,
-            device=device,
-            decode=decode,
-            update=checkpoint,
             split=split,
             overwrite=overwrite,
             on_start=progress.restart,
@@ -275,20 +275,13 @@ def score(
 ) -> None:
     """Log-probability of every sentence of a translation, in its context (TSV)."""
     decode = scoring_settings(set)
+    from cotext.decoding.open import open_scorer
     from cotext.decoding.score_table import score_figures, score_lines
     from cotext.decoding.translate_file import score_file
 
     with output(out, [source, target]):
-        scored, signature = score_file(
-            run,
-            source,
-            target,
-            format=format,
-            device=device,
-            decode=decode,
-            update=checkpoint,
-            columns=not json,
-        )
+        opened = open_scorer(run, device, decode, checkpoint)
+        scored, signature = score_file(opened, source, target, format=format, columns=not json)
         _write_lines(out, [as_json(score_figures(scored, signature))] if json else score_lines(scored))
     typer.echo(signature, err=True)
 

@@ -5,13 +5,11 @@ so. Which lines hold several is told by punctuation (`cotext.data.sentence_ends`
 the sentences that the system was trained on.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from cotext.data.documents import Document
-from cotext.data.formats import place_of_sentence
 from cotext.data.selection import LONG_TIMES
 from cotext.data.sentence_ends import sentence_ends, told_several
 from cotext.data.splitting import Splitter, join_sentences
@@ -47,27 +45,26 @@ class Prose:
         self._splitter = splitter
         self._target_language = target_language
         self.lines = self.several = self.long = self.split_lines = self.split_sentences = 0
-        self.first: tuple[int, int] | None = None  # document and sentence, from 0
+        self.first: int | None = None  # in its document, the first line that looks like several
 
     @property
     def settings(self) -> str:
         """What decides how lines are split; empty where none is."""
         return f"{self._splitter.name}, from {self._longest} tokens" if self._splitter else ""
 
-    def count(self, documents: Iterable[Document]) -> Iterator[Document]:
-        """Pass documents on as `split` gives them, counting the lines that look like prose."""
-        for number, document in enumerate(documents):
-            for place, line in enumerate(document.sentences):
-                several, long = bool(sentence_ends(line)), self._is_long(line)
-                self.several += several
-                self.long += long
-                if (several or long) and self.first is None:
-                    self.first = number, place
-            pieces = self._pieces(document)
-            self.lines += len(pieces)
-            self.split_lines += sum(len(sentences) > 1 for sentences in pieces)
-            self.split_sentences += sum(len(sentences) for sentences in pieces if len(sentences) > 1)
-            yield _of_pieces(document, pieces)
+    def count(self, document: Document) -> Document:
+        """The document as `split` gives it; its lines that look like several sentences are counted."""
+        for index, line in enumerate(document.sentences):
+            several, long = bool(sentence_ends(line)), self._is_long(line)
+            self.several += several
+            self.long += long
+            if (several or long) and self.first is None:
+                self.first = index
+        pieces = self._pieces(document)
+        self.lines += len(pieces)
+        self.split_lines += sum(len(sentences) > 1 for sentences in pieces)
+        self.split_sentences += sum(len(sentences) for sentences in pieces if len(sentences) > 1)
+        return _of_pieces(document, pieces)
 
     def split(self, document: Document) -> Document:
         """The document with a line of several sentences as that many; as it is where nothing is split."""
@@ -101,8 +98,8 @@ class Prose:
             **places,
         )
 
-    def message(self, path: Path, format: str) -> str:
-        """What to tell of the lines counted; empty where there are none."""
+    def message(self, path: Path, first: str) -> str:
+        """A warning of the lines counted, `first` of which stands there; empty where there are none."""
         if self.first is None:
             return ""
         found = []
@@ -113,8 +110,7 @@ class Prose:
                 f"{self.long:,} {'are' if self.long > 1 else 'is'} more than {LONG_TIMES} times as long as "
                 "99 in 100 sentences of the training data"
             )
-        place = place_of_sentence(path, format, *self.first)
-        told = f"{path}: {' and '.join(found)} (by punctuation and length alone); the first is {place}. "
+        told = f"{path}: {' and '.join(found)} (by punctuation and length alone); the first is {first}. "
         if self._splitter is not None:
             return (
                 f"{told}{self.split_lines:,} are split into {self.split_sentences:,} sentences, translated "

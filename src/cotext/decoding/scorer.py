@@ -19,7 +19,7 @@ from cotext.data.batching import pack
 from cotext.data.collate import make_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Tokenizer, clean
-from cotext.data.views import View, Window
+from cotext.decoding.document_state import Encoded, cut_document
 from cotext.decoding.likelihood import label_nll, sentence_of_label
 from cotext.decoding.plan import DecodingPlan, kind_of
 from cotext.decoding.window_groups import group_of
@@ -31,7 +31,6 @@ from cotext.runtime.errors import CotextError
 CHARACTERS_PER_TOKEN = 100
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
-Encoded = Sequence[Sequence[int]]  # the tokens of the sentences of a document
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,23 +39,6 @@ class SentenceScore:
 
     log_probability: float
     tokens: int
-
-
-@dataclass(frozen=True, slots=True)
-class CutDocument:
-    """The sentences of a document that are not empty, by index, and its windows, which count these alone."""
-
-    kept: list[int]
-    windows: list[Window]
-
-
-def cut_document(view: View, source: Encoded, target: Encoded | None = None) -> CutDocument:
-    """Cut a document in a view; sentences without a token, on both sides, are no part of it.
-
-    The cut depends on the source alone, as while translating: a score is that of what search would write.
-    """
-    kept = [j for j, tokens in enumerate(source) if tokens or (target is not None and target[j])]
-    return CutDocument(kept, view.split([len(source[j]) for j in kept], []))
 
 
 @dataclass(frozen=True, slots=True)

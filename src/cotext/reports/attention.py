@@ -11,7 +11,7 @@ from typing import Any
 from cotext.analysis.attention_of_document import AttentionReport, watch_document
 from cotext.analysis.one_document import choose_document
 from cotext.data.documents import Document, ParallelDocument
-from cotext.decoding.translate_file import open_scorer, open_translator
+from cotext.decoding.open import open_run, open_scorer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import working_in
@@ -46,8 +46,8 @@ def report_attention(
     """
     chosen = choose_document(source, target, document, format)
     own = target is None
-    opened = open_translator if own else open_scorer
-    translator, loaded = opened(run, device, decode, update)
+    opened = (open_run if own else open_scorer)(run, device, decode, update)
+    translator, loaded = opened.translator, opened.loaded
     loaded.left_to_right("cotext attention")
     if own:
         translator.check([Document(chosen.id, chosen.source)])
@@ -59,7 +59,7 @@ def report_attention(
         if own:
             [(_, found)] = translator.translate([Document(chosen.id, chosen.source)])
             chosen = ParallelDocument(chosen.id, chosen.source, found.document.sentences)
-        report = watch_document(translator, chosen, f"{loaded.signature}|{translator.signature}", own)
+        report = watch_document(translator, chosen, opened.signature, own)
         with replacing(out / "attention.json") as temporary:
             content = json.dumps(report.as_dict(), ensure_ascii=False, allow_nan=False)
             temporary.write_text(content, encoding="utf-8")

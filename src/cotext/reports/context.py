@@ -14,7 +14,8 @@ from cotext.analysis.context_of_document import ContextReport, examine
 from cotext.analysis.one_document import choose_document
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.languages import check_sides
-from cotext.decoding.translate_file import check_output, open_translator
+from cotext.decoding.open import open_run
+from cotext.decoding.translate_file import check_output
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
@@ -53,7 +54,8 @@ def report_context(
         check_output(path, [path for path in (source, target) if path is not None])
     with writing(out, figures):
         chosen = choose_document(source, target, document, format)
-        translator, loaded = open_translator(run, device, decode, update)
+        opened = open_run(run, device, decode, update)
+        translator, loaded = opened.translator, opened.loaded
         check_sides(loaded.languages, source, target, f"{run} translates")
         translator.check([Document(chosen.id, chosen.source)])
         if not any(translator.tokenizer.encode_batch(chosen.source)):
@@ -62,9 +64,7 @@ def report_context(
         if own:
             [(_, found)] = translator.translate([Document(chosen.id, chosen.source)])
             chosen = ParallelDocument(chosen.id, chosen.source, found.document.sentences)
-        report = examine(
-            translator, chosen, f"{loaded.signature}|{translator.signature}", own, on_start, on_sentences
-        )
+        report = examine(translator, chosen, opened.signature, own, on_start, on_sentences)
         page, content = render_page(report), json.dumps(report.as_dict(), indent=1, ensure_ascii=False)
         for path, text in ((figures, content), (out, page)):
             with replacing(path) as temporary:

@@ -26,10 +26,9 @@ from cotext.data.formats import detect_format, read_documents, read_parallel, se
 from cotext.data.formats.docids import find_side_file
 from cotext.data.languages import Languages
 from cotext.data.suite_documents import documents_of
-from cotext.decoding.translate_file import open_scorer, open_translator, translate_file
-from cotext.decoding.translator import DocumentTranslator
+from cotext.decoding.open import OpenedRun, open_run
+from cotext.decoding.translate_file import translate_file
 from cotext.metrics.decisions import Decisions, read_decisions
-from cotext.models.checkpoint import LoadedModel
 from cotext.models.interface import NonAutoregressiveModel
 from cotext.models.parameters import count_parameters
 from cotext.models.run_folder import model_file, noted_data
@@ -141,20 +140,21 @@ def measure_run(path: Path, title: str, asked: Asked, watch: Watch) -> MeasuredR
 
 
 def _measure(path: Path, title: str, asked: Asked, watch: Watch) -> MeasuredRun:
-    translator, loaded = open_translator(path, asked.device, dict(asked.decode))
+    opened = open_run(path, asked.device, dict(asked.decode))
+    translator, loaded = opened.translator, opened.loaded
     sight = sight_of(translator)
     weights = checksum(model_file(path))
-    made_by = _digest(f"{loaded.signature}|{translator.signature}", weights)
+    made_by = _digest(opened.signature, weights)
     hypothesis, use, attention = None, None, None
     if asked.test is not None:
         name = f"{asked.test.digest}-{made_by}"
-        hypothesis = _translate(path, f"{name}{asked.test.source.suffix}", asked.test, asked, watch, title)
+        hypothesis = _translate(opened, f"{name}{asked.test.source.suffix}", asked.test, watch, title)
         readable = sight.context and not isinstance(loaded.model, NonAutoregressiveModel)
         documents = asked.test.documents() if readable else []
         if asked.use and any(len(d) > 1 for d in documents):
-            use = _use(path, f"{name}.use.json", asked.test, documents, asked, watch, title)
+            use = _use(opened.for_scoring(), f"{name}.use.json", asked.test, documents, watch, title)
         if asked.attention and documents:
-            attention = _attention(translator, loaded, documents, hypothesis, asked.test)
+            attention = _attention(opened, documents, hypothesis, asked.test)
     metrics = read_metrics(path)
     return MeasuredRun(
         path=path,
@@ -169,26 +169,24 @@ def _measure(path: Path, title: str, asked: Asked, watch: Watch) -> MeasuredRun:
             for entry in metrics
             if entry["kind"] == "validation" and "nll_current" in entry
         ),
-        signature=f"{loaded.signature}|{translator.signature}",
+        signature=opened.signature,
         data=_data(path),
         hypothesis=hypothesis,
-        decisions=_decide(path, weights, sight, asked, watch, title),
+        decisions=_decide(opened, weights, sight, asked, watch, title),
         use=use,
         attention=attention,
     )
 
 
-def _translate(run: Path, name: str, test: EvaluationSet, asked: Asked, watch: Watch, title: str) -> Path:
-    out = _folder(run) / name
+def _translate(opened: OpenedRun, name: str, test: EvaluationSet, watch: Watch, title: str) -> Path:
+    out = _folder(opened.folder) / name
     if not out.exists():
         task = Task(f"translating, {title}", watch)
         translate_file(
-            run,
+            opened,
             test.source,
             out,
             format=test.format,
-            device=asked.device,
-            decode=dict(asked.decode),
             on_start=task.start,
             on_sentences=task.advance,
         )
@@ -196,27 +194,24 @@ def _translate(run: Path, name: str, test: EvaluationSet, asked: Asked, watch: W
 
 
 def _use(
-    run: Path,
+    opened: OpenedRun,
     name: str,
     test: EvaluationSet,
     documents: Sequence[ParallelDocument],
-    asked: Asked,
     watch: Watch,
     title: str,
 ) -> Use:
-    path = _folder(run) / name
+    path = _folder(opened.folder) / name
     if not path.exists():
         task = Task(f"scoring with and without context, {title}", watch)
         # Another document's sentences are drawn from several.
         conditions = CONDITIONS if len(documents) > 1 else CONDITIONS[:1]
         found = measure_corpus(
-            run,
+            opened,
             test.source,
             test.reference,
             conditions=conditions,
             format=test.format,
-            device=asked.device,
-            decode=dict(asked.decode),
             on_start=task.start,
             on_sentences=task.advance,
         )
@@ -241,8 +236,7 @@ def _use(
 
 
 def _attention(
-    translator: DocumentTranslator,
-    loaded: LoadedModel,
+    opened: OpenedRun,
     documents: Sequence[ParallelDocument],
     hypothesis: Path,
     test: EvaluationSet,
@@ -253,16 +247,15 @@ def _attention(
         d for i, d in enumerate(read_documents(hypothesis, test.format, "target")) if i == place
     )
     document = ParallelDocument(documents[place].id, documents[place].source, translated.sentences)
-    return watch_document(translator, document, f"{loaded.signature}|{translator.signature}", own=True)
+    return watch_document(opened.translator, document, opened.signature, own=True)
 
 
 def _decide(
-    run: Path, weights: str, sight: Sight, asked: Asked, watch: Watch, title: str
+    run: OpenedRun, weights: str, sight: Sight, asked: Asked, watch: Watch, title: str
 ) -> dict[str, Decisions]:
     found: dict[str, Decisions] = {}
-    opened: tuple[DocumentTranslator, LoadedModel] | None = None
     for path, suite in asked.suites.items():
-        kept = _folder(run) / f"{_digest(checksum(path))}-{_digest(weights, __version__)}.json"
+        kept = _folder(run.folder) / f"{_digest(checksum(path))}-{_digest(weights, __version__)}.json"
         controls = asked.controls and sight.context and len(set(documents_of(suite.examples))) > 1
         if kept.exists():
             found[suite.name] = read_decisions(kept)[suite.name]
@@ -270,10 +263,10 @@ def _decide(
                 continue
         # Of the settings, what is refused; no other has a part in scores that are kept.
         limit = {key: value for key, value in asked.decode.items() if key == "max_source_tokens"}
-        opened = opened or open_scorer(run, asked.device, limit)
+        opened = run.with_decode({**limit, "first_pass": ""})
         advance = watch(f"{suite.name}, {title}", sum(len(e.candidates) for e in suite.examples))
         report = run_suite(
-            opened[0], suite, recipe=suite_recipe(*opened), controls=controls, on_candidates=advance
+            opened.translator, suite, recipe=suite_recipe(opened), controls=controls, on_candidates=advance
         )
         with replacing(kept) as temporary:
             content = json.dumps({suite.name: report.as_dict()}, ensure_ascii=False)
