@@ -395,7 +395,9 @@ def opened(config: Config, store: TokenStore) -> list[OpenDocument]:
     for d in (store[index] for index in range(len(store))):
         document = Document(d.id, ("",) * len(d.source))
         source = [s.tolist() for s in d.source]
-        found.append(OpenDocument.start(d.index, document, source, view, prefix=True, in_turn=in_turn))
+        found.append(
+            OpenDocument.start(d.index, document, source, view, prefix=True, sequential_windows=in_turn)
+        )
     return found
 
 

@@ -525,9 +525,9 @@ def bytes_first(monkeypatch: pytest.MonkeyPatch, blank_at_first: Sequence[int]) 
 def test_what_showed_nothing_is_searched_again_beside_what_its_group_wrote(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    calls = bytes_first(monkeypatch, [3, 1])
     t = translator(SYSTEMS["source context"], schedule="simultaneous", group_windows=5)
     document = CORPUS[6]
-    calls = bytes_first(monkeypatch, [3, 1])
     [found] = translated(t, [document])
     batch = training_batch(t, document, found.document)
     assert [len(source.tokens) for source in calls] == [5, 1, 1]

@@ -163,7 +163,7 @@ def _prepare(out: Path, settings: DemoSettings) -> None:
                 out / "data",
                 settings.seed,
                 contrastive_examples=settings.contrastive_examples,
-                progress=on_documents,
+                on_documents=on_documents,
             )
     for name in ("test.en", "test.de"):
         if not (out / name).exists():

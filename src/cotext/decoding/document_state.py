@@ -48,8 +48,8 @@ class SentenceHypothesis:
 class OpenDocument:
     """The sentences of a document, its windows in a view, and the hypotheses so far.
 
-    `given` holds, per window, the target sentences that are its forced prefix: earlier hypotheses, or those of
-    `first_pass`, where there was one. A window is ready when they are there and, within every
+    `given` holds, per window, the target sentences that are its forced prefix: earlier hypotheses, or
+    those of `first_pass`, where there was one. A window is ready when they are there and, within every
     `sequential_windows` windows, the one before it is finished.
     """
 

@@ -102,12 +102,9 @@ def translate_file(
     on_start(total)
     header = _header(file, opened, prose.settings)
     with writing(out) as lock, TranslationJournal(out, header, on_message, overwrite) as journal:
-        todo = list(_remaining(file.documents, journal.done))
-        report.resumed_documents = len(journal.done)
-        on_sentences(total - sum(len(prose.split(d)) for _, d in todo))
-        for number, translation in translator.translate((prose.split(d) for _, d in todo), on_sentences):
-            index, document = todo[number]
-            journal.add(index, prose.join(document, translation))
+        report.resumed_documents = _translate_remaining(
+            translator, prose, file.documents, journal, on_sentences
+        )
         lock.require()
         if scores is not None:
             _write_scores(scores, [journal.done[index] for index in range(len(journal.done))])
@@ -205,6 +202,23 @@ def _system(opened: OpenedRun) -> dict[str, Any]:
         "tokenizer": opened.loaded.tokenizer.fingerprint,
         "config": dump_config(opened.config),
     }
+
+
+def _translate_remaining(
+    translator: DocumentTranslator,
+    prose: Prose,
+    documents: Sequence[Document],
+    journal: TranslationJournal,
+    on_sentences: Callable[[int], None],
+) -> int:
+    """Translate what the journal does not hold yet; returns how many documents it held."""
+    todo = list(_remaining(documents, journal.done))
+    resumed = len(journal.done)
+    on_sentences(sum(len(prose.split(documents[index])) for index in journal.done))
+    for number, translation in translator.translate((prose.split(d) for _, d in todo), on_sentences):
+        index, document = todo[number]
+        journal.add(index, prose.join(document, translation))
+    return resumed
 
 
 def _remaining(documents: Sequence[Document], done: dict[int, Translation]) -> Iterator[tuple[int, Document]]:
