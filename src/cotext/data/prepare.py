@@ -6,7 +6,7 @@ there is a test set, test.arrow and test.jsonl.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -33,7 +33,7 @@ from cotext.data.corpora import (
     location_of,
     sentences_of,
 )
-from cotext.data.documents import Document, ParallelDocument
+from cotext.data.documents import Document
 from cotext.data.formats import read_parallel, write_documents, write_parallel
 from cotext.data.languages import Languages, check_sides, languages_of_names
 from cotext.data.overlap import Overlap, OverlapCounter
@@ -95,9 +95,7 @@ def prepare(
     rules = parse_rules(clean)
     splitters = (Splitter(pair.source), Splitter(pair.target)) if split else None
     given_tokenizer = None if tokenizer is None else load_tokenizer(tokenizer / "tokenizer")
-    corpora = _corpora(
-        given, partial(read_parallel, format=format, skip_unequal=skip_unequal), pair, rules, splitters
-    )
+    corpora = _corpora(given, format, skip_unequal, pair, rules, splitters)
     chosen = given_tokenizer or settings or TokenizerSettings()
     command = {
         **{f"{name}_files": [str(path) for path in paths if path] for name, paths in given.items()},
@@ -120,7 +118,8 @@ def prepare(
 
 def _corpora(
     given: dict[str, tuple[Path | None, Path | None]],
-    read: Callable[[Path, Path | None], Iterator[ParallelDocument]],
+    format: str | None,
+    skip_unequal: bool,
     languages: Languages,
     rules: dict[str, float],
     splitters: tuple[Splitter, Splitter] | None,
@@ -131,7 +130,8 @@ def _corpora(
         if source is not None:
             check_sides(languages, source, target, "the corpus is")
             chosen = (rules, splitters) if split == "train" else ()
-            selection = Selection(partial(read, source, target), languages, *chosen)
+            read = partial(read_parallel, source, target, format, skip_unequal=skip_unequal)
+            selection = Selection(read, languages, *chosen)
             corpora.append(corpus_of_files(split, source, target, selection))
     return corpora
 
