@@ -19,7 +19,7 @@ from cotext.data.batch import Instance
 from cotext.data.collate import source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.decoding.beam_search import Hypothesis, SearchOptions
-from cotext.decoding.constraints import Request, SearchSymbols
+from cotext.decoding.constraints import SearchRequest, SearchSymbols
 from cotext.decoding.non_autoregressive import collapse, write
 from cotext.decoding.scorer import score_instances
 from cotext.decoding.translator import DocumentTranslator
@@ -32,8 +32,8 @@ SEARCH = SearchSymbols(SYMBOLS, TOKENIZER.unk, unused=(TOKENIZER.sep,))
 GREEDY = SearchOptions(beam=1)
 
 
-def requests(rows: list[Instance], limit: int = 60) -> list[Request]:
-    return [Request([], 0, (limit,) * len(row.source)) for row in rows]
+def requests(rows: list[Instance], limit: int = 60) -> list[SearchRequest]:
+    return [SearchRequest([], 0, (limit,) * len(row.source)) for row in rows]
 
 
 def found(
@@ -112,14 +112,14 @@ def test_limits_hold_and_are_reported() -> None:
     limits = [60] * 2
     limits[longest] = len(free[longest])
     source = source_batch([row], SYMBOLS)
-    [cut] = write(model, source, [Request([], 0, tuple(limits))], SEARCH, GREEDY)
+    [cut] = write(model, source, [SearchRequest([], 0, tuple(limits))], SEARCH, GREEDY)
     texts = sentences(cut)
     assert texts[longest] == free[longest][:-1]
     assert [text for k, text in enumerate(texts) if k != longest] == [
         text for k, text in enumerate(free) if k != longest
     ]
     closers = [i for i, token in enumerate([*cut.tokens, SYMBOLS.eos]) if token == SYMBOLS.eos]
-    assert cut.cut == (closers[longest],)
+    assert cut.truncated == (closers[longest],)
 
 
 # --- the most probable

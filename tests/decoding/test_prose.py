@@ -120,7 +120,7 @@ def test_what_is_known_of_sentences_is_known_of_their_line(world: World) -> None
     document = Document("d", ("a", "Cat. Dog. Bird.", "b. C."))
     assert prose.split(document).sentences == ("a", "Cat.", "Dog.", "Bird.", "b. C.")
     pieces = ("一。", "二。", "", "三。", "")
-    places = {"cut": (0, 2), "long": (1, 3), "shed": (4,), "missing": (2, 4), "otherwise": (3,)}
+    places = {"truncated": (0, 2), "long": (1, 3), "shed": (4,), "missing": (2, 4), "resegmented": (3,)}
     translation = Translation(
         Document("d", pieces), (1.0, 2.0, 3.0, 4.0, 5.0), **places, pieces=(False,), tokens=(1, 2, 3, 4, 5)
     )
@@ -129,8 +129,8 @@ def test_what_is_known_of_sentences_is_known_of_their_line(world: World) -> None
     joined = prose.join(document, translation)
     assert joined.document == Document("d", ("一。", "二。三。", ""))
     assert joined.log_probabilities == (1.0, 9.0, 5.0)
-    assert (joined.cut, joined.long, joined.shed, joined.missing) == ((0, 1), (1,), (2,), (1, 2))
-    assert joined.otherwise == (1,)
+    assert (joined.truncated, joined.long, joined.shed, joined.missing) == ((0, 1), (1,), (2,), (1, 2))
+    assert joined.resegmented == (1,)
     assert joined.tokens == (1, 9, 5)
     assert joined.pieces == (False,)
 

@@ -257,11 +257,11 @@ def test_what_is_damaged_in_a_journal_does_not_reach_the_output(
     [
         lambda entry: entry["sentences"].append("more"),
         lambda entry: entry.update(id="another"),
-        lambda entry: entry.update(place=10**6),
-        lambda entry: entry.update(place="first"),
-        lambda entry: entry.update(place=math.inf),
+        lambda entry: entry.update(index=10**6),
+        lambda entry: entry.update(index="first"),
+        lambda entry: entry.update(index=math.inf),
         lambda entry: entry.update(sentences=None),
-        lambda entry: entry.pop("cut"),
+        lambda entry: entry.pop("truncated"),
     ],
 )
 def test_what_is_no_translation_of_its_document_is_done_again(

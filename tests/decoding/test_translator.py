@@ -18,7 +18,7 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import SentencePieceTokenizer, Tokenizer, TokenizerSettings
 from cotext.decoding import plan as plan_module
 from cotext.decoding.beam_search import Hypothesis, search
-from cotext.decoding.constraints import Request
+from cotext.decoding.constraints import SearchRequest
 from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.models.build import MODELS
 from cotext.models.transformer import Transformer
@@ -115,7 +115,7 @@ def translated(translator: DocumentTranslator, documents: Sequence[Document]) ->
 
 
 def same(a: Translation, b: Translation) -> bool:
-    known = [(t.document, t.cut, t.long, t.missing, t.recovered) for t in (a, b)]
+    known = [(t.document, t.truncated, t.long, t.missing, t.recovered) for t in (a, b)]
     return known[0] == known[1] and a.log_probabilities == pytest.approx(b.log_probabilities, abs=1e-9)
 
 
@@ -123,11 +123,11 @@ class Spy:
     """Stands before `search` and remembers what was asked for and what was found."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.rows: list[tuple[int, int, Request, Hypothesis]] = []  # document, current sentence
+        self.rows: list[tuple[int, int, SearchRequest, Hypothesis]] = []  # document, current sentence
         self.batches = 0
 
         def spying(
-            model: Any, source: Any, requests: Sequence[Request], symbols: Any, options: Any
+            model: Any, source: Any, requests: Sequence[SearchRequest], symbols: Any, options: Any
         ) -> list[Hypothesis]:
             found = search(model, source, requests, symbols, options)
             self.batches += 1
@@ -138,7 +138,7 @@ class Spy:
 
         monkeypatch.setattr(plan_module, "search", spying)
 
-    def of_document(self, index: int) -> list[tuple[int, Request, Hypothesis]]:
+    def of_document(self, index: int) -> list[tuple[int, SearchRequest, Hypothesis]]:
         return [row[1:] for row in self.rows if row[0] == index]
 
 
@@ -235,7 +235,7 @@ def test_sentences_without_a_token_are_no_part_of_their_document(config: Config)
             assert whole.document.sentences[j] == (rest.document.sentences[k] if has else "")
             assert whole.log_probabilities[j] == pytest.approx(rest.log_probabilities[k] if has else 0)
         kept = [j for j, has in enumerate(has_text(document)) if has]
-        for name in ("cut", "long", "shed", "missing"):
+        for name in ("truncated", "long", "shed", "missing"):
             assert getattr(whole, name) == tuple(kept[k] for k in getattr(rest, name))
         assert whole.recovered == rest.recovered
 
@@ -368,7 +368,7 @@ class TestSentenceBySentence:
             row = source_batch([Instance(0, piece, [source[j] for j in piece.source], [])], t.plan.symbols)
             prefix: list[int] = []
             for k, j in enumerate(piece.current):
-                request = Request(list(prefix), 0, (len(source[j]) + 4,), piece.source.start)
+                request = SearchRequest(list(prefix), 0, (len(source[j]) + 4,), piece.source.start)
                 [best] = search(t.model, row, [request], t.plan.search_symbols, t.plan.options)
                 assert request.closed_before(t.plan.search_symbols) == k
                 prefix += [*best.tokens, t.plan.symbols.separator(k)]
@@ -525,7 +525,7 @@ def test_what_is_longer_than_in_training_or_cut_short_is_reported() -> None:
     t = _obsessed(translator(config, PLAIN), PLAIN.ids["cat"])
     [found] = translated(t, [Document("d", ("a cat sat", "a cat sat there", "", "it saw"))])
     assert found.long == (1,)
-    assert found.cut == (0, 1, 3)
+    assert found.truncated == (0, 1, 3)
     assert found.document.sentences == ("cat cat", "cat cat cat", "", "cat")
 
 
@@ -577,7 +577,7 @@ def test_sentences_that_free_search_left_out_are_reported() -> None:
     [found] = translated(t, [document])
     assert found.document.sentences == ("cat", "", "sat it", "", "")
     assert found.log_probabilities == (-2, 0, -3, 0, 0)
-    assert (found.missing, found.pieces, found.cut) == ((3, 4), (False,), ())
+    assert (found.missing, found.pieces, found.truncated) == ((3, 4), (False,), ())
     answering(t, "cat | sat | | the | mat again")
     [found] = translated(t, [document])
     assert found.document.sentences == ("cat", "", "sat", "", "the mat again")
@@ -589,7 +589,7 @@ def test_sentences_that_free_search_left_out_are_reported() -> None:
     # 7 words and 4 sentences, 4 tokens more for each: 23 tokens in all.
     answering(t, "cat | " + "sat " * 20)
     [found] = translated(t, [document])
-    assert (found.missing, found.cut) == ((3, 4), (2,))
+    assert (found.missing, found.truncated) == ((3, 4), (2,))
 
 
 def test_what_is_recovered_is_told_by_sub_document() -> None:

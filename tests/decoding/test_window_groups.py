@@ -23,7 +23,7 @@ from cotext.data.collate import make_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.decoding import plan as plan_module
 from cotext.decoding.beam_search import Hypothesis, search
-from cotext.decoding.constraints import Request
+from cotext.decoding.constraints import SearchRequest
 from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.decoding.window_groups import group_of
 from cotext.layers.state import DecoderState
@@ -196,7 +196,7 @@ def translated(translator: DocumentTranslator, documents: Sequence[Document]) ->
 
 
 def same(a: Translation, b: Translation) -> bool:
-    known = [(t.document, t.cut, t.long, t.missing, t.recovered) for t in (a, b)]
+    known = [(t.document, t.truncated, t.long, t.missing, t.recovered) for t in (a, b)]
     return known[0] == known[1] and a.log_probabilities == pytest.approx(b.log_probabilities, abs=1e-9)
 
 
@@ -204,10 +204,10 @@ class Spy:
     """Stands before `search` and remembers what it was given."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.calls: list[tuple[Source, Sequence[Request]]] = []
+        self.calls: list[tuple[Source, Sequence[SearchRequest]]] = []
 
         def spying(
-            model: Any, source: Source, requests: Sequence[Request], symbols: Any, options: Any
+            model: Any, source: Source, requests: Sequence[SearchRequest], symbols: Any, options: Any
         ) -> list[Hypothesis]:
             if model.sees_other_rows:
                 self.calls.append((source, requests))
@@ -437,10 +437,10 @@ def test_parallel_rows_of_a_group_share_a_call_and_have_no_companions(
 
 def test_a_first_pass_makes_every_window_ready_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of systems whose rows do not meet too; its translations are forced, in the own tokens."""
-    calls: list[tuple[Any, Sequence[Request]]] = []
+    calls: list[tuple[Any, Sequence[SearchRequest]]] = []
 
     def spying(
-        model: Any, source: Any, requests: Sequence[Request], symbols: Any, options: Any
+        model: Any, source: Any, requests: Sequence[SearchRequest], symbols: Any, options: Any
     ) -> list[Hypothesis]:
         calls.append((model, requests))
         return search(model, source, requests, symbols, options)
@@ -512,7 +512,7 @@ def bytes_first(monkeypatch: pytest.MonkeyPatch, blank_at_first: Sequence[int]) 
         return shows(self, row, hypothesis)
 
     def spying(
-        model: Any, source: Source, requests: Sequence[Request], symbols: Any, options: Any
+        model: Any, source: Source, requests: Sequence[SearchRequest], symbols: Any, options: Any
     ) -> list[Hypothesis]:
         calls.append(source)
         return search(model, source, requests, symbols, options)

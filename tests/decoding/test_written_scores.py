@@ -63,7 +63,7 @@ def test_translation_knows_the_scores_of_what_it_wrote_and_where_its_text_differ
         translation, written = found[number], chosen[document.id]
         texts = translation.document.sentences
         differing = {j for j, text in enumerate(texts) if tokenizer.encode(text) != written[j]}
-        assert set(translation.otherwise) == differing
+        assert set(translation.resegmented) == differing
         if len(set(texts)) < len(texts):
             continue
         checked[bool(differing)] += 1

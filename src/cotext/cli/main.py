@@ -245,17 +245,18 @@ def translate(
         )
     for places, what in (
         (report.missing, "missing"),
-        (report.cut, CUT_OFF),
+        (report.truncated, CUT_OFF),
         (report.long, LONG),
         (report.shed, "with some of their context left out, to fit into view.max_tokens"),
     ):
         if places:
             shown = f"{', '.join(places[:5])}{' ...' if places[5:] else ''}"
             typer.echo(f"  {counted(len(places), 'sentence')} {what}; document:sentence {shown}")
-    if report.otherwise:
-        rate = len(report.otherwise) / report.sentences
+    if report.resegmented:
+        count = len(report.resegmented)
+        rate = f"{counted(count, 'sentence')} ({count / report.sentences:.1%})"
         typer.echo(
-            f"  {counted(len(report.otherwise), 'sentence')} ({rate:.1%}) in other subwords than their text "
+            f"  {rate} in other subwords than their text "
             "is split into: `cotext score` differs there, --scores FILE has the scores of what was written"
         )
     typer.echo(report.signature)

@@ -29,7 +29,7 @@ def translate_standard_input(
     report = translate_stream(translator, numbered_lines(STANDARD_INPUT), write)
     sentences, documents = counted(report.sentences, "sentence"), counted(report.documents, "document")
     typer.echo(f"{sentences} in {documents}", err=True)
-    for count, what in ((report.cut, CUT_OFF), (report.long, LONG)):
+    for count, what in ((report.truncated, CUT_OFF), (report.long, LONG)):
         if count:
             typer.echo(f"  {counted(count, 'sentence')} {what}", err=True)
     typer.echo(opened.signature, err=True)

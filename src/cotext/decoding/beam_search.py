@@ -17,7 +17,14 @@ from torch.nn.functional import linear
 
 from cotext.data.batch import Source
 from cotext.data.collate import padded
-from cotext.decoding.constraints import Align, Progress, Request, Rules, SearchSymbols, check_requests
+from cotext.decoding.constraints import (
+    Align,
+    Rules,
+    SearchRequest,
+    SearchSymbols,
+    SentenceProgress,
+    check_requests,
+)
 from cotext.decoding.sentence_recovery import begun_input
 from cotext.models.interface import AutoregressiveModel, TranslationModel
 from cotext.runtime.errors import CotextError
@@ -58,7 +65,7 @@ class Hypothesis:
     token_log_probabilities: list[float]
     log_probability: float
     score: float
-    cut: tuple[int, ...]
+    truncated: tuple[int, ...]
 
 
 @dataclass(slots=True)
@@ -66,7 +73,7 @@ class _Frontier:
     """The hypotheses being written and, for every entry, the best one that has ended."""
 
     entry: Tensor  # [B], which request
-    progress: Progress
+    progress: SentenceProgress
     largest_divisor: Tensor  # [B], that of the score of a hypothesis as long as the limits allow
     tokens: Tensor  # [B, W, M]
     token_log_probability: Tensor  # [B, W, M]
@@ -81,7 +88,8 @@ class _Frontier:
         """Keep the given entries, in the given order."""
         values: list[Any] = [getattr(self, f.name) for f in fields(self)]
         kept: list[Any] = [
-            v.select(entries) if isinstance(v, Progress) else v.index_select(0, entries) for v in values
+            v.select(entries) if isinstance(v, SentenceProgress) else v.index_select(0, entries)
+            for v in values
         ]
         return _Frontier(*kept)
 
@@ -89,7 +97,7 @@ class _Frontier:
 def search(
     model: AutoregressiveModel,
     source: Source,
-    requests: Sequence[Request],
+    requests: Sequence[SearchRequest],
     symbols: SearchSymbols,
     options: SearchOptions,
 ) -> list[Hypothesis]:
@@ -143,7 +151,11 @@ def search(
 
 
 def _read_prefixes(
-    model: AutoregressiveModel, state: Any, requests: Sequence[Request], rules: Rules, device: torch.device
+    model: AutoregressiveModel,
+    state: Any,
+    requests: Sequence[SearchRequest],
+    rules: Rules,
+    device: torch.device,
 ) -> Tensor:
     """Decode `bos` and the prefixes of all rows in one call: the hidden states that follow, [B, D]."""
     tokens, sentence = _decoder_inputs([(request, ()) for request in requests], rules, device)
@@ -153,14 +165,16 @@ def _read_prefixes(
 
 
 def _decoder_inputs(
-    rows: Sequence[tuple[Request, Sequence[int]]], rules: Rules, device: torch.device
+    rows: Sequence[tuple[SearchRequest, Sequence[int]]], rules: Rules, device: torch.device
 ) -> tuple[Tensor, Tensor]:
     """What the decoder reads of requests and of new labels after their prefixes, and the sentence of each.
 
     Two [len(rows), longest], with sentence -1 on padding.
     """
     sides = [
-        begun_input((*request.prefix, *labels), rules.special, request.first_sentence, request.place)
+        begun_input(
+            (*request.prefix, *labels), rules.special, request.first_sentence, request.sentence_offset
+        )
         for request, labels in rows
     ]
     tokens, sentence = padded(sides, rules.special.pad)
@@ -168,7 +182,7 @@ def _decoder_inputs(
 
 
 def _start(
-    requests: Sequence[Request], symbols: SearchSymbols, options: SearchOptions, like: Tensor
+    requests: Sequence[SearchRequest], symbols: SearchSymbols, options: SearchOptions, like: Tensor
 ) -> _Frontier:
     """Nothing written yet: one hypothesis per entry, the others of its beam impossible."""
     entries, beam, device = len(requests), options.beam, like.device
@@ -179,7 +193,7 @@ def _start(
     log_probability[:, 0] = 0
     return _Frontier(
         entry=torch.arange(entries, device=device),
-        progress=Progress.start(requests, symbols, options.align, beam, device),
+        progress=SentenceProgress.start(requests, symbols, options.align, beam, device),
         largest_divisor=most_tokens**options.length_penalty,
         tokens=tokens,
         token_log_probability=torch.zeros_like(tokens, dtype=dtype),
@@ -287,7 +301,7 @@ def _closing_ranks(stays: Tensor) -> Tensor:
 def _collect(
     frontier: _Frontier,
     done: Tensor,
-    requests: Sequence[Request],
+    requests: Sequence[SearchRequest],
     rules: Rules,
     found: dict[int, Hypothesis],
 ) -> None:
@@ -305,5 +319,5 @@ def _collect(
             token_log_probabilities=frontier.best_token_log_probability[i, :length].tolist(),
             log_probability=float(frontier.best_log_probability[i]),
             score=float(frontier.best_score[i]),
-            cut=rules.cut(tokens, requests[entry]),
+            truncated=rules.truncated(tokens, requests[entry]),
         )

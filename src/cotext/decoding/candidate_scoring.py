@@ -35,7 +35,7 @@ MOST_PADDED = 1.25
 
 
 @dataclass(frozen=True, slots=True)
-class Alternatives:
+class CandidateRows:
     """Rows with the same source and windows, whose targets differ; `scored`: sentences of the document."""
 
     instances: Sequence[Instance]
@@ -87,15 +87,15 @@ def score_candidates(scorer: DocumentScorer, choices: Sequence[CandidateSet]) ->
         return [list(islice(found, len(c.candidates))) for c in choices]
     texts = list(dict.fromkeys(s for c in choices for side in (c.source, *c.candidates) for s in side))
     tokens = dict(zip(texts, scorer.tokenizer.encode_batch(texts), strict=True))
-    groups: list[Alternatives] = []
+    groups: list[CandidateRows] = []
     of: list[tuple[int, list[int], list[int]]] = []  # per group: choice, candidates, scored places asked for
     for number, choice in enumerate(choices):
-        for members, group, asked in _alternatives(scorer, choice, tokens):
+        for members, group, asked in _candidate_rows(scorer, choice, tokens):
             groups.append(group)
             of.append((number, members, asked))
     budget = scorer.config.decode.max_tokens
     totals = [[[0.0, 0] for _ in c.candidates] for c in choices]
-    scores = score_alternatives(
+    scores = score_candidate_rows(
         plan.autoregressive(scorer.model), groups, plan.symbols, budget, scorer.device
     )
     for (number, members, asked), rows in zip(of, scores, strict=True):
@@ -107,9 +107,9 @@ def score_candidates(scorer: DocumentScorer, choices: Sequence[CandidateSet]) ->
     return [[SentenceScore(p, int(n)) for p, n in members] for members in totals]
 
 
-def _alternatives(
+def _candidate_rows(
     scorer: DocumentScorer, choice: CandidateSet, tokens: dict[str, list[int]]
-) -> list[tuple[list[int], Alternatives, list[int]]]:
+) -> list[tuple[list[int], CandidateRows, list[int]]]:
     """The windows that hold compared sentences: for which candidates, their rows, and which are asked for."""
     source = [tokens[s] for s in choice.source]
     # By window: which sentences a document has depends on its translation, too.
@@ -126,14 +126,14 @@ def _alternatives(
         current = rows[0].instance.window.current
         wanted = [i for i, j in zip(current, rows[0].sentences, strict=True) if j in choice.compared]
         scored = range(wanted[0], wanted[-1] + 1)
-        alternatives = Alternatives([row.instance for row in rows], scored)
+        alternatives = CandidateRows([row.instance for row in rows], scored)
         asked.append((members, alternatives, [i - scored.start for i in wanted]))
     return asked
 
 
-def score_alternatives(
+def score_candidate_rows(
     model: AutoregressiveModel,
-    alternatives: Sequence[Alternatives],
+    alternatives: Sequence[CandidateRows],
     symbols: SpecialSymbols,
     max_tokens: int,
     device: torch.device,
@@ -199,7 +199,7 @@ def _packed(groups: list[_Group], symbols: SpecialSymbols, max_tokens: int) -> I
             yield [members[i] for i in batch]
 
 
-def _group(place: int, alternatives: Alternatives, symbols: SpecialSymbols) -> _Group:
+def _group(place: int, alternatives: CandidateRows, symbols: SpecialSymbols) -> _Group:
     first = alternatives.instances[0]
     offset = alternatives.scored.start - first.first_sentence, alternatives.scored.stop - first.first_sentence
     numbers: dict[tuple[tuple[int, ...], ...], int] = {}

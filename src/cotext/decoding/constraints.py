@@ -40,12 +40,12 @@ class SearchSymbols:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class SearchRequest:
     """What to write for one row of the source.
 
     `prefix` holds target labels already decided, for instance `y1 sep y2 sep`; `first_sentence` is the
-    sentence index of the first of them (see `cotext.data.batch`), and `place` the place in its document of
-    the row's sentence 0, which numbered sentences tell. `max_tokens` has an entry for every
+    sentence index of the first of them (see `cotext.data.batch`), and `sentence_offset` the index in its
+    document of the row's sentence 0, which numbered sentences show. `max_tokens` has an entry for every
     sentence then to be produced, and bounds its new tokens, the symbol that closes it included: a sentence
     that will not end takes nothing from those after it. A sentence that the prefix has begun counts as the
     first. In free search only the sum counts.
@@ -54,7 +54,7 @@ class Request:
     prefix: Sequence[int]
     first_sentence: int
     max_tokens: tuple[int, ...]
-    place: int = 0
+    sentence_offset: int = 0
 
     @property
     def sentences(self) -> int:
@@ -65,7 +65,7 @@ class Request:
         """How many sentences the prefix has closed."""
         return sum(token in symbols.special.separators for token in self.prefix)
 
-    def begins_worded(self, symbols: SearchSymbols) -> bool:
+    def has_begun(self, symbols: SearchSymbols) -> bool:
         """Whether the prefix has begun the first sentence to be produced, with a token that is not blank."""
         for token in reversed(self.prefix):
             if token in symbols.special.separators:
@@ -75,14 +75,14 @@ class Request:
         return False
 
 
-def check_requests(requests: Sequence[Request], symbols: SearchSymbols, align: Align) -> None:
+def check_requests(requests: Sequence[SearchRequest], symbols: SearchSymbols, align: Align) -> None:
     """Refuse what cannot be met."""
     check_align(align, symbols.special.bracket)
     for i, request in enumerate(requests):
         if request.sentences < 1:
             raise CotextError(f"request {i} asks for 0 sentences; ask for at least 1")
         for number, limit in enumerate(request.max_tokens, start=1):
-            need = 2 - (number == 1 and request.begins_worded(symbols))
+            need = 2 - (number == 1 and request.has_begun(symbols))
             if limit < need:
                 raise CotextError(
                     f"request {i}: sentence {number} of {request.sentences} needs at least {need} tokens, "
@@ -91,7 +91,7 @@ def check_requests(requests: Sequence[Request], symbols: SearchSymbols, align: A
 
 
 @dataclass(slots=True)
-class Progress:
+class SentenceProgress:
     """How far every hypothesis has come with what was asked for.
 
     Free search is the case in which no sentence must come before the last, none needs a word, and the one
@@ -99,7 +99,7 @@ class Progress:
     """
 
     first: Tensor  # [B], sentence index of the next decoder input when nothing was written yet
-    place: Tensor  # [B], place in the document of sentence 0
+    sentence_offset: Tensor  # [B], index in the document of sentence 0
     last: Tensor  # [B], how many sentences are closed before the last one
     limits: Tensor  # [B, N]
     closed: Tensor  # [B, W], sentences closed so far
@@ -109,24 +109,24 @@ class Progress:
     @classmethod
     def start(
         cls,
-        requests: Sequence[Request],
+        requests: Sequence[SearchRequest],
         symbols: SearchSymbols,
         align: Align,
         beam: int,
         device: torch.device,
-    ) -> "Progress":
+    ) -> "SentenceProgress":
         """Nothing written yet."""
         free = align == "free"
         limits = [(sum(r.max_tokens),) if free else r.max_tokens for r in requests]
         most = max(map(len, limits))
         # What stands in the place of sentences that nobody asks for is never looked at.
         limits_BN = torch.tensor([[*row, *row[-1:] * (most - len(row))] for row in limits], device=device)
-        has_content_token = torch.tensor([free or r.begins_worded(symbols) for r in requests], device=device)
+        has_content_token = torch.tensor([free or r.has_begun(symbols) for r in requests], device=device)
         return cls(
             first=torch.tensor(
                 [r.first_sentence + r.closed_before(symbols) for r in requests], device=device
             ),
-            place=torch.tensor([r.place for r in requests], device=device),
+            sentence_offset=torch.tensor([r.sentence_offset for r in requests], device=device),
             last=torch.tensor([0 if free else r.sentences - 1 for r in requests], device=device),
             limits=limits_BN,
             closed=torch.zeros(len(requests), beam, dtype=torch.long, device=device),
@@ -139,9 +139,9 @@ class Progress:
         """Sentence index of the next decoder input: [B, W]."""
         return self.first[:, None] + self.closed
 
-    def select(self, entries: Tensor) -> "Progress":
+    def select(self, entries: Tensor) -> "SentenceProgress":
         """Keep the given entries, in the given order."""
-        return Progress(*(getattr(self, f.name).index_select(0, entries) for f in fields(self)))
+        return SentenceProgress(*(getattr(self, f.name).index_select(0, entries) for f in fields(self)))
 
     def reorder(self, origin: Tensor) -> None:
         """Beam w continues what beam origin[:, w] was: [B, W]."""
@@ -180,7 +180,7 @@ class Rules:
         openings = torch.tensor(special.numbers or (special.bos,), device=device)
         return cls(special, free, never, blank, separators, separates, openings, words)
 
-    def forbid(self, next_RV: Tensor, progress: Progress, written: int, near_a_limit: bool) -> None:
+    def forbid(self, next_RV: Tensor, progress: SentenceProgress, written: int, near_a_limit: bool) -> None:
         """Set the log-probabilities of tokens that may not follow to -inf, in place.
 
         `near_a_limit`: whether some hypothesis may have come to a limit.
@@ -200,11 +200,11 @@ class Rules:
                 next_RV[:, self.blank] = next_RV[:, self.blank].masked_fill(at_limit[:, None], -torch.inf)
         next_RV.scatter_(1, closer, closing)
 
-    def ends(self, progress: Progress, origin: Tensor, token: Tensor) -> Tensor:
+    def ends(self, progress: SentenceProgress, origin: Tensor, token: Tensor) -> Tensor:
         """Where a token after hypothesis `origin` of its entry ends the whole: [B, C] each."""
         return (token == self.special.eos) & (progress.closed.gather(1, origin) >= progress.last[:, None])
 
-    def follow(self, progress: Progress, token: Tensor, written: int) -> Tensor:
+    def follow(self, progress: SentenceProgress, token: Tensor, written: int) -> Tensor:
         """Note the tokens just written, [B, W]; returns the decoder inputs that they become, [R, 1]."""
         separates = self.separates[token]
         progress.closed = progress.closed + separates.long()
@@ -216,7 +216,7 @@ class Rules:
         progress.has_content_token = (progress.has_content_token & ~separates) | self.words[token]
         following = token
         if self.special.bracket:
-            opening = self.opening(progress.place[:, None] + progress.sentence)
+            opening = self.opening(progress.sentence_offset[:, None] + progress.sentence)
             following = torch.where(separates, opening, token)
         return following.reshape(-1, 1)
 
@@ -224,7 +224,7 @@ class Rules:
         """What opens bracketed sentences at these places of their documents."""
         return self.openings[place.clamp(max=self.openings.numel() - 1)]
 
-    def cut(self, tokens: Sequence[int], request: Request) -> tuple[int, ...]:
+    def truncated(self, tokens: Sequence[int], request: SearchRequest) -> tuple[int, ...]:
         """The places of closing symbols, the final `eos` included, that stand where a limit is reached."""
         if self.free:
             return (len(tokens),) if len(tokens) + 1 == sum(request.max_tokens) else ()

@@ -40,7 +40,7 @@ class SentenceHypothesis:
 
     tokens: tuple[int, ...]
     log_probability: float = 0.0
-    cut: bool = False
+    truncated: bool = False
     labels: int = 0
 
 

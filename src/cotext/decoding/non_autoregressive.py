@@ -18,7 +18,7 @@ from torch.nn.functional import linear
 
 from cotext.data.batch import Source
 from cotext.decoding.beam_search import Hypothesis, SearchOptions
-from cotext.decoding.constraints import Request, SearchSymbols, check_requests
+from cotext.decoding.constraints import SearchRequest, SearchSymbols, check_requests
 from cotext.decoding.prefix_beam import TextRules, candidates, prefix_beam
 from cotext.decoding.sentence_recovery import recover
 from cotext.models.interface import NonAutoregressiveModel
@@ -61,7 +61,7 @@ class _Row:
 def write(
     model: NonAutoregressiveModel,
     source: Source,
-    requests: Sequence[Request],
+    requests: Sequence[SearchRequest],
     symbols: SearchSymbols,
     options: SearchOptions,
 ) -> list[Hypothesis]:
@@ -124,7 +124,7 @@ class _Writer:
                 places.setdefault(k, []).append(i)
             yield _Row(hidden_TD, places, written.tolist(), probability.tolist())
 
-    def hypothesis(self, row: _Row, request: Request) -> Hypothesis:
+    def hypothesis(self, row: _Row, request: SearchRequest) -> Hypothesis:
         """What a row holds, a text for every sentence asked for."""
         special = self.symbols.special
         texts = self._texts(row, request)
@@ -145,7 +145,7 @@ class _Writer:
         score = total / (len(tokens) + 1) ** self.options.length_penalty
         return Hypothesis(tokens, log_p, total, score, tuple(cut))
 
-    def _texts(self, row: _Row, request: Request) -> list[_Text]:
+    def _texts(self, row: _Row, request: SearchRequest) -> list[_Text]:
         if self.model.path != "sentences":
             return self._recovered(row, request.sentences)
         if self.options.beam > 1:

@@ -17,14 +17,14 @@ from cotext.data.build import build_view, check_align, special_symbols
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import SentenceBySentence, View
 from cotext.decoding.beam_search import Hypothesis, SearchOptions, search
-from cotext.decoding.constraints import Request, SearchSymbols
+from cotext.decoding.constraints import SearchRequest, SearchSymbols
 from cotext.decoding.likelihood import autoregressive_nll, non_autoregressive_nll
 from cotext.decoding.non_autoregressive import write
 from cotext.models.describe import describe_cut, describe_model
 from cotext.models.interface import Model, NonAutoregressiveModel, PathKind, TranslationModel
 from cotext.runtime.errors import CotextError
 
-Search = Callable[[Any, Source, Sequence[Request], SearchSymbols, SearchOptions], list[Hypothesis]]
+Search = Callable[[Any, Source, Sequence[SearchRequest], SearchSymbols, SearchOptions], list[Hypothesis]]
 
 
 @dataclass(frozen=True, slots=True)

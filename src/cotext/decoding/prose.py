@@ -19,7 +19,7 @@ from cotext.decoding.translator import Translation
 from cotext.models.run_folder import noted_data
 
 # Of a translation, what names sentences by their places.
-PLACES: Final = ("cut", "long", "shed", "missing", "otherwise")
+PLACES: Final = ("truncated", "long", "shed", "missing", "resegmented")
 
 
 def trained_length(run: Path) -> int:

@@ -44,11 +44,11 @@ class FileReport:
     pieces: int = 0
     piece: str = "windows"  # what they are called
     align: str = "constrained"
-    cut: list[str] = field(default_factory=list)  # "document:sentence" closed by the length limit
+    truncated: list[str] = field(default_factory=list)  # "document:sentence" closed by the length limit
     long: list[str] = field(default_factory=list)  # longer than what the model was trained on
     shed: list[str] = field(default_factory=list)  # translated with less context than the view asks for
     missing: list[str] = field(default_factory=list)  # left without text, possible in free search alone
-    otherwise: list[str] = field(default_factory=list)  # in other subwords than their text is split into
+    resegmented: list[str] = field(default_factory=list)  # in other subwords than their text is split into
     signature: str = ""
 
 
@@ -240,11 +240,11 @@ def _paired(
         report.recovered_documents += translation.recovered
         report.recovered_pieces += sum(translation.pieces)
         report.pieces += len(translation.pieces)
-        report.cut += [f"{document.id}:{j + 1}" for j in translation.cut]
+        report.truncated += [f"{document.id}:{j + 1}" for j in translation.truncated]
         report.long += [f"{document.id}:{j + 1}" for j in translation.long]
         report.shed += [f"{document.id}:{j + 1}" for j in translation.shed]
         report.missing += [f"{document.id}:{j + 1}" for j in translation.missing]
-        report.otherwise += [f"{document.id}:{j + 1}" for j in translation.otherwise]
+        report.resegmented += [f"{document.id}:{j + 1}" for j in translation.resegmented]
         # A sentence without a visible character has no translation: as it is, it fits the format. One that
         # the model left out stays empty for all to see.
         target = tuple(

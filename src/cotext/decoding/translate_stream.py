@@ -30,7 +30,7 @@ class StreamReport:
 
     documents: int = 0
     sentences: int = 0
-    cut: int = 0  # sentences closed by the length limit
+    truncated: int = 0  # sentences closed by the length limit
     long: int = 0  # longer than what the model was trained on
 
 
@@ -129,7 +129,7 @@ def _translate(
         write("".join(f"{line}\n" for line in _lines(part.document, found[number])))
         report.documents += 1
         report.sentences += len(part.document)
-        report.cut += len(found[number].cut)
+        report.truncated += len(found[number].truncated)
         report.long += len(found[number].long)
         number += 1
     if problem is not None:

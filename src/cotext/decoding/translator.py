@@ -28,7 +28,7 @@ from cotext.data.collate import source_batch
 from cotext.data.documents import Document
 from cotext.data.tokenizer import Tokenizer
 from cotext.decoding.beam_search import Hypothesis
-from cotext.decoding.constraints import Request, SearchSymbols
+from cotext.decoding.constraints import SearchRequest, SearchSymbols
 from cotext.decoding.document_state import OpenDocument, SentenceHypothesis
 from cotext.decoding.plan import DecodingPlan
 from cotext.decoding.scorer import DocumentScorer
@@ -57,13 +57,13 @@ class Translation:
 
     document: Document
     log_probabilities: tuple[float, ...]
-    cut: tuple[int, ...] = ()
+    truncated: tuple[int, ...] = ()
     long: tuple[int, ...] = ()
     shed: tuple[int, ...] = ()
     missing: tuple[int, ...] = ()
     pieces: tuple[bool, ...] = (True,)
     tokens: tuple[int, ...] = ()
-    otherwise: tuple[int, ...] = ()
+    resegmented: tuple[int, ...] = ()
 
     @property
     def recovered(self) -> bool:
@@ -79,7 +79,7 @@ class _Row:
     document: OpenDocument
     number: int  # of the window in its document
     instance: Instance
-    request: Request
+    request: SearchRequest
 
 
 class DocumentTranslator(DocumentScorer):
@@ -245,7 +245,7 @@ class DocumentTranslator(DocumentScorer):
         cost = instance.source_tokens(self.plan.symbols) + len(request.prefix) + sum(request.max_tokens) // 2
         return _Row(cost * self.plan.options.beam, opened, number, instance, request)
 
-    def _request(self, opened: OpenDocument, number: int) -> Request:
+    def _request(self, opened: OpenDocument, number: int) -> SearchRequest:
         """The sentences of a window after those that are given."""
         decode, window = self.config.decode, opened.windows[number]
         first = window.target.start - window.source.start
@@ -255,7 +255,7 @@ class DocumentTranslator(DocumentScorer):
         limits = (int(decode.max_ratio * len(opened.source[j])) for j in opened.asked(number))
         # Every sentence takes a word and what closes it, whatever the limit.
         most = tuple(max(limit + decode.max_extra, 2) for limit in limits)
-        return Request(prefix, first, most, window.source.start)
+        return SearchRequest(prefix, first, most, window.source.start)
 
     def _search(self, batch: Sequence[_Row], symbols: SearchSymbols) -> list[Hypothesis]:
         if self.plan.sees_other_rows:
@@ -293,7 +293,7 @@ class DocumentTranslator(DocumentScorer):
             log_probabilities[k] += log_probability
             if label not in closing:
                 tokens[k].append(label)
-        cut = {recovered.sentence[place] for place in hypothesis.cut}
+        cut = {recovered.sentence[place] for place in hypothesis.truncated}
         written = [
             SentenceHypothesis(tuple(t), p, k in cut, labels_of[k])
             for k, (t, p) in enumerate(zip(tokens, log_probabilities, strict=True))
@@ -309,7 +309,7 @@ class DocumentTranslator(DocumentScorer):
         return Translation(
             document=Document(opened.document.id, sentences),
             log_probabilities=tuple(sentence.log_probability for sentence in written),
-            cut=tuple(j for j, sentence in enumerate(written) if sentence.cut),
+            truncated=tuple(j for j, sentence in enumerate(written) if sentence.truncated),
             long=tuple(
                 j for j, tokens in zip(opened.kept, opened.source, strict=True) if len(tokens) > longest
             ),
@@ -320,5 +320,5 @@ class DocumentTranslator(DocumentScorer):
                 for number, window in enumerate(opened.windows)
             ),
             tokens=tuple(sentence.labels for sentence in written),
-            otherwise=tuple(j for j in opened.kept if tuple(as_text[j]) != written[j].tokens),
+            resegmented=tuple(j for j in opened.kept if tuple(as_text[j]) != written[j].tokens),
         )

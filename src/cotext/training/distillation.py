@@ -171,7 +171,9 @@ class Distillation:
 
         for number, found in self.translator.translate(documents(), on_sentences):
             sentences = found.document.sentences
-            self.parts.add(Entry(under_way.pop(number), sentences, found.cut, found.long, found.missing))
+            self.parts.add(
+                Entry(under_way.pop(number), sentences, found.truncated, found.long, found.missing)
+            )
 
     def write(self, on_documents: Callable[[int], None] = lambda count: None) -> Outcome:
         """Write the distilled corpus, give it its name and say what it holds; all must be translated.
