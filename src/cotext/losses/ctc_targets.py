@@ -16,12 +16,12 @@ def units(path: PathKind, draft: Draft, tokens: Tensor, sentence: Tensor) -> Uni
     """CTC units: every sentence, those of a row in order, or every row; targets as of `bracketed_targets`."""
     aligned = path == "sentences"
     texts = (draft.sentence, sentence) if aligned else (draft.sentence.clamp(max=0), sentence.clamp(max=0))
-    places, target = map(sentence_spans, texts)
+    frames, target = map(sentence_spans, texts)
     last_B1 = texts[1].max(dim=1, keepdim=True).values
     real = torch.arange(target.size(1), device=target.device) <= last_B1
     lengths_B = (draft.sentence >= 0).sum(dim=1)
-    places = places[:, : real.size(1)] + (lengths_B.cumsum(dim=0) - lengths_B)[:, None, None]
-    start, stop = places[real].unbind(dim=1)
+    frames = frames[:, : real.size(1)] + (lengths_B.cumsum(dim=0) - lengths_B)[:, None, None]
+    start, stop = frames[real].unbind(dim=1)
     first, end = target[real].unbind(dim=1)
     row = real.nonzero()[:, 0]
     at = first[:, None] + torch.arange(int((end - first).max()), device=first.device)

@@ -17,7 +17,7 @@ from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import SentenceView, View
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.checkpoint import load_run
-from cotext.models.interface import Model, NonAutoregressiveModel
+from cotext.models.interface import Model, NonAutoregressiveModel, TranslationModel
 
 SAMPLE_SENTENCES = 400  # in whole documents, from the first on: two passes over them take seconds
 
@@ -74,7 +74,7 @@ def start_loss(
 
 @torch.no_grad()
 def _mean_nll(
-    model: Model,
+    model: TranslationModel,
     config: Config,
     documents: list[TokenDocument],
     view: View,
