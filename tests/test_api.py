@@ -27,9 +27,7 @@ def translator(world: World) -> Translator:
 
 
 def test_import_does_not_wait_for_torch() -> None:
-    code = (
-        "import sys, cotext; cotext.load, cotext.Document, cotext.CotextError; print('torch' in sys.modules)"
-    )
+    code = "import sys, cotext; cotext.Document, cotext.CotextError; print('torch' in sys.modules)"
     found = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=process_environment()
     )

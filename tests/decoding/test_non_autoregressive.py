@@ -20,7 +20,7 @@ from cotext.data.collate import source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.decoding.beam_search import Hypothesis, SearchOptions
 from cotext.decoding.constraints import SearchRequest, SearchSymbols
-from cotext.decoding.non_autoregressive import collapse, write
+from cotext.decoding.non_autoregressive import collapse, search_frames
 from cotext.decoding.scorer import score_instances
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.build import build_model
@@ -39,7 +39,7 @@ def requests(rows: list[Instance], limit: int = 60) -> list[SearchRequest]:
 def found(
     model: Casa, rows: list[Instance], options: SearchOptions = GREEDY, symbols: SearchSymbols = SEARCH
 ) -> list[Hypothesis]:
-    return write(model, source_batch(rows, SYMBOLS), requests(rows), symbols, options)
+    return search_frames(model, source_batch(rows, SYMBOLS), requests(rows), symbols, options)
 
 
 def sentences(hypothesis: Hypothesis) -> list[list[int]]:
@@ -112,7 +112,7 @@ def test_limits_hold_and_are_reported() -> None:
     limits = [60] * 2
     limits[longest] = len(free[longest])
     source = source_batch([row], SYMBOLS)
-    [cut] = write(model, source, [SearchRequest([], 0, tuple(limits))], SEARCH, GREEDY)
+    [cut] = search_frames(model, source, [SearchRequest([], 0, tuple(limits))], SEARCH, GREEDY)
     texts = sentences(cut)
     assert texts[longest] == free[longest][:-1]
     assert [text for k, text in enumerate(texts) if k != longest] == [

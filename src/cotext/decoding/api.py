@@ -42,11 +42,11 @@ class Translator:
             CotextError: a sentence longer than `decode.max_source_tokens`, before any is translated.
         """
         given = list(documents)
-        places = [place for place, document in enumerate(given) if document.sentences]
-        self.documents.check(given[place] for place in places)
+        filled = [index for index, document in enumerate(given) if document.sentences]
+        self.documents.check(given[index] for index in filled)
         found = list(given)
-        for number, translation in self.documents.translate(given[place] for place in places):
-            found[places[number]] = translation.document
+        for number, translation in self.documents.translate(given[index] for index in filled):
+            found[filled[number]] = translation.document
         return found
 
     def score(self, source: Sequence[str], target: Sequence[str]) -> list[float]:
@@ -54,7 +54,7 @@ class Translator:
 
         Raises:
             CotextError: one string instead of several, unequal numbers of sentences, a source sentence longer
-                than `decode.max_source_tokens`, or a target sentence longer than any that would be written.
+                than `decode.max_source_tokens`, or a target sentence over the length limit of any output.
         """
         document = ParallelDocument("1", _several(source, "score"), _several(target, "score"))
         return [s.log_probability for s in self.documents.score([document])[0]] if document.source else []

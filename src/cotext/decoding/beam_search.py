@@ -1,9 +1,8 @@
-"""Search for a probable translation, token by token: greedy and beam.
+"""Beam search and greedy search of autoregressive models, under the rules of `cotext.decoding.constraints`.
 
-Search knows the model's `decode` and a bag of state, no more. What makes an output acceptable is enforced
-while searching, by the rules of `cotext.decoding.constraints`.
+Search knows `encode` and `decode` of a model and its state, which it does not look into.
 
-Shapes: B entries (one per request still being written), W beam, R rows (R = B * W), C candidates of a step,
+Shapes: B entries (one per request that is not finished), W beam, R rows (R = B * W), C candidates of a step,
 V vocabulary, D model, M most new tokens.
 """
 
@@ -32,13 +31,13 @@ from cotext.runtime.errors import CotextError
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """How widely to search, and what to call best.
+    """Beam size, length penalty and constraints of a search.
 
     The score of a hypothesis is its log-probability / length ** length_penalty, where length counts the new
     tokens including `eos`. A beam of 1 is greedy search.
 
-    `align`: `constrained` writes what was asked for and nothing else. `free` forces nothing: any separator
-    may follow at any time, and so may `eos`, even at once.
+    `align`: `constrained` gives exactly the sentences requested. In `free` search any separator may follow at
+    any time, and so may `eos`.
     """
 
     beam: int = 4
@@ -54,11 +53,11 @@ class SearchOptions:
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """The best that was found for a request.
+    """The best hypothesis for a request.
 
     `tokens` are the new labels including separators, without the final `eos`; `token_log_probabilities` are
-    the model's own, of these tokens and that `eos`, and `log_probability` is their sum. `cut` are the places
-    of closing symbols, the final `eos` included, that stand where a limit is reached.
+    the model's own, of these tokens and that `eos`, and `log_probability` is their sum. `truncated` are the
+    positions of closing symbols, the final `eos` included, that were forced at a length limit.
     """
 
     tokens: list[int]
@@ -70,14 +69,14 @@ class Hypothesis:
 
 @dataclass(slots=True)
 class _Frontier:
-    """The hypotheses being written and, for every entry, the best one that has ended."""
+    """The hypotheses in the beam and, for every entry, the best one that has ended."""
 
     entry: Tensor  # [B], which request
     progress: SentenceProgress
     largest_divisor: Tensor  # [B], that of the score of a hypothesis as long as the limits allow
     tokens: Tensor  # [B, W, M]
     token_log_probability: Tensor  # [B, W, M]
-    log_probability: Tensor  # [B, W]; -inf: nothing is written here
+    log_probability: Tensor  # [B, W]; -inf: no hypothesis
     best_tokens: Tensor  # [B, M]
     best_token_log_probability: Tensor  # [B, M]
     best_length: Tensor  # [B]
@@ -103,8 +102,8 @@ def search(
 ) -> list[Hypothesis]:
     """Return the best hypothesis found for every row of the source; the model must be in eval mode.
 
-    An entry stops as soon as nothing that is still being written can beat its best closed hypothesis, however
-    long it became. Raises CotextError when a request cannot be met, or the model's output is not a number.
+    An entry is finished as soon as no hypothesis in its beam can beat its best ended one, however long it
+    became. Raises CotextError when a request cannot be met, or the model's output is not a number.
     """
     if not requests or len(requests) != source.tokens.size(0):
         raise CotextError(
@@ -139,9 +138,8 @@ def search(
                     break
                 if rows_meet:
                     ended = (~goes_on).nonzero().flatten()
-                    places = frontier.entry[ended].tolist()
-                    written_by = [(requests[i], found[i].tokens) for i in places]
-                    state.finish(ended, *_decoder_inputs(written_by, rules, ended.device))
+                    results = [(requests[i], found[i].tokens) for i in frontier.entry[ended].tolist()]
+                    state.finish(ended, *_decoder_inputs(results, rules, ended.device))
                 entries = _closing_ranks(goes_on)
                 frontier = frontier.select(entries)
                 state.select(entries, options.beam)
@@ -167,7 +165,7 @@ def _read_prefixes(
 def _decoder_inputs(
     rows: Sequence[tuple[SearchRequest, Sequence[int]]], rules: Rules, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """What the decoder reads of requests and of new labels after their prefixes, and the sentence of each.
+    """Decoder inputs of requests and of new labels after their prefixes, and the sentence of each.
 
     Two [len(rows), longest], with sentence -1 on padding.
     """
@@ -184,7 +182,7 @@ def _decoder_inputs(
 def _start(
     requests: Sequence[SearchRequest], symbols: SearchSymbols, options: SearchOptions, like: Tensor
 ) -> _Frontier:
-    """Nothing written yet: one hypothesis per entry, the others of its beam impossible."""
+    """The first frontier: one empty hypothesis per entry, the others of its beam impossible."""
     entries, beam, device = len(requests), options.beam, like.device
     dtype = torch.promote_types(like.dtype, torch.float32)
     most_tokens = torch.tensor([sum(r.max_tokens) for r in requests], device=device)
@@ -226,7 +224,7 @@ def _advance(
     rules: Rules,
     options: SearchOptions,
 ) -> tuple[Tensor | None, Tensor]:
-    """Write one more token everywhere, in place.
+    """Extend every hypothesis by one token, in place.
 
     Returns for every row the row that it continues [R], or None where that is the row itself, and the next
     decoder inputs [R, 1].

@@ -1,11 +1,11 @@
-"""How probable several translations of one source are, without doing twice what they have in common.
+"""Candidate scoring: the probabilities of several translations of one source, sharing their common prefix.
 
-    row of a group    bos a b c | x d eos          one prefix: every input up to the first that differs
+    rows of a group   bos a b c | x d eos          one prefix: all inputs before the first that differs
                       bos a b c | y z d eos        two continuations
 
 The source is encoded and the prefix decoded once; then the state is widened as for a beam, and all
-continuations are decoded in one call. Nothing is decoded behind the last sentence that is asked for. Scores
-equal those of rows that are scored one by one.
+continuations are decoded in one call. Nothing is decoded after the last sentence to be scored. Scores equal
+those of rows that are scored one by one.
 
 Shapes: B groups, W rows of a group that differ, R rows (R = B * W), P tokens of a prefix, T of a
 continuation, N labels, D model.
@@ -36,7 +36,7 @@ MOST_PADDED = 1.25
 
 @dataclass(frozen=True, slots=True)
 class CandidateRows:
-    """Rows with the same source and windows, whose targets differ; `scored`: sentences of the document."""
+    """Rows of one window of several candidates; `scored`: the sentences to be scored, by index."""
 
     instances: Sequence[Instance]
     scored: range
@@ -44,7 +44,7 @@ class CandidateRows:
 
 @dataclass(frozen=True, slots=True)
 class CandidateSet:
-    """A document, several translations of it, and the sentences by which they are to be compared."""
+    """A document, several translations of it, and the indices of the sentences that are compared."""
 
     source: Sequence[str]
     candidates: Sequence[Sequence[str]]
@@ -53,25 +53,27 @@ class CandidateSet:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """The distinct rows of alternatives, as long as needed: decoder inputs, labels, the sentence of each."""
+    """The distinct rows of a window, as long as needed: decoder inputs, labels, the sentence of each."""
 
-    place: int
+    index: int
     first: Instance
     scored: range  # counted from the first source sentence of the row
     inputs: list[Ids]
     labels: list[Ids]
     sentence: list[Ids]
-    which: list[int]  # per alternative, its row
+    which: list[int]  # per candidate, its row
     shared: int  # inputs at the beginning that all rows have in common
 
     @property
     def longest(self) -> int:
-        """Inputs of the longest continuation; 0 where there is nothing to choose from."""
+        """Inputs of the longest continuation; 0 with one row."""
         return max(len(row) for row in self.inputs) - self.shared
 
 
-def score_candidates(scorer: DocumentScorer, choices: Sequence[CandidateSet]) -> list[list[SentenceScore]]:
-    """Score the compared sentences of every candidate in their context, and add them up.
+def score_candidates(
+    scorer: DocumentScorer, candidate_sets: Sequence[CandidateSet]
+) -> list[list[SentenceScore]]:
+    """Scores of the compared sentences of every candidate in their context, added up.
 
     The same as `DocumentScorer.score_sentences` of each candidate as a document, which is also what is
     done where rows see each other.
@@ -80,21 +82,21 @@ def score_candidates(scorer: DocumentScorer, choices: Sequence[CandidateSet]) ->
     if plan.kind.path is not None or plan.sees_other_rows:
         documents = [
             (ParallelDocument("", tuple(c.source), tuple(candidate)), c.compared)
-            for c in choices
+            for c in candidate_sets
             for candidate in c.candidates
         ]
         found = iter(scorer.score_sentences(documents))
-        return [list(islice(found, len(c.candidates))) for c in choices]
-    texts = list(dict.fromkeys(s for c in choices for side in (c.source, *c.candidates) for s in side))
+        return [list(islice(found, len(c.candidates))) for c in candidate_sets]
+    texts = list(dict.fromkeys(s for c in candidate_sets for side in (c.source, *c.candidates) for s in side))
     tokens = dict(zip(texts, scorer.tokenizer.encode_batch(texts), strict=True))
     groups: list[CandidateRows] = []
-    of: list[tuple[int, list[int], list[int]]] = []  # per group: choice, candidates, scored places asked for
-    for number, choice in enumerate(choices):
-        for members, group, asked in _candidate_rows(scorer, choice, tokens):
+    of: list[tuple[int, list[int], list[int]]] = []  # per group: candidate set, candidates, scored sentences
+    for number, candidate_set in enumerate(candidate_sets):
+        for members, group, asked in _candidate_rows(scorer, candidate_set, tokens):
             groups.append(group)
             of.append((number, members, asked))
     budget = scorer.config.decode.max_tokens
-    totals = [[[0.0, 0] for _ in c.candidates] for c in choices]
+    totals = [[[0.0, 0] for _ in c.candidates] for c in candidate_sets]
     scores = score_candidate_rows(
         plan.autoregressive(scorer.model), groups, plan.symbols, budget, scorer.device
     )
@@ -108,15 +110,15 @@ def score_candidates(scorer: DocumentScorer, choices: Sequence[CandidateSet]) ->
 
 
 def _candidate_rows(
-    scorer: DocumentScorer, choice: CandidateSet, tokens: dict[str, list[int]]
+    scorer: DocumentScorer, candidate_set: CandidateSet, tokens: dict[str, list[int]]
 ) -> list[tuple[list[int], CandidateRows, list[int]]]:
-    """The windows that hold compared sentences: for which candidates, their rows, and which are asked for."""
-    source = [tokens[s] for s in choice.source]
-    # By window: which sentences a document has depends on its translation, too.
+    """The windows with compared sentences: their candidates, the rows of these, and which sentences count."""
+    source = [tokens[s] for s in candidate_set.source]
+    # By the sentences of the document, too: which are empty on both sides depends on the candidate.
     alike: dict[tuple[tuple[int, ...], Window], tuple[list[int], list[DocumentRow]]] = {}
-    for number, candidate in enumerate(choice.candidates):
+    for number, candidate in enumerate(candidate_set.candidates):
         target = [tokens[s] for s in candidate]
-        found = document_rows(scorer.plan, source, target, choice.compared)
+        found = document_rows(scorer.plan, source, target, candidate_set.compared)
         for [row] in found.groups:
             members, rows = alike.setdefault((tuple(found.kept), row.instance.window), ([], []))
             members.append(number)
@@ -124,7 +126,7 @@ def _candidate_rows(
     asked = []
     for members, rows in alike.values():
         current = rows[0].instance.window.current
-        wanted = [i for i, j in zip(current, rows[0].sentences, strict=True) if j in choice.compared]
+        wanted = [i for i, j in zip(current, rows[0].sentences, strict=True) if j in candidate_set.compared]
         scored = range(wanted[0], wanted[-1] + 1)
         alternatives = CandidateRows([row.instance for row in rows], scored)
         asked.append((members, alternatives, [i - scored.start for i in wanted]))
@@ -138,16 +140,16 @@ def score_candidate_rows(
     max_tokens: int,
     device: torch.device,
 ) -> list[list[list[SentenceScore]]]:
-    """Score the sentences asked for, of every row of every group; the model must be in eval mode.
+    """Scores of the sentences to be scored, of every row of every group.
 
-    It must be one whose rows do not see each other.
+    The model must be in eval mode, and one whose rows do not see each other.
     """
     groups = [_group(place, group, symbols) for place, group in enumerate(alternatives)]
     scores: list[list[list[SentenceScore]]] = [[] for _ in alternatives]
     with torch.inference_mode():
         for batch in _packed(groups, symbols, max_tokens):
             for group, found in zip(batch, _score(model, batch, symbols, device), strict=True):
-                scores[group.place] = [found[i] for i in group.which]
+                scores[group.index] = [found[i] for i in group.which]
     return scores
 
 
@@ -186,7 +188,7 @@ def _size(group: _Group, symbols: SpecialSymbols) -> _Size:
 
 
 def _packed(groups: list[_Group], symbols: SpecialSymbols, max_tokens: int) -> Iterator[list[_Group]]:
-    """Share batches among groups of equally many rows, like with like.
+    """Batches of groups of equally many rows.
 
     A batch holds at most `max_tokens`, padding included, or one group; from MANY_ROWS rows on, it ends where
     another group would make it more padding than MOST_PADDED allows.
@@ -225,7 +227,7 @@ def _group(place: int, alternatives: CandidateRows, symbols: SpecialSymbols) -> 
 def _score(
     model: AutoregressiveModel, groups: Sequence[_Group], symbols: SpecialSymbols, device: torch.device
 ) -> list[list[list[SentenceScore]]]:
-    """Score groups of equally many rows: per group, row and sentence."""
+    """Scores of groups of equally many rows: per group, row and sentence."""
     width = len(groups[0].inputs)
     hidden_MD, longest_prefix, longest = _hidden(model, groups, symbols, device)
     # Which hidden state predicts which label, and to which sums that belongs: labels that rows have in
@@ -258,10 +260,10 @@ def _score(
     picked = torch.from_numpy(np.concatenate(state)).to(device)
     label_N = torch.from_numpy(np.concatenate(label)).to(device)
     nll_N = negative_log_likelihood(model.output_weight, hidden_MD[picked], label_N).double().cpu()
-    place = torch.from_numpy(np.concatenate(slot))
+    slot_N = torch.from_numpy(np.concatenate(slot))
     totals = torch.zeros(slots, dtype=torch.float64)
-    totals.index_add_(0, place, nll_N[torch.from_numpy(np.concatenate(entry))])
-    counts = torch.bincount(place, minlength=slots)
+    totals.index_add_(0, slot_N, nll_N[torch.from_numpy(np.concatenate(entry))])
+    counts = torch.bincount(slot_N, minlength=slots)
     found = map(SentenceScore, (-totals).tolist(), counts.tolist())
     return [[list(islice(found, len(g.scored))) for _ in range(width)] for g in groups]
 
@@ -283,7 +285,7 @@ def _hidden(
     rest = []
     for g in groups:
         for row, of in zip(g.inputs, g.sentence, strict=True):
-            # A row that has ended reads its last token again, for nothing: no row may be padding alone.
+            # A row that has ended repeats its last token, which is not scored: no row may be padding alone.
             start = min(g.shared, len(row) - 1)
             rest.append((row[start:], of[start:]))
     after, after_sentence = (side.to(device) for side in padded(rest, symbols.pad))

@@ -1,13 +1,14 @@
-"""What a search is asked to write, and which token may follow: sentences are closed in step with the source.
+"""Constraints of search: what is requested for a row, and which token may follow which.
 
     plain     y1 sep y2 sep y3 eos            indexed   y1 sep1 y2 sep2 y3 eos
     bracket   y1 eos y2 eos y3 eos, where the input after each `eos` but the last is `bos`
     numbered  as with brackets, but for the number of the sentence in place of `bos`
 
-Constrained, exactly the sentences that were asked for come out, none of them empty, each closed by the symbol
-of its place and within its own limit. Free, all of that is left to the model.
+Constrained search gives exactly the sentences requested, none of them empty, each closed by the separator of
+its sentence index and within its own length limit; a sentence at its limit is truncated. Free search leaves
+all of that to the model.
 
-Shapes: B entries, W beam, R rows (R = B * W), C candidates of a step, N most sentences asked for,
+Shapes: B entries, W beam, R rows (R = B * W), C candidates of a step, N most sentences requested,
 S separators, V vocabulary.
 """
 
@@ -27,10 +28,9 @@ Align = Literal["constrained", "free"]
 
 @dataclass(frozen=True, slots=True)
 class SearchSymbols:
-    """The ids that search must know.
+    """The token ids that constraints are made of.
 
-    `blank` are those that decode to an empty string, `unused` special symbols of other recipes: no output
-    holds them.
+    `blank` decode to an empty string; `unused` are special symbols of other recipes, which no output holds.
     """
 
     special: SpecialSymbols
@@ -41,14 +41,13 @@ class SearchSymbols:
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """What to write for one row of the source.
+    """The sentences to be searched for one row of the source, and the labels before them.
 
     `prefix` holds target labels already decided, for instance `y1 sep y2 sep`; `first_sentence` is the
     sentence index of the first of them (see `cotext.data.batch`), and `sentence_offset` the index in its
     document of the row's sentence 0, which numbered sentences show. `max_tokens` has an entry for every
-    sentence then to be produced, and bounds its new tokens, the symbol that closes it included: a sentence
-    that will not end takes nothing from those after it. A sentence that the prefix has begun counts as the
-    first. In free search only the sum counts.
+    sentence to be searched: the limit of its new tokens, the closing symbol included. A sentence that the
+    prefix has begun counts as the first. In free search only the sum counts.
     """
 
     prefix: Sequence[int]
@@ -58,7 +57,7 @@ class SearchRequest:
 
     @property
     def sentences(self) -> int:
-        """How many are to be produced."""
+        """How many are to be searched."""
         return len(self.max_tokens)
 
     def closed_before(self, symbols: SearchSymbols) -> int:
@@ -66,7 +65,7 @@ class SearchRequest:
         return sum(token in symbols.special.separators for token in self.prefix)
 
     def has_begun(self, symbols: SearchSymbols) -> bool:
-        """Whether the prefix has begun the first sentence to be produced, with a token that is not blank."""
+        """Whether the prefix holds a token of the first sentence to be searched, other than blank ones."""
         for token in reversed(self.prefix):
             if token in symbols.special.separators:
                 return False
@@ -76,7 +75,11 @@ class SearchRequest:
 
 
 def check_requests(requests: Sequence[SearchRequest], symbols: SearchSymbols, align: Align) -> None:
-    """Refuse what cannot be met."""
+    """Refuse requests that no output can meet.
+
+    Raises:
+        CotextError: no sentence, or a limit too low for one.
+    """
     check_align(align, symbols.special.bracket)
     for i, request in enumerate(requests):
         if request.sentences < 1:
@@ -92,10 +95,10 @@ def check_requests(requests: Sequence[SearchRequest], symbols: SearchSymbols, al
 
 @dataclass(slots=True)
 class SentenceProgress:
-    """How far every hypothesis has come with what was asked for.
+    """The sentence that every hypothesis is in, and what is left of its limits.
 
-    Free search is the case in which no sentence must come before the last, none needs a word, and the one
-    limit is that of the whole.
+    In free search no sentence must come before the last, none needs a content token, and the one limit is
+    that of the whole.
     """
 
     first: Tensor  # [B], sentence index of the next decoder input when nothing was written yet
@@ -115,11 +118,11 @@ class SentenceProgress:
         beam: int,
         device: torch.device,
     ) -> "SentenceProgress":
-        """Nothing written yet."""
+        """The state before the first token."""
         free = align == "free"
         limits = [(sum(r.max_tokens),) if free else r.max_tokens for r in requests]
         most = max(map(len, limits))
-        # What stands in the place of sentences that nobody asks for is never looked at.
+        # The limits of sentences beyond those requested are never read.
         limits_BN = torch.tensor([[*row, *row[-1:] * (most - len(row))] for row in limits], device=device)
         has_content_token = torch.tensor([free or r.has_begun(symbols) for r in requests], device=device)
         return cls(
@@ -151,7 +154,7 @@ class SentenceProgress:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which token may follow and what it does, as index tensors on the right device."""
+    """The constraints as index tensors: which token may follow, and what it does to the progress."""
 
     special: SpecialSymbols
     free: bool
@@ -159,12 +162,12 @@ class Rules:
     blank: Tensor
     separators: Tensor  # [S], closing sentence 0, 1 ...
     separates: Tensor  # [V], True for these
-    openings: Tensor  # what opens the sentence at place 0, 1 ... of a document, where sentences are bracketed
+    openings: Tensor  # what opens sentence 0, 1 ... of a document, where sentences are bracketed
     words: Tensor  # [V], True for ids after which a sentence may be closed
 
     @classmethod
     def of(cls, symbols: SearchSymbols, align: Align, vocabulary: int, device: torch.device) -> "Rules":
-        """Prepare the rules for a vocabulary."""
+        """The rules for a vocabulary of this size."""
         special, free = symbols.special, align == "free"
         closing = () if free else (*special.separators, special.eos)
         unwritten = (special.pad, special.bos, symbols.unk, *special.numbers, *symbols.unused)
@@ -183,33 +186,33 @@ class Rules:
     def forbid(self, next_RV: Tensor, progress: SentenceProgress, written: int, near_a_limit: bool) -> None:
         """Set the log-probabilities of tokens that may not follow to -inf, in place.
 
-        `near_a_limit`: whether some hypothesis may have come to a limit.
+        `near_a_limit`: whether some hypothesis may be at a limit.
         """
         has_content_token = progress.has_content_token.flatten()
-        place = progress.sentence.clamp(max=self.separators.numel() - 1)
+        index = progress.sentence.clamp(max=self.separators.numel() - 1)
         more = progress.closed < progress.last[:, None]
-        closer = torch.where(more, self.separators[place], self.special.eos).view(-1, 1)
+        closer = torch.where(more, self.separators[index], self.special.eos).view(-1, 1)
         closing = next_RV.gather(1, closer).masked_fill(~has_content_token[:, None], -torch.inf)
         next_RV.index_fill_(1, self.never, -torch.inf)
         if near_a_limit:
-            # A sentence needs its closing symbol and, where it has none yet, a word.
+            # A sentence needs its closing symbol and, where it has none yet, a content token.
             at_limit = progress.stop.flatten() - written <= 2 - has_content_token.long()
             if bool(at_limit.any()):
-                # One that has a word is closed now, and one that has none gets a word.
+                # With a content token it is truncated now; without, it gets one.
                 next_RV.masked_fill_((at_limit & has_content_token)[:, None], -torch.inf)
                 next_RV[:, self.blank] = next_RV[:, self.blank].masked_fill(at_limit[:, None], -torch.inf)
         next_RV.scatter_(1, closer, closing)
 
     def ends(self, progress: SentenceProgress, origin: Tensor, token: Tensor) -> Tensor:
-        """Where a token after hypothesis `origin` of its entry ends the whole: [B, C] each."""
+        """Where a token after hypothesis `origin` of its entry ends the hypothesis: [B, C] each."""
         return (token == self.special.eos) & (progress.closed.gather(1, origin) >= progress.last[:, None])
 
     def follow(self, progress: SentenceProgress, token: Tensor, written: int) -> Tensor:
-        """Note the tokens just written, [B, W]; returns the decoder inputs that they become, [R, 1]."""
+        """Update the progress by the tokens just chosen, [B, W]; returns them as decoder inputs, [R, 1]."""
         separates = self.separates[token]
         progress.closed = progress.closed + separates.long()
         if not self.free:
-            # Beams that nothing possible is left for may have written anything.
+            # Beams of probability 0 may hold any tokens.
             progress.closed = torch.minimum(progress.closed, progress.last[:, None])
             stop = progress.limits.gather(1, progress.closed) + written + 1
             progress.stop = torch.where(separates, stop, progress.stop)
@@ -220,16 +223,16 @@ class Rules:
             following = torch.where(separates, opening, token)
         return following.reshape(-1, 1)
 
-    def opening(self, place: Tensor) -> Tensor:
-        """What opens bracketed sentences at these places of their documents."""
-        return self.openings[place.clamp(max=self.openings.numel() - 1)]
+    def opening(self, index: Tensor) -> Tensor:
+        """What opens bracketed sentences, by their index in the document."""
+        return self.openings[index.clamp(max=self.openings.numel() - 1)]
 
     def truncated(self, tokens: Sequence[int], request: SearchRequest) -> tuple[int, ...]:
-        """The places of closing symbols, the final `eos` included, that stand where a limit is reached."""
+        """Positions of closing symbols, the final `eos` included, that stand at a length limit."""
         if self.free:
             return (len(tokens),) if len(tokens) + 1 == sum(request.max_tokens) else ()
         closing = set(self.special.separators)
-        places = [*(place for place, token in enumerate(tokens) if token in closing), len(tokens)]
-        lengths = (stop - start for start, stop in zip([-1, *places], places, strict=False))
-        limits = zip(places, lengths, request.max_tokens, strict=True)
-        return tuple(place for place, length, limit in limits if length == limit)
+        closers = [*(i for i, token in enumerate(tokens) if token in closing), len(tokens)]
+        lengths = (stop - start for start, stop in zip([-1, *closers], closers, strict=False))
+        limits = zip(closers, lengths, request.max_tokens, strict=True)
+        return tuple(i for i, length, limit in limits if length == limit)

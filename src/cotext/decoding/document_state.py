@@ -33,9 +33,9 @@ def cut_document(view: View, source: Encoded, target: Encoded | None = None) -> 
 
 @dataclass(frozen=True, slots=True)
 class SentenceHypothesis:
-    """What the model wrote for one sentence; `cut`: its limit closed it.
+    """The hypothesis for one sentence; `truncated`: `eos` or a separator was forced at its length limit.
 
-    `labels` counts the tokens and, where the model wrote it, the symbol that closes the sentence.
+    `labels` counts the tokens and the symbol that closes the sentence.
     """
 
     tokens: tuple[int, ...]
@@ -62,15 +62,15 @@ class OpenDocument:
     first_pass: list[SentenceHypothesis] | None = None  # a translation of the whole, per sentence
     sequential_windows: int = 1
     ready: list[int] = field(default_factory=list)
-    inexact: set[int] = field(default_factory=set)  # windows that were not written exactly as asked
-    _missing: list[int] = field(default_factory=list)  # per window, how much of what it waits for is to come
-    _waiting: dict[int, list[int]] = field(default_factory=dict)  # per sentence, the windows that take it
+    inexact: set[int] = field(default_factory=set)  # windows without exactly the sentences requested
+    _missing: list[int] = field(default_factory=list)  # per window, how many hypotheses it waits for
+    _waiting: dict[int, list[int]] = field(default_factory=dict)  # per sentence, the windows that wait for it
     _found: dict[int, list[SentenceHypothesis]] = field(
         default_factory=dict
     )  # per window, per target sentence
     _current: dict[int, SentenceHypothesis] = field(
         default_factory=dict
-    )  # per sentence, by the window that it is current in
+    )  # per sentence, from the window in which it is current
 
     @classmethod
     def start(
@@ -83,9 +83,10 @@ class OpenDocument:
         first_pass: Sequence[list[int]] | None = None,
         sequential_windows: int = 1,
     ) -> "OpenDocument":
-        """Cut a document, given the tokens of its sentences; `prefix`: translations become target context.
+        """A document before its first batch, given the tokens of its sentences.
 
-        These are those of `first_pass`, the tokens of a whole translation, or those made here.
+        `prefix`: translations are forced as target context, those of `first_pass`, which has the tokens of a
+        whole translation, or else those made here.
         """
         cut = cut_document(view, tokens)
         source, windows = [tokens[j] for j in cut.kept], cut.windows
@@ -107,42 +108,42 @@ class OpenDocument:
         return len(self._found) == len(self.windows)
 
     def context(self, number: int) -> list[SentenceHypothesis]:
-        """The given target sentences of a window, as they were written."""
+        """The hypotheses that are the forced prefix of a window."""
         if self.first_pass is not None:
             return [self.first_pass[j] for j in self.given[number]]
         return [self._current[j] for j in self.given[number]]
 
     def instance(self, number: int, target: bool = False) -> Instance:
-        """A window as a row of a batch; `target`: with what it wrote, after the context that it was given."""
+        """A window as a row of a batch; `target`: with its forced prefix and its hypothesis."""
         window = self.windows[number]
         found = self._found[number] if target else []
         source = [self.source[j] for j in window.source]
         return Instance(self.index, window, source, [sentence.tokens for sentence in found])
 
-    def asked(self, number: int) -> range:
-        """The target sentences that a window writes."""
+    def requested(self, number: int) -> range:
+        """The target sentences of a window that are to be searched."""
         return self.windows[number].target[len(self.given[number]) :]
 
-    def write(self, number: int, written: Sequence[SentenceHypothesis]) -> None:
-        """Note what a window wrote, an entry per sentence asked; windows that waited for it become ready."""
+    def finish(self, number: int, hypothesis: Sequence[SentenceHypothesis]) -> None:
+        """Note the hypothesis of a window by sentence; windows that waited for it become ready."""
         window = self.windows[number]
-        self._found[number] = [*self.context(number), *written]
+        self._found[number] = [*self.context(number), *hypothesis]
         for j in window.current:
             self._current[j] = self._found[number][j - window.target.start]
             for later in self._waiting.get(j, ()):
-                self._less_missing(later)
+                self._one_less(later)
         if (number + 1) % self.sequential_windows and number + 1 < len(self.windows):
-            self._less_missing(number + 1)
+            self._one_less(number + 1)
 
-    def _less_missing(self, number: int) -> None:
+    def _one_less(self, number: int) -> None:
         self._missing[number] -= 1
         if not self._missing[number]:
             self.ready.append(number)
 
     def sentences(self) -> list[SentenceHypothesis]:
-        """The whole document, sentences without a token too."""
-        written = join(self.windows, [self._found[i] for i in range(len(self.windows))])
+        """The hypotheses of the whole document, sentences without a token too."""
+        joined = join(self.windows, [self._found[i] for i in range(len(self.windows))])
         whole = [SentenceHypothesis(())] * len(self.document.sentences)
-        for index, sentence in zip(self.kept, written, strict=True):
+        for index, sentence in zip(self.kept, joined, strict=True):
             whole[index] = sentence
         return whole

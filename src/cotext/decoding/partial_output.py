@@ -12,7 +12,7 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed, sealed_lines, unsealed
 
-# What an entry has beside the document; see `Translation`.
+# The fields of an entry other than the document; see `Translation`.
 LISTS = tuple(f.name for f in fields(Translation) if f.name != "document")
 
 
@@ -111,7 +111,7 @@ class TranslationJournal:
         self.done[index] = translation
 
     def finish(self) -> None:
-        """The output is complete: the journal has done its service."""
+        """Remove the journal: the output is complete."""
         self.path.unlink(missing_ok=True)
 
     def __exit__(self, *exc: object) -> None:

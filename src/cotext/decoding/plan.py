@@ -19,7 +19,7 @@ from cotext.data.views import SentenceBySentence, View
 from cotext.decoding.beam_search import Hypothesis, SearchOptions, search
 from cotext.decoding.constraints import SearchRequest, SearchSymbols
 from cotext.decoding.likelihood import autoregressive_nll, non_autoregressive_nll
-from cotext.decoding.non_autoregressive import write
+from cotext.decoding.non_autoregressive import search_frames
 from cotext.models.describe import describe_cut, describe_model
 from cotext.models.interface import Model, NonAutoregressiveModel, PathKind, TranslationModel
 from cotext.runtime.errors import CotextError
@@ -44,7 +44,7 @@ class ModelKind:
 def kind_of(model: Model) -> ModelKind:
     """The kind of a model: the only place in decoding that asks."""
     if isinstance(model, NonAutoregressiveModel):
-        return ModelKind(write, non_autoregressive_nll, model.path)
+        return ModelKind(search_frames, non_autoregressive_nll, model.path)
     return ModelKind(search, autoregressive_nll, None)
 
 

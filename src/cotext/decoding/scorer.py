@@ -1,8 +1,8 @@
-"""Scoring: how probable given translations are, sentence by sentence, in their context.
+"""Scoring: the probability of given translations, sentence by sentence, in their context.
 
-Here alone documents become rows: a document is cut as training cuts it, sentence pairs without a token are no
-part of it, and every row knows which sentences of the document are current in it. The score of a sentence is
-the sum of the log-probabilities of its labels, the symbol that closes it included.
+The only place where a document with its translation becomes rows: it is split into windows as in training,
+sentence pairs without a token are left out, and every row has the indices of its current sentences. The score
+of a sentence is the sum of the log-probabilities of its labels, the closing symbol included.
 """
 
 import math
@@ -26,8 +26,8 @@ from cotext.decoding.window_groups import group_of
 from cotext.models.interface import AutoregressiveModel, Model
 from cotext.runtime.errors import CotextError
 
-# At most, on average over a sentence: what has more is too long whatever its tokens are. To find them would
-# take memory by the length of the text.
+# At most, on average over a sentence: longer texts are refused before they are split into tokens, which
+# takes memory by their length.
 CHARACTERS_PER_TOKEN = 100
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -43,7 +43,7 @@ class SentenceScore:
 
 @dataclass(frozen=True, slots=True)
 class DocumentRow:
-    """A window with its translation, and the sentences of the document that are current in it, by index."""
+    """A window with its translation, and the indices in the document of its current sentences."""
 
     instance: Instance
     sentences: list[int]
@@ -51,7 +51,7 @@ class DocumentRow:
 
 @dataclass(frozen=True, slots=True)
 class DocumentRows:
-    """The sentences of a document that are not empty, by index, and its rows in groups that share a batch."""
+    """The rows of a document in groups that share a batch; `kept`: indices of its non-empty sentences."""
 
     kept: list[int]
     groups: list[list[DocumentRow]]
@@ -60,10 +60,7 @@ class DocumentRows:
 def document_rows(
     plan: DecodingPlan, source: Encoded, target: Encoded, chosen: Container[int] | None = None
 ) -> DocumentRows:
-    """The rows of a document; `chosen`: those of some sentences alone.
-
-    A group is there if one of them is current in one of its windows.
-    """
+    """The rows of a document; `chosen`: only those of groups in which one of these sentences is current."""
     cut = cut_document(plan.view, source, target)
     found = []
     for first in range(0, len(cut.windows), plan.group_windows):
@@ -143,9 +140,9 @@ def _batches(
 
 
 def require_finite(scores: Iterable[SentenceScore], none_possible: bool = False) -> None:
-    """Refuse scores that are not numbers, which would lose every comparison in silence.
+    """Refuse scores that are not numbers, which would lose every comparison unnoticed.
 
-    `none_possible`: a sentence may have no probability at all.
+    `none_possible`: the probability of a sentence may be 0.
     """
     worst = -math.inf if none_possible else None
     if not all(math.isfinite(s.log_probability) or s.log_probability == worst for s in scores):
@@ -186,20 +183,20 @@ class DocumentScorer:
         return self.plan.signature
 
     def check_pairs(self, documents: Iterable[ParallelDocument]) -> None:
-        """Refuse a document that could not be scored before any work is done.
+        """Check that documents can be scored, before any is.
 
         Raises:
             CotextError: a source sentence longer than `decode.max_source_tokens`, or a target sentence longer
-                than this system would write.
+                than the length limit of any output.
         """
         for document in documents:
             self._encoded(document.id, document.source)
             self._encoded_target(document.id, document.target)
 
     def score(self, documents: Sequence[ParallelDocument]) -> list[list[SentenceScore]]:
-        """Score every sentence of every document in its context.
+        """Scores of all sentences of all documents, each in its context.
 
-        A sentence that is empty on both sides is no part of its document, as in translation: 0, of 0 tokens.
+        A sentence that is empty on both sides is left out, as in translation: 0, of 0 tokens.
 
         Raises:
             CotextError: as `check_pairs`.
@@ -209,7 +206,7 @@ class DocumentScorer:
     def score_sentences(
         self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
     ) -> list[SentenceScore]:
-        """Score the chosen sentences of every document in their context, and add them up per document.
+        """Scores of the chosen sentences of every document in their context, added up per document.
 
         Raises:
             CotextError: as `check_pairs`.
@@ -287,7 +284,7 @@ class DocumentScorer:
         return found
 
     def _encoded(self, document: str, sentences: Sequence[str]) -> list[list[int]]:
-        """The tokens of source sentences; `document` is the id of theirs.
+        """The tokens of source sentences; `document` is the id of their document.
 
         Raises:
             CotextError: one is longer than `decode.max_source_tokens`.
@@ -298,21 +295,21 @@ class DocumentScorer:
         """The tokens of target sentences.
 
         Raises:
-            CotextError: one is longer than any that this system would write.
+            CotextError: one is longer than the length limit of any output.
         """
         decode = self.config.decode
         most = int(decode.max_ratio * decode.max_source_tokens) + decode.max_extra
         return self._within(most, f"document {document}, target sentence", sentences)
 
-    def _within(self, limit: int, place: str, sentences: Sequence[str]) -> list[list[int]]:
+    def _within(self, limit: int, which: str, sentences: Sequence[str]) -> list[list[int]]:
         most = limit * CHARACTERS_PER_TOKEN
         for number, text in enumerate(sentences, 1):
             if len(text) > most and len(clean(text)) > most:
-                raise self._too_long(f"{place} {number}: {len(text)} characters", limit)
+                raise self._too_long(f"{which} {number}: {len(text)} characters", limit)
         encoded = self.tokenizer.encode_batch(sentences)
         for number, tokens in enumerate(encoded, 1):
             if len(tokens) > limit:
-                raise self._too_long(f"{place} {number}: {len(tokens)} tokens", limit)
+                raise self._too_long(f"{which} {number}: {len(tokens)} tokens", limit)
         return encoded
 
     def _too_long(self, found: str, limit: int) -> CotextError:

@@ -34,7 +34,7 @@ from cotext.runtime.version import __version__
 
 @dataclass(slots=True)
 class FileReport:
-    """What became of a translated file."""
+    """Counts of a translated file, and its sentences that a person should look at, as `document:sentence`."""
 
     documents: int = 0
     sentences: int = 0
@@ -44,11 +44,11 @@ class FileReport:
     pieces: int = 0
     piece: str = "windows"  # what they are called
     align: str = "constrained"
-    truncated: list[str] = field(default_factory=list)  # "document:sentence" closed by the length limit
-    long: list[str] = field(default_factory=list)  # longer than what the model was trained on
-    shed: list[str] = field(default_factory=list)  # translated with less context than the view asks for
-    missing: list[str] = field(default_factory=list)  # left without text, possible in free search alone
-    resegmented: list[str] = field(default_factory=list)  # in other subwords than their text is split into
+    truncated: list[str] = field(default_factory=list)  # at the length limit
+    long: list[str] = field(default_factory=list)  # longer than the training data
+    shed: list[str] = field(default_factory=list)  # with less context than the view has
+    missing: list[str] = field(default_factory=list)  # without text, in free search alone
+    resegmented: list[str] = field(default_factory=list)  # in other subwords than their text
     signature: str = ""
 
 
@@ -138,12 +138,12 @@ def _write_scores(path: Path, translations: Iterable[Translation]) -> None:
 
 
 def _pieces(view: ViewConfig) -> str:
-    """What a system writes at once; those of a document view are the unit of Li et al. 2022, table VII."""
+    """The windows of a view by name; sub-documents are the unit of Li et al. 2022, table VII."""
     return f"sub-documents of up to {view.max_tokens} tokens" if view.kind == "document" else "windows"
 
 
 def check_output(out: Path, inputs: Iterable[Path]) -> None:
-    """Refuse, before any work is done, an output that cannot be a new file or is one of the inputs.
+    """Check, before any work is done, that an output can be written as a new file and is no input.
 
     Raises:
         CotextError: a folder, a device, a file in a folder that does not exist, or an input.
@@ -175,12 +175,12 @@ def _require_room_for_missing(source: Path, kind: str, translator: DocumentTrans
 
 @contextmanager
 def _naming(*paths: Path) -> Iterator[None]:
-    """Say of what is refused in the block in which file it is: the first, if the message names none."""
+    """Name the first file in an error of the block, unless it names one itself."""
     try:
         yield
     except CotextError as error:
-        place = "" if str(error).startswith(tuple(map(str, paths))) else f"{paths[0]}: "
-        raise CotextError(f"{place}{error}") from None
+        file = "" if str(error).startswith(tuple(map(str, paths))) else f"{paths[0]}: "
+        raise CotextError(f"{file}{error}") from None
 
 
 def _header(file: SourceFile, opened: OpenedRun, split: str) -> dict[str, Any]:
@@ -214,7 +214,8 @@ def _translate_remaining(
     """Translate what the journal does not hold yet; returns how many documents it held."""
     todo = list(_remaining(documents, journal.done))
     resumed = len(journal.done)
-    on_sentences(sum(len(prose.split(documents[index])) for index in journal.done))
+    waiting = {index for index, _ in todo}
+    on_sentences(sum(len(prose.split(d)) for index, d in enumerate(documents) if index not in waiting))
     for number, translation in translator.translate((prose.split(d) for _, d in todo), on_sentences):
         index, document = todo[number]
         journal.add(index, prose.join(document, translation))
@@ -223,19 +224,19 @@ def _translate_remaining(
 
 def _remaining(documents: Sequence[Document], done: dict[int, Translation]) -> Iterator[tuple[int, Document]]:
     """The documents still to be translated; drops from `done` what is no translation of its document."""
-    for place, document in enumerate(documents):
-        found = done.get(place)
+    for index, document in enumerate(documents):
+        found = done.get(index)
         if found is None or (found.document.id, len(found.document)) != (document.id, len(document)):
-            done.pop(place, None)
-            yield place, document
+            done.pop(index, None)
+            yield index, document
 
 
 def _paired(
     documents: Sequence[Document], done: dict[int, Translation], report: FileReport
 ) -> Iterator[ParallelDocument]:
-    """Source and translation side by side, in input order; counts what the report tells."""
-    for place, document in enumerate(documents):
-        translation = done[place]
+    """Source and translation, in input order; fills the report."""
+    for index, document in enumerate(documents):
+        translation = done[index]
         report.documents += 1
         report.recovered_documents += translation.recovered
         report.recovered_pieces += sum(translation.pieces)
@@ -245,8 +246,8 @@ def _paired(
         report.shed += [f"{document.id}:{j + 1}" for j in translation.shed]
         report.missing += [f"{document.id}:{j + 1}" for j in translation.missing]
         report.resegmented += [f"{document.id}:{j + 1}" for j in translation.resegmented]
-        # A sentence without a visible character has no translation: as it is, it fits the format. One that
-        # the model left out stays empty for all to see.
+        # A sentence without a visible character has no translation and is copied, which fits the format. One
+        # that the model left out stays empty, so that it can be seen.
         target = tuple(
             t if t or j in translation.missing else s
             for j, (s, t) in enumerate(zip(document.sentences, translation.document.sentences, strict=True))

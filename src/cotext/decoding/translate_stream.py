@@ -26,12 +26,12 @@ class _Part:
 
 @dataclass(slots=True)
 class StreamReport:
-    """What became of a stream."""
+    """Counts of a translated stream."""
 
     documents: int = 0
     sentences: int = 0
-    truncated: int = 0  # sentences closed by the length limit
-    long: int = 0  # longer than what the model was trained on
+    truncated: int = 0  # sentences at the length limit
+    long: int = 0  # longer than the training data
 
 
 def translate_stream(

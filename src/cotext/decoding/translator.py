@@ -1,17 +1,17 @@
-"""Documents in, documents out: which sentence is translated when, and in what context.
+"""Translation of documents: when each window is searched, and with which target context.
 
-    independent   every window alone: the sentence view, pieces of documents written whole, source context
-                  alone, and `regenerate`, which writes whole windows
-    prefix        sentence after sentence; the translations already made are forced as target context: windows
-                  with target context, and pieces of documents whose sentences are searched by themselves
+    independent   no window waits for another: the sentence view, whole pieces of documents, source context
+                  alone, and `regenerate`, which searches whole windows
+    prefix        finished translations are the forced prefix of later windows: windows with target context,
+                  and pieces of documents whose sentences are searched one by one
 
-What a window takes from earlier translations is given to it; it is searched as soon as that is there.
-Documents are open side by side and fill one batch; a document that ends makes room for the next. A document's
-translation depends on that document alone.
+A window is searched as soon as its forced prefix is finished. Several documents are open together and fill
+one batch; when one is finished, the next is opened. The translation of a document depends on that document
+alone.
 
-Another system may translate every document first: its translations then are the target context, and no window
-waits for one. Windows that see each other (`window_groups.py`) are searched one after the other, each
-beside the others of its group, or all of a group at once.
+With a first pass, another system translates every document before; its translations are the target context,
+and no window waits. Windows that see each other (`window_groups.py`) are searched one after the other, with
+the others of their group as extra rows, or all of a group together.
 """
 
 from collections import Counter
@@ -42,17 +42,20 @@ BATCHES_AHEAD = 4
 
 @dataclass(frozen=True, slots=True)
 class Translation:
-    """One translated document and what is to be known about it.
+    """One translated document, with scores and what is remarkable about its sentences.
 
-    `log_probabilities` has one entry per sentence, of the tokens that were written for it, the symbol that
-    closes it included; `tokens` counts these. Sentences are counted from 0: `cut` are those that the length
-    limit closed, `long` those that are longer than any the model was trained on, `shed` those that had less
-    context than the view asks for, as their windows would not have fitted into `view.max_tokens`, `missing`,
-    possible in free search alone, those that the model left without text, and `otherwise` those whose text
-    the tokenizer splits into other subwords than were written: a score of the text is not that of what was
-    written for these, nor for sentences in whose context they stand. `pieces` has, of every window that was
-    written (of the document view, a sub-document), whether it was recovered: no current sentence is missing,
-    and the model wrote exactly as many as it was asked for, in order.
+    `log_probabilities` has one entry per sentence: of its output tokens and the symbol that closes it, which
+    `tokens` counts. Other fields hold indices of sentences, from 0:
+
+        truncated     `eos` or a separator was forced at the length limit
+        long          the source is longer than any that the model was trained on
+        shed          with less context than the view has, to keep the window within `view.max_tokens`
+        missing       without text, possible in free search alone
+        resegmented   the tokenizer splits the text into other subwords than the output had: scores of the
+                      text differ for these, and for sentences in whose context they are
+
+    `pieces` says of every window (in the document view, every sub-document) whether it was recovered: no
+    current sentence is missing, and the output had exactly the sentences requested, in order.
     """
 
     document: Document
@@ -67,7 +70,7 @@ class Translation:
 
     @property
     def recovered(self) -> bool:
-        """Whether every piece was."""
+        """Whether every piece was recovered."""
         return all(self.pieces)
 
 
@@ -75,7 +78,7 @@ class Translation:
 class _Row:
     """A window about to be searched."""
 
-    cost: int  # places that its beams take in a batch
+    cost: int  # tokens that its beam takes in a batch
     document: OpenDocument
     number: int  # of the window in its document
     instance: Instance
@@ -83,10 +86,10 @@ class _Row:
 
 
 class DocumentTranslator(DocumentScorer):
-    """Translates and scores documents with one model; `config` says how.
+    """A system that translates and scores documents, as its configuration and plan say.
 
-    `first_pass` translates every document before, in its own way; `name` is what signatures of systems call
-    this one whose first pass it is.
+    `first_pass` translates every document before; `name` is that of this system in signatures of others whose
+    first pass it is.
 
     Raises:
         CotextError: as `DecodingPlan.of`.
@@ -107,7 +110,7 @@ class DocumentTranslator(DocumentScorer):
         self.first_pass = first_pass
 
     def check(self, documents: Iterable[Document]) -> int:
-        """Count sentences; refuse a document that could not be translated before any work is done.
+        """The number of sentences, all of which can be translated.
 
         Raises:
             CotextError: a sentence longer than `decode.max_source_tokens`, here or in the first pass; else as
@@ -125,7 +128,9 @@ class DocumentTranslator(DocumentScorer):
     def translate(
         self, documents: Iterable[Document], on_sentences: Callable[[int], None] = lambda count: None
     ) -> Iterator[tuple[int, Translation]]:
-        """Translate documents; yields each with its place in the input as soon as it is complete.
+        """Translations, each with the index of its document in the input, as soon as they are complete.
+
+        `on_sentences` is called with the number of sentences that were finished.
 
         Raises:
             CotextError: as `check`.
@@ -133,7 +138,7 @@ class DocumentTranslator(DocumentScorer):
         self.plan.check_passes()
         waiting = self._after_first_pass(documents)
         open_documents: list[OpenDocument] = []
-        # Several batches' worth, so that sentences of like length find each other.
+        # Several batches' worth, so that windows of like length can share a batch.
         wanted = max(1, BATCHES_AHEAD * self.config.decode.max_tokens // self.plan.options.beam)
         while True:
             ready = sum(self._ready_tokens(opened) for opened in open_documents)
@@ -150,7 +155,7 @@ class DocumentTranslator(DocumentScorer):
 
     @cached_property
     def _non_content_ids(self) -> tuple[int, ...]:
-        """The pieces that show nothing alone, but may together: single bytes of a character."""
+        """The subwords that decode to an empty string alone: blank ones, and single bytes of a character."""
         return tuple(i for i in range(self.tokenizer.pieces) if not self.tokenizer.decode([i]))
 
     def _check_first_pass(self, first_pass: "DocumentTranslator", document: Document) -> None:
@@ -162,18 +167,18 @@ class DocumentTranslator(DocumentScorer):
     def _after_first_pass(
         self, documents: Iterable[Document]
     ) -> Iterator[tuple[int, Document, Sequence[str] | None]]:
-        """Documents with their place in the input and, where there is a first pass, what it wrote."""
+        """Documents with their index in the input and, where there is a first pass, its translation."""
         if self.first_pass is None:
             yield from ((index, document, None) for index, document in enumerate(documents))
             return
         read: dict[int, Document] = {}
 
-        def noted() -> Iterator[Document]:
+        def remembered() -> Iterator[Document]:
             for index, document in enumerate(documents):
                 read[index] = document
                 yield document
 
-        for index, translation in self.first_pass.translate(noted()):
+        for index, translation in self.first_pass.translate(remembered()):
             yield index, read.pop(index), translation.document.sentences
 
     def _opened(self, index: int, document: Document, first_pass: Sequence[str] | None) -> OpenDocument:
@@ -190,8 +195,8 @@ class DocumentTranslator(DocumentScorer):
         )
 
     def _ready_tokens(self, opened: OpenDocument) -> int:
-        beside = self.plan.symbols.per_source_sentence
-        return sum(len(opened.source[j]) + beside for n in opened.ready for j in opened.windows[n].source)
+        symbols = self.plan.symbols.per_source_sentence
+        return sum(len(opened.source[j]) + symbols for n in opened.ready for j in opened.windows[n].source)
 
     def _advance(self, open_documents: Sequence[OpenDocument], on_sentences: Callable[[int], None]) -> None:
         """Translate all ready windows of the open documents, longest first."""
@@ -209,7 +214,7 @@ class DocumentTranslator(DocumentScorer):
             self._translate_batch([row for g in groups for row in together[g]], on_sentences)
 
     def _together(self, rows: Sequence[_Row]) -> list[list[_Row]]:
-        """The rows that must share a batch: those of a group that is not written in turn."""
+        """The rows that must share a batch: those of a group that is searched together."""
         if self.plan.sequential_windows == self.plan.group_windows:
             return [[row] for row in rows]
         groups: dict[tuple[int, int], list[_Row]] = {}
@@ -218,42 +223,42 @@ class DocumentTranslator(DocumentScorer):
         return list(groups.values())
 
     def _translate_batch(self, batch: Sequence[_Row], on_sentences: Callable[[int], None]) -> None:
-        """Write the windows of a batch; constrained, none shows nothing for a current sentence."""
+        """Search the windows of a batch; constrained, every current sentence gets a visible character."""
         blank: list[_Row] = []
         for row, hypothesis in zip(batch, self._search(batch, self.plan.search_symbols), strict=True):
             if self.plan.options.align == "constrained" and not self._shows(row, hypothesis):
                 blank.append(row)
             else:
-                self._write(row, hypothesis)
-        # Bytes that form no character: once more, with pieces that show something by themselves, each beside
-        # what those before it have written.
+                self._finish(row, hypothesis)
+        # Bytes that form no character: searched once more, with subwords that show something by themselves;
+        # in document order, as the extra rows of each hold the hypotheses before it.
         for row in sorted(blank, key=lambda row: row.number):
             [hypothesis] = self._search([row], replace(self.plan.search_symbols, blank=self._non_content_ids))
-            self._write(row, hypothesis)
+            self._finish(row, hypothesis)
         on_sentences(sum(len(row.instance.window.current) for row in batch))
 
-    def _write(self, row: _Row, hypothesis: Hypothesis) -> None:
-        written, exact = self._recovered(row, hypothesis)
+    def _finish(self, row: _Row, hypothesis: Hypothesis) -> None:
+        sentences, exact = self._recovered(row, hypothesis)
         if not exact:
             row.document.inexact.add(row.number)
-        row.document.write(row.number, written)
+        row.document.finish(row.number, sentences)
 
     def _row(self, opened: OpenDocument, number: int) -> _Row:
         instance = opened.instance(number)
         request = self._request(opened, number)
-        # Half of the limit is a generous guess at how much will be written.
+        # Half of the limit is a generous guess at the length of the output.
         cost = instance.source_tokens(self.plan.symbols) + len(request.prefix) + sum(request.max_tokens) // 2
         return _Row(cost * self.plan.options.beam, opened, number, instance, request)
 
     def _request(self, opened: OpenDocument, number: int) -> SearchRequest:
-        """The sentences of a window after those that are given."""
+        """The sentences of a window after its forced prefix."""
         decode, window = self.config.decode, opened.windows[number]
         first = window.target.start - window.source.start
         prefix: list[int] = []
         for k, sentence in enumerate(opened.context(number), start=first):
             prefix += (*sentence.tokens, self.plan.symbols.separator(k))
-        limits = (int(decode.max_ratio * len(opened.source[j])) for j in opened.asked(number))
-        # Every sentence takes a word and what closes it, whatever the limit.
+        limits = (int(decode.max_ratio * len(opened.source[j])) for j in opened.requested(number))
+        # Every sentence takes a token and the symbol that closes it, whatever the limit.
         most = tuple(max(limit + decode.max_extra, 2) for limit in limits)
         return SearchRequest(prefix, first, most, window.source.start)
 
@@ -268,24 +273,24 @@ class DocumentTranslator(DocumentScorer):
 
     def _shows(self, row: _Row, hypothesis: Hypothesis) -> bool:
         """Whether every current sentence holds a visible character."""
-        written, _ = self._recovered(row, hypothesis)
-        asked = row.document.asked(row.number)
+        found, _ = self._recovered(row, hypothesis)
+        requested = row.document.requested(row.number)
         return all(
-            self.tokenizer.decode(written[j - asked.start].tokens) for j in row.instance.window.current
+            self.tokenizer.decode(found[j - requested.start].tokens) for j in row.instance.window.current
         )
 
     def _recovered(self, row: _Row, hypothesis: Hypothesis) -> tuple[list[SentenceHypothesis], bool]:
-        """What was written for each sentence asked, and whether it came exactly as asked."""
+        """The hypothesis of each sentence requested, and whether it has exactly these sentences, in order."""
         request, window = row.request, row.instance.window
-        asked = row.document.asked(row.number)
+        requested = row.document.requested(row.number)
         labels = [*hypothesis.tokens, self.plan.symbols.eos]
         first = request.first_sentence + request.closed_before(self.plan.search_symbols)
         recovered = recover(
-            labels, self.plan.symbols, len(asked), first, from_end=window.current.start > asked.start
+            labels, self.plan.symbols, len(requested), first, from_end=window.current.start > requested.start
         )
         closing = {*self.plan.symbols.separators, self.plan.symbols.eos}
-        tokens: list[list[int]] = [[] for _ in asked]
-        log_probabilities = [0.0] * len(asked)
+        tokens: list[list[int]] = [[] for _ in requested]
+        log_probabilities = [0.0] * len(requested)
         labels_of = Counter(recovered.sentence)
         for k, label, log_probability in zip(
             recovered.sentence, labels, hypothesis.token_log_probabilities, strict=True
@@ -293,23 +298,23 @@ class DocumentTranslator(DocumentScorer):
             log_probabilities[k] += log_probability
             if label not in closing:
                 tokens[k].append(label)
-        cut = {recovered.sentence[place] for place in hypothesis.truncated}
-        written = [
-            SentenceHypothesis(tuple(t), p, k in cut, labels_of[k])
+        truncated = {recovered.sentence[i] for i in hypothesis.truncated}
+        found = [
+            SentenceHypothesis(tuple(t), p, k in truncated, labels_of[k])
             for k, (t, p) in enumerate(zip(tokens, log_probabilities, strict=True))
         ]
-        return written, recovered.exact
+        return found, recovered.exact
 
     def _translation(self, opened: OpenDocument) -> Translation:
-        written = opened.sentences()
-        sentences = tuple(self.tokenizer.decode(sentence.tokens) for sentence in written)
+        hypotheses = opened.sentences()
+        sentences = tuple(self.tokenizer.decode(sentence.tokens) for sentence in hypotheses)
         longest = self.config.view.max_tokens - self.plan.symbols.per_source_sentence
         missing = tuple(j for j in opened.kept if not sentences[j])
         as_text = self.tokenizer.encode_batch(sentences)
         return Translation(
             document=Document(opened.document.id, sentences),
-            log_probabilities=tuple(sentence.log_probability for sentence in written),
-            truncated=tuple(j for j, sentence in enumerate(written) if sentence.truncated),
+            log_probabilities=tuple(sentence.log_probability for sentence in hypotheses),
+            truncated=tuple(j for j, sentence in enumerate(hypotheses) if sentence.truncated),
             long=tuple(
                 j for j, tokens in zip(opened.kept, opened.source, strict=True) if len(tokens) > longest
             ),
@@ -319,6 +324,6 @@ class DocumentTranslator(DocumentScorer):
                 number not in opened.inexact and all(sentences[opened.kept[j]] for j in window.current)
                 for number, window in enumerate(opened.windows)
             ),
-            tokens=tuple(sentence.labels for sentence in written),
-            resegmented=tuple(j for j in opened.kept if tuple(as_text[j]) != written[j].tokens),
+            tokens=tuple(sentence.labels for sentence in hypotheses),
+            resegmented=tuple(j for j in opened.kept if tuple(as_text[j]) != hypotheses[j].tokens),
         )

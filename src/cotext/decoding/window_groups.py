@@ -1,11 +1,11 @@
-"""Windows that see each other: groups of consecutive windows of a document, rows of one batch.
+"""Groups of consecutive windows of a document, whose rows see each other in batch-level models.
 
     decode.group_windows = 3     window   0 1 2 | 3 4 5 | 6
                               group      0   |   1   | 2
 
-Groups never overlap, and what a group makes of its windows depends on that group alone: several of them, of
-one document too, may share a batch. So the rows of a group carry an ordinal of their own where others carry
-that of their document.
+Groups never overlap, and the output of a group depends on that group alone: several of them, of one document
+too, may share a batch. To the model every group is a document of its own, so its rows carry its ordinal in
+place of that of the document.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def group_of(number: int, windows: int, group_windows: int) -> range:
 def source_of(
     windows: Sequence[tuple[OpenDocument, int]], group_windows: int, symbols: SpecialSymbols
 ) -> Source:
-    """The source of windows to be searched, each with its number, beside the others of their groups.
+    """The source of windows to be searched, given by number, with the others of their groups as extra rows.
 
     Of a group, one window is searched or all are.
     """
@@ -39,7 +39,7 @@ def source_of(
         rows.append(replace(opened.instance(number), document=ordinal))
         for n in group:
             if (opened.index, n) not in here:
-                # In training too nothing is seen of the target of what comes later.
+                # As in training, the target of later windows is hidden.
                 others.append(replace(opened.instance(n, target=n < number), document=ordinal))
     source = source_batch(rows, symbols)
     return replace(source, extra_rows=extra_rows(others, symbols)) if others else source
