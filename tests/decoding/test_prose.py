@@ -12,7 +12,7 @@ from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
 from cotext.data.splitting import Splitter
 from cotext.decoding.open import open_run
-from cotext.decoding.prose import PLACES, Prose, trained_length
+from cotext.decoding.prose import OF_SENTENCES, Prose, trained_length
 from cotext.decoding.translator import Translation
 from cotext.runtime.integrity import sealed
 
@@ -125,7 +125,7 @@ def test_what_is_known_of_sentences_is_known_of_their_line(world: World) -> None
         Document("d", pieces), (1.0, 2.0, 3.0, 4.0, 5.0), **places, pieces=(False,), tokens=(1, 2, 3, 4, 5)
     )
     kept = {"document", "log_probabilities", "pieces", "tokens"}
-    assert {f.name for f in fields(translation)} == kept | set(PLACES)
+    assert {f.name for f in fields(translation)} == kept | set(OF_SENTENCES)
     joined = prose.join(document, translation)
     assert joined.document == Document("d", ("一。", "二。三。", ""))
     assert joined.log_probabilities == (1.0, 9.0, 5.0)

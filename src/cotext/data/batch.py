@@ -13,7 +13,7 @@ an end of its own: a label `eos` closes it, and the next is opened by the input 
 
     input     bos  a  bos  b  bos  c          label     a  eos  b  eos  c  eos
 
-Numbered sentences are bracketed sentences whose begin symbol tells their place in the document, not in the
+Numbered sentences are bracketed sentences whose begin symbol is their number in the document, not in the
 row: `<7> a eos <8> b eos <9> c eos`.
 
 On the source side a separator belongs to the sentence that it closes, and brackets show both their symbols:
@@ -39,8 +39,8 @@ class SpecialSymbols:
     """The ids that are not subwords, and how they set sentences apart.
 
     `separators` close sentence 0, 1 ... of a row where another follows; the last of them serves all later
-    sentences. With `bracket` there is one, `eos`, and `bos` opens every sentence; with `numbers`, in its
-    place, the number of the sentence in its document, the last of them for all later ones.
+    sentences. With `bracket` there is one, `eos`, and `bos` opens every sentence; with `numbers`, the
+    number of the sentence in its document does instead, the last of them for all later ones.
     """
 
     pad: int
@@ -55,7 +55,7 @@ class SpecialSymbols:
         return self.separators[min(sentence, len(self.separators) - 1)]
 
     def opening(self, sentence_index: int) -> int:
-        """What opens a bracketed sentence, given its place in its document."""
+        """What opens a bracketed sentence, given its index in its document."""
         return self.numbers[min(sentence_index, len(self.numbers) - 1)] if self.numbers else self.bos
 
     @property
@@ -65,21 +65,21 @@ class SpecialSymbols:
 
     @property
     def per_source_sentence(self) -> int:
-        """How many symbols stand beside the words of a source sentence."""
+        """How many symbols a source sentence has in addition to its subwords."""
         return 2 if self.bracket else 1
 
 
 @dataclass(slots=True)
 class ExtraRows:
-    """Other rows of the documents of a batch, which a batch-level model sees beside those it answers for.
+    """Further rows of the documents of a batch, which a batch-level model attends to but does not decode.
 
-    While sentences are translated one after the other, they are the rest of what training has in one batch:
-    the source of all of them, and the target of those before the row that is being written.
+    While sentences are searched one after the other, they are the other rows that training has in one batch:
+    the source of all of them, and the target of those before the row that is searched.
     """
 
     source: "Source"  # C rows, without extra rows of their own
     target_input: Tensor  # [C, T]
-    input_sentence: Tensor  # [C, T], -1 on padding, and throughout where nothing is written yet
+    input_sentence: Tensor  # [C, T], -1 on padding, and throughout where there is no target yet
 
     def to(self, device: torch.device) -> "ExtraRows":
         """Return a copy on `device`."""
@@ -89,11 +89,11 @@ class ExtraRows:
 
 @dataclass(slots=True)
 class Source:
-    """The source side of a batch, and what a model may need to know about its rows."""
+    """The source side of a batch, with the document and the current sentences of every row."""
 
     tokens: Tensor  # [B, S]
     sentence: Tensor  # [B, S], -1 on padding
-    current: Tensor  # [B, 2], half-open range of sentences of the row that it answers for
+    current: Tensor  # [B, 2], half-open range of the current sentences of the row
     document: Tensor  # [B], ordinal of the document in its corpus
     first_sentence: Tensor  # [B], index in its document of the first sentence of the row
     extra_rows: ExtraRows | None = None
@@ -140,10 +140,10 @@ class Batch:
 
 
 def hide_words(batch: Batch, share: float, symbols: SpecialSymbols, unknown: int) -> Batch:
-    """Replace words of the source and of the decoder input by the unknown one, each with probability `share`.
+    """A batch with word dropout: subwords become the unknown one, each with probability `share`.
 
-    What trains G-Transformer (Bao et al. 2021, in the authors' code): labels and special symbols stay. Draws
-    from torch's global generator.
+    Of the source and of the decoder input; labels and special symbols stay, as in the authors' code of
+    G-Transformer (Bao et al. 2021). Draws from torch's global generator.
     """
 
     def hidden(tokens: Tensor) -> Tensor:
@@ -157,9 +157,9 @@ def hide_words(batch: Batch, share: float, symbols: SpecialSymbols, unknown: int
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One window of one document, as token ids: what becomes a row of a batch.
+    """One window of one document as token ids, which becomes a row of a batch.
 
-    `source` and `target` hold the sentences of the window as token ids.
+    `source` and `target` hold its sentences.
     """
 
     document: int

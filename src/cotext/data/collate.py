@@ -25,8 +25,9 @@ def joined(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Join sentences with separators and close the last with `eos`.
 
-    `opened`: a begin symbol stands before each, which may tell its place in the document, counted from
-    `sentence_index`. Returns tokens and sentence indices counted from `first`, each [T].
+    `opened`: a begin symbol stands before each, where sentences are numbered that of its index in the
+    document, counted from `sentence_index`. Returns tokens and sentence indices, counted from `first`, each
+    [T].
     """
     lengths = [len(s) + 1 + opened for s in sentences]
     tokens = np.empty(sum(lengths), dtype=np.int64)

@@ -65,9 +65,9 @@ def checked_documents(corpus: CorpusSplit, max_characters: int) -> Iterator[Para
     for document in corpus.read():
         for side, sentences in enumerate((document.source, document.target)):
             if max(map(len, sentences)) > max_characters:
-                place, sentence = next((i, s) for i, s in enumerate(sentences) if len(s) > max_characters)
+                index, sentence = next((i, s) for i, s in enumerate(sentences) if len(s) > max_characters)
                 raise CotextError(
-                    f"{location_of(corpus, side, sentence)}document {document.id!r}, sentence {place + 1}: "
+                    f"{location_of(corpus, side, sentence)}document {document.id!r}, sentence {index + 1}: "
                     f"{len(sentence):,} characters, more than the limit of {max_characters:,}; split or "
                     "remove it, or raise the limit (--max-characters)"
                 )
@@ -79,7 +79,7 @@ def location_of(corpus: CorpusSplit, side: int, sentence: str) -> str:
     if not corpus.files:
         return ""
     path = corpus.files[min(side, len(corpus.files) - 1)]
-    # Only now, that there is something to tell, is the file searched for the line.
+    # Only for a message is the file searched for the line.
     line = next((number for number, line in numbered_lines(path) if sentence in line), None)
     return f"{path}: " if line is None else f"{path}:{line}: "
 

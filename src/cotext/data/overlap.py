@@ -1,7 +1,7 @@
 """Sentences of development and test sets that the training data hold too.
 
 A system has seen their translations: scores on them say less. Compared are hashes of sentences without case
-and white space; short ones ("Thank you.") come again by chance, so that pairs are counted beside.
+and white space; short ones ("Thank you.") come again by chance, so that pairs are counted too.
 """
 
 import hashlib

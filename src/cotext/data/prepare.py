@@ -82,7 +82,7 @@ def prepare(
 
     `tokenizer`: a run or prepared data whose tokenizer is taken instead, so that training can go on from the
     run with other text; `settings` say nothing then. A target of None: the source file holds both languages.
-    A language that `languages` leaves open is that which the names of the training files tell. Of the
+    A language that `languages` leaves open is taken from the names of the training files. Of the
     training corpus, `split` splits lines of several sentences and `clean` names rules of
     `cotext.data.cleaning`; of all, `skip_unequal` leaves out documents whose sides have unequal numbers of
     sentences. `out` appears whole or not at all; with `overwrite` it replaces an earlier prepared folder. The
@@ -136,10 +136,10 @@ def _corpora(
     return corpora
 
 
-def _languages(told: Languages, source: Path, target: Path | None) -> Languages:
-    """What is told of the languages; a side that is not, by the names of the files."""
+def _languages(given: Languages, source: Path, target: Path | None) -> Languages:
+    """The languages as they are given; a side that is not, by the names of the files."""
     guessed = languages_of_names(source, target)
-    return Languages(told.source or guessed.source, told.target or guessed.target)
+    return Languages(given.source or guessed.source, given.target or guessed.target)
 
 
 def prepare_controlled(
@@ -282,12 +282,12 @@ def _build(
     # Whether just counted or read back as JSON, whose keys are texts.
     usual = {str(q): n for q, n in splits["train"]["sentence_tokens"]["source"]["percentiles"].items()}["99"]
     overlap = _survey(folder, corpora, usual, on_documents)
-    told = [line for corpus in corpora for line in _told(corpus)]
+    selected = [line for corpus in corpora for line in _selection_notes(corpus)]
     report = {
         **job,
         "tokenizer": {**job["tokenizer"], "pieces": tokenizer.pieces, "fingerprint": tokenizer.fingerprint},
         "splits": splits,
-        "notes": (*_notes(chosen, tokenizer), *told),
+        "notes": (*_notes(chosen, tokenizer), *selected),
         "files": {**work.digests, **file_digests(folder, without=[STATE, *work.digests])},
         "selected": {c.split: c.selection.counts() for c in corpora if c.selection is not None},
         "overlap": {split: asdict(found) for split, found in overlap.items()},
@@ -310,7 +310,7 @@ def _notes(chosen: TokenizerSettings | Tokenizer, tokenizer: Tokenizer) -> tuple
 def _survey(
     folder: Path, corpora: Sequence[CorpusSplit], usual_tokens: int, on_documents: OnDocuments
 ) -> dict[str, Overlap]:
-    """Count, in stores that are written, what is not one sentence beside another, and what training holds."""
+    """Count pairs of unlike lengths, and overlap with the training corpus, in stores that are complete."""
     overlap = OverlapCounter()
     for corpus in corpora[1:]:
         store = TokenStore(folder / f"{corpus.split}.arrow")
@@ -323,12 +323,12 @@ def _survey(
     return overlap.overlaps()
 
 
-def _told(corpus: CorpusSplit) -> list[str]:
+def _selection_notes(corpus: CorpusSplit) -> list[str]:
     """What there is to say of what was selected of a corpus."""
     if corpus.selection is None:
         return []
 
-    def place(side: int, sentence: str) -> str:
+    def location(side: int, sentence: str) -> str:
         return location_of(corpus, side, sentence).removesuffix(": ") or repr(sentence[:40])
 
-    return render(corpus.split, corpus.selection, place)
+    return render(corpus.split, corpus.selection, location)

@@ -5,9 +5,9 @@ Documents are read in pools of about `pool_tokens`, so that memory does not grow
 and the batches are shuffled. A pool is a function of (seed, epoch, shard, its first document) alone: a
 `Cursor` of three numbers is enough to go on exactly where training stopped.
 
-Batches of documents in order hold runs of consecutive windows: a document whole, or where it exceeds the
-budget, as much of it as fits, then the next batch goes on with it. Runs of several documents share a batch,
-two of one never: its rows would take each other for neighbours.
+Batches of documents in order hold runs of consecutive windows: a whole document, or where it exceeds the
+budget, as much of it as fits, and the rest in further batches. Runs of several documents share a batch, two
+of one document never: its rows would attend to each other as if they were adjacent.
 """
 
 import functools
@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The batch to come next: its epoch, its pool (by its first document in the epoch's order), its number.
+    """The position of the next batch: epoch, pool (by its first document in the epoch's order), number.
 
     Of the pools that were read to their end, `skipped` counts the instances left out as too long, and `shed`
     those that had to leave out context.
@@ -46,7 +46,7 @@ class Cursor:
 
 
 def instances_of(document: TokenDocument, view: View) -> Iterator[Instance]:
-    """The windows of one document, as rows to be; pairs without a token are no part of it."""
+    """The instances of one document; sentence pairs without a token are left out."""
     document = document.without_empty_pairs()
     return _instances(document, view.split(*_lengths(document)))
 
@@ -67,10 +67,10 @@ def _instances(document: TokenDocument, windows: Iterable[Window]) -> Iterator[I
 
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """What stands together: in a batch, and in a window.
+    """The order of instances in batches, and the context in windows.
 
     `order`: shuffled instances of like length, or runs of consecutive windows. `context`: a window's own, or
-    as a control that of another document of the pool, at the same places.
+    as a control that of another document of the pool, in the same positions.
     """
 
     order: Literal["shuffled", "documents"] = "shuffled"
@@ -231,15 +231,15 @@ class Sampler:
     def _in_foreign_context(
         self, instances: Iterable[Instance], documents: Sequence[TokenDocument], random: np.random.Generator
     ) -> Iterator[Instance]:
-        """The instances with context from other documents, another for each of them."""
+        """The instances with context from other documents, drawn anew for each."""
         (view, _), *_ = self.mixture.parts
         pool = [document for document in documents if document.source]
-        places = {document.index: place for place, document in enumerate(pool)}
+        index_in_pool = {document.index: i for i, document in enumerate(pool)}
         if len(pool) == 1:
             pool.append(self._another(pool[0], random))
         for instance in instances:
             other = int(random.integers(len(pool) - 1))
-            other += other >= places[instance.document]
+            other += other >= index_in_pool[instance.document]
             yield in_context_of(pool[other], instance, view, random)
 
     def _another(self, document: TokenDocument, random: np.random.Generator) -> TokenDocument:
@@ -258,11 +258,10 @@ class Sampler:
 def in_context_of(
     other: TokenDocument, instance: Instance, view: View, random: np.random.Generator
 ) -> Instance:
-    """The instance with consecutive sentences of `other` in place of those around its current ones.
+    """The instance with consecutive sentences of `other` as context of its current ones.
 
-    They begin anywhere in `other`. Where it is too short there are fewer of them: a sentence that stood twice
-    in a row would show what it is to predict. What the view cannot take with these lengths is shed, as from
-    a window of its own.
+    They begin anywhere in `other`. Where it is too short there are fewer of them, as a sentence repeated in a
+    row would reveal its own labels. Context over the length limit of the view is shed, as in its own windows.
     """
     window, offset = instance.window, instance.target_offset
     own, stop = instance.current
@@ -294,10 +293,11 @@ def ordered_batches(
     max_row_tokens: int,
     group_windows: int | None = None,
 ) -> Iterator[Batch]:
-    """Every instance of a store once, in batches of like length: for validation.
+    """Validation batches: every instance of a store once, in batches of like length.
 
-    `group_windows`, for models that see other rows: so many consecutive windows of a document stay together,
-    even over the budget, and meet no others of theirs. What is too long leaves a gap in its group.
+    `group_windows`, for models that see other rows: so many consecutive windows of a document share a batch,
+    even over the budget, and no batch has two such groups of one document. Instances that are too long are
+    left out of their group.
     """
     length = functools.partial(Instance.row_tokens, symbols=symbols)
     if group_windows is None:

@@ -123,11 +123,11 @@ def _characters(documents: Iterable[ParallelDocument]) -> tuple[int, int]:
     return source, target
 
 
-def render(split: str, selection: Selection, place: Callable[[int, str], str]) -> list[str]:
-    """What a report says of a split beside its figures; `place` finds a sentence in the files."""
+def render(split: str, selection: Selection, location: Callable[[int, str], str]) -> list[str]:
+    """The notes of a report on a split; `location` finds a sentence in the files."""
     lines = []
-    if told := selection.alignment.render(split):
-        lines.append(told)
+    if counts := selection.alignment.render(split):
+        lines.append(counts)
     prose = selection.prose
     if prose.first is not None:
         found = []
@@ -148,7 +148,7 @@ def render(split: str, selection: Selection, place: Callable[[int, str], str]) -
             hint = "; --split splits pairs of as many sentences on both sides"
         lines.append(
             f"{split}: {' and '.join(found)} (by punctuation and length alone), the first at "
-            f"{place(*prose.first)}{hint}"
+            f"{location(*prose.first)}{hint}"
         )
     if selection.cleaned is not None:
         lines.append(selection.cleaned.render())

@@ -66,17 +66,17 @@ class Splitter:
         except Exception:
             # Hundreds of patterns, and texts that their author has not thought of: the line stays whole.
             return []
-        cuts, place = [], 0
+        cuts, at = [], 0
         for piece in pieces:
             for character in piece:
                 if character.isspace():
                     continue
-                while place < len(text) and text[place].isspace():
-                    place += 1
-                if place == len(text) or text[place] != character:
+                while at < len(text) and text[at].isspace():
+                    at += 1
+                if at == len(text) or text[at] != character:
                     return []
-                place += 1
-            cuts.append(place)
+                at += 1
+            cuts.append(at)
         return cuts
 
 
@@ -101,13 +101,13 @@ def _sound(text: str, cuts: Sequence[int]) -> list[int]:
         # Dots that leave something out are none of an abbreviation.
         if text[end - 2 : end] != ".." and text[end - 1 : end] == "." and shortens(text, end - 1):
             continue
-        place = end
-        if closing := _CLOSING.match(text, place):
-            place = closing.end()
-        while place < len(text) and text[place].isspace():
-            place += 1
-        if place > (kept[-1] if kept else 0):
-            kept.append(place)
+        at = end
+        if closing := _CLOSING.match(text, at):
+            at = closing.end()
+        while at < len(text) and text[at].isspace():
+            at += 1
+        if at > (kept[-1] if kept else 0):
+            kept.append(at)
     return kept
 
 
@@ -117,21 +117,21 @@ def _cut(text: str, cuts: Sequence[int]) -> list[str]:
     pieces: list[str] = []
     for start, end in pairwise(bounds):
         piece = text[start:end]
-        if pieces and not (_worded(piece) and _worded(pieces[-1])):
+        if pieces and not (_has_content(piece) and _has_content(pieces[-1])):
             pieces[-1] += piece
         else:
             pieces.append(piece)
     return pieces
 
 
-def _worded(piece: str) -> bool:
+def _has_content(piece: str) -> bool:
     return any(map(str.isalnum, piece))
 
 
 def join_sentences(sentences: Sequence[str], language: str) -> str:
     """Sentences as one line: a space between them, none in Chinese and Japanese.
 
-    What is joined in an unknown language is told by its characters.
+    For an unknown language, the characters on both sides decide.
     """
     line = ""
     for sentence in sentences:

@@ -128,14 +128,14 @@ def _candidate_rows(
         current = rows[0].instance.window.current
         wanted = [i for i, j in zip(current, rows[0].sentences, strict=True) if j in candidate_set.compared]
         scored = range(wanted[0], wanted[-1] + 1)
-        alternatives = CandidateRows([row.instance for row in rows], scored)
-        asked.append((members, alternatives, [i - scored.start for i in wanted]))
+        candidates = CandidateRows([row.instance for row in rows], scored)
+        asked.append((members, candidates, [i - scored.start for i in wanted]))
     return asked
 
 
 def score_candidate_rows(
     model: AutoregressiveModel,
-    alternatives: Sequence[CandidateRows],
+    windows: Sequence[CandidateRows],
     symbols: SpecialSymbols,
     max_tokens: int,
     device: torch.device,
@@ -144,8 +144,8 @@ def score_candidate_rows(
 
     The model must be in eval mode, and one whose rows do not see each other.
     """
-    groups = [_group(place, group, symbols) for place, group in enumerate(alternatives)]
-    scores: list[list[list[SentenceScore]]] = [[] for _ in alternatives]
+    groups = [_group(index, group, symbols) for index, group in enumerate(windows)]
+    scores: list[list[list[SentenceScore]]] = [[] for _ in windows]
     with torch.inference_mode():
         for batch in _packed(groups, symbols, max_tokens):
             for group, found in zip(batch, _score(model, batch, symbols, device), strict=True):
@@ -201,12 +201,12 @@ def _packed(groups: list[_Group], symbols: SpecialSymbols, max_tokens: int) -> I
             yield [members[i] for i in batch]
 
 
-def _group(place: int, alternatives: CandidateRows, symbols: SpecialSymbols) -> _Group:
-    first = alternatives.instances[0]
-    offset = alternatives.scored.start - first.first_sentence, alternatives.scored.stop - first.first_sentence
+def _group(index: int, rows: CandidateRows, symbols: SpecialSymbols) -> _Group:
+    first = rows.instances[0]
+    offset = rows.scored.start - first.first_sentence, rows.scored.stop - first.first_sentence
     numbers: dict[tuple[tuple[int, ...], ...], int] = {}
     which, inputs, labels, sentences = [], [], [], []
-    for instance in alternatives.instances:
+    for instance in rows.instances:
         key = tuple(tuple(int(t) for t in s) for s in instance.target)
         if key not in numbers:
             numbers[key] = len(numbers)
@@ -221,7 +221,7 @@ def _group(place: int, alternatives: CandidateRows, symbols: SpecialSymbols) -> 
         shared = min(shared, len(row))
         same = (row[:shared] == inputs[0][:shared]) & (sentence[:shared] == sentences[0][:shared])
         shared = shared if same.all() else int(same.argmin())
-    return _Group(place, first, range(*offset), inputs, labels, sentences, which, shared)
+    return _Group(index, first, range(*offset), inputs, labels, sentences, which, shared)
 
 
 def _score(

@@ -37,7 +37,7 @@ class OpenedRun:
 
     @property
     def languages(self) -> Languages:
-        """Source and target language; unknown where the training data did not tell."""
+        """Source and target language; unknown where those of the training data were."""
         return self.loaded.languages
 
     @property
@@ -70,10 +70,10 @@ def open_run(
         CotextError: no such run or device, unknown decode keys, a first pass that has one itself.
     """
     loaded = load_run(run, update)
-    place = choose_device(device)
+    chosen = choose_device(device)
     torch.set_num_threads(choose_threads(loaded.config.model.dimension, loaded.config.train.threads))
-    loaded = replace(loaded, model=loaded.model.to(place))
-    return _opened(run, model_file(run, update), loaded, place, decode or {})
+    loaded = replace(loaded, model=loaded.model.to(chosen))
+    return _opened(run, model_file(run, update), loaded, chosen, decode or {})
 
 
 def open_scorer(

@@ -354,7 +354,7 @@ class _SideFile:
             return
         if not self._same:
             raise CotextError(
-                f"{self._sink.path} tells other documents than are to be written, and belongs to "
+                f"{self._sink.path} names other documents than are to be written, and belongs to "
                 f"{self._relying[0]} too; choose a name with another beginning for what is written"
             )
         # Equal content, perhaps in the other variant: the user's own file stays as it is.

@@ -26,8 +26,8 @@ def reservoir_sample(sentences: Iterable[str], size: int, seed: int) -> list[str
         seen += 1
         if len(sample) < size:
             sample.append(sentence)
-        elif (place := generator.randrange(seen)) < size:
-            sample[place] = sentence
+        elif (slot := generator.randrange(seen)) < size:
+            sample[slot] = sentence
     return sample
 
 
