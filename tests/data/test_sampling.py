@@ -14,7 +14,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotext.data.batch import Batch, SpecialSymbols
-from cotext.data.batching import pack, pack_apart
 from cotext.data.sampling import (
     Arrangement,
     Cursor,
@@ -172,17 +171,6 @@ def test_budget_is_kept_and_used(store: TokenStore, arrangement: Arrangement) ->
     assert np.mean(sizes) > 60
 
 
-@given(st.lists(st.integers(1, 50), max_size=40).map(sorted), st.integers(1, 200))
-def test_pack_keeps_order_and_budget(lengths: list[int], max_tokens: int) -> None:
-    groups = pack([[length] for length in lengths], max_tokens)
-    assert [i for group in groups for i in group] == list(range(len(lengths)))
-    for group in groups:
-        cost = len(group) * max(lengths[i] for i in group)
-        assert cost <= max_tokens or len(group) == 1
-    for group, following in pairwise(groups):  # nothing that would still have fitted opens a new group
-        assert (len(group) + 1) * lengths[following[0]] > max_tokens
-
-
 @settings(max_examples=40, deadline=None)
 @given(
     stop=st.integers(0, 150),
@@ -335,20 +323,6 @@ class TestDocumentsInOrder:
             expected = [{0: [0, 1, 2]}, {0: [3, 4], 1: [0]}, {2: [0]}, {2: [1]}, {2: [2]}]
             assert len(batches) == len(expected)
             assert all(batch in expected for batch in batches)
-
-    @given(
-        st.lists(
-            st.tuples(st.integers(0, 6), st.lists(st.integers(1, 30), min_size=1, max_size=8)), max_size=60
-        ),
-        st.integers(1, 120),
-    )
-    def test_runs_share_batches(self, drawn: list[tuple[int, list[int]]], max_tokens: int) -> None:
-        batches = pack_apart([lengths for _, lengths in drawn], [d for d, _ in drawn], max_tokens)
-        assert sorted(r for batch in batches for r in batch) == list(range(len(drawn)))
-        for batch in batches:
-            assert len({drawn[r][0] for r in batch}) == len(batch)
-            rows = [length for r in batch for length in drawn[r][1]]
-            assert len(rows) * max(rows) <= max_tokens or len(batch) == 1
 
 
 @pytest.fixture(scope="module")

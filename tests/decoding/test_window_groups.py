@@ -10,15 +10,12 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tiny import PlainWordTokenizer, random_model, tiny_config, window
 from tiny_runs import with_section
 from torch import Tensor
 
 from cotext.config.recipe import Config, parse_config
 from cotext.data.batch import Batch, Instance, Source
-from cotext.data.batching import pack
 from cotext.data.collate import make_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.decoding import plan as plan_module
@@ -219,29 +216,6 @@ class Spy:
 def test_groups_are_runs_of_windows() -> None:
     assert [group_of(n, 7, 3) for n in range(7)] == [range(3)] * 3 + [range(3, 6)] * 3 + [range(6, 7)]
     assert [group_of(n, 3, 1) for n in range(3)] == [range(n, n + 1) for n in range(3)]
-
-
-def test_groups_share_batches_as_far_as_the_budget_goes() -> None:
-    assert pack([[2, 3], [1, 4], [4], [5]], 20) == [[0, 1, 2], [3]]
-    assert pack([[2, 3], [1, 4], [4], [5]], 30) == [[0, 1, 2, 3]]
-    # A group that exceeds it is not split.
-    assert pack([[2, 3], [9, 9, 9], [10]], 12) == [[0], [1], [2]]
-    assert pack([], 12) == []
-
-
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(
-    lengths=st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=5), max_size=9).map(
-        lambda groups: sorted(groups, key=max)
-    ),
-    budget=st.integers(1, 60),
-)
-def test_batches_hold_every_group_once_in_order(lengths: list[list[int]], budget: int) -> None:
-    batches = pack(lengths, budget)
-    assert [g for batch in batches for g in batch] == list(range(len(lengths)))
-    for batch in batches:
-        rows = [length for g in batch for length in lengths[g]]
-        assert len(batch) == 1 or len(rows) * max(rows) <= budget
 
 
 @ways

@@ -6,12 +6,18 @@ import json
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, TokenizerSettings, clean
 from cotext.data.tokenizer.storage import fingerprint_of, save
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import parse_json
+
+
+class _Extra(NamedTuple):
+    sacremoses: Any
+    apply_bpe: Any
+    learn_bpe: Any
 
 
 class MosesBPETokenizer:
@@ -25,7 +31,7 @@ class MosesBPETokenizer:
 
     def __init__(self, model: bytes) -> None:
         """Wrap a trained model; raises CotextError when it is damaged or the extra is not installed."""
-        sacremoses, apply_bpe, _ = _replication_extra()
+        extra = _replication_extra()
         try:
             content = parse_json(model.decode(), "the model")
             language, codes = str(content["language"]), str(content["codes"])
@@ -34,9 +40,9 @@ class MosesBPETokenizer:
             raise CotextError(f"not a moses-bpe model: {error}") from error
         self._model = model
         self.fingerprint = fingerprint_of(self.kind, model)
-        self._splitter = sacremoses.MosesTokenizer(lang=language)
-        self._joiner = sacremoses.MosesDetokenizer(lang=language)
-        self._bpe = apply_bpe.BPE(io.StringIO(codes))
+        self._splitter = extra.sacremoses.MosesTokenizer(lang=language)
+        self._joiner = extra.sacremoses.MosesDetokenizer(lang=language)
+        self._bpe = extra.apply_bpe.BPE(io.StringIO(codes))
         self._ids = {piece: i for i, piece in enumerate(self._pieces)}
         self.pieces = len(self._pieces)
         self.pad, self.bos, self.eos, self.sep = range(self.pieces, self.pieces + SPECIAL_SYMBOLS)
@@ -46,14 +52,14 @@ class MosesBPETokenizer:
     @classmethod
     def train(cls, sample: Sequence[str], settings: TokenizerSettings) -> Self:
         """Learn `vocabulary` merges from clean, non-empty sentences."""
-        sacremoses, apply_bpe, learn_bpe = _replication_extra()
-        splitter = sacremoses.MosesTokenizer(lang=settings.language)
+        extra = _replication_extra()
+        splitter = extra.sacremoses.MosesTokenizer(lang=settings.language)
         words = Counter(word for line in sample for word in splitter.tokenize(line, escape=False))
         counts = [f"{word} {count}" for word, count in words.items()]
         merged = io.StringIO()
         try:
             with contextlib.redirect_stderr(io.StringIO()):  # it writes a progress bar there
-                learn_bpe.learn_bpe(counts, merged, settings.requested_vocabulary, is_dict=True)
+                extra.learn_bpe.learn_bpe(counts, merged, settings.requested_vocabulary, is_dict=True)
         except ValueError as error:  # its maximum over no pairs
             raise CotextError("the text has no pair of characters to merge") from error
         codes = merged.getvalue()
@@ -63,7 +69,7 @@ class MosesBPETokenizer:
                 f"the text supports {merges} merges, fewer than the {settings.vocabulary} asked for: ask for "
                 "at most that, or for no size to get the largest possible"
             )
-        segmenter = apply_bpe.BPE(io.StringIO(codes))
+        segmenter = extra.apply_bpe.BPE(io.StringIO(codes))
         frequencies: Counter[str] = Counter()
         for word, count in words.items():
             for piece in segmenter.segment_tokens([word]):
@@ -100,7 +106,12 @@ class MosesBPETokenizer:
         save(folder, self, self.kind, self.model_name, self._model)
 
 
-def _replication_extra() -> tuple[Any, Any, Any]:
+def _replication_extra() -> _Extra:
+    """The optional packages.
+
+    Raises:
+        CotextError: one is not installed.
+    """
     try:
         import sacremoses
         from subword_nmt import apply_bpe, learn_bpe
@@ -108,4 +119,4 @@ def _replication_extra() -> tuple[Any, Any, Any]:
         raise CotextError(
             f"the moses-bpe tokenizer needs {error.name}: pip install cotext[replication]"
         ) from error
-    return sacremoses, apply_bpe, learn_bpe
+    return _Extra(sacremoses, apply_bpe, learn_bpe)
