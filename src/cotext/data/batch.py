@@ -1,4 +1,4 @@
-"""Batch: tokens and, for each token, the sentence it belongs to.
+"""Batches: tokens and, for each token, the index of its sentence.
 
 Shapes: B rows, S source tokens, T target tokens. Padding has sentence index -1.
 
@@ -51,11 +51,11 @@ class SpecialSymbols:
     numbers: tuple[int, ...] = ()
 
     def separator(self, sentence: int) -> int:
-        """What closes this sentence of a row where another follows."""
+        """The symbol that closes this sentence of a row where another follows."""
         return self.separators[min(sentence, len(self.separators) - 1)]
 
     def opening(self, sentence_index: int) -> int:
-        """What opens a bracketed sentence, given its index in its document."""
+        """The symbol that opens a bracketed sentence, given its index in its document."""
         return self.numbers[min(sentence_index, len(self.numbers) - 1)] if self.numbers else self.bos
 
     @property
@@ -65,7 +65,7 @@ class SpecialSymbols:
 
     @property
     def per_source_sentence(self) -> int:
-        """How many symbols a source sentence has in addition to its subwords."""
+        """The number of symbols of a source sentence in addition to its subwords."""
         return 2 if self.bracket else 1
 
 

@@ -1,4 +1,4 @@
-"""Packing: which rows share a batch. The only place where batches are put together by their sizes.
+"""Packing of rows into batches of a token budget, for training, validation, search and scoring alike.
 
 A batch of R rows is padded to its longest one, so that it takes R times that many tokens.
 
@@ -15,7 +15,7 @@ OPEN_BATCHES = 32
 
 
 class Size(Protocol):
-    """What an item takes in a batch."""
+    """The size of an item in a batch."""
 
     def plus(self, other: Self) -> Self:
         """The size of a batch of both."""

@@ -1,4 +1,4 @@
-"""Pairs of sentences left out of training data on request, and what becomes of their documents.
+"""Cleaning of training data: sentence pairs left out by rules, and documents cut where they were.
 
 A document is cut where a pair is left out, so that no sentence follows one that it did not follow; its
 pieces are documents of their own. Rules look at a pair alone, but for copies of whole passages.
@@ -107,7 +107,7 @@ class Cleaner:
             self._require_languages()
 
     def documents(self, documents: Iterable[ParallelDocument]) -> Iterator[ParallelDocument]:
-        """What is left of the documents."""
+        """The documents after cleaning."""
         for document in documents:
             pairs = list(zip(document.source, document.target, strict=True))
             reasons = [self._reason(pair) for pair in pairs]

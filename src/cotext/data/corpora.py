@@ -1,4 +1,4 @@
-"""Corpora about to be prepared: checked, read as sentences, and encoded into token stores."""
+"""Splits of a corpus in preparation: checks, sentences for the tokenizer, encoding into token stores."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass

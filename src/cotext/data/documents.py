@@ -1,4 +1,4 @@
-"""What the whole toolkit means by a document: an id and its sentences, in order."""
+"""Documents: an id and sentences in order."""
 
 from dataclasses import dataclass
 

@@ -1,4 +1,4 @@
-"""From corpus files to a folder to train from: what `cotext prepare` does.
+"""Preparation of training data from corpus files: the command `cotext prepare`.
 
 The text is read twice, once to draw the sample the tokenizer is trained on and once to encode it; memory
 does not grow with the corpus. OUT holds train.arrow, dev.arrow, dev.jsonl, tokenizer/, report.json and, where
@@ -219,7 +219,7 @@ def _job(
     languages: Languages,
     chosen: TokenizerSettings | Tokenizer,
 ) -> dict[str, Any]:
-    """All that decides what a prepared folder holds; `inputs`: digests by file."""
+    """The settings and inputs that decide what a prepared folder holds; `inputs`: digests by file."""
     if isinstance(chosen, TokenizerSettings):
         how = asdict(chosen)
     else:
@@ -324,7 +324,7 @@ def _survey(
 
 
 def _selection_notes(corpus: CorpusSplit) -> list[str]:
-    """What there is to say of what was selected of a corpus."""
+    """Notes on the documents and sentences left out of a corpus."""
     if corpus.selection is None:
         return []
 

@@ -1,4 +1,4 @@
-"""From a token store to batches: a token budget, length bucketing, shuffling, sharding, exact resumption.
+"""Training batches from a token store: token budget, length bucketing, shuffling, sharding, exact resumption.
 
 Documents are read in pools of about `pool_tokens`, so that memory does not grow with the corpus (but for
 8 bytes a document, the order of an epoch). Within a pool, instances of like length are packed into batches
@@ -144,7 +144,7 @@ class Sampler:
         )
 
     def epochs(self, cursor: Cursor) -> int:
-        """How many epochs this shard has ended where `cursor` is the next batch."""
+        """The number of epochs of this shard that are complete where `cursor` is the next batch."""
         return cursor.epoch + (cursor.document >= len(range(self.shard, len(self.store), self.shards)))
 
     def require_instances(self) -> None:

@@ -1,4 +1,4 @@
-"""Lines of several sentences cut into these, and what became of the sentences joined into the line again.
+"""Sentence splitting of lines, and joining of the translated sentences into a line again.
 
 The languages that pysbd knows (Sadvilkar and Neumann 2020, *PySBD: Pragmatic Sentence Boundary
 Disambiguation*) are cut by its rules, which are not perfect: of its cuts, those before a closing mark move
@@ -60,7 +60,7 @@ class Splitter:
         return _cut(text, _sound(text, cuts))
 
     def _cuts(self, text: str) -> list[int]:
-        """Where pysbd cuts a text; nowhere if it has made something else of it, or nothing."""
+        """Offsets at which pysbd splits a text; none if its sentences are not the text."""
         try:
             pieces = self._segmenter.segment(text)
         except Exception:

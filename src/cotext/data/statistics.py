@@ -1,4 +1,4 @@
-"""Figures of a corpus that passes by once, in memory that does not grow with it."""
+"""Statistics of a corpus in one pass, in bounded memory."""
 
 import hashlib
 from collections.abc import Iterable, Sequence

@@ -53,7 +53,7 @@ class TokenDocument:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a store holds in all; the two sides have equally many sentences."""
+    """Totals of a store; the two sides have equally many sentences."""
 
     documents: int = 0
     sentences: int = 0

@@ -1,4 +1,4 @@
-"""Which examples of a contrastive suite are of one document: they are not independent of each other."""
+"""The documents of the examples of a contrastive suite: examples of one are not independent."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Views: how a document becomes instances, and how their results become a document again.
+"""Views: the split of documents into windows, and the join of results by window into documents.
 
 Windows are made here alone: training, decoding and scoring all use the same object.
 
@@ -267,7 +267,7 @@ def _equal_parts(piece: range, parts: int) -> list[range]:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """What a model is trained on: the instances of several views, each drawn `weight` times on average.
+    """The instances of several views, each drawn `weight` times on average, on which a model is trained.
 
     A window that two views have in common counts for the first alone: with weights of 1 the mixture is the
     union of their instances.

@@ -155,7 +155,7 @@ def score_candidate_rows(
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """What groups of W rows take: each is padded to the longest source, prefix and continuation."""
+    """The size of groups of W rows: each is padded to the longest source, prefix and continuation."""
 
     groups: int
     rows: int  # W

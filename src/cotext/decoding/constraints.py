@@ -57,11 +57,11 @@ class SearchRequest:
 
     @property
     def sentences(self) -> int:
-        """How many are to be searched."""
+        """The number of sentences to be searched."""
         return len(self.max_tokens)
 
     def closed_before(self, symbols: SearchSymbols) -> int:
-        """How many sentences the prefix has closed."""
+        """The number of sentences that the prefix closes."""
         return sum(token in symbols.special.separators for token in self.prefix)
 
     def has_begun(self, symbols: SearchSymbols) -> bool:
@@ -204,7 +204,7 @@ class Rules:
         next_RV.scatter_(1, closer, closing)
 
     def ends(self, progress: SentenceProgress, origin: Tensor, token: Tensor) -> Tensor:
-        """Where a token after hypothesis `origin` of its entry ends the hypothesis: [B, C] each."""
+        """A mask of tokens that end their hypothesis `origin` of an entry: [B, C] each."""
         return (token == self.special.eos) & (progress.closed.gather(1, origin) >= progress.last[:, None])
 
     def follow(self, progress: SentenceProgress, token: Tensor, written: int) -> Tensor:
@@ -224,7 +224,7 @@ class Rules:
         return following.reshape(-1, 1)
 
     def opening(self, index: Tensor) -> Tensor:
-        """What opens bracketed sentences, by their index in the document."""
+        """The symbols that open bracketed sentences, by their index in the document."""
         return self.openings[index.clamp(max=self.openings.numel() - 1)]
 
     def truncated(self, tokens: Sequence[int], request: SearchRequest) -> tuple[int, ...]:

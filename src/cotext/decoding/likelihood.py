@@ -27,7 +27,7 @@ def sentence_of_label(batch: Batch) -> Tensor:
 
 
 def negative_log_likelihood(weight_VD: Tensor, hidden_ND: Tensor, label_N: Tensor) -> Tensor:
-    """Of labels, given the output layer and the hidden states that predict them: [N]."""
+    """Negative log-likelihoods of labels, given the output layer and their hidden states: [N]."""
     ones = torch.ones_like(label_N).to(hidden_ND.dtype)
     _, nll_N = output_loss(hidden_ND, weight_VD, label_N, ones, 0.0)
     return nll_N

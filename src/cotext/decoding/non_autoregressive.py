@@ -55,7 +55,7 @@ class _Row:
     log_p: list[float]
 
     def frames(self, k: int) -> list[int]:
-        """Those of sentence k; all where it has none."""
+        """The frames of sentence k; all where it has none."""
         return self.sentences.get(k) or list(range(len(self.symbol)))
 
 
@@ -90,7 +90,7 @@ def search_frames(
 
 
 class _FrameSearch:
-    """One search: the model, and which symbols no frame, or no sentence alone, may hold."""
+    """A search in frames, with the symbols that no frame, or no sentence by itself, may hold."""
 
     def __init__(self, model: NonAutoregressiveModel, symbols: SearchSymbols, options: SearchOptions) -> None:
         special = symbols.special
@@ -225,7 +225,7 @@ class _FrameSearch:
 
 
 def _begins(sentence: Tensor) -> Tensor:
-    """Where a sentence begins: [B, T]."""
+    """A mask of the first frame of every sentence: [B, T]."""
     begins = sentence >= 0
     begins[:, 1:] &= sentence[:, 1:] != sentence[:, :-1]
     return begins

@@ -1,4 +1,4 @@
-"""Opened runs: loaded once, and handed on to whatever translates, scores or examines with them."""
+"""Opened runs: loaded once, and passed on to translation, scoring and analysis."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path

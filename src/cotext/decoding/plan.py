@@ -50,7 +50,7 @@ def kind_of(model: Model) -> ModelKind:
 
 @dataclass(frozen=True, slots=True)
 class DecodingPlan:
-    """How one system translates and scores documents.
+    """The settings, views and functions by which a system translates and scores documents.
 
     `view` cuts documents as training does, and for scoring; `searched_view` for search, which differs where
     the sentences of a piece are searched one by one. `group_windows` consecutive windows see each other, 1
@@ -130,7 +130,7 @@ class DecodingPlan:
 
     @property
     def signature(self) -> str:
-        """How documents are decoded, for reports."""
+        """The signature of decoding, for reports."""
         view, decode = self.config.view, self.decode
         whole = "" if view.kind == "sentence" else f"-{view.max_tokens}"
         parts = [f"view:{describe_cut(view, view.max_sentences)}{whole}"]

@@ -105,7 +105,7 @@ def _steps(log_p_TC: Tensor, token_TC: Tensor, rules: TextRules) -> list[list[tu
 def _extended(
     prefixes: dict[tuple[int, ...], _Prefix], step: Iterable[tuple[int, float]], rules: TextRules
 ) -> dict[tuple[int, ...], _Prefix]:
-    """All that the prefixes may become with one more frame."""
+    """All extensions of the prefixes by one more frame."""
     opening, closing = rules.brackets or (None, None)
     following: dict[tuple[int, ...], _Prefix] = {}
     for tokens, before in prefixes.items():

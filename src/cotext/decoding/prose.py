@@ -10,7 +10,7 @@ from typing import Final
 
 from cotext.data.documents import Document
 from cotext.data.selection import LONG_TIMES
-from cotext.data.sentence_ends import sentence_ends, told_several
+from cotext.data.sentence_ends import sentence_ends, several_warning
 from cotext.data.splitting import Splitter, join_sentences
 from cotext.data.tokenizer import Tokenizer
 from cotext.decoding.scorer import CHARACTERS_PER_TOKEN
@@ -103,7 +103,7 @@ class Prose:
             return ""
         found = []
         if self.several:
-            found.append(told_several(self.several, self.lines, "lines"))
+            found.append(several_warning(self.several, self.lines, "lines"))
         if self.long:
             found.append(
                 f"{self.long:,} {'are' if self.long > 1 else 'is'} more than {LONG_TIMES} times as long as "

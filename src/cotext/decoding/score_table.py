@@ -1,4 +1,4 @@
-"""Scores of sentences as tables and figures: what `score`, and `translate --scores`, write."""
+"""Sentence scores as a table and as JSON: the output of `score` and of `translate --scores`."""
 
 import math
 from collections.abc import Iterable, Iterator

@@ -179,7 +179,7 @@ class DocumentScorer:
 
     @property
     def signature(self) -> str:
-        """How documents are decoded, for reports."""
+        """The signature of decoding, for reports."""
         return self.plan.signature
 
     def check_pairs(self, documents: Iterable[ParallelDocument]) -> None:

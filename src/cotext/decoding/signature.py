@@ -1,4 +1,4 @@
-"""Signatures: what a report says of the model, and of how documents were decoded, as `key:value|key:value`.
+"""Signatures of models and of decoding in reports: `key:value|key:value`.
 
 The part on the model is made by `cotext.models`, that on decoding by `DecodingPlan.signature`.
 """

@@ -1,4 +1,4 @@
-"""A file to translate, read once into memory; its checksum is a second reading."""
+"""Files to translate: read once into memory, and once for a checksum."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -40,7 +40,7 @@ class SourceFile:
         return find_side_file(self.path) if self.format == "docids" else None
 
     def checksums(self) -> list[str]:
-        """Of the file, and of its side file where it has one, before it was read."""
+        """SHA-256 of the file, and of its side file where it has one."""
         return self._checksums
 
     def read(self, prose: Prose, check_id: Callable[[str], None] | None = None) -> Iterator[Document]:

@@ -93,7 +93,7 @@ def _parts(lines: Iterable[tuple[int, str]]) -> Iterator[_Part]:
 def _groups(
     arriving: "Queue[_Part | CotextError | None]",
 ) -> Iterator[tuple[list[_Part], CotextError | None]]:
-    """What has arrived since the last look, and what has ended the stream if it was a problem."""
+    """The parts that have arrived since the last call, and the error that ended the stream, if any."""
     while True:
         parts: list[_Part] = []
         entry = arriving.get()

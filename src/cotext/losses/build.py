@@ -1,4 +1,4 @@
-"""From the section `loss` to a loss: the one place that knows every loss by name."""
+"""The losses by name, from the section `loss` of a configuration."""
 
 from typing import Any, Protocol
 

@@ -56,7 +56,7 @@ def _location(path: Path, record: Record, sentence: int) -> str:
 def place_of_sentence(
     path: Path, format: str | None, document: int, sentence: int, side: Side = "source"
 ) -> str:
-    """Where a sentence stands; both numbers count from 0. The file is read again, up to there."""
+    """File and line of a sentence; both numbers count from 0. The file is read again, up to there."""
     for number, (_, location_of) in enumerate(located_documents(path, format, side)):
         if number == document:
             return location_of(sentence)
@@ -91,7 +91,7 @@ def read_parallel(
 
 
 def second_file(source: Path, target: Path | None) -> Path | None:
-    """What `read_parallel` is given beside the source: None where the target is that very file."""
+    """The second file for `read_parallel`: None where the target is the source file."""
     same = target is None or (target.exists() and source.exists() and target.samefile(source))
     return None if same else target
 

@@ -80,7 +80,7 @@ def refuse(path: Path, kind: str) -> None:
 
 
 def binary_kind(head: bytes) -> str:
-    """What a file of bytes is by its beginning; empty for a text in whatever encoding.
+    """The kind of a binary file, by its beginning; empty for text in any encoding.
 
     Compressed by gzip or xz and UTF-16 are no kinds: these are texts once they are put right.
     """
@@ -115,7 +115,7 @@ def _is_utf8(head: bytes) -> bool:
 
 
 def markup_kind(text: str) -> str:
-    """What markup a text is; empty for ordinary text and for XML that the reader of wmt-xml may take."""
+    """The kind of markup of a text; empty for plain text and for XML that the reader of wmt-xml may take."""
     start = _PROLOG.match(text)
     begin = start.end() if start else 0
     declared = text[:begin].strip()
@@ -141,7 +141,7 @@ def _goes_on_as_markup(text: str, after: int) -> bool:
 
 
 def subtitle_kind(lines: list[str]) -> str:
-    """What subtitles the first lines are; empty for any other text."""
+    """The kind of subtitles, by the first lines; empty for any other text."""
     first = [line.strip() for line in lines if line.strip()][:200]
     if not first:
         return ""

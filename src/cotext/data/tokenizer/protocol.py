@@ -1,4 +1,4 @@
-"""What every tokenizer does, how one is trained, and the normal form of text that all of them encode."""
+"""The interface of tokenizers, settings for their training, and the normal form of text that they encode."""
 
 import re
 import unicodedata
@@ -29,7 +29,7 @@ def clean(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TokenizerSettings:
-    """How a tokenizer is trained.
+    """Settings for training a tokenizer.
 
     `vocabulary` counts the pieces (for `moses-bpe`, the merges). None asks for 32,000, or as many as the text
     supports. `byte_fallback` None: on from 4,000 pieces, so that no output shows an unknown symbol.

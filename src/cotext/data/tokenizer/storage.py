@@ -1,4 +1,4 @@
-"""A tokenizer on disk: tokenizer.json, which describes the model file beside it."""
+"""Storage of tokenizers: tokenizer.json, which describes the model file in the same folder."""
 
 import hashlib
 import json
@@ -17,7 +17,7 @@ def fingerprint_of(kind: str, model: bytes) -> str:
 
 
 def description_of(tokenizer: Tokenizer, kind: str, model_name: str) -> dict[str, Any]:
-    """What stands in tokenizer.json."""
+    """The content of tokenizer.json."""
     return {
         "version": FORMAT_VERSION,
         "kind": kind,
