@@ -19,6 +19,7 @@ from cotext.data.batching import pack
 from cotext.data.collate import make_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Tokenizer, clean
+from cotext.data.views import Window
 from cotext.decoding.document_state import Encoded, cut_document
 from cotext.decoding.likelihood import label_nll, sentence_of_label
 from cotext.decoding.plan import DecodingPlan, kind_of
@@ -65,17 +66,14 @@ def document_rows(
     found = []
     for first in range(0, len(cut.windows), plan.group_windows):
         group = [cut.windows[n] for n in group_of(first, len(cut.windows), plan.group_windows)]
-        rows = []
-        for window in group:
-            sides = [
-                [side[cut.kept[j]] for j in sentences]
-                for side, sentences in ((source, window.source), (target, window.target))
-            ]
-            current = [cut.kept[j] for j in window.current]
-            rows.append(DocumentRow(Instance(0, window, *sides), current))
-        if chosen is None or any(j in chosen for row in rows for j in row.sentences):
-            found.append(rows)
+        if chosen is None or any(cut.kept[j] in chosen for window in group for j in window.current):
+            found.append([_row(cut.kept, window, source, target) for window in group])
     return DocumentRows(cut.kept, found)
+
+
+def _row(kept: Sequence[int], window: Window, source: Encoded, target: Encoded) -> DocumentRow:
+    sides = [source[kept[j]] for j in window.source], [target[kept[j]] for j in window.target]
+    return DocumentRow(Instance(0, window, *sides), [kept[j] for j in window.current])
 
 
 def score_instances(
