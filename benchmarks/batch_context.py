@@ -33,7 +33,7 @@ from cotext.data.contrastive_suites import read_suite
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel
 from cotext.data.prepare import prepare_controlled
-from cotext.decoding.translate_file import open_scorer, open_translator
+from cotext.decoding.open import open_run, open_scorer
 from cotext.decoding.translator import DocumentTranslator
 from cotext.metrics.bleu import evaluate
 from cotext.training.callbacks import TrainingCallbacks
@@ -125,7 +125,7 @@ def gates(translator: DocumentTranslator, documents: Iterable[ParallelDocument])
 def measure(run: Path, data: Path) -> Figures:
     """Everything that is told of a run."""
     scorer, loaded = open_scorer(run, "cpu")
-    translator, _ = open_translator(run, "cpu")
+    translator = open_run(run, "cpu").translator
     return {
         "signature": f"{loaded.signature}|{translator.signature}",
         "nll": min(loss for _, loss in curve(run)),
@@ -147,7 +147,7 @@ def by_neighbours(run: Path, data: Path) -> Figures:
     """Accuracy and BLEU by how many windows see each other."""
     found = {}
     for count in NEIGHBOURS:
-        scorer, _ = open_translator(run, "cpu", {"group_windows": count})
+        scorer = open_run(run, "cpu", {"group_windows": count}).translator
         score = bleu(scorer, test_documents(data, TRANSLATED))
         found[str(count)] = {"accuracy": accuracies(scorer, data), "bleu": score}
         print(f"group_windows {count}: d-BLEU {score['d-bleu']:.1f}", flush=True)

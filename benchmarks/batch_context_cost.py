@@ -14,7 +14,8 @@ import torch
 from benchmarks.data import PeakMemory
 from benchmarks.documents import Trainee, config_of, model_of, spread, table
 from benchmarks.training import SYMBOLS, VOCABULARY, lengths
-from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
+from cotext.data.batch import Batch, Instance, SpecialSymbols
+from cotext.data.collate import make_batch
 from cotext.data.documents import Document
 from cotext.data.views import WindowView
 from cotext.decoding.translator import DocumentTranslator, Translation

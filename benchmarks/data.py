@@ -89,7 +89,9 @@ def measure(source: Path, target: Path, dev_source: Path, dev_target: Path) -> d
         settings = TokenizerSettings(vocabulary=VOCABULARY, sample_sentences=SAMPLE_SENTENCES)
         start = time.perf_counter()
         out = Path(folder) / "out"
-        report = prepare(source, target, dev_source, dev_target, out, settings=settings, progress=progress)
+        report = prepare(
+            source, target, dev_source, dev_target, out, settings=settings, on_documents=progress
+        )
         whole = time.perf_counter() - start
     training = moments["encoding train"] - moments["training the tokenizer"]
     pairs = sum(split.sentences for split in report.splits.values())

@@ -32,7 +32,7 @@ from transformers.utils import logging
 
 from cotext.data.batch import Source, SpecialSymbols
 from cotext.decoding.beam_search import SearchOptions, search
-from cotext.decoding.constraints import Request, SearchSymbols
+from cotext.decoding.constraints import SearchRequest, SearchSymbols
 from cotext.layers.blocks import SentenceEmbedding, Size
 from cotext.models.transformer import Transformer
 
@@ -159,7 +159,7 @@ def ours(model: Transformer) -> Translate:
     """Our search; the last of `tokens` steps writes `eos`."""
 
     def translate(task: Task) -> list[list[int]]:
-        requests = [Request((), 0, (task.tokens,))] * len(task.sources)
+        requests = [SearchRequest((), 0, (task.tokens,))] * len(task.sources)
         found = search(model, source(task.sources), requests, SEARCH_SYMBOLS, SearchOptions(task.beam, 0.6))
         return [hypothesis.tokens for hypothesis in found]
 
@@ -263,8 +263,8 @@ def prefix_against_regenerate(model: Transformer, beam: int, rounds: int, clock:
     [given] = random_rows([3 * (SENTENCE + 1)], seed=4)
     given[SENTENCE :: SENTENCE + 1] = [SYMBOLS.separator(0)] * 3
     requests = {
-        "prefix": Request(given, 0, (SENTENCE + 1,)),
-        "regenerate": Request((), 0, (SENTENCE + 1,) * 4),
+        "prefix": SearchRequest(given, 0, (SENTENCE + 1,)),
+        "regenerate": SearchRequest((), 0, (SENTENCE + 1,) * 4),
     }
     times: dict[str, list[float]] = {name: [] for name in requests}
     for i in range(rounds + 1):

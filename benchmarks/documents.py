@@ -26,8 +26,9 @@ import torch
 from benchmarks.data import PeakMemory
 from benchmarks.training import SYMBOLS, VOCABULARY, document_batches, instance, lengths, sentence_batches
 from cotext.config.recipe import Config, load_config
-from cotext.data.batch import Batch, make_batch
-from cotext.decoding.beam_search import Request, SearchOptions, SearchSymbols, search
+from cotext.data.batch import Batch
+from cotext.data.collate import make_batch
+from cotext.decoding.beam_search import SearchOptions, SearchRequest, SearchSymbols, search
 from cotext.layers.buckets import LocalSelfAttention, Sentences
 from cotext.layers.kernels.relative import attend_relative
 from cotext.layers.kernels.sdpa import attend
@@ -240,7 +241,7 @@ def align(rounds: int) -> None:
         # No separator is ever among the candidates by itself: both write to their limits.
         model.output_weight[[SYMBOLS.eos, *SYMBOLS.separators]] = 0
     source = make_batch([instance([(25, 25)] * 20, random)], SYMBOLS).source
-    request = Request(prefix=[], first_sentence=0, max_tokens=(26,) * 20)
+    request = SearchRequest(prefix=[], first_sentence=0, max_tokens=(26,) * 20)
     rows = []
     for beam in (1, 5):
         took: dict[str, list[float]] = {"free": [], "constrained": []}

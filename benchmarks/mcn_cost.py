@@ -18,9 +18,10 @@ from benchmarks.data import PeakMemory
 from benchmarks.documents import table
 from benchmarks.training import SYMBOLS, VOCABULARY, instance, lengths
 from cotext.config.recipe import Config, load_config
-from cotext.data.batch import Batch, Source, SpecialSymbols, make_batch
+from cotext.data.batch import Batch, Source, SpecialSymbols
+from cotext.data.batching import pack
+from cotext.data.collate import make_batch
 from cotext.data.documents import Document
-from cotext.data.sampling import pack
 from cotext.decoding.translator import DocumentTranslator
 from cotext.layers.kernels.relative import attend_from_memory
 from cotext.layers.masks import causal
@@ -215,7 +216,7 @@ def document_batches(documents: Sequence[list[tuple[int, int]]], random: np.rand
     rows = sorted(
         (instance(document, random) for document in documents), key=lambda r: r.row_tokens(BRACKETS)
     )
-    groups = pack([row.row_tokens(BRACKETS) for row in rows], BATCH_TOKENS)
+    groups = pack([[row.row_tokens(BRACKETS)] for row in rows], BATCH_TOKENS)
     return [make_batch([rows[i] for i in group], BRACKETS) for group in groups]
 
 
@@ -223,7 +224,7 @@ def sentence_batches(documents: Sequence[list[tuple[int, int]]], random: np.rand
     """Rows that are the sentences of the documents, those of like length together."""
     rows = [instance([pair], random) for document in documents for pair in document]
     rows.sort(key=lambda row: row.row_tokens(SYMBOLS))
-    groups = pack([row.row_tokens(SYMBOLS) for row in rows], BATCH_TOKENS)
+    groups = pack([[row.row_tokens(SYMBOLS)] for row in rows], BATCH_TOKENS)
     return [make_batch([rows[i] for i in group], SYMBOLS) for group in groups]
 
 

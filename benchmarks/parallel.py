@@ -44,7 +44,7 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.prepare import prepare
 from cotext.data.tokenizer import TokenizerSettings
-from cotext.decoding.translate_file import open_translator
+from cotext.decoding.open import open_run
 from cotext.models.describe import describe_model
 from cotext.models.run_folder import checkpoints
 from cotext.training.callbacks import TrainingCallbacks
@@ -208,12 +208,12 @@ class Experiment:
 def measure(experiment: Experiment, name: Name, before: Figures) -> Figures:
     """Everything that is told of a run; what an earlier call has told of its checkpoints stays."""
     run, data = experiment.run(name), experiment.folder / "data"
-    translator, _ = open_translator(run, "cpu")
+    translator = open_run(run, "cpu").translator
     documents = test_documents(data, TRANSLATED)
     d_bleu = dict(before.get("d_bleu", {}))
     for update in checkpoints(run):
         if str(update) not in d_bleu:
-            there, _ = open_translator(run, "cpu", update=update)
+            there = open_run(run, "cpu", update=update).translator
             d_bleu[str(update)] = bleu(there, documents[:IN_CURVES])["d-bleu"]
             print(f"{name} {update} d-BLEU {d_bleu[str(update)]:.1f}", flush=True)
     return {

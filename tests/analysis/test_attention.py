@@ -15,7 +15,8 @@ from cotext.analysis.attention_of_document import document_attention
 from cotext.analysis.gates import AtDistance, GateOpenness
 from cotext.analysis.sentence_maps import average_by_kind, sentence_maps
 from cotext.config.recipe import load_config
-from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
+from cotext.data.batch import Batch, Instance, SpecialSymbols
+from cotext.data.collate import make_batch
 from cotext.data.documents import ParallelDocument
 from cotext.data.views import Window, WindowView
 from cotext.decoding.translator import DocumentTranslator

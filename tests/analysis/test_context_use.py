@@ -119,7 +119,7 @@ class Clues:
         self.before = before
         self.read: list[int] = []
 
-    def reach(self, document: Document) -> list[range]:
+    def visible_sentences(self, document: Document) -> list[range]:
         return [range(max(0, j - self.before), j + 1) for j in range(len(document))]
 
     def score_tokens(
@@ -203,7 +203,7 @@ def test_equal_documents_are_read_once() -> None:
     """Sentences that see the whole document share it, and each document without one of its sentences."""
 
     class Everything(Clues):
-        def reach(self, document: Document) -> list[range]:
+        def visible_sentences(self, document: Document) -> list[range]:
             return [range(len(document))] * len(document)
 
     scorer = Everything(9)
@@ -277,7 +277,7 @@ def test_in_its_excerpt_a_sentence_is_what_it_is_in_its_document(name: str) -> N
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_sentence_sees_what_it_reaches_and_nothing_else(name: str) -> None:
     t = translator(SYSTEMS[name])
-    sees = t.reach(Document("l", LONG.source))
+    sees = t.visible_sentences(Document("l", LONG.source))
     [before] = t.score_tokens([(LONG, range(len(LONG)))])
     for j in (0, 1, 3, 4, 5, 6):
         source = list(LONG.source)

@@ -150,7 +150,7 @@ class Rule:
 
     model = object()
 
-    def reach(self, document: Document) -> list[range]:
+    def visible_sentences(self, document: Document) -> list[range]:
         return [range(max(0, j - 1), j + 1) for j in range(len(document.sentences))]
 
     def check_pairs(self, documents: Iterable[ParallelDocument]) -> None:

@@ -7,7 +7,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from cotext.data.batch import Instance, Source, SpecialSymbols, make_batch
+from cotext.data.batch import Instance, Source, SpecialSymbols
+from cotext.data.collate import make_batch
 from cotext.data.views import Window
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size
 from cotext.layers.masks import causal, visible

@@ -7,8 +7,9 @@ from tiny import PlainWordTokenizer, random_model, tiny_config, window
 from torch import Tensor
 
 from cotext.config.recipe import Config
-from cotext.data.batch import Batch, Instance, Source, make_batch
+from cotext.data.batch import Batch, Instance, Source
 from cotext.data.build import build_view, special_symbols
+from cotext.data.collate import make_batch
 from cotext.layers.blocks import SentenceEmbedding, Size
 from cotext.layers.positions import ranks
 from cotext.layers.state import SelfReach

@@ -13,8 +13,9 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from cotext.analysis.sentence_maps import sentence_maps
-from cotext.data.batch import Instance, Source, make_batch
+from cotext.data.batch import Instance, Source
 from cotext.data.build import build_view, special_symbols
+from cotext.data.collate import make_batch
 from cotext.data.views import Window
 from cotext.layers.blocks import EncoderBlock, SentenceEmbedding, Size
 from cotext.layers.kernels.packing import Ragged

@@ -16,7 +16,8 @@ from tiny_runs import assert_same_file, journal, prepare_toy, run_config, silent
 
 from cotext.config.recipe import Config
 from cotext.config.training import TrainConfig
-from cotext.data.batch import Batch, make_batch
+from cotext.data.batch import Batch
+from cotext.data.collate import make_batch
 from cotext.data.sampling import Cursor, instances_of, ordered_batches
 from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import load_tokenizer

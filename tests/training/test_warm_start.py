@@ -25,8 +25,9 @@ from torch import Tensor, nn
 
 from cotext.config.recipe import Config, load_config
 from cotext.config.view import ViewConfig
-from cotext.data.batch import Instance, SpecialSymbols, make_batch
+from cotext.data.batch import Instance, SpecialSymbols
 from cotext.data.build import special_symbols
+from cotext.data.collate import make_batch
 from cotext.data.sampling import instances_of
 from cotext.data.views import SentenceView, Window
 from cotext.models import checkpoint as ckpt

@@ -12,9 +12,11 @@ from torch import Tensor
 
 from cotext.analysis.gates import GateOpenness
 from cotext.analysis.sentence_maps import Averaged, SentenceMap, average_by_kind, sentence_maps
-from cotext.data.batch import Batch, Instance, make_batch
+from cotext.data.batch import Batch, Instance
+from cotext.data.batching import pack
+from cotext.data.collate import make_batch
 from cotext.data.documents import ParallelDocument
-from cotext.data.sampling import pack
+from cotext.decoding.scorer import document_rows
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.interface import TranslationModel
 from cotext.runtime.tables import render_rows
@@ -127,34 +129,27 @@ def document_attention(
     """
     source = translator.tokenizer.encode_batch(document.source)
     target = translator.tokenizer.encode_batch(document.target)
-    # A sentence that is empty on both sides is no part of its document, as in translation and scoring.
-    kept = [j for j in range(len(source)) if source[j] or target[j]]
-    source, target = [source[j] for j in kept], [target[j] for j in kept]
-    instances = [
-        Instance(0, w, [source[j] for j in w.source], [target[j] for j in w.target])
-        for w in translator.view.split([len(s) for s in source], [])
-    ]
+    rows = document_rows(translator.plan, source, target)
+    instances = [[row.instance for row in group] for group in rows.groups]
     batches = [batch.to(translator.device) for batch in _batches(translator, instances)]
-    maps, gates = sentence_maps(model, batches, len(kept))
+    maps, gates = sentence_maps(model, batches, len(rows.kept))
     return DocumentAttention(
         signature=signature,
         document=document,
         translated_by_run=own,
-        numbers=tuple(j + 1 for j in kept),
-        tokens=tuple((len(s), len(t)) for s, t in zip(source, target, strict=True)),
+        numbers=tuple(j + 1 for j in rows.kept),
+        tokens=tuple((len(source[j]), len(target[j])) for j in rows.kept),
         maps=maps,
         gates=gates,
         kinds=tuple(average_by_kind(maps)),
     )
 
 
-def _batches(translator: DocumentTranslator, instances: Sequence[Instance]) -> list[Batch]:
-    """Windows that see each other together, others as they fit."""
-    decode = translator.config.decode
-    if translator.model.sees_other_rows:
-        starts = range(0, len(instances), decode.group_windows)
-        groups = [list(range(first, min(first + decode.group_windows, len(instances)))) for first in starts]
-    else:
-        lengths = [instance.row_tokens(translator.symbols) for instance in instances]
-        groups = pack(lengths, decode.max_tokens)
-    return [make_batch([instances[i] for i in group], translator.symbols) for group in groups]
+def _batches(translator: DocumentTranslator, groups: Sequence[Sequence[Instance]]) -> list[Batch]:
+    """Windows that see each other in a batch of their own, others as they fit."""
+    symbols = translator.plan.symbols
+    if not translator.plan.sees_other_rows:
+        lengths = [[row.row_tokens(symbols) for row in group] for group in groups]
+        packed = pack(lengths, translator.plan.decode.max_tokens)
+        groups = [[row for g in batch for row in groups[g]] for batch in packed]
+    return [make_batch(group, symbols) for group in groups]

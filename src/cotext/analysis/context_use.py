@@ -23,14 +23,14 @@ CONDITIONS: Final = ("true", "shuffled", "random", "none")
 DOCUMENTS_AT_ONCE = 16
 
 
-class Reach(Protocol):
+class SentenceVisibility(Protocol):
     """A system that knows the context window of each sentence."""
 
-    def reach(self, document: Document) -> list[range]:
+    def visible_sentences(self, document: Document) -> list[range]:
         """For every sentence, the sentences within its context window, itself included."""
 
 
-class TokenScorer(Reach, Protocol):
+class TokenScorer(SentenceVisibility, Protocol):
     """A system that scores the tokens of chosen sentences."""
 
     def score_tokens(
@@ -99,19 +99,23 @@ def mean_use(sentences: Sequence[SentenceUse], condition: str) -> ConditionMean:
     )
 
 
-def excerpts(scorer: Reach, document: ParallelDocument, chosen: Sequence[int] | None = None) -> list[Excerpt]:
+def excerpts(
+    scorer: SentenceVisibility, document: ParallelDocument, chosen: Sequence[int] | None = None
+) -> list[Excerpt]:
     """What each sentence of a document, or each of those chosen, sees, as a document of its own.
 
     Where that would be cut in another way than it was in the document (several parts, groups of windows with
     context), the whole document stands for it.
     """
-    sees = scorer.reach(Document(document.id, document.source))
+    sees = scorer.visible_sentences(Document(document.id, document.source))
     alike = {range(len(sees)): sees}
     found = []
     for number in range(len(sees)) if chosen is None else chosen:
         reach = sees[number]
         if reach not in alike:
-            alike[reach] = scorer.reach(Document(document.id, document.source[reach.start : reach.stop]))
+            alike[reach] = scorer.visible_sentences(
+                Document(document.id, document.source[reach.start : reach.stop])
+            )
         same = alike[reach][number - reach.start] == range(len(reach))
         found.append(excerpt(document, reach, number, whole=not same))
     return found

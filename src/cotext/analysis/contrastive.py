@@ -7,13 +7,13 @@ from cotext.analysis.contrastive_contexts import ForeignSentences, score_in_cont
 from cotext.analysis.contrastive_rows import SAME_SENTENCE, WHOLE_DOCUMENT, ContextWindow
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import Document, ParallelDocument
-from cotext.decoding.translate_file import signature_entries, what_is_seen
+from cotext.decoding.open import OpenedRun
+from cotext.decoding.signature import scoring_entries
 from cotext.decoding.translator import DocumentTranslator
 from cotext.metrics.contrastive import CandidateScores, ContrastiveReport, contrastive_accuracy
 from cotext.metrics.evidence import Evidence, groups_of, weigh
 from cotext.metrics.generative import GenerativeReport, generative_accuracy
 from cotext.metrics.readings import Readings
-from cotext.models.checkpoint import LoadedModel
 
 SUITE_CHUNK = 2000  # candidates scored between two signs of progress
 
@@ -93,12 +93,6 @@ def write_suite_forms(
     return generative_accuracy(suite, translations, recipe)
 
 
-def forms_recipe(translator: DocumentTranslator, loaded: LoadedModel) -> dict[str, str]:
-    """Signature entries of a generative accuracy: the model and its decoding."""
-    model = signature_entries(loaded.signature)
-    return {"model": model["model"], "updates": model["updates"], **signature_entries(translator.signature)}
-
-
 def _texts(suite: ContrastiveSuite) -> Iterator[ParallelDocument]:
     """Every candidate beside its source; of further candidates, only where they differ from the first."""
     for example in suite.examples:
@@ -122,8 +116,6 @@ def _chunks(suite: ContrastiveSuite) -> Iterator[list[ContrastiveExample]]:
         yield chunk
 
 
-def suite_recipe(translator: DocumentTranslator, loaded: LoadedModel) -> dict[str, str]:
-    """What the signature of a contrastive accuracy says of the model, and of what it saw and scored."""
-    model = signature_entries(loaded.signature)
-    seen = what_is_seen(translator)
-    return {"model": model["model"], "updates": model["updates"], **seen, "scored": "differing"}
+def suite_recipe(opened: OpenedRun) -> dict[str, str]:
+    """Signature entries of a contrastive accuracy: the model, and what it sees and scores."""
+    return {**scoring_entries(opened), "scored": "differing"}

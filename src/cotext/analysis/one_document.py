@@ -7,9 +7,7 @@ from typing import Any
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_documents, read_parallel, second_file
-from cotext.decoding.translate_file import open_scorer, open_translator
-from cotext.decoding.translator import DocumentTranslator
-from cotext.models.checkpoint import LoadedModel
+from cotext.decoding.open import OpenedRun, open_run, open_scorer
 from cotext.runtime.errors import CotextError, nearest
 
 
@@ -20,22 +18,16 @@ class DocumentOfRun:
     `own`: its target is empty so far and is to be the translation by the run.
     """
 
-    translator: DocumentTranslator
-    loaded: LoadedModel
+    run: OpenedRun
     document: ParallelDocument
     own: bool
-
-    @property
-    def signature(self) -> str:
-        """Model and decoding."""
-        return f"{self.loaded.signature}|{self.translator.signature}"
 
     def with_translation(self) -> ParallelDocument:
         """The document with its target: the given one, or the translation by the run."""
         if not self.own:
             return self.document
         source = Document(self.document.id, self.document.source)
-        [(_, found)] = self.translator.translate([source])
+        [(_, found)] = self.run.translator.translate([source])
         return ParallelDocument(source.id, source.sentences, found.document.sentences)
 
 
@@ -60,15 +52,15 @@ def open_document(
     """
     chosen = choose_document(source, target, document, format)
     own = target is None
-    opened = open_translator if own or translates else open_scorer
-    translator, loaded = opened(run, device, decode, update)
+    opened = (open_run if own or translates else open_scorer)(run, device, decode, update)
+    translator = opened.translator
     if own or translates:
         translator.check([Document(chosen.id, chosen.source)])
     else:
         translator.check_pairs([chosen])
     if not any(translator.tokenizer.encode_batch(chosen.source)):
         raise CotextError(f"{source}: document {chosen.id} has no words; there is nothing to analyse")
-    return DocumentOfRun(translator, loaded, chosen, own)
+    return DocumentOfRun(opened, chosen, own)
 
 
 def choose_document(

@@ -93,11 +93,13 @@ def cxmi(
         raise CotextError("--protocol evaluates translations: add --translate, or leave it out")
     from cotext.analysis.context_corpus import measure_corpus
     from cotext.analysis.context_use import CONDITIONS
+    from cotext.decoding.open import open_run, open_scorer
     from cotext.runtime.progress import meter
 
     with output(out, [source, target]), meter("scoring", 0) as progress:
+        opened = (open_run if translate else open_scorer)(run, device, decode, checkpoint)
         found = measure_corpus(
-            run,
+            opened,
             source,
             target,
             conditions=context or CONDITIONS,
@@ -105,9 +107,6 @@ def cxmi(
             protocols=protocol,
             seed=seed,
             format=format,
-            device=device,
-            decode=decode,
-            update=checkpoint,
             on_start=progress.restart,
             on_sentences=progress.advance,
         )

@@ -21,9 +21,8 @@ from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
     from cotext.data.contrastive_suites import ContrastiveSuite
-    from cotext.decoding.translator import DocumentTranslator
+    from cotext.decoding.open import OpenedRun
     from cotext.metrics.evidence import Evidence
-    from cotext.models.checkpoint import LoadedModel
 
 Tell = Callable[[str], None]  # what a person reads of the figures
 
@@ -69,10 +68,11 @@ def contrastive(
 
     tell: Tell = _silent if json else typer.echo
     with output(out, suites):
-        translator, loaded = _opened(run, generate, device, decode, checkpoint)
+        opened = _opened(run, generate, device, decode, checkpoint)
+        translator = opened.translator
         for path, suite in zip(suites, loaded_suites, strict=True):
-            check_pair(loaded.languages, suite.languages, f"{path}", f"{run} translates")
-        recipe, window = suite_recipe(translator, loaded), context_window_of(translator)
+            check_pair(opened.languages, suite.languages, f"{path}", f"{run} translates")
+        recipe, window = suite_recipe(opened), context_window_of(translator)
         if controls and not window.has_context:
             typer.echo(
                 f"{run} reads single sentences: --controls has no context to remove\n",
@@ -91,7 +91,7 @@ def contrastive(
             figures = report.as_dict()
             tell(f"{suite.name}\n{render_table(report)}\n")
             if generate:
-                figures["generative"] = _generated(translator, loaded, suite, tell)
+                figures["generative"] = _generated(opened, suite, tell)
             key = f"{suite.name} ({path})" if suite.name in reports else suite.name
             reports[key] = figures
             if report.readings is not None:
@@ -117,14 +117,14 @@ def _check_rules(tie: str, score: str) -> None:
 
 def _opened(
     run: Path, generate: bool, device: str | None, decode: dict[str, Any], checkpoint: int | None
-) -> "tuple[DocumentTranslator, LoadedModel]":
-    from cotext.decoding.translate_file import open_scorer, open_translator
+) -> "OpenedRun":
+    from cotext.decoding.open import open_run, open_scorer
 
     if not generate:
         return open_scorer(run, device, decode, checkpoint)
-    translator, loaded = open_translator(run, device, decode, checkpoint)
-    translator.check_passes()
-    return translator, loaded
+    opened = open_run(run, device, decode, checkpoint)
+    opened.translator.plan.check_passes()
+    return opened
 
 
 def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell: Tell) -> None:
@@ -141,17 +141,16 @@ def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell:
         reports[key]["use_of_context"] = [next(rest).as_dict() for _ in of_suite]
 
 
-def _generated(
-    translator: "DocumentTranslator", loaded: "LoadedModel", suite: "ContrastiveSuite", tell: Tell
-) -> dict[str, Any]:
+def _generated(opened: "OpenedRun", suite: "ContrastiveSuite", tell: Tell) -> dict[str, Any]:
     """The generative reading of a suite, told and as figures."""
-    from cotext.analysis.contrastive import forms_recipe, write_suite_forms
+    from cotext.analysis.contrastive import write_suite_forms
+    from cotext.decoding.signature import translation_entries
     from cotext.metrics.generative import render_forms
     from cotext.runtime.progress import meter
 
     sources = dict.fromkeys(example.source for example in suite.examples)
     with meter(f"{suite.name}, translating", sum(map(len, sources))) as progress:
-        recipe = forms_recipe(translator, loaded)
-        forms = write_suite_forms(translator, suite, recipe=recipe, on_sentences=progress.advance)
+        recipe = translation_entries(opened)
+        forms = write_suite_forms(opened.translator, suite, recipe=recipe, on_sentences=progress.advance)
     tell(f"{render_forms(forms)}\n")
     return forms.as_dict()

@@ -102,7 +102,7 @@ def prepare(
         size = int(controlled) if re.fullmatch("[0-9]{1,12}", controlled) else controlled
         with stages() as progress:
             report = prepare_controlled(
-                size, out, seed=seed, vocabulary=vocabulary, overwrite=overwrite, progress=progress
+                size, out, seed=seed, vocabulary=vocabulary, overwrite=overwrite, on_documents=progress
             )
     else:
         if source is None or dev_source is None:
@@ -138,7 +138,7 @@ def prepare(
                 clean=clean or (),
                 skip_unequal=skip_unequal,
                 overwrite=overwrite,
-                progress=progress,
+                on_documents=progress,
             )
     if json:
         typer.echo(as_json({"format": "cotext-prepare", "version": 1, "out": str(out), **asdict(report)}))

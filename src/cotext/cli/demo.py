@@ -158,7 +158,7 @@ def _prepare(out: Path, settings: DemoSettings) -> None:
                 out / "data",
                 settings.seed,
                 contrastive_examples=settings.contrastive_examples,
-                progress=on_documents,
+                on_documents=on_documents,
             )
     for name in ("test.en", "test.de"):
         if not (out / name).exists():
@@ -281,11 +281,12 @@ def _corpus_command(out: Path, settings: DemoSettings) -> str:
 
 
 def _system_figures(out: Path, system: DemoSystem, settings: DemoSettings) -> SystemFigures:
-    from cotext.decoding.translate_file import open_translator
+    from cotext.decoding.open import open_run
     from cotext.metrics.evaluate_files import evaluate_files
 
     translation = out / "results" / f"{system.name}.de"
-    translator, loaded = open_translator(out / system.name)
+    opened = open_run(out / system.name)
+    loaded = opened.loaded
     evaluation = evaluate_files(
         [translation], [out / "test.de"], out / "test.en", protocols=("s-bleu", "d-bleu"), format="text"
     )
@@ -305,7 +306,7 @@ def _system_figures(out: Path, system: DemoSystem, settings: DemoSettings) -> Sy
         accuracies=accuracies,
         scores=tuple(evaluation.scores[translation.name]),
         translations=tuple(document.sentences for document in read_documents(translation, "text")),
-        signature=f"{loaded.signature}|{translator.signature}",
+        signature=opened.signature,
     )
 
 

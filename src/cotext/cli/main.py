@@ -218,19 +218,19 @@ def translate(
         return
     if out is None:
         raise CotextError("--out FILE is needed (or - as the document, for standard input and output)")
-    from cotext.decoding.translate_file import translate_file
+    from cotext.decoding.open import open_run
+    from cotext.decoding.translate_file import check_outputs, translate_file
     from cotext.runtime.progress import console, meter
 
+    check_outputs(out, scores, document)
+    opened = open_run(run, device, decode, checkpoint)
     with meter("translating", 0) as progress:
         report = translate_file(
-            run,
+            opened,
             document,
             out,
             scores=scores,
             format=format,
-            device=device,
-            decode=decode,
-            update=checkpoint,
             split=split,
             overwrite=overwrite,
             on_start=progress.restart,
@@ -250,17 +250,17 @@ def translate(
         )
     for where, what in (
         (report.missing, "missing"),
-        (report.cut, CUT_OFF),
+        (report.truncated, CUT_OFF),
         (report.long, LONG),
         (report.shed, "with part of their context dropped to fit into view.max_tokens"),
     ):
         if where:
             shown = f"{', '.join(where[:5])}{' ...' if where[5:] else ''}"
             typer.echo(f"  {counted(len(where), 'sentence')} {what}; document:sentence {shown}")
-    if report.otherwise:
-        rate = len(report.otherwise) / report.sentences
+    if report.resegmented:
+        rate = len(report.resegmented) / report.sentences
         typer.echo(
-            f"  {counted(len(report.otherwise), 'sentence')} ({rate:.1%}) in other subwords than the "
+            f"  {counted(len(report.resegmented), 'sentence')} ({rate:.1%}) in other subwords than the "
             "tokenizer gives for their text: `cotext score` differs there, --scores FILE has their scores"
         )
     typer.echo(report.signature)
@@ -280,20 +280,13 @@ def score(
 ) -> None:
     """Compute the log-probability of each sentence of a translation, in its context (TSV)."""
     decode = scoring_settings(set)
+    from cotext.decoding.open import open_scorer
     from cotext.decoding.score_table import score_figures, score_lines
     from cotext.decoding.translate_file import score_file
 
     with output(out, [source, target]):
-        scored, signature = score_file(
-            run,
-            source,
-            target,
-            format=format,
-            device=device,
-            decode=decode,
-            update=checkpoint,
-            columns=not json,
-        )
+        opened = open_scorer(run, device, decode, checkpoint)
+        scored, signature = score_file(opened, source, target, format=format, columns=not json)
         _write_lines(out, [as_json(score_figures(scored, signature))] if json else score_lines(scored))
     typer.echo(signature, err=True)
 

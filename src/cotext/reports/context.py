@@ -52,11 +52,11 @@ def report_context(
         check_output(path, [path for path in (source, target) if path is not None])
     with writing(out, figures):
         opened = open_document(run, source, target, document, format, device, decode, update)
-        check_sides(opened.loaded.languages, source, target, f"{run} translates")
+        check_sides(opened.run.loaded.languages, source, target, f"{run} translates")
         report = document_context_use(
-            opened.translator,
+            opened.run.translator,
             opened.with_translation(),
-            opened.signature,
+            opened.run.signature,
             opened.own,
             on_start,
             on_sentences,

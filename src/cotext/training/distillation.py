@@ -31,7 +31,7 @@ from cotext.data.prepared import REPORT, checked_digests, file_digests, read_rep
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
 from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import SentencePieceTokenizer
-from cotext.decoding.translate_file import open_translator
+from cotext.decoding.open import open_run
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.run_folder import model_file
 from cotext.runtime.errors import CotextError
@@ -171,7 +171,9 @@ class Distillation:
 
         for number, found in self.translator.translate(documents(), on_sentences):
             sentences = found.document.sentences
-            self.parts.add(Entry(under_way.pop(number), sentences, found.cut, found.long, found.missing))
+            self.parts.add(
+                Entry(under_way.pop(number), sentences, found.truncated, found.long, found.missing)
+            )
 
     def write(self, on_documents: Callable[[int], None] = lambda count: None) -> Outcome:
         """Write the distilled corpus, give it its name and say what it holds; all must be translated.
@@ -301,11 +303,12 @@ def distillation(
     if not finished:
         _require_new(out, request)
     data = open_data(request.data)
-    translator, loaded = open_translator(request.teacher, device, request.decode, request.update)
-    translator.check_passes()
+    opened = open_run(request.teacher, device, request.decode, request.update)
+    translator, loaded = opened.translator, opened.loaded
+    translator.plan.check_passes()
     request, texts = _texts(replace(request, out=out), data, loaded.languages)
     job = {**_job(request, data, translator), **texts.identity()}
-    signature = f"{loaded.signature}|{translator.signature}"
+    signature = opened.signature
     chosen = shard or Shard()
     if finished:
         # Repeated, or killed before it could say so.

@@ -17,7 +17,7 @@ from cotext.data.formats import place_of_sentence, read_documents
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.streams import without_compression
 from cotext.data.languages import Languages, check_pair
-from cotext.data.sentence_ends import sentence_ends, told_several
+from cotext.data.sentence_ends import sentence_ends, several_warning
 from cotext.data.tokenizer import Tokenizer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
@@ -221,7 +221,7 @@ class MonolingualTexts:
         if self._first is not None:
             where = place_of_sentence(self._path, self._format, *self._first)
             messages.append(
-                f"{self._path}: {told_several(self.several, self.lines, 'lines')} (by punctuation alone), "
+                f"{self._path}: {several_warning(self.several, self.lines, 'lines')} (by punctuation alone), "
                 f"the first is {where}; a system trained on a sentence a line may leave some of such a line "
                 "out"
             )

@@ -28,10 +28,9 @@ from cotext.data.formats import detect_format, read_documents, read_parallel, se
 from cotext.data.formats.docids import find_side_file
 from cotext.data.languages import Languages
 from cotext.data.suite_documents import documents_of
-from cotext.decoding.translate_file import open_scorer, open_translator, translate_file
-from cotext.decoding.translator import DocumentTranslator
+from cotext.decoding.open import OpenedRun, open_run
+from cotext.decoding.translate_file import translate_file
 from cotext.metrics.decisions import Decisions, read_decisions
-from cotext.models.checkpoint import LoadedModel
 from cotext.models.parameters import count_parameters
 from cotext.models.run_folder import model_file, noted_data
 from cotext.runtime.errors import CotextError
@@ -145,22 +144,23 @@ def measure_run(
 def _measure(
     path: Path, title: str, settings: MeasurementSettings, new_progress: ProgressFactory
 ) -> MeasuredRun:
-    translator, loaded = open_translator(path, settings.device, dict(settings.decode))
+    opened = open_run(path, settings.device, dict(settings.decode))
+    translator, loaded = opened.translator, opened.loaded
     window = context_window_of(translator)
     weights = checksum(model_file(path))
-    made_by = _digest(f"{loaded.signature}|{translator.signature}", weights)
+    made_by = _digest(opened.signature, weights)
     hypothesis, use, attention = None, None, None
     if settings.test is not None:
         name = f"{settings.test.digest}-{made_by}"
-        hypothesis = _translate(
-            path, f"{name}{settings.test.source.suffix}", settings.test, settings, new_progress, title
-        )
+        out = f"{name}{settings.test.source.suffix}"
+        hypothesis = _translate(opened, out, settings.test, new_progress, title)
         readable = window.has_context and loaded.writes_left_to_right
         documents = settings.test.documents() if readable else []
         if settings.use and any(len(d) > 1 for d in documents):
-            use = _use(path, f"{name}.use.json", settings.test, documents, settings, new_progress, title)
+            scorer = opened.for_scoring()
+            use = _use(scorer, f"{name}.use.json", settings.test, documents, new_progress, title)
         if settings.attention and documents:
-            attention = _attention(translator, loaded, documents, hypothesis, settings.test)
+            attention = _attention(opened, documents, hypothesis, settings.test)
     metrics = read_metrics(path)
     return MeasuredRun(
         path=path,
@@ -175,33 +175,26 @@ def _measure(
             for entry in metrics
             if entry["kind"] == "validation" and "nll_current" in entry
         ),
-        signature=f"{loaded.signature}|{translator.signature}",
+        signature=opened.signature,
         data=_data(path),
         hypothesis=hypothesis,
-        decisions=_decide(path, weights, window, settings, new_progress, title),
+        decisions=_decide(opened, weights, window, settings, new_progress, title),
         use=use,
         attention=attention,
     )
 
 
 def _translate(
-    run: Path,
-    name: str,
-    test: EvaluationSet,
-    settings: MeasurementSettings,
-    new_progress: ProgressFactory,
-    title: str,
+    opened: OpenedRun, name: str, test: EvaluationSet, new_progress: ProgressFactory, title: str
 ) -> Path:
-    out = _folder(run) / name
+    out = _folder(opened.folder) / name
     if not out.exists():
         task = TaskProgress(f"translating, {title}", new_progress)
         translate_file(
-            run,
+            opened,
             test.source,
             out,
             format=test.format,
-            device=settings.device,
-            decode=dict(settings.decode),
             on_start=task.start,
             on_sentences=task.advance,
         )
@@ -209,27 +202,24 @@ def _translate(
 
 
 def _use(
-    run: Path,
+    opened: OpenedRun,
     name: str,
     test: EvaluationSet,
     documents: Sequence[ParallelDocument],
-    settings: MeasurementSettings,
     new_progress: ProgressFactory,
     title: str,
 ) -> CorpusCxmi:
-    path = _folder(run) / name
+    path = _folder(opened.folder) / name
     if not path.exists():
         task = TaskProgress(f"scoring with and without context, {title}", new_progress)
         # Another document's sentences are drawn from several.
         conditions = CONDITIONS if len(documents) > 1 else CONDITIONS[:1]
         found = measure_corpus(
-            run,
+            opened,
             test.source,
             test.reference,
             conditions=conditions,
             format=test.format,
-            device=settings.device,
-            decode=dict(settings.decode),
             on_start=task.start,
             on_sentences=task.advance,
         )
@@ -254,8 +244,7 @@ def _use(
 
 
 def _attention(
-    translator: DocumentTranslator,
-    loaded: LoadedModel,
+    opened: OpenedRun,
     documents: Sequence[ParallelDocument],
     hypothesis: Path,
     test: EvaluationSet,
@@ -266,14 +255,12 @@ def _attention(
         d for i, d in enumerate(read_documents(hypothesis, test.format, "target")) if i == index
     )
     document = ParallelDocument(documents[index].id, documents[index].source, translated.sentences)
-    model = loaded.left_to_right("an attention map")
-    return document_attention(
-        translator, model, document, f"{loaded.signature}|{translator.signature}", own=True
-    )
+    model = opened.loaded.left_to_right("an attention map")
+    return document_attention(opened.translator, model, document, opened.signature, own=True)
 
 
 def _decide(
-    run: Path,
+    run: OpenedRun,
     weights: str,
     window: ContextWindow,
     settings: MeasurementSettings,
@@ -281,9 +268,8 @@ def _decide(
     title: str,
 ) -> dict[str, Decisions]:
     found: dict[str, Decisions] = {}
-    opened: tuple[DocumentTranslator, LoadedModel] | None = None
     for path, suite in settings.suites.items():
-        kept = _folder(run) / f"{_digest(checksum(path))}-{_digest(weights, __version__)}.json"
+        kept = _folder(run.folder) / f"{_digest(checksum(path))}-{_digest(weights, __version__)}.json"
         controls = settings.controls and window.has_context and len(set(documents_of(suite.examples))) > 1
         if kept.exists():
             found[suite.name] = read_decisions(kept)[suite.name]
@@ -291,10 +277,10 @@ def _decide(
                 continue
         # Of the settings, what is refused; no other has a part in scores that are kept.
         limit = {key: value for key, value in settings.decode.items() if key == "max_source_tokens"}
-        opened = opened or open_scorer(run, settings.device, limit)
+        opened = run.with_decode({**limit, "first_pass": ""})
         advance = new_progress(f"{suite.name}, {title}", sum(len(e.candidates) for e in suite.examples))
         report = run_suite(
-            opened[0], suite, recipe=suite_recipe(*opened), controls=controls, on_candidates=advance
+            opened.translator, suite, recipe=suite_recipe(opened), controls=controls, on_candidates=advance
         )
         with replacing(kept) as temporary:
             content = json.dumps({suite.name: report.as_dict()}, ensure_ascii=False)
