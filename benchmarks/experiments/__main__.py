@@ -14,7 +14,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from benchmarks.experiments.plan import read_experiment, require_known
+from benchmarks.experiments.plan import read_experiment, require_known, require_recipes
 from benchmarks.experiments.runner import INTERRUPTED, Budget, Runner
 from cotext.runtime.errors import CotextError
 from cotext.runtime.locks import working_in
@@ -41,11 +41,12 @@ def main(arguments: list[str] | None = None) -> int:
         experiment = read_experiment(given.file, given.set)
         for name in given.rows:
             require_known("--rows", name, experiment.rows)
+        require_recipes(experiment, given.rows)
         with working_in(given.out), stop_on_signals() as stop:
             runner = Runner(experiment, given.out, given.device, lambda text: print(text, flush=True))
             outcome = runner.run(given.rows, given.at_once, budget, stop)
     except (CotextError, ValueError) as error:
-        print(error, file=sys.stderr)
+        print(f"{given.file}: {str(error).removeprefix(f'{given.file}: ')}", file=sys.stderr)
         return 2
     for key, problem in outcome.failed.items():
         print(f"{' '.join(key)}: {problem}", file=sys.stderr)

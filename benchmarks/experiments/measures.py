@@ -97,7 +97,7 @@ def _contrastive(asked: Contrastive, place: Place, device: str | None) -> Step:
     if not suites:
         raise CotextError(f"{', '.join(map(place.filled, asked.suites))}: no contrastive suite there")
     controls = ["--controls"] if asked.controls else []
-    options = [*controls, *as_options(_filled(asked.settings, place)), "--out", place.out]
+    options = [*controls, *as_options(_filled(asked.settings, place)), "--out", str(place.out)]
     return cotext("contrastive", place.run, *suites, *options, device=device)
 
 
@@ -117,10 +117,11 @@ def _translation(asked: Translation, place: Place, device: str | None) -> Iterat
         chosen = [] if update is None else ["--checkpoint", str(update)]
         hypothesis = place.out.with_name(f"{name}-{source.name}")
         written = place.out.with_name(f"{name}.json")
-        told = ("--out", hypothesis, "--json", *options, *chosen)
+        told = ("--out", str(hypothesis), "--json", *options, *chosen)
         yield cotext("translate", place.run, source, *told, device=device, printed=_translated(written))
-        files = ("--source", source, "--hypothesis", hypothesis, "--reference", reference)
-        yield cotext("evaluate", *files, *protocols, "--json", device=device, printed=written)
+        files = {"--source": source, "--hypothesis": hypothesis, "--reference": reference}
+        named = [word for option, path in files.items() for word in (option, str(path))]
+        yield cotext("evaluate", *named, *protocols, "--json", device=device, printed=written)
 
 
 def _translated(out: Path) -> Path:
@@ -137,10 +138,10 @@ def _excerpt(asked: Translation, source: Path, reference: Path, place: Place) ->
             for d in chosen
             for i, (s, t) in enumerate(zip(d.source, d.target, strict=True), 1)
         ]
-    files = tuple(place.out.with_name(f"{place.out.stem}.{side}.jsonl") for side in ("source", "target"))
-    write_documents(files[0], (Document(d.id, d.source) for d in chosen), "jsonl")
-    write_documents(files[1], (Document(d.id, d.target) for d in chosen), "jsonl")
-    return files
+    one, other = (place.out.with_name(f"{place.out.stem}.{side}.jsonl") for side in ("source", "target"))
+    write_documents(one, (Document(d.id, d.source) for d in chosen), "jsonl")
+    write_documents(other, (Document(d.id, d.target) for d in chosen), "jsonl")
+    return one, other
 
 
 # --------------------------------------------------------------------------------------------- figures

@@ -191,13 +191,14 @@ class Experiment(Closed):
     @model_validator(mode="after")
     def _known(self) -> Self:
         for name, row in self.rows.items():
-            for key, value, known in (
+            named: tuple[tuple[str, str | None, Iterable[str]], ...] = (
                 ("init", row.init, self.rows),
                 ("changed", row.changed, self.rows),
                 ("data", row.data, self.data),
                 *(("measures", each, self.measures) for each in row.measures or ()),
                 *(("measures", each, self.rows) for each in self.other_rows(name)),
-            ):
+            )
+            for key, value, known in named:
                 require_known(f"rows.{name}.{key}", value, known)
         for name, data in self.data.items():
             if data.distilled is not None:
@@ -312,7 +313,7 @@ def read_experiment(path: Path, changes: Sequence[str] = ()) -> Experiment:
     """Read an experiment; `changes` are variables, or with a dot in the key settings of every row.
 
     Raises:
-        CotextError: unreadable, an unknown key or name, a value that does not fit, no such recipe.
+        CotextError: unreadable, an unknown key or name, a value that does not fit.
     """
     text = read_text(path)
     content = parse_yaml(text, str(path))
@@ -331,7 +332,6 @@ def read_experiment(path: Path, changes: Sequence[str] = ()) -> Experiment:
         experiment = Experiment.model_validate(content)
     except ValidationError as error:
         raise CotextError("\n".join(_explain(error, path))) from None
-    _require_recipes(path, experiment)
     return experiment
 
 
@@ -339,7 +339,7 @@ def _changed(
     path: Path, variables: Mapping[str, Any], changes: Sequence[str]
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Variables and settings with what the command line changes."""
-    variables, settings = dict(variables), {}
+    variables, settings = dict(variables), dict[str, Any]()
     for change in changes:
         key, equals, value = change.partition("=")
         if not equals or not key:
@@ -371,13 +371,14 @@ def _explain(error: ValidationError, path: Path) -> Iterator[str]:
             yield f"{path}: {f'{key}: ' if key else ''}{problem['msg'].removeprefix('Value error, ')}"
 
 
-def _require_recipes(path: Path, experiment: Experiment) -> None:
+def require_recipes(experiment: Experiment, rows: Sequence[str] = ()) -> None:
+    """Raise CotextError where rows, all if none are named, or what they need have no valid configuration."""
     problems = []
-    for name, row in experiment.rows.items():
-        if row.recipe is not None:
+    for name in dict.fromkeys(name for name, _ in experiment.in_order(rows)):
+        if experiment.rows[name].recipe is not None:
             try:
                 experiment.config(name)
             except CotextError as error:
-                problems.append(f"{path}: rows.{name}: {error}")
+                problems.append(f"rows.{name}: {error}")
     if problems:
         raise CotextError("\n".join(problems))

@@ -1,5 +1,6 @@
 """Tables of an experiment as Markdown: figures of rows, over seeds, and what every row is."""
 
+import json
 import re
 import statistics
 from collections.abc import Iterator, Mapping
@@ -17,6 +18,8 @@ def render(experiment: Experiment, results: Results) -> str:
     for table in experiment.tables:
         parts += [f"## {table.title}", *_table(table, experiment, results)]
     parts += ["## Rows", "\n".join(_rows(experiment, results))]
+    if experiment.settings:
+        parts.append(f"Every training:{_settings(experiment.settings)}")
     versions = ", ".join(f"{name} {version}" for name, version in results["versions"].items())
     return "\n\n".join(part for part in (*parts, versions) if part) + "\n"
 
@@ -81,8 +84,11 @@ def _rows(experiment: Experiment, results: Results) -> Iterator[str]:
         what = row.recipe or f"{row.changed}, with other settings"
         size = f", size {row.size or experiment.size}" if row.recipe and (row.size or experiment.size) else ""
         start = f", from {row.init}" if row.init else ""
-        settings = "".join(f" `{key}={value}`" for key, value in row.settings.items())
-        yield f"* **{name}**: {what}{size}{start}{settings}"
+        yield f"* **{name}**: {what}{size}{start}{_settings(row.settings)}"
         for seed, entry in entries.items():
             state = entry.get("failed") or entry.get("signature") or "not trained to the end"
             yield f"  * seed {seed}: {state}"
+
+
+def _settings(settings: Mapping[str, object]) -> str:
+    return "".join(f" `{key}={json.dumps(value)}`" for key, value in settings.items())

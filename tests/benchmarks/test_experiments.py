@@ -11,7 +11,7 @@ from command_line import World, make_world, process_environment, succeed
 from benchmarks.experiments.__main__ import main
 from benchmarks.experiments.changed import change_run
 from benchmarks.experiments.measures import Place, figures, flat, of_suites, steps
-from benchmarks.experiments.plan import Measure, read_experiment
+from benchmarks.experiments.plan import Measure, read_experiment, require_recipes
 from benchmarks.experiments.runner import Budget, Runner
 from benchmarks.experiments.tables import render
 from cotext.config.recipe import recipe_names
@@ -316,6 +316,7 @@ def test_shipped_experiments_can_be_run(path: Path) -> None:
     if path.stem == "cpu-mixtures" and "mixtures/p-transformer-shift-cd" not in recipe_names():
         pytest.skip("its recipes are not there yet")
     experiment = read_experiment(path)
+    require_recipes(experiment)
     empty = {"rows": {}, "data": {}, "versions": {}}
     assert render(experiment, empty).startswith(f"# {experiment.title}")
     assert [name for name, _ in experiment.in_order()]
