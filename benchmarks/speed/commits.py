@@ -1,13 +1,13 @@
 """Two checkouts of Cotext against each other, in turn on the same inputs: training, decoding, scoring.
 
-    python -m benchmarks.speed.commits OLD NEW [--work FOLDER] [--recipes ...] [--questions ...] [--size small]
-        [--rounds 9] [--data FOLDER]
+    python -m benchmarks.speed.commits OLD NEW [--work FOLDER] [--recipes ...] [--questions ...]
+        [--size small] [--rounds 9] [--data FOLDER]
 
 OLD and NEW are folders that hold `src/cotext`. Each recipe is trained for a few updates by either, from the
 same seed on the same data, and translates and scores test documents of the controlled corpus with what it has
-learned. A process each stays open with PYTHONPATH set to one of the folders; in every round one does the work,
-then the other. Processor time of one thread; the ratio is NEW over OLD, and below 1 NEW is faster. `same`
-tells whether both have written the same losses, texts and scores.
+learned. A process each stays open with PYTHONPATH set to one of the folders; in every round one does the
+work, then the other. Processor time of one thread; the ratio is NEW over OLD, and below 1 NEW is faster.
+`same` tells whether both have written the same losses, texts and scores.
 
 training    one update of the training loop, its batches included
 greedy      test documents, side by side in batches; beam: the same with a beam of 5
@@ -48,6 +48,7 @@ SETTINGS = (
 )
 LEARNED = 30  # updates before anything is translated
 WARM_UP = 2  # rounds
+ENDING_SECONDS = 20.0
 
 
 class Side:
@@ -80,9 +81,14 @@ class Side:
         return self.answer()
 
     def close(self) -> None:
-        """End it."""
-        self.process.terminate()
-        self.process.wait()
+        """End it: without another line, it leaves by itself (training notes a signal, no more)."""
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        try:
+            self.process.wait(ENDING_SECONDS)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
 
 
 def environment(checkout: Path) -> dict[str, str]:

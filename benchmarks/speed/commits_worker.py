@@ -1,7 +1,7 @@
 """The side of one checkout in `benchmarks.speed.commits`: does its work once for every line it is given.
 
-Runs with PYTHONPATH set to the checkout and imports nothing else of the project. Uses what every checkout has:
-the command line's configuration and training, and `cotext.load`. Where these lie has changed once.
+Runs with PYTHONPATH set to the checkout and imports nothing else of the project. Uses what every checkout
+has: the command line's configuration and training, and `cotext.load`. Where these lie has changed once.
 """
 
 import json
@@ -17,9 +17,10 @@ try:
     from cotext.training.run import train
     from cotext.training.trainer import Reports
 except ImportError:  # before modules had rooms
-    from cotext.config import load_config
     from cotext.runs import train
     from cotext.trainer import Reports
+
+    from cotext.config import load_config
 
 import torch
 

@@ -71,15 +71,18 @@ class Times:
 
 
 def in_turn(
-    ways: Callable[[int], Mapping[str, Way]], rounds: int, clock: Clock = time.process_time, warm_up: int = 1
+    ways: Mapping[str, Way] | Callable[[int], Mapping[str, Way]],
+    rounds: int,
+    clock: Clock = time.process_time,
+    warm_up: int = 1,
 ) -> Times:
-    """Time all ways one after the other, again and again; `ways` are asked for by the number of the round.
+    """Time all ways one after the other, again and again; a function gives those of a round by its number.
 
     Rounds of the warm-up, numbered first, do not count.
     """
     seconds: dict[str, list[float]] = {}
     for number in range(warm_up + rounds):
-        for name, way in ways(number).items():
+        for name, way in (ways(number) if callable(ways) else ways).items():
             before = clock()
             things = way()
             took = clock() - before

@@ -1,24 +1,40 @@
-"""What writing at once costs: the parts `speed` and `length` of `benchmarks.parallel`."""
+"""What writing a document in one step costs: CASA beside what writes token by token.
+
+    python -m benchmarks.speed.non_autoregressive speed [--size base] [--settings one many] [--tokens 512]
+    python -m benchmarks.speed.non_autoregressive length [--size base] [--lengths 512 1024 ...]
+
+`speed` has random weights and, for all that write token by token, outputs as long as the source; sentences
+are equally long, which suits batches. `one`: a document at a time; `many`: as many side by side as
+decode.max_tokens takes. Dimensions are those of the size, layers those of the recipes (6 + 6, CASA 6 + 4).
+`length` has sentences of all lengths, and takes the clock's time where there is a GPU. Ratios are those of
+one round, tables show medians with the smallest and the largest.
+"""
 
 import copy
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
-from benchmarks.batch_context_cost import Numerals
-from benchmarks.documents import config_of, spread, table
-from benchmarks.training import VOCABULARY, lengths
+from benchmarks.speed.batches import VOCABULARY, lengths
+from benchmarks.speed.harness import Way, apply, in_turn, parser, spread, table
+from benchmarks.speed.systems import (
+    SIZES,
+    Numerals,
+    config_of,
+    random_documents,
+    random_model,
+    translated,
+)
 from cotext.config.recipe import Config
 from cotext.data.documents import Document
 from cotext.decoding.translator import DocumentTranslator
-from cotext.models.build import build_model
 from cotext.models.interface import Model
 from cotext.models.transformer import Transformer
 from cotext.runtime.devices import choose_device
@@ -28,7 +44,8 @@ SENTENCE = "p-transformer/transformer-sent"
 PIECE = 20_000  # tokens a side: every document is one piece
 INSTALL = "no rows of CTranslate2: pip install 'cotext[benchmarks]'"
 
-Translate = Callable[[Sequence[Document]], int]  # sentences written
+Translate = Callable[[Sequence[Document]], float]  # gives sentences written
+LENGTHS = (512, 1024, 2048, 4096, 8192)
 # What the others are told against: greedy, with beam 5, and sentences.
 BASELINES = ("G-Transformer, greedy", "G-Transformer, beam 5", "Sent2Sent, greedy, one batch")
 
@@ -71,22 +88,6 @@ def decoding_config(recipe: str, size: str, beam: int, max_tokens: int) -> Confi
     return config_of(recipe, size, *decode, f"decode.max_tokens={max_tokens}", f"view.max_tokens={PIECE}")
 
 
-def random_model(config: Config) -> Model:
-    """Special symbols are never among the candidates, so that the limit closes a sentence."""
-    torch.manual_seed(0)
-    model = build_model(config, VOCABULARY).eval()
-    with torch.no_grad():
-        model.output_weight[Numerals.pieces :] = 0
-    return model
-
-
-def ours(translator: DocumentTranslator) -> Translate:
-    def translate(documents: Sequence[Document]) -> int:
-        return sum(len(t.document) for _, t in translator.translate(documents))
-
-    return translate
-
-
 def systems(
     size: str, max_tokens: int, many: bool, chosen: Sequence[str], folder: Path
 ) -> dict[str, Translate]:
@@ -101,7 +102,9 @@ def systems(
         model = models.get(system.recipe)
         if model is None:
             model = models[system.recipe] = random_model(config)
-        found[system.name] = ours(DocumentTranslator(model, config, Numerals(), torch.device("cpu")))
+        found[system.name] = partial(
+            translated, DocumentTranslator(model, config, Numerals(), torch.device("cpu"))
+        )
     if SENTENCE in models:
         engines = ctranslate(models[SENTENCE], size, many, folder)
         found |= {name: engine for name, engine in engines.items() if name.startswith(start)}
@@ -203,7 +206,7 @@ def engine_output(engine: Any, sentences: Sequence[str], beam: int) -> list[list
 
 def check_equal(model: Transformer, size: str, engine: Any) -> None:
     """Stop unless the engine writes greedily what we do."""
-    document = documents_of(1, 4 * (WORDS + 2))[0]
+    document = random_documents(1, 4, WORDS)[0]
     config = decoding_config(SENTENCE, size, 1, 8000)
     translator = DocumentTranslator(model, config, Numerals(), torch.device("cpu"))
     [(_, found)] = translator.translate([document])
@@ -213,18 +216,6 @@ def check_equal(model: Transformer, size: str, engine: Any) -> None:
         raise SystemExit(f"the systems disagree on greedy outputs: {expected} and {answer}")
 
 
-def documents_of(count: int, tokens: int) -> list[Document]:
-    """Documents of so many source tokens, brackets counted; all sentences have the same length."""
-    random = np.random.default_rng(5)
-    sentences = max(1, round(tokens / (WORDS + 2)))
-    return [
-        Document(
-            str(i), tuple(" ".join(map(str, random.integers(1, 31_000, WORDS))) for _ in range(sentences))
-        )
-        for i in range(count)
-    ]
-
-
 # ------------------------------------------------------------------------------------------------ speed
 
 
@@ -232,50 +223,32 @@ def speed(
     size: str, rounds: int, tokens: int, max_tokens: int, many: bool, count: int, chosen: Sequence[str]
 ) -> None:
     """Seconds a document: one at a time, or as many side by side as a batch takes (`count`: so many)."""
+    sentences = max(1, round(tokens / (WORDS + 2)))
     if many and not count:
         # What a row counts for in a batch: the source, and half of what may be written.
-        sentences = max(1, round(tokens / (WORDS + 2)))
         count = max(1, max_tokens // (sentences * (WORDS + 2) + sentences * WORDS // 2))
-    documents = documents_of(count if many else 1, tokens)
+    documents = random_documents(count if many else 1, sentences, WORDS)
     with tempfile.TemporaryDirectory() as folder:
         translate = systems(size, max_tokens, many, chosen, Path(folder))
-        seconds = taken(translate, documents, rounds)
+        short = [Document("short", document.sentences[:2]) for document in documents[:2]]
+        for each in translate.values():  # warms up
+            each(short)
+        ways = {name: partial(a_document, each, documents) for name, each in translate.items()}
+        times = in_turn(ways, rounds, warm_up=0)
     what = f"{len(documents)} documents side by side, batches of {max_tokens:,}" if many else "one document"
     print(f"\ndecoding, {size}: {what}, of {len(documents[0])} sentences, {tokens} source tokens")
-    bases = [name for name in BASELINES if name in seconds]
-    table(
-        ("system", "seconds a document", *(f"against {name}" for name in bases)), speed_rows(seconds, bases)
-    )
-
-
-def taken(
-    translate: dict[str, Translate], documents: Sequence[Document], rounds: int
-) -> dict[str, list[float]]:
-    """Processor time a document of every system and round."""
-    short = [Document("short", document.sentences[:2]) for document in documents[:2]]
-    sentences = sum(len(document) for document in documents)
-    seconds: dict[str, list[float]] = {name: [] for name in translate}
-    for each in translate.values():  # warms up
-        each(short)
-    for number in range(rounds):
-        for name, each in translate.items():
-            before = time.process_time()
-            assert each(documents) == sentences, name
-            seconds[name].append((time.process_time() - before) / len(documents))
-            print(f"round {number + 1}, {name}: {seconds[name][-1]:.3f} s", flush=True)
-    return seconds
-
-
-def speed_rows(seconds: dict[str, list[float]], bases: Sequence[str]) -> list[tuple[str, ...]]:
-    """Time, and how many times as fast as each baseline in the same round."""
-    return [
-        (
-            name,
-            spread(took, "{:.3f}"),
-            *(spread([b / s for b, s in zip(seconds[base], took, strict=True)], "{:.1f}") for base in bases),
-        )
-        for name, took in seconds.items()
+    bases = [name for name in BASELINES if name in translate]
+    rows = [
+        (n, times.took(n, "{:.3f}"), *(spread(times.ratios(base, n), "{:.1f}") for base in bases))
+        for n in translate
     ]
+    table(("system", "seconds a document", *(f"against {name}" for name in bases)), rows)
+
+
+def a_document(translate: Translate, documents: Sequence[Document]) -> float:
+    """Translate documents; give their number."""
+    assert translate(documents) == sum(len(document) for document in documents)
+    return len(documents)
 
 
 # ----------------------------------------------------------------------------------------------- length
@@ -308,23 +281,50 @@ def length(size: str, rounds: int, tokens: Sequence[int], device: str | None) ->
     rows = []
     for name, recipe in (("CASA", "casa/casa"), ("CASA-Latent", "casa/latent")):
         config = decoding_config(recipe, size, 1, 10 * max(tokens))
-        translate = ours(DocumentTranslator(random_model(config).to(place), config, Numerals(), place))
-        seconds: dict[int, list[float]] = {count: [] for count in tokens}
+        translate = partial(
+            translated, DocumentTranslator(random_model(config).to(place), config, Numerals(), place)
+        )
         for document in documents.values() if on_gpu else [documents[min(tokens)]]:  # warms up
             translate([document])
-        for _ in range(rounds):
-            for count, document in documents.items():
-                before = clock()
-                assert translate([document]) == len(document)
-                seconds[count].append(clock() - before)
-                print(f"{name}, {count} tokens: {seconds[count][-1]:.3f} s", flush=True)
-        shortest = statistics.median(seconds[min(tokens)])
-        for count, took in seconds.items():
-            middle = statistics.median(took)
-            times = f"{middle / shortest:.1f}", f"{1000 * middle / count:.3f}"
-            rows.append((name, f"{count:,}", str(len(documents[count])), spread(took, "{:.3f}"), *times))
+        ways: dict[str, Way] = {
+            str(count): partial(a_document, translate, [document]) for count, document in documents.items()
+        }
+        times = in_turn(ways, rounds, clock, warm_up=0)
+        shortest = times.median(str(min(tokens)))
+        for count in tokens:
+            middle = times.median(str(count))
+            per = f"{middle / shortest:.1f}", f"{1000 * middle / count:.3f}"
+            sentences = str(len(documents[count]))
+            rows.append((name, f"{count:,}", sentences, times.took(str(count), "{:.3f}"), *per))
     print(
         f"\ndecoding, {size}, {torch.cuda.get_device_name(place) if on_gpu else 'one thread'}: one document"
     )
     head = ("system", "source tokens", "sentences", "seconds", f"against {min(tokens)}", "seconds per 1,000")
     table(head, rows)
+
+
+def main() -> None:
+    made = parser(__doc__, rounds=3)
+    made.add_argument("what", choices=["speed", "length"])
+    made.add_argument("--size", choices=SIZES, default="base")
+    made.add_argument("--settings", nargs="*", choices=["one", "many"], default=["one", "many"])
+    made.add_argument("--tokens", type=int, default=512, help="of the source, brackets counted")
+    made.add_argument("--lengths", type=int, nargs="*", default=list(LENGTHS), help="of documents, in tokens")
+    made.add_argument("--max-tokens", type=int, default=8000, help="of a batch, as decode.max_tokens")
+    made.add_argument(
+        "--documents", type=int, default=0, help="of `many`, where not as many as a batch takes"
+    )
+    made.add_argument("--systems", nargs="*", default=[], help="those whose names begin so, as CASA")
+    made.add_argument("--device", default=None, help="of `length`: cpu or cuda; the GPU where there is one")
+    given = made.parse_args()
+    apply(given)
+    if given.what == "length":
+        length(given.size, given.rounds, given.lengths, given.device)
+        return
+    for setting in given.settings:
+        many = setting == "many", given.documents, given.systems
+        speed(given.size, given.rounds, given.tokens, given.max_tokens, *many)
+
+
+if __name__ == "__main__":
+    main()

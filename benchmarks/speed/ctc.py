@@ -1,7 +1,7 @@
 """Sentence-aligned CTC against one CTC over the document, on the CPU in fp32.
 
-    python -m benchmarks.ctc time [--positions 512 1024 ...] [--rounds 5]
-    python -m benchmarks.ctc memory [--positions 512 1024 ...]
+    python -m benchmarks.speed.ctc time [--positions 512 1024 ...] [--rounds 5]
+    python -m benchmarks.speed.ctc memory [--positions 512 1024 ...]
 
 Sentences of 26 tokens on average with their brackets, two positions a token, 32,000 subwords, states of 512
 numbers; forward and backward, to the states and the output weight. `document`: log-softmax of all logits,
@@ -15,12 +15,7 @@ gradient, `sentences` less the three products by themselves.
 """
 
 import argparse
-import json
-import statistics
-import subprocess
-import sys
-import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 
 import numpy as np
@@ -28,8 +23,17 @@ import torch
 from torch import Tensor
 from torch.nn.functional import ctc_loss
 
-from benchmarks.data import PeakMemory
-from benchmarks.documents import spread, table
+from benchmarks.speed.harness import (
+    Times,
+    Way,
+    added_mebibytes,
+    apply,
+    in_turn,
+    number_in_child,
+    parser,
+    spread,
+    table,
+)
 from cotext.losses.ctc import Units, best_alignment, ctc_nll
 
 VOCABULARY, DIMENSION, BLANK = 32_000, 512, 0
@@ -110,19 +114,13 @@ class Case:
                 logits @ self.weight
                 grad_weight.addmm_(logits.T, hidden)
 
-    def from_logits(self) -> float:
-        """Processor seconds of the ordinary way without the products."""
+    def from_logits(self) -> Way:
+        """The ordinary way without the products: these are made here."""
         logits = (self.hidden @ self.weight.T).detach().requires_grad_()
-        return seconds(lambda: of_document(logits, self.units).backward())
+        return lambda: of_document(logits, self.units).backward()
 
     def align(self) -> None:
         best_alignment(self.hidden, self.weight, self.units, BLANK)
-
-
-def seconds(call: Callable[[], None]) -> float:
-    before = time.process_time()
-    call()
-    return time.process_time() - before
 
 
 def measure_time(positions: list[int], rounds: int) -> None:
@@ -133,44 +131,30 @@ def measure_time(positions: list[int], rounds: int) -> None:
     rows = []
     for count in positions:
         case = Case(count)
-        took: dict[str, list[float]] = {}
-        for _ in range(rounds):
-            for name, way in {**case.ways(), "products": case.products, "align": case.align}.items():
-                if name != "split" or count <= SPLIT_UNTIL:
-                    took.setdefault(name, []).append(seconds(way))
-            took.setdefault("from logits", []).append(case.from_logits())
-        rows.append((f"{count:,}", *cells(took)))
+        ways: dict[str, Way] = {
+            name: way for name, way in case.ways().items() if name != "split" or count <= SPLIT_UNTIL
+        }
+        ways |= {"products": case.products, "align": case.align}
+        times = in_turn(ways, rounds, warm_up=0)
+        plain = in_turn({"from logits": case.from_logits()}, rounds, warm_up=0)
+        rows.append((f"{count:,}", *cells(times, plain["from logits"])))
     head = ("positions", "document, s", "split / doc.", "row / doc.", "sentences / doc.")
     table((*head, "sentences / row", "the same beside the products", "alignment, s"), rows)
 
 
-def cells(took: dict[str, list[float]]) -> list[str]:
-    """A row of the table."""
-
-    def against(name: str, other: str) -> str:
-        if name not in took:
-            return "-"
-        return spread([a / b for a, b in zip(took[name], took[other], strict=True)])
-
-    beside = [
-        max(0.0, ours - products) / plain
-        for ours, products, plain in zip(
-            took["sentences"], took["products"], took["from logits"], strict=True
-        )
-    ]
-    ratios = [against(*p) for p in (("split", "document"), ("row", "document"), ("sentences", "document"))]
-    aligned = f"{statistics.median(took['align']):.3f}"
-    return [spread(took["document"]), *ratios, against("sentences", "row"), spread(beside), aligned]
+def cells(times: Times, plain: Sequence[float]) -> list[str]:
+    """A row of the table; `plain` is the document without the products, from given logits."""
+    pairs = (("split", "document"), ("row", "document"), ("sentences", "document"))
+    ratios = [times.ratio(*pair) if pair[0] in times.seconds else "-" for pair in pairs]
+    rest = zip(times["sentences"], times["products"], plain, strict=True)
+    beside = spread([max(0.0, ours - products) / theirs for ours, products, theirs in rest])
+    aligned = f"{times.median('align'):.3f}"
+    return [times.took("document"), *ratios, times.ratio("sentences", "row"), beside, aligned]
 
 
 def peak(name: str, positions: int) -> None:
     """MiB that one pass adds to the process, the gradients included."""
-    way = Case(positions).ways()[name]
-    memory = PeakMemory()
-    time.sleep(0.05)
-    resting = memory.kibibytes
-    way()
-    print(json.dumps((memory.stop() - resting) / 1024))
+    print(added_mebibytes(Case(positions).ways()[name]))
 
 
 def measure_memory(positions: list[int]) -> None:
@@ -183,32 +167,19 @@ def measure_memory(positions: list[int]) -> None:
             if name == "split" and count > SPLIT_UNTIL:
                 row.append("-")
                 continue
-            command = [
-                sys.executable,
-                "-m",
-                "benchmarks.ctc",
-                "peak",
-                "--way",
-                name,
-                "--positions",
-                str(count),
-            ]
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
-            row.append(f"{float(json.loads(done.stdout.splitlines()[-1])):,.0f}")
+            peak_of = number_in_child("ctc", "peak", "--way", name, "--positions", str(count))
+            row.append(f"{peak_of:,.0f}")
         rows.append((*row, f"{count * VOCABULARY * 4 / 2**20:,.0f}"))
     table(("positions", *(f"{name}, MiB" for name in names), "logits alone"), rows)
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("what", choices=["time", "memory", "peak"])
-    parser.add_argument("--positions", type=int, nargs="+", default=LENGTHS)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--way", default="sentences", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
-    torch.set_num_threads(1)
+    made = parser(__doc__, rounds=5)
+    made.add_argument("what", choices=["time", "memory", "peak"])
+    made.add_argument("--positions", type=int, nargs="+", default=LENGTHS)
+    made.add_argument("--way", default="sentences", help=argparse.SUPPRESS)
+    arguments = made.parse_args()
+    apply(arguments)
     if arguments.what == "time":
         measure_time(list(arguments.positions), arguments.rounds)
     elif arguments.what == "memory":

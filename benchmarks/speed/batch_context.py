@@ -1,25 +1,45 @@
-"""What rows cost that see each other: the parts `speed` and `memory` of `benchmarks.batch_context`."""
+"""What rows cost that see each other: DocFlat, MBE and ABD beside Doc2Doc.
 
-import json
-import resource
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
+    python -m benchmarks.speed.batch_context training [--size base]
+    python -m benchmarks.speed.batch_context decoding [--size base] [--beam 5] [--documents 4]
+    python -m benchmarks.speed.batch_context memory        flat-batch attention by flat length
+
+Processor time of one thread; ratios are those of one round, tables show medians with the smallest and the
+largest.
+"""
+
+import argparse
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 
 import numpy as np
 import torch
 
-from benchmarks.data import PeakMemory
-from benchmarks.documents import Trainee, config_of, model_of, spread, table
-from benchmarks.training import SYMBOLS, VOCABULARY, lengths
-from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
+from benchmarks.speed.batches import SYMBOLS, instance_of, lengths, make_batch
+from benchmarks.speed.harness import (
+    Way,
+    added_mebibytes,
+    apply,
+    in_turn,
+    number_in_child,
+    parser,
+    table,
+)
+from benchmarks.speed.systems import (
+    SIZES,
+    Numerals,
+    Trainee,
+    config_of,
+    model_of,
+    random_documents,
+    random_model,
+    translated,
+)
+from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.documents import Document
 from cotext.data.views import WindowView
 from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.layers.flat_batch import FlatBatchAttention, FlatContext, RowOrder
-from cotext.models.build import build_model
 
 ROWS = 16  # windows of a batch
 LOCAL = 3  # sentences of context in them
@@ -33,9 +53,7 @@ def windows(random: np.random.Generator, symbols: SpecialSymbols) -> Batch:
     pairs = [lengths(random) for _ in range(ROWS + LOCAL)]
     source, target = ([random.integers(0, 31_000, pair[side]) for pair in pairs] for side in (0, 1))
     split = WindowView(LOCAL).split([len(s) for s in source], [len(t) for t in target])
-    rows = [
-        Instance(0, w, [source[j] for j in w.source], [target[j] for j in w.target]) for w in split[LOCAL:]
-    ]
+    rows = [instance_of(w, source, target) for w in split[LOCAL:]]
     return make_batch(rows, symbols)
 
 
@@ -50,54 +68,22 @@ def training_speed(size: str, rounds: int) -> None:
         "ABD": ("docflat/abd", NUMBERED),
     }
     trainees = {name: Trainee(config_of(recipe, size)) for name, (recipe, _) in cases.items()}
-    seconds: dict[str, list[float]] = {name: [] for name in cases}
-    for number in range(rounds + 1):
+
+    def ways(number: int) -> dict[str, Way]:
+        found: dict[str, Way] = {}
         for name, (_, symbols) in cases.items():
             batch = windows(np.random.default_rng(number), symbols)
-            took = trainees[name].seconds_per_label(batch) * float(batch.is_label.sum())
-            if number:  # the first round warms up
-                seconds[name].append(took)
+            found[name] = partial(one_update, trainees[name], batch)
+        return found
+
+    times = in_turn(ways, rounds)
     print(f"training, {size}: batches of {ROWS} consecutive windows of {LOCAL + 1} sentences")
-    table(("system", "updates a second", "against Doc2Doc"), speed_rows(seconds, 1, "{:.3f}"))
+    table(("system", "updates a second", "against Doc2Doc"), times.speed_rows("{:.3f}"))
 
 
-def speed_rows(seconds: dict[str, list[float]], done: float, form: str) -> list[tuple[str, ...]]:
-    """What is done a second, and that against the first system."""
-    baseline = next(iter(seconds.values()))
-    return [
-        (
-            name,
-            spread([done / s for s in took], form),
-            spread([b / s for b, s in zip(baseline, took, strict=True)]),
-        )
-        for name, took in seconds.items()
-    ]
-
-
-class Numerals:
-    """A tokenizer of texts that are token ids."""
-
-    pieces = 31_000
-    pad, bos, eos, sep = SYMBOLS.pad, SYMBOLS.bos, SYMBOLS.eos, SYMBOLS.separators[0]
-    # Behind the special symbols come those of a recipe.
-    vocabulary_size = VOCABULARY
-    unk = 0
-    fingerprint = "numerals"
-
-    def encode(self, sentence: str) -> list[int]:
-        return [int(word) for word in sentence.split()]
-
-    def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
-        return [self.encode(sentence) for sentence in sentences]
-
-    def decode(self, ids: Sequence[int]) -> str:
-        return " ".join(str(i) for i in ids if i < self.pieces)
-
-    def blank(self) -> list[int]:
-        return []
-
-    def save(self, folder: Path) -> None:
-        raise NotImplementedError
+def one_update(trainee: Trainee, batch: Batch) -> None:
+    """An update, which counts as one whatever it is on."""
+    trainee.update(batch)
 
 
 class Known(DocumentTranslator):
@@ -116,10 +102,7 @@ def translator_of(recipe: str, size: str, passes: int, beam: int) -> DocumentTra
     if passes == 2:
         decode += ["decode.schedule=simultaneous", "decode.first_pass=known"]
     config = config_of(recipe, size, *decode)
-    torch.manual_seed(0)
-    model = build_model(config, VOCABULARY).eval()
-    with torch.no_grad():
-        model.output_weight[Numerals.pieces :] = 0
+    model = random_model(config)
     cpu = torch.device("cpu")
     known = None
     if passes == 2:
@@ -130,29 +113,17 @@ def translator_of(recipe: str, size: str, passes: int, beam: int) -> DocumentTra
 
 def decoding_speed(size: str, rounds: int, beam: int, count: int) -> None:
     """Sentences a second of documents of 16 sentences, so many side by side."""
-    random = np.random.default_rng(5)
-    documents = [
-        Document(str(i), tuple(" ".join(map(str, random.integers(1, 31_000, 25))) for _ in range(ROWS)))
-        for i in range(count)
-    ]
+    documents = random_documents(count, ROWS, 25)
     for passes, what in (
         (1, "sequential, its own translations as context"),
         (2, "parallel, a first pass as context (which is not counted)"),
     ):
         recipes = {"Doc2Doc": "doc2doc", "DocFlat_C": "docflat-c", "MBE": "mbe", "ABD": "abd"}
         systems = {n: translator_of(f"docflat/{r}", size, passes, beam) for n, r in recipes.items()}
-        seconds: dict[str, list[float]] = {name: [] for name in systems}
-        for number in range(rounds + 1):
-            for name, translator in systems.items():
-                before = time.process_time()
-                written = sum(len(t.document) for _, t in translator.translate(documents))
-                assert written == ROWS * count
-                if number:
-                    seconds[name].append(time.process_time() - before)
+        ways = {n: partial(translated, t, documents) for n, t in systems.items()}
+        times = in_turn(ways, rounds)
         print(f"\ndecoding, {size}, beam {beam}, {count} documents of {ROWS} sentences: {what}")
-        table(
-            ("system", "sentences a second", "against Doc2Doc"), speed_rows(seconds, ROWS * count, "{:.2f}")
-        )
+        table(("system", "sentences a second", "against Doc2Doc"), times.speed_rows("{:.2f}"))
 
 
 def attention_peak(tokens: int, causal: bool) -> None:
@@ -163,26 +134,43 @@ def attention_peak(tokens: int, causal: bool) -> None:
     current = torch.ones(x.shape[:2], dtype=torch.bool)
     zeros = torch.zeros(ROWS, dtype=torch.long)
     rows = RowOrder.of(zeros, torch.arange(ROWS), torch.tensor([[0, 1]] * ROWS), False)
-    before = PeakMemory().stop() or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    memory = PeakMemory()
-    time.sleep(0.05)
-    resting = memory.kibibytes
-    for _ in range(3):
-        context(x, current, rows, causal=causal).sum().backward()
-    print(json.dumps(max(0, memory.stop() - (resting or before)) / 1024))
+
+    def passes() -> None:
+        for _ in range(3):
+            context(x, current, rows, causal=causal).sum().backward()
+
+    print(added_mebibytes(passes))
 
 
 def memory() -> None:
     """Peak by flat length, beside the weights that would be kept of 8 heads, and the states alone."""
     rows = []
     for tokens in (512, 1024, 2048, 4096):
-        peaks = []
-        for side in ([], ["--causal"]):
-            command = [sys.executable, "-m", "benchmarks.batch_context", "attention-peak"]
-            done = subprocess.run(
-                [*command, "--tokens", str(tokens), *side], check=True, capture_output=True, text=True
-            )
-            peaks.append(float(json.loads(done.stdout.splitlines()[-1])))
+        call = ("attention-peak", "--tokens", str(tokens))
+        peaks = [number_in_child("batch_context", *call, *side) for side in ([], ["--causal"])]
         weights, states = 8 * tokens**2 * 4 / 2**20, tokens * 512 * 4 / 2**20
         rows.append((str(tokens), *(f"{peak:.0f}" for peak in peaks), f"{weights:.0f}", f"{states:.0f}"))
     table(("flat tokens", "source, MiB", "target, MiB", "weights of 8 heads", "one state a token"), rows)
+
+
+def main() -> None:
+    made = parser(__doc__, rounds=5)
+    made.add_argument("what", choices=["training", "decoding", "memory", "attention-peak"])
+    made.add_argument("--size", choices=SIZES, default="base")
+    made.add_argument("--beam", type=int, default=5)
+    made.add_argument("--documents", type=int, default=4)
+    made.add_argument("--tokens", type=int, default=512, help=argparse.SUPPRESS)
+    made.add_argument("--causal", action="store_true", help=argparse.SUPPRESS)
+    given = made.parse_args()
+    apply(given)
+    chosen: dict[str, Callable[[], None]] = {
+        "training": lambda: training_speed(given.size, given.rounds),
+        "decoding": lambda: decoding_speed(given.size, given.rounds, given.beam, given.documents),
+        "memory": memory,
+        "attention-peak": lambda: attention_peak(given.tokens, given.causal),
+    }
+    chosen[given.what]()
+
+
+if __name__ == "__main__":
+    main()

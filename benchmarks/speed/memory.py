@@ -1,4 +1,4 @@
-"""Peak memory of training against the size of the corpus: `python -m benchmarks.memory`.
+"""Peak memory of training against the size of the corpus: `python -m benchmarks.speed.memory`.
 
 Prepares two controlled corpora, one eight times as large, trains a tiny model on each for a few updates in a
 process of its own, and compares the peaks of the anonymous resident set (Linux). Also gives the share of time
@@ -7,12 +7,10 @@ that training waited for data.
 
 import argparse
 import json
-import subprocess
-import sys
 import tempfile
 from pathlib import Path
 
-from benchmarks.data import PeakMemory
+from benchmarks.speed.harness import PeakMemory, in_child, table
 from cotext.config.recipe import load_config
 from cotext.data.prepare import prepare_controlled
 from cotext.training.run import train
@@ -59,12 +57,14 @@ def main() -> None:
         for factor in (1, FACTOR):
             data = Path(folder) / f"data-{factor}"
             prepare_controlled(factor * DOCUMENTS, data)
-            command = [sys.executable, "-m", "benchmarks.memory", "--data", str(data)]
-            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-            rows[factor] = json.loads(done.stdout)
-    print(f"{'documents':>10}{'peak MiB':>10}{'waiting for data':>18}")
-    for factor, row in rows.items():
-        print(f"{factor * DOCUMENTS:>10,}{row['peak_mebibytes']:>10.0f}{row['waiting_share']:>18.2%}")
+            found = in_child("memory", "--data", str(data))
+            assert isinstance(found, dict)
+            rows[factor] = found
+    cells = [
+        (f"{factor * DOCUMENTS:,}", f"{row['peak_mebibytes']:.0f}", f"{row['waiting_share']:.2%}")
+        for factor, row in rows.items()
+    ]
+    table(("documents", "peak MiB", "waiting for data"), cells)
     print(f"peak memory, {FACTOR}x over 1x: {rows[FACTOR]['peak_mebibytes'] / rows[1]['peak_mebibytes']:.2f}")
 
 

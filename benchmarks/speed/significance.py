@@ -1,7 +1,7 @@
 """Time of paired tests: one table, ours beside sacrebleu's, on the same counts.
 
-    python -m benchmarks.significance [--documents 500] [--sentences 20] [--samples 10000]
-                                      [--of-sacrebleu 500]
+    python -m benchmarks.speed.significance [--documents 500] [--sentences 20] [--samples 10000]
+        [--of-sacrebleu 500]
 
 Text is random; what a test costs does not depend on it. Counting n-grams is told apart and in neither time.
 """

@@ -1,4 +1,4 @@
-"""How fast a corpus is prepared, and in how much memory: `python -m benchmarks.data`.
+"""How fast a corpus is prepared, and in how much memory: `python -m benchmarks.speed.data`.
 
 Each corpus is prepared in a process of its own. The rate counts everything but the training of the tokenizer:
 reading the text twice, encoding, statistics, writing. Memory is the peak of the anonymous resident set
@@ -8,44 +8,21 @@ reading the text twice, encoding, statistics, writing. Memory is the peak of the
 import argparse
 import json
 import random
-import subprocess
-import sys
 import tempfile
-import threading
 import time
 from pathlib import Path
 
+from benchmarks.speed.harness import PeakMemory, in_child, table
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.prepare import prepare
 from cotext.data.tokenizer import TokenizerSettings
 
-REAL_DATA = Path(__file__).resolve().parents[2] / "shared" / "data" / "mix-ende"
+REAL_DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "mix-ende"
 SAMPLE_SENTENCES = 20_000
 VOCABULARY = 8_000
 SMALL_PAIRS = 30_000
 FACTOR = 8
-
-
-class PeakMemory:
-    """Samples the anonymous resident set of this process until stopped."""
-
-    def __init__(self) -> None:
-        self.kibibytes = 0
-        self._stopped = threading.Event()
-        self._thread = threading.Thread(target=self._sample, daemon=True)
-        self._thread.start()
-
-    def stop(self) -> int:
-        self._stopped.set()
-        self._thread.join()
-        return self.kibibytes
-
-    def _sample(self) -> None:
-        while not self._stopped.wait(0.01):
-            for line in Path("/proc/self/status").read_text().splitlines():
-                if line.startswith("RssAnon:"):
-                    self.kibibytes = max(self.kibibytes, int(line.split()[1]))
 
 
 def generated(pairs: int, seed: int) -> list[ParallelDocument]:
@@ -103,10 +80,9 @@ def measure(source: Path, target: Path, dev_source: Path, dev_target: Path) -> d
 
 def measure_apart(*paths: Path) -> dict[str, float]:
     """Run `measure` in a child process."""
-    command = [sys.executable, "-m", "benchmarks.data", "--corpus", *map(str, paths)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-    figures: dict[str, float] = json.loads(done.stdout)
-    return figures
+    found = in_child("data", "--corpus", *map(str, paths))
+    assert isinstance(found, dict)
+    return found
 
 
 def main() -> None:
@@ -127,12 +103,14 @@ def main() -> None:
     if REAL_DATA.is_dir():
         names = ("train.en.xz", "train.de.xz", "dev.en.xz", "dev.de.xz")
         rows["mix-ende"] = measure_apart(*(REAL_DATA / name for name in names))
-    print(f"{'corpus':16}{'pairs':>10}{'pairs/s':>10}{'training s':>12}{'peak MiB':>10}")
-    for name, row in rows.items():
-        print(
-            f"{name:16}{row['pairs']:>10,.0f}{row['pairs_per_second']:>10,.0f}"
-            f"{row['training_seconds']:>12.1f}{row['peak_mebibytes']:>10.0f}"
-        )
+    forms = {
+        "pairs": "{:,.0f}",
+        "pairs_per_second": "{:,.0f}",
+        "training_seconds": "{:.1f}",
+        "peak_mebibytes": "{:.0f}",
+    }
+    cells = [(name, *(form.format(row[key]) for key, form in forms.items())) for name, row in rows.items()]
+    table(("corpus", "pairs", "pairs/s", "tokenizer, s", "peak MiB"), cells)
     small, large = (rows[f"generated, {factor}x"]["peak_mebibytes"] for factor in (1, FACTOR))
     print(f"peak memory, {FACTOR}x over 1x: {large / small:.2f}")
 

@@ -1,26 +1,25 @@
 """Decoding speed of our search beside Hugging Face Marian and CTranslate2, on the CPU.
 
-    python -m benchmarks.decoding [--quick] [--threads 2] [--clock cpu] [--cases batch document ...]
+    python -m benchmarks.speed.decoding [--quick] [--threads 1] [--clock cpu] [--cases batch document ...]
 
 All sides hold the same random weights at base size (512/2048/8 heads/6 + 6 layers, vocabulary 32,000); logits
 and greedy outputs are checked to be equal before anything is timed. Every output has the same forced length:
 the embeddings of special symbols are zero, so that none of them is ever among the candidates, and the length
 limit closes. Encoding counts. Systems take turns; a ratio is that of two neighbours in one round; the table
-shows medians. On a machine that others use too, the processor time of the process (`--threads 1 --clock cpu`)
-tells more than the clock on the wall.
+shows medians, of as many rounds as a case needs. Processor time of one thread, for a machine that others use
+too; `--threads 2 --clock wall` on a quiet one.
 
 batch       sentences of about 25 tokens to 25 tokens, one or 32 at a time
 document    512 source tokens to 512 target tokens
 prefix      K = 4: the current sentence after three given ones, against all four produced anew (ours alone)
 """
 
-import argparse
 import copy
 import statistics
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import ctranslate2
@@ -30,6 +29,7 @@ from ctranslate2.converters.transformers import BartLoader
 from transformers import MarianConfig, MarianMTModel
 from transformers.utils import logging
 
+from benchmarks.speed.harness import Clock, apply, in_turn, parser
 from cotext.data.batch import Source, SpecialSymbols
 from cotext.decoding.beam_search import SearchOptions, search
 from cotext.decoding.constraints import Request, SearchSymbols
@@ -55,7 +55,6 @@ class Task:
 
 
 Translate = Callable[[Task], list[list[int]]]
-Clock = Callable[[], float]
 
 
 def our_model() -> Transformer:
@@ -239,21 +238,19 @@ def check_equal(model: Transformer, theirs: MarianMTModel, systems: dict[str, Tr
         raise SystemExit(f"the systems disagree on greedy outputs: {answers}")
 
 
+def once(translate: Translate, task: Task) -> None:
+    """Translate, and count it as one."""
+    translate(task)
+
+
 def against_others(task: Task, systems: dict[str, Translate], clock: Clock) -> None:
     """Print the medians of one task: milliseconds of ours, and the others' time over ours."""
-    times: dict[str, list[float]] = {name: [] for name in systems}
-    for i in range(task.rounds + 1):
-        for name, translate in systems.items():
-            start = clock()
-            translate(task)
-            if i > 0:  # the first round warms up
-                times[name].append(clock() - start)
-    own = times["ours"]
-    cells = [f"{task.name:<28}{1e3 * statistics.median(own):>10.0f} ms"]
-    for name, other in times.items():
+    ways = {name: partial(once, translate, task) for name, translate in systems.items()}
+    times = in_turn(ways, task.rounds, clock)
+    cells = [f"{task.name:<28}{1e3 * times.median('ours'):>10.0f} ms"]
+    for name in systems:
         if name != "ours":
-            ratio = statistics.median(b / a for a, b in zip(own, other, strict=True))
-            cells.append(f"{ratio:>14.2f}")
+            cells.append(f"{statistics.median(times.ratios(name, 'ours')):>14.2f}")
     print("".join(cells), flush=True)
 
 
@@ -266,19 +263,15 @@ def prefix_against_regenerate(model: Transformer, beam: int, rounds: int, clock:
         "prefix": Request(given, 0, (SENTENCE + 1,)),
         "regenerate": Request((), 0, (SENTENCE + 1,) * 4),
     }
-    times: dict[str, list[float]] = {name: [] for name in requests}
-    for i in range(rounds + 1):
-        for name, request in requests.items():
-            start = clock()
-            search(model, source([row]), [request], SEARCH_SYMBOLS, SearchOptions(beam, 0.6))
-            if i > 0:
-                times[name].append(clock() - start)
-    ratio = statistics.median(b / a for a, b in zip(times["prefix"], times["regenerate"], strict=True))
+
+    def searched(request: Request) -> None:
+        search(model, source([row]), [request], SEARCH_SYMBOLS, SearchOptions(beam, 0.6))
+
+    ways = {name: partial(searched, request) for name, request in requests.items()}
+    times = in_turn(ways, rounds, clock)
+    ratio = statistics.median(times.ratios("regenerate", "prefix"))
     name = f"prefix K=4, beam {beam}"
-    print(
-        f"{name:<28}{1e3 * statistics.median(times['prefix']):>10.0f} ms"
-        f"   regenerate: {ratio:.2f} times as long"
-    )
+    print(f"{name:<28}{1e3 * times.median('prefix'):>10.0f} ms   regenerate: {ratio:.2f} times as long")
 
 
 def tasks(quick: bool) -> dict[str, list[Task]]:
@@ -300,14 +293,11 @@ def tasks(quick: bool) -> dict[str, list[Task]]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description="Decoding speed beside Hugging Face Marian and CTranslate2.")
-    parser.add_argument("--quick", action="store_true", help="fewer rounds, a document of 128 tokens")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--clock", choices=["wall", "cpu"], default="wall")
-    parser.add_argument("--cases", nargs="+", choices=["batch", "document", "prefix"])
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
-    clock = time.perf_counter if options.clock == "wall" else time.process_time
+    made = parser(__doc__, rounds=0)
+    made.add_argument("--quick", action="store_true", help="fewer rounds, a document of 128 tokens")
+    made.add_argument("--cases", nargs="+", choices=["batch", "document", "prefix"])
+    options = made.parse_args()
+    clock = apply(options)
     logging.set_verbosity_error()
     model = our_model()
     theirs = marian(model)

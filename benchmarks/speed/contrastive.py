@@ -1,6 +1,6 @@
 """Speed of scoring a contrastive suite: each candidate alone, all in batches, and with shared prefixes.
 
-    python -m benchmarks.contrastive SUITE [--size small] [--recipe NAME] [--examples 400] [--clock cpu]
+    python -m benchmarks.speed.contrastive SUITE [--size small] [--recipe NAME] [--examples 400]
 
 Random weights of the recipe, subwords learned from the suite itself. The three ways take turns in one
 process, the way one by one on a part of the examples; a ratio is that of the mean times per candidate of one
@@ -8,14 +8,13 @@ round, and the table shows medians. Before anything is timed, scores are checked
 controls cost: the same examples in their own context, in none and in that of other documents.
 """
 
-import argparse
-import statistics
-import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import torch
 
+from benchmarks.speed.harness import Way, apply, in_turn, parser, spread, table
 from cotext.analysis.contrastive_contexts import ForeignSentences, score_in_contexts
 from cotext.config.recipe import load_config
 from cotext.data.contrastive_suites import read_suite
@@ -27,6 +26,7 @@ from cotext.decoding.translator import DocumentTranslator
 from cotext.models.build import build_model
 
 Scores = list[list[SentenceScore]]
+Scoring = Callable[[DocumentTranslator, Sequence[CandidateSet]], Scores]
 
 
 def one_by_one(translator: DocumentTranslator, choices: Sequence[CandidateSet]) -> Scores:
@@ -46,7 +46,7 @@ def _document(choice: CandidateSet, candidate: Sequence[str]) -> ParallelDocumen
     return ParallelDocument("", tuple(choice.source), tuple(candidate))
 
 
-WAYS: dict[str, Callable[[DocumentTranslator, Sequence[CandidateSet]], Scores]] = {
+WAYS: dict[str, Scoring] = {
     "one by one": one_by_one,
     "batches": batches,
     "shared prefixes": score_candidates,
@@ -54,19 +54,15 @@ WAYS: dict[str, Callable[[DocumentTranslator, Sequence[CandidateSet]], Scores]] 
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
-    parser.add_argument("suite", type=Path)
-    parser.add_argument("--recipe", default="focused-concatenation/s2to2")
-    parser.add_argument("--size", default="small")
-    parser.add_argument("--vocabulary", type=int, default=8000)
-    parser.add_argument("--examples", type=int, default=400)
-    parser.add_argument("--alone", type=int, default=40, help="Examples that are scored one by one.")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
-    arguments = parser.parse_args()
-    torch.set_num_threads(arguments.threads)
-    clock = time.perf_counter if arguments.clock == "wall" else time.process_time
+    made = parser(__doc__, rounds=3)
+    made.add_argument("suite", type=Path)
+    made.add_argument("--recipe", default="focused-concatenation/s2to2")
+    made.add_argument("--size", default="small")
+    made.add_argument("--vocabulary", type=int, default=8000)
+    made.add_argument("--examples", type=int, default=400)
+    made.add_argument("--alone", type=int, default=40, help="Examples that are scored one by one.")
+    arguments = made.parse_args()
+    clock = apply(arguments)
     suite = read_suite(arguments.suite)
     texts = [s for e in suite.examples for side in (e.source, *e.candidates[:1]) for s in side]
     settings = TokenizerSettings(vocabulary=arguments.vocabulary, num_threads=1)
@@ -93,29 +89,34 @@ def main() -> None:
         f"{arguments.recipe} {arguments.size}, {tokenizer.vocabulary_size} subwords, "
         f"{arguments.threads} thread(s); scores differ by {worst:.1e} nats at most"
     )
-    seconds: dict[str, list[float]] = {name: [] for name in WAYS}
     foreign = ForeignSentences.of(suite)
-    controls = []
-    for _ in range(arguments.rounds):
-        start = clock()
+    ways: dict[str, Way] = {
+        name: partial(candidates_of, way, translator, todo[name]) for name, way in WAYS.items()
+    }
+
+    def with_controls() -> float:
         score_in_contexts(translator, examples, foreign)
-        controls.append((clock() - start) / sum(len(c.candidates) for c in choices))
-        for name, way in WAYS.items():
-            start = clock()
-            way(translator, todo[name])
-            seconds[name].append((clock() - start) / sum(len(c.candidates) for c in todo[name]))
-    for name, times in seconds.items():
-        ratios = [a / b for a, b in zip(seconds["one by one"], times, strict=True)]
-        beside = [a / b for a, b in zip(seconds["batches"], times, strict=True)]
-        print(
-            f"{name:16}  {1 / statistics.median(times):8.0f} candidates/s   "
-            f"{statistics.median(ratios):5.1f} x one by one   {statistics.median(beside):5.2f} x batches"
+        return sum(len(c.candidates) for c in choices)
+
+    ways["with controls"] = with_controls
+    times = in_turn(ways, arguments.rounds, clock, warm_up=0)
+    rows = [
+        (
+            name,
+            times.rate(name, "{:.0f}"),
+            *(spread(times.ratios(other, name)) for other in ("one by one", "batches")),
         )
-    longer = [a / b for a, b in zip(controls, seconds["shared prefixes"], strict=True)]
-    print(
-        f"{'with controls':16}  {1 / statistics.median(controls):8.0f} candidates/s   "
-        f"{statistics.median(longer):5.2f} x the time of shared prefixes"
-    )
+        for name in ways
+    ]
+    table(("", "candidates a second", "against one by one", "against batches"), rows)
+    longer = times.ratio("with controls", "shared prefixes")
+    print(f"with controls: {longer} times the time of shared prefixes")
+
+
+def candidates_of(way: Scoring, translator: DocumentTranslator, choices: Sequence[CandidateSet]) -> float:
+    """Score; give the number of candidates."""
+    way(translator, choices)
+    return sum(len(c.candidates) for c in choices)
 
 
 if __name__ == "__main__":

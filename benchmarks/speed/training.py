@@ -1,6 +1,6 @@
 """Training speed and memory of our Transformer beside Hugging Face Marian, on the CPU in fp32.
 
-    python -m benchmarks.training [--quick] [--threads 2] [--clock wall|cpu]
+    python -m benchmarks.speed.training [--quick] [--threads 1] [--clock cpu|wall]
 
 Both sides: the same dimensions and random weights, the same token batches, ReLU, dropout 0.1, label
 smoothing 0.1 over real labels, one fused Adam. Steps alternate, and the ratio of a round is that of two
@@ -11,13 +11,11 @@ share     multiply-adds of the matrix products on real tokens (forward + backwar
 ceiling   the fastest torch.mm among the sizes named, measured anew in every round
 peak      VmHWM of a child process that does two steps, weights, optimiser and libraries included
 
-On a machine that others use too, `--threads 1 --clock cpu` counts processor time instead of waiting.
+Processor time of one thread, for a machine that others use too; `--threads 2 --clock wall` on a quiet one.
 """
 
 import argparse
 import statistics
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,23 +24,20 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch.nn.functional import cross_entropy
 
-from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
-from cotext.data.views import Window
+from benchmarks.speed.batches import SYMBOLS, VOCABULARY, document_batches, sentence_batches
+from benchmarks.speed.harness import Clock, apply, number_in_child, parser
+from cotext.data.batch import Batch
 from cotext.layers.blocks import SentenceEmbedding, Size
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.transformer import Transformer
 
-VOCABULARY = 32_000
-SYMBOLS = SpecialSymbols(pad=31_996, bos=31_997, eos=31_998, separators=(31_999,))
 SIZES = {"base": (512, 2048, 8, 6), "small": (256, 1024, 4, 4)}
 SMOOTHING = 0.1
 CEILING_SHAPES = ((1024, 1024, 1024), (2048, 2048, 2048), (4096, 512, 2048), (3072, 3072, 3072))
 
 Step = Callable[[Batch], None]
-Clock = Callable[[], float]
 
 
 @dataclass(frozen=True)
@@ -66,53 +61,6 @@ CASES = (
     Case("small", "documents"),
     Case("small", "documents", 0.1),
 )
-
-
-def instance(sentences: list[tuple[int, int]], random: np.random.Generator) -> Instance:
-    """An instance of random tokens, given source and target lengths of its sentences."""
-    source, target = (
-        [random.integers(0, SYMBOLS.pad, pair[side]).astype(np.int32) for pair in sentences]
-        for side in (0, 1)
-    )
-    everything = range(len(sentences))
-    return Instance(0, Window(everything, everything, everything), source, target)
-
-
-def lengths(random: np.random.Generator) -> tuple[int, int]:
-    """Source and target length of a sentence, about 25 tokens in the mean."""
-    source = int(np.clip(random.lognormal(3.05, 0.58), 2, 120))
-    return source, int(np.clip(source * random.normal(1.05, 0.15), 2, 120))
-
-
-def sentence_batches(max_tokens: int, random: np.random.Generator) -> Iterator[Batch]:
-    """Batches of sentences sorted by length within a pool, as a sampler would make them."""
-    while True:
-        pool = sorted((lengths(random) for _ in range(2000)), key=lambda pair: (max(pair), pair))
-        batches: list[list[tuple[int, int]]] = [[]]
-        for pair in pool:
-            if (max(pair) + 1) * (len(batches[-1]) + 1) > max_tokens:
-                batches.append([])
-            batches[-1].append(pair)
-        for i in random.permutation(len(batches) - 1):
-            yield make_batch([instance([pair], random) for pair in batches[i]], SYMBOLS)
-
-
-def document_batches(rows: int, random: np.random.Generator) -> Iterator[Batch]:
-    """Batches of documents of sentences, whose longer side has close to 512 tokens."""
-    while True:
-        documents = []
-        for _ in range(rows):
-            sentences: list[tuple[int, int]] = []
-            totals: NDArray[np.int64] = np.zeros(2, dtype=np.int64)
-            while max(totals + (pair := np.array(lengths(random)) + 1)) <= 512:
-                sentences.append((int(pair[0]) - 1, int(pair[1]) - 1))
-                totals += pair
-            # The last sentence fills the document up, so that rows differ on one side only.
-            rest = 512 - int(totals.max()) - 1
-            if rest > 0:
-                sentences.append((rest, rest))
-            documents.append(instance(sentences, random))
-        yield make_batch(documents, SYMBOLS)
 
 
 def batches(case: Case, tokens: int) -> Iterator[Batch]:
@@ -250,11 +198,10 @@ def compare(case: Case, tokens: int, budget_seconds: float, min_rounds: int, clo
     return rounds
 
 
-def peak_gigabytes(case: Case, side: str, tokens: int, threads: int) -> float:
+def peak_gigabytes(case: Case, side: str, threads: int) -> float:
     """Peak resident memory of a fresh process that takes two steps."""
-    command = [sys.executable, "-m", "benchmarks.training", "--peak", side, "--threads", str(threads)]
-    command += ["--case", str(CASES.index(case)), "--tokens", str(tokens)]
-    return float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+    where = ["--case", str(CASES.index(case)), "--tokens", "4096", "--threads", str(threads)]
+    return number_in_child("training", "--peak", side, *where)
 
 
 def own_peak_gigabytes() -> float:
@@ -263,23 +210,15 @@ def own_peak_gigabytes() -> float:
     return int(kibibytes) * 1024 / 1e9
 
 
-def arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--quick", action="store_true", help="fewer rounds and cases, smaller batches")
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
-    parser.add_argument("--no-memory", action="store_true", help="leave the peaks out")
-    parser.add_argument("--tokens", type=int, help="padded target tokens of a batch")
-    parser.add_argument("--case", type=int, help="only this line of the table, counted from 0")
-    parser.add_argument("--peak", choices=("ours", "marian"), help=argparse.SUPPRESS)
-    return parser.parse_args()
-
-
 def main() -> None:
-    options = arguments()
-    torch.set_num_threads(options.threads)
+    made = parser(__doc__, rounds=3)
+    made.add_argument("--quick", action="store_true", help="fewer rounds and cases, smaller batches")
+    made.add_argument("--no-memory", action="store_true", help="leave the peaks out")
+    made.add_argument("--tokens", type=int, help="padded target tokens of a batch")
+    made.add_argument("--case", type=int, help="only this line of the table, counted from 0")
+    made.add_argument("--peak", choices=("ours", "marian"), help="of a process that does two steps, in GB")
+    options = made.parse_args()
+    clock = apply(options)
     cases = CASES if options.case is None else CASES[options.case : options.case + 1]
     if options.peak:
         step = ours(cases[0]) if options.peak == "ours" else marian(cases[0])
@@ -288,12 +227,11 @@ def main() -> None:
             step(next(source))
         print(own_peak_gigabytes())
         return
-    report(options, cases)
+    report(options, cases, clock)
 
 
-def report(options: argparse.Namespace, cases: tuple[Case, ...]) -> None:
+def report(options: argparse.Namespace, cases: tuple[Case, ...], clock: Clock) -> None:
     tokens = options.tokens or (1024 if options.quick else 4096)
-    clock = time.perf_counter if options.clock == "wall" else time.process_time
     print(f"torch {torch.__version__}, {options.threads} threads, fp32, {options.clock} clock,", end=" ")
     print(f"batches of {tokens} padded target tokens; memory with batches of 4096")
     print("size  data      att.drop  tokens/s (Marian)  ratio  share (Marian)  peak GB (Marian)  ceiling")
@@ -301,7 +239,7 @@ def report(options: argparse.Namespace, cases: tuple[Case, ...]) -> None:
         if options.quick and case.attention_dropout:
             continue
         budget = 1.0 if options.quick else (30.0 if case.size == "base" else 15.0)
-        rounds = compare(case, tokens, budget, 2 if options.quick else 3, clock)
+        rounds = compare(case, tokens, budget, 2 if options.quick else options.rounds, clock)
         top = max(rounds, key=lambda r: r.ceiling)
         numbers = [
             statistics.median(r.tokens / r.ours for r in rounds),
@@ -313,7 +251,7 @@ def report(options: argparse.Namespace, cases: tuple[Case, ...]) -> None:
         peaks = ["-", "-"]
         if case.data == "documents" and not options.no_memory:
             for i, side in enumerate(("ours",) if options.quick else ("ours", "marian")):
-                peaks[i] = f"{peak_gigabytes(case, side, 4096, options.threads):.2f}"
+                peaks[i] = f"{peak_gigabytes(case, side, options.threads):.2f}"
         print(
             f"{case.size:5} {case.data:9} {case.attention_dropout:8.1f}"
             "  {:8.0f} {:8.0f} {:6.2f}x {:6.0%} {:8.0%}".format(*numbers),
