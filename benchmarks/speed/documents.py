@@ -176,9 +176,8 @@ def training(size: str, rounds: int, vocabulary: int = 8000) -> None:
     times = in_turn({"update": partial(trainee.update, batch)}, rounds)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
     print(f"{size}: {tuple(batch.source.tokens.shape)} source tokens, {count:.0f} labels")
-    print(
-        f"seconds an update {spread([count * s for s in times['update']])}; peak resident memory {peak:.2f} GiB"
-    )
+    seconds = spread([count * s for s in times["update"]])
+    print(f"seconds an update {seconds}; peak resident memory {peak:.2f} GiB")
 
 
 def searching(
