@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test test-slow test-hostile check lint docs benchmarks clean
+.PHONY: demo test test-slow test-hostile test-outside check lint docs benchmarks clean
 
 demo: $(READY)
 	$(BIN)/cotext demo
@@ -20,6 +20,10 @@ test-slow: $(READY)
 # Attacks at random, counted: kills, damage, settings, inputs; a quarter of an hour. COTEXT_HOSTILE_SEED=2 draws others.
 test-hostile: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m hostile tests/hostile
+
+# With programs of others, as COMET in an environment of its own (COTEXT_COMET_PYTHON); skipped where they are not.
+test-outside: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m outside
 
 lint: $(READY)
 	$(BIN)/ruff check .
