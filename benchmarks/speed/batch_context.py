@@ -99,6 +99,7 @@ class Known(DocumentTranslator):
 def translator_of(recipe: str, size: str, passes: int, beam: int) -> DocumentTranslator:
     """Random weights; special symbols are never among the candidates, so that the limit closes a sentence."""
     decode = [f"decode.beam={beam}", "decode.max_ratio=1", "decode.max_extra=0", "decode.max_tokens=60000"]
+    decode.append("view.numbers=100")  # which no corpus tells here
     if passes == 2:
         decode += ["decode.schedule=simultaneous", "decode.first_pass=known"]
     config = config_of(recipe, size, *decode)

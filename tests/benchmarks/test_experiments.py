@@ -107,11 +107,12 @@ def test_a_second_call_repeats_nothing_but_what_is_asked_for_otherwise(finished:
     assert run(finished) == 0
     assert not logs.exists()
     before = (finished / "two.yaml").read_text()
-    (finished / "two.yaml").write_text(before.replace("register.json", "ellipsis.json"))
+    asked = '{contrastive: {suites: ["{data}/contrastive/register.json"]}}'
+    (finished / "two.yaml").write_text(before.replace(asked, '{cotext: [head, "{data}/test.en"]}'))
     assert run(finished) == 0
     (finished / "two.yaml").write_text(before)
     assert [path.name for path in logs.iterdir()] == ["row-first-1-1.log"]
-    assert "ellipsis" in results(finished)["rows"]["first"]["1"]["measures"]["accuracy"]["figures"]
+    assert results(finished)["rows"]["first"]["1"]["measures"]["accuracy"]["figures"] == {}
 
 
 class AskedLater:
