@@ -1,6 +1,6 @@
 """Write the documents of a corpus whose id begins with a prefix, as text.
 
-    python -m benchmarks.experiments.select_documents manpages: train.en.xz train.de.xz manpages.en manpages.de
+python -m benchmarks.experiments.select_documents PREFIX SOURCE TARGET OUT_SOURCE OUT_TARGET
 """
 
 import argparse

@@ -154,18 +154,19 @@ def measure(recipe: str, questions: Sequence[str], place: "Bench") -> Iterator[t
                 options = ("--data", place.data[side], "--out", runs[side], "--size", place.size)
                 cotext(checkout, "train", recipe, *options, *SETTINGS, *updates)
     for question in questions:
-        tasks: dict[str, dict[str, Any]] = {}
-        for side in place.checkouts:
-            fresh = tempfile.mkdtemp(prefix=f"{name}-", dir=place.work / side)
-            tasks[side] = {
-                "question": question,
-                "recipe": recipe,
-                "size": place.size,
-                "settings": SETTINGS,
-                "data": str(place.data[side]),
-                "run": f"{fresh}/run" if question == "training" else str(runs[side]),
+        with tempfile.TemporaryDirectory(dir=place.work) as fresh:
+            tasks = {
+                side: {
+                    "question": question,
+                    "recipe": recipe,
+                    "size": place.size,
+                    "settings": SETTINGS,
+                    "data": str(place.data[side]),
+                    "run": f"{fresh}/{side}" if question == "training" else str(runs[side]),
+                }
+                for side in place.checkouts
             }
-        times, same = compare(place.checkouts, tasks, place.rounds)
+            times, same = compare(place.checkouts, tasks, place.rounds)
         ratio = times.ratio("new", "old", "{:.3f}")
         cells = (times.took("old", "{:.3f}"), times.took("new", "{:.3f}"), ratio, "yes" if same else "no")
         yield recipe, question, *cells
