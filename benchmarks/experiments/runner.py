@@ -180,6 +180,7 @@ class Runner:
                 continue
             place = self._place(key, name, seed)
             place.out.parent.mkdir(parents=True, exist_ok=True)
+            place.out.unlink(missing_ok=True)  # figures of what was asked for before
             yield from steps(measure, place, self.device)
             measures[key] = {"asked": asked, "figures": figures(measure, place)}
             self._write()
