@@ -439,7 +439,7 @@ def numbers(sentences: tuple[str, ...]) -> list[list[int]]:
     return [[int(word.removeprefix("w")) for word in sentence.split()] for sentence in sentences]
 
 
-@pytest.mark.slow
+@pytest.mark.outside
 def test_real_comet_gives_the_scores_worked_out_by_hand(real_python: Path, tmp_path: Path) -> None:
     def document(*sentences: str) -> Document:
         return Document("one", tuple(" ".join(f"w{n}" for n in s.split()) for s in sentences))
