@@ -11,7 +11,7 @@ from cotext.analysis.attention import attention_spread
 from cotext.data.build import build_view, special_symbols
 from cotext.data.sampling import ordered_batches
 from cotext.models.checkpoint import load_run
-from cotext.training.run import open_data
+from cotext.training.prepared_data import open_data
 
 MAX_TOKENS = 2100  # of a batch
 
