@@ -131,7 +131,7 @@ def test_a_suite_of_one_document_has_no_foreign_context() -> None:
 
 def test_how_far_views_see() -> None:
     seen = {name: context_window_of(translator(config)) for name, config in VIEWS.items()}
-    assert not seen["sentence"].context
+    assert not seen["sentence"].has_context
     assert (seen["window"].before, seen["window"].after, seen["window"].target_before) == (2, 0, 2)
     assert seen["source context"].target_before == 0
     assert seen["document"].contains("pronoun", ">3")

@@ -200,7 +200,9 @@ def test_bad_input(world: World, tmp_path: Path) -> None:
         return outcome.err
 
     run = world.run
-    assert "call it .html" in refusal("context", run, source, "--out", tmp_path / "page.json")
+    assert "give the page the suffix .html" in refusal(
+        "context", run, source, "--out", tmp_path / "page.json"
+    )
     assert "does not exist" in refusal("context", run, source, "--out", tmp_path / "no" / "page.html")
     assert "would overwrite" in refusal("context", run, source, "--out", source)
     assert "no document 'none' among its 6" in refusal(

@@ -68,7 +68,7 @@ def test_tokenizers_that_are_none(world: World, other: Path, tmp_path: Path) -> 
     for tokenizer, more, words in (
         (tmp_path, (), ["not a run or data folder", "sentencepiece-bpe"]),
         ("sentencepice", (), ["not a run or data folder"]),
-        (world.run, ("--vocabulary", "40"), ["leave --vocabulary out"]),
+        (world.run, ("--vocabulary", "40"), ["leave out --vocabulary"]),
     ):
         refused = cotext(*arguments(other, tmp_path / "data", tokenizer), *more)
         assert refused.code == 2
