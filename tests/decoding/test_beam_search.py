@@ -193,7 +193,7 @@ class Plain:
             live = [(new, total) for new, total, ends in candidates if not ends][: options.beam]
         return best[1], best[0]
 
-    def cut(self, new: Sequence[int]) -> list[int]:
+    def truncated(self, new: Sequence[int]) -> list[int]:
         """The sentences that are as long as they may be."""
         split, _ = self.sentences(new)
         if self.free:
@@ -201,7 +201,7 @@ class Plain:
         limits = self.request.max_tokens
         return [i for i, (s, limit) in enumerate(zip(split, limits, strict=True)) if len(s) + 1 == limit]
 
-    def cut_of(self, hypothesis: Hypothesis) -> list[int]:
+    def truncated_of(self, hypothesis: Hypothesis) -> list[int]:
         """The sentences whose closing symbols a hypothesis says a limit has put there."""
         labels = [*hypothesis.tokens, EOS]
         closing = {*self.symbols.separators, EOS}
@@ -266,7 +266,7 @@ def test_a_beam_wide_enough_finds_the_best_of_all_translations(
         assert hypothesis.tokens == new
         assert hypothesis.score == pytest.approx(score, abs=1e-12)
         assert hypothesis.log_probability == pytest.approx(log_probability, abs=1e-12)
-        assert plain.cut_of(hypothesis) == plain.truncated(new)
+        assert plain.truncated_of(hypothesis) == plain.truncated(new)
 
 
 @ways
@@ -366,7 +366,7 @@ def test_a_sentence_that_will_not_end_takes_nothing_from_those_after_it(kind: st
     [found] = search_table(model, [0], [request], SearchOptions(beam, 1.0), kind)
     plain = Plain(model, 0, request, kind, "constrained")
     assert plain.sentences(found.tokens)[0] == [[A] * 2, [A] * 4, [B], [A]]
-    assert plain.cut_of(found) == [0, 1, 3]
+    assert plain.truncated_of(found) == [0, 1, 3]
 
 
 def test_free_search_may_leave_everything_out_or_never_stop() -> None:
@@ -528,7 +528,7 @@ def test_the_sentences_asked_for_come_out_and_none_is_empty(
         plain = Plain(model, key, request, kind, align)
         assert plain.is_translation(hypothesis.tokens)
         assert not NEVER & set(hypothesis.tokens)
-        assert plain.cut_of(hypothesis) == plain.truncated(hypothesis.tokens)
+        assert plain.truncated_of(hypothesis) == plain.truncated(hypothesis.tokens)
         own = [
             plain.next_log_probabilities(hypothesis.tokens[:i])[label]
             for i, label in enumerate([*hypothesis.tokens, EOS])
