@@ -10,10 +10,9 @@ from pathlib import Path
 import pytest
 import torch
 from command_line import cotext, succeed, write_corpus
-from cotext.models.casa import Casa
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from test_casa import SYMBOLS, SYSTEMS, TOKENIZER, config_of, instances, model_of, systems
+from test_casa import CONTEXT, SYMBOLS, SYSTEMS, TOKENIZER, config_of, instances, model_of, nodes, systems
 from tiny import WordTokenizer
 
 from cotext.data.batch import Instance
@@ -25,6 +24,7 @@ from cotext.decoding.non_autoregressive import collapse, search_frames
 from cotext.decoding.scorer import score_instances
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.build import build_model
+from cotext.models.nat import NonAutoregressiveTransformer
 from cotext.runtime.errors import CotextError
 
 CPU = torch.device("cpu")
@@ -37,7 +37,10 @@ def requests(rows: list[Instance], limit: int = 60) -> list[SearchRequest]:
 
 
 def found(
-    model: Casa, rows: list[Instance], options: SearchOptions = GREEDY, symbols: SearchSymbols = SEARCH
+    model: NonAutoregressiveTransformer,
+    rows: list[Instance],
+    options: SearchOptions = GREEDY,
+    symbols: SearchSymbols = SEARCH,
 ) -> list[Hypothesis]:
     return search_frames(model, source_batch(rows, SYMBOLS), requests(rows), symbols, options)
 
@@ -158,7 +161,7 @@ def test_argmax_by_hand(seed: int) -> None:
 
 def test_a_beam_finds_texts_at_least_as_probable() -> None:
     """Its figure is the likelihood of the text, as scoring gives it, where the beam is wide."""
-    model = model_of({"context_layers": 1})
+    model = model_of({"attention": nodes(1)})
     rows = [replace(r, source=[s[:2] for s in r.source]) for r in instances()]
     options = SearchOptions(beam=200)
     greedy, wide = found(model, rows), found(model, rows, options)
@@ -180,7 +183,7 @@ def test_a_beam_needs_a_path_for_every_sentence(name: str) -> None:
 
 
 def test_output_that_is_not_a_number_is_refused() -> None:
-    model = model_of({})
+    model = model_of(CONTEXT)
     with torch.no_grad():
         model.decoder[0].feed_forward.narrow.bias.fill_(math.nan)
     with pytest.raises(CotextError, match="not a number"):
@@ -192,7 +195,7 @@ def test_output_that_is_not_a_number_is_refused() -> None:
 
 def test_scores_are_the_likelihood_over_all_paths() -> None:
     """Of a sentence of one token: every path between its brackets, one by one."""
-    model = model_of({})
+    model = model_of(CONTEXT)
     row = replace(instances()[1], target=[[4]])
     [[score]] = score_instances(model, [row], SYMBOLS, 8000, CPU)
     assert score.tokens == 2
@@ -222,9 +225,9 @@ def test_scores_do_not_depend_on_the_batch(name: str) -> None:
 
 def test_a_sentence_without_a_path_is_impossible() -> None:
     row = replace(instances()[1], target=[[4] * 9])
-    [[score]] = score_instances(model_of({}), [row], SYMBOLS, 8000, CPU)
+    [[score]] = score_instances(model_of(CONTEXT), [row], SYMBOLS, 8000, CPU)
     assert score.log_probability == -math.inf
-    translator = DocumentTranslator(model_of({}), config_of({}), TOKENIZER, CPU)
+    translator = DocumentTranslator(model_of(CONTEXT), config_of(CONTEXT), TOKENIZER, CPU)
     [[told]] = translator.score([ParallelDocument("d", ("cat",), ("cat " * 9,))])
     assert told.log_probability == -math.inf
 
@@ -256,18 +259,18 @@ def test_no_sentence_shows_nothing(seed: int) -> None:
     """Pieces that show nothing alone: blank ones, and halves of a character."""
     tokenizer = WordTokenizer(["the", "cat", "sat"])
     torch.manual_seed(seed)
-    model = build_model(config_of({}), tokenizer.vocabulary_size).double().eval()
+    model = build_model(config_of(CONTEXT), tokenizer.vocabulary_size).double().eval()
     with torch.no_grad():
         model.output_weight[tokenizer.FIRST_HALF] *= 5
         model.output_weight[tokenizer.BLANK] *= 3
-    translator = DocumentTranslator(model, config_of({}), tokenizer, CPU)
+    translator = DocumentTranslator(model, config_of(CONTEXT), tokenizer, CPU)
     [(_, translation)] = translator.translate([Document("d", ("the", "cat sat the", "sat"))])
     assert all(translation.document.sentences)
     assert translation.recovered
 
 
 def test_signatures_say_how_it_is_written() -> None:
-    translator = DocumentTranslator(model_of({}), config_of({}), TOKENIZER, CPU)
+    translator = DocumentTranslator(model_of(CONTEXT), config_of(CONTEXT), TOKENIZER, CPU)
     assert "|beam:1|path:sentences|" in translator.signature
     assert "lp:" not in translator.signature
 
@@ -277,7 +280,7 @@ def test_signatures_say_how_it_is_written() -> None:
 
 TINY = (
     "model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.encoder_layers=2",
-    "model.decoder_layers=1", "train.max_updates=6", "train.max_tokens=500", "train.warmup_updates=2",
+    "model.decoder_layers=1", "model.attention.top.layers=1", "train.max_updates=6", "train.max_tokens=500", "train.warmup_updates=2",
     "train.validate_every=3", "train.validate_documents=2", "train.log_every=2", "train.average=2",
     "train.threads=1",
 )  # fmt: skip
@@ -328,4 +331,4 @@ def test_what_reads_from_left_to_right_is_refused(folder: Path) -> None:
     ):
         outcome = cotext(*command)
         assert outcome.code == 2, (command, outcome)
-        assert "casa" in outcome.err or "decode.align" in outcome.err, outcome.err
+        assert "nat(" in outcome.err or "decode.align" in outcome.err, outcome.err

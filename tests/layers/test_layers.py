@@ -1,20 +1,32 @@
-"""Dropout, ragged rows, attention and blocks, each beside its plain definition."""
+"""Dropout, packing, attention and blocks, each beside its plain definition."""
+
+from typing import TypeVar
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from layouts import layout, source_side
 from tiny import tiny_config
 from torch import Tensor
 from torch.nn.functional import layer_norm, linear, scaled_dot_product_attention
 
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, Residual, Size
 from cotext.layers.kernels.dropout import Dropout, keep_mask, relu_dropout
-from cotext.layers.kernels.packing import Ragged
+from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import attend
+from cotext.layers.layout import Shared, Step
 from cotext.layers.masks import causal, visible
-from cotext.layers.multi_head import CrossAttention, FeedForward, SelfAttention
-from cotext.layers.state import DecoderState, SelfReach
+from cotext.layers.multi_head import (
+    AttentionSize,
+    CrossAttention,
+    FeedForward,
+    RowSpan,
+    Score,
+    SelfAttention,
+)
+from cotext.layers.positions import PositionTable
+from cotext.layers.state import DecoderState, SourceSide
 from cotext.models.build import build_model
 from cotext.models.interface import Model
 
@@ -41,8 +53,8 @@ def test_keep_mask_keeps_at_its_rate_and_independently(rate: float) -> None:
     for distance in (1, 2, 3, 4):
         together = (keep[:-distance] * keep[distance:]).mean().item()
         assert together == pytest.approx((1 - rate) ** 2, abs=0.005)
-    for place in range(4):
-        assert keep[place::4].mean().item() == pytest.approx(1 - rate, abs=0.008)
+    for first in range(4):
+        assert keep[first::4].mean().item() == pytest.approx(1 - rate, abs=0.008)
 
 
 @given(st.integers(0, 9), st.integers(1, 9))
@@ -91,27 +103,27 @@ def test_relu_dropout_is_dropout_of_relu() -> None:
     torch.testing.assert_close(got, want)
 
 
-# Ragged rows
+# Packing
 
 
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=5))
 @settings(deadline=None, max_examples=40)
 def test_unpacking_undoes_packing_but_for_padding(lengths: list[int]) -> None:
     sentence = sentences(lengths)
-    ragged = Ragged.of(sentence)
-    assert (ragged is None) == (len(set(lengths)) == 1)
-    if ragged is None:
+    packing = Packing.of(sentence)
+    assert (packing is None) == (len(set(lengths)) == 1)
+    if packing is None:
         return
     x = doubles(*sentence.shape, 3)
-    packed = ragged.pack(x)
+    packed = packing.pack(x)
     torch.testing.assert_close(packed, torch.cat([row[:n] for row, n in zip(x, lengths, strict=True)]))
-    torch.testing.assert_close(ragged.unpack(packed), x * (sentence >= 0)[..., None])
+    torch.testing.assert_close(packing.unpack(packed), x * (sentence >= 0)[..., None])
 
 
 def test_gradients_of_packing_and_unpacking() -> None:
-    ragged = Ragged(torch.tensor([[True, True, False], [True, False, False]]))
-    assert torch.autograd.gradcheck(ragged.pack, doubles(2, 3, 4).requires_grad_())
-    assert torch.autograd.gradcheck(ragged.unpack, doubles(3, 4).requires_grad_())
+    packing = Packing(torch.tensor([[True, True, False], [True, False, False]]))
+    assert torch.autograd.gradcheck(packing.pack, doubles(2, 3, 4).requires_grad_())
+    assert torch.autograd.gradcheck(packing.unpack, doubles(3, 4).requires_grad_())
 
 
 # Attention
@@ -146,8 +158,16 @@ def test_attention_with_dropout_is_unbiased() -> None:
     torch.testing.assert_close(mean, plain, rtol=0.02, atol=0.02)
 
 
+Kind = TypeVar("Kind", SelfAttention, CrossAttention)
+
+
+def plain_attention(kind: type[Kind], dimension: int) -> Kind:
+    size = AttentionSize(dimension, 2, 0.0)
+    return kind(size, RowSpan(), Score(size)).double()
+
+
 def test_fused_projections_are_the_three_of_the_paper() -> None:
-    attention = SelfAttention(6, 2, 0.0).double()
+    attention = plain_attention(SelfAttention, 6)
     x = doubles(2, 5, 6)
     heads = []
     for head in range(2):
@@ -158,18 +178,23 @@ def test_fused_projections_are_the_three_of_the_paper() -> None:
         )
         heads.append((q @ k.transpose(1, 2) / 3**0.5).softmax(dim=-1) @ v)
     expected = linear(torch.cat(heads, dim=-1), attention.out.weight, attention.out.bias)
-    torch.testing.assert_close(attention(x, SelfReach(None)), expected)
+    torch.testing.assert_close(attention(x, layout(torch.zeros(2, 5, dtype=torch.long), 6)), expected)
 
 
 def test_beams_share_keys_and_values() -> None:
-    attention = CrossAttention(6, 2, 0.0).double()
+    attention = plain_attention(CrossAttention, 6)
     memory, x = doubles(2, 7, 6), doubles(6, 1, 6, seed=1)
-    mask = visible(sentences([7, 4]))
-    assert mask is not None
-    shared = attention(x, attention.project(memory), mask)
-    copied = attention(
-        x, attention.project(memory.repeat_interleave(3, dim=0)), mask.repeat_interleave(3, dim=0)
-    )
+    new = torch.zeros(6, 1, dtype=torch.long)
+
+    def attended(memory: Tensor, sentence: Tensor) -> Tensor:
+        state = DecoderState(source_side(attention, memory, sentence), attentions=1)
+        state.open(2)
+        state.widen(6 // len(memory))
+        out: Tensor = attention(x, Step(new, state, Shared(PositionTable(6))))
+        return out
+
+    shared = attended(memory, sentences([7, 4]))
+    copied = attended(memory.repeat_interleave(3, dim=0), sentences([7, 7, 7, 4, 4, 4]))
     torch.testing.assert_close(shared, copied)
 
 
@@ -187,25 +212,27 @@ def test_residual_orders() -> None:
 def test_blocks_without_padding_equal_blocks_with_it(pre_norm: bool) -> None:
     torch.manual_seed(3)
     size = Size(8, 12, 2, 1, 1, pre_norm=pre_norm)
-    encoder = EncoderBlock(size, SelfAttention(*size.attention)).double()
-    cross = CrossAttention(*size.attention)
-    decoder = DecoderBlock(size, SelfAttention(*size.attention), cross).double()
+    encoder = EncoderBlock(size, plain_attention(SelfAttention, 8)).double()
+    cross = plain_attention(CrossAttention, 8)
+    decoder = DecoderBlock(size, plain_attention(SelfAttention, 8), cross).double()
     source, target = sentences([5, 2, 4]), sentences([3, 6, 1])
-    mask = visible(source)
-    reach = SelfReach(mask)
-    source_rows, target_rows = Ragged.of(source), Ragged.of(target)
-    assert source_rows is not None
-    assert target_rows is not None
-    own = DecoderState(cross=[], cross_mask=None).reach(6, source.device)
     x_BSD, x_BTD = doubles(3, 5, 8), doubles(3, 6, 8, seed=1)
 
-    memory = encoder(x_BSD, (reach,))
-    hidden = decoder(x_BTD, (own,), (decoder.cross.project(memory), mask))
-    packed = encoder(source_rows.pack(x_BSD), (reach, source_rows))
+    def run(keep_padding: bool) -> tuple[Tensor, Tensor]:
+        rows = layout(source)
+        if keep_padding:
+            rows.__dict__["packing"] = None
+        memory = encoder(rows.pack(x_BSD), rows)
+        read = SourceSide([cross.project(memory, rows)], source)
+        written = layout(target, causal=True, source=read)
+        if keep_padding:
+            written.__dict__["packing"] = None
+        return memory, decoder(written.pack(x_BTD), written)
+
+    (memory, hidden), (packed, packed_hidden) = run(True), run(False)
+    assert memory.dim() == packed.dim() + 1
     torch.testing.assert_close(packed, memory[source >= 0])
-    keys_values = decoder.cross.project(packed, source_rows)
-    packed = decoder(target_rows.pack(x_BTD), (own, target_rows), (keys_values, mask, target_rows))
-    torch.testing.assert_close(packed, hidden[target >= 0])
+    torch.testing.assert_close(packed_hidden, hidden[target >= 0])
 
 
 def test_feed_forward_by_its_formula() -> None:
@@ -232,12 +259,8 @@ class TestInitialisation:
     def model(self, kind: str) -> Model:
         torch.manual_seed(0)
         size = {"dimension": 64, "feed_forward": 256, "heads": 2, "encoder_layers": 1, "decoder_layers": 1}
-        model = {
-            "name": "g_transformer",
-            "initialisation": kind,
-            "g_transformer": {"global_layers": 1},
-            **size,
-        }
+        attention = {"span": "sentence", "top": {"layers": 1, "mix": "gated"}}
+        model = {"initialisation": kind, "attention": attention, **size}
         return build_model(tiny_config(model=model, view={"separators": "bracket"}), 500)
 
     @pytest.mark.parametrize(

@@ -5,28 +5,33 @@ from typing import Any
 
 import pytest
 import torch
+from layouts import layout, source_side
+from tiny import tiny_config, window
 from torch import Tensor
 
 from cotext.data.batch import Instance, Source, SpecialSymbols
 from cotext.data.collate import make_batch
 from cotext.data.views import Window
-from cotext.layers.blocks import DecoderBlock, EncoderBlock, SentenceEmbedding, Size
+from cotext.layers.blocks import DecoderBlock, EncoderBlock, Size
+from cotext.layers.embedding import InputKind, SentenceEmbedding
 from cotext.layers.masks import causal, visible
-from cotext.layers.multi_head import CrossAttention, SelfAttention
+from cotext.layers.multi_head import CrossAttention, RowSpan, Score, SelfAttention
 from cotext.layers.positions import (
     PositionTable,
     closed_sentence,
     mean_sentence_length,
-    place,
+    position_of,
     ranks,
     sinusoidal,
 )
-from cotext.layers.state import DecoderState, SelfReach
-from cotext.models.transformer import Transformer
+from cotext.models.build import build_model
+from cotext.models.transformer import RowEmbedder, Transformer
 
 # Two rows of unequal lengths: sentences of 3, 2 and 1 tokens; a first sentence of 2 and one of 1.
 SENTENCE = torch.tensor([[0, 0, 0, 1, 1, 2], [0, 0, 1, -1, -1, -1]])
 T = torch.arange(6).expand(2, 6)
+SIZE = Size(8, 16, 2, 1, 1)
+VOCABULARY = 24
 
 
 def table(rows: list[str]) -> Tensor:
@@ -52,44 +57,53 @@ def changed(before: Tensor, after: Tensor) -> Tensor:
     return (before - after).abs().amax(dim=-1) > 1e-12
 
 
+def encoder_block() -> EncoderBlock:
+    torch.manual_seed(0)
+    attention = SelfAttention(SIZE.attention, RowSpan(), Score(SIZE.attention))
+    return EncoderBlock(SIZE, attention).double().eval()
+
+
+def encoded(block: EncoderBlock, x: Tensor) -> Tensor:
+    rows = layout(SENTENCE)
+    return rows.unpack(block(rows.pack(x), rows))
+
+
 @pytest.mark.parametrize("row", [0, 1])
 def test_an_encoder_token_reaches_its_whole_row_and_no_other_row(row: int) -> None:
-    torch.manual_seed(0)
-    block = EncoderBlock(Size(8, 16, 2, 1, 1), SelfAttention(8, 2, 0.0)).double().eval()
+    block = encoder_block()
     x = torch.randn(2, 6, 8, dtype=torch.float64)
-    mask, real = SelfReach(visible(SENTENCE)), SENTENCE >= 0
+    real = SENTENCE >= 0
     for t in range(6):
         y = x.clone()
         y[row, t] += torch.randn(8, dtype=torch.float64)
-        moved = changed(block(x, (mask,)), block(y, (mask,))) & real
+        moved = changed(encoded(block, x), encoded(block, y)) & real
         expected = torch.zeros_like(real)
-        # A padding place moves nothing that is real.
+        # Padding moves nothing that is real.
         expected[row] = real[row] & real[row, t]
         assert torch.equal(moved, expected), (row, t)
 
 
 def test_without_attention_an_encoder_token_moves_itself_alone() -> None:
-    torch.manual_seed(0)
-    block = EncoderBlock(Size(8, 16, 2, 1, 1), SelfAttention(8, 2, 0.0)).double().eval()
+    block = encoder_block()
     torch.nn.init.zeros_(block.attention.out.weight)
     x = torch.randn(2, 6, 8, dtype=torch.float64)
     y = x.clone()
     y[0, 2] += torch.randn(8, dtype=torch.float64)
-    reach = SelfReach(visible(SENTENCE))
-    moved = changed(block(x, (reach,)), block(y, (reach,)))
+    moved = changed(encoded(block, x), encoded(block, y))
     assert moved.nonzero().tolist() == [[0, 2]]
 
 
 def test_a_decoder_token_reaches_itself_and_what_follows() -> None:
     torch.manual_seed(0)
-    attention, cross = SelfAttention(8, 2, 0.0), CrossAttention(8, 2, 0.0)
-    block = DecoderBlock(Size(8, 16, 2, 1, 1), attention, cross).double().eval()
+    attention, cross = (
+        kind(SIZE.attention, RowSpan(), Score(SIZE.attention)) for kind in (SelfAttention, CrossAttention)
+    )
+    block = DecoderBlock(SIZE, attention, cross).double().eval()
     x, memory = (torch.randn(2, n, 8, dtype=torch.float64) for n in (6, 4))
-    source_mask = visible(torch.tensor([[0, 0, 0, 0], [0, 0, -1, -1]]))
-    own = DecoderState(cross=[], cross_mask=None).reach(6, x.device)
+    source, target = torch.tensor([[0, 0, 0, 0], [0, 0, -1, -1]]), torch.zeros(2, 6, dtype=torch.long)
 
     def run(x: Tensor, memory: Tensor) -> Tensor:
-        return block(x, (own,), (block.cross.project(memory), source_mask))
+        return block(x, layout(target, causal=True, source=source_side(cross, memory, source)))
 
     before = run(x, memory)
     for row in range(2):
@@ -113,12 +127,12 @@ def test_ranks_start_again_in_every_sentence() -> None:
     assert ranks(torch.tensor([[4, 4, 6, 6, 6]])).tolist() == [[0, 1, 0, 1, 2]]
 
 
-def test_places_by_hand() -> None:
+def test_positions_by_hand() -> None:
     rank = ranks(SENTENCE)
 
     def row(kind: str, number: int, shift: Tensor | int = 0) -> list[int]:
         length = int((SENTENCE[number] >= 0).sum())
-        return place(kind, T, rank, SENTENCE, shift)[number, :length].tolist()  # type: ignore[arg-type]
+        return position_of(kind, T, rank, SENTENCE, shift)[number, :length].tolist()  # type: ignore[arg-type]
 
     assert row("absolute", 0) == [0, 1, 2, 3, 4, 5]
     assert row("reset", 0) == [0, 1, 2, 0, 1, 0]
@@ -139,7 +153,7 @@ def test_a_separator_has_the_position_of_the_sentence_that_it_closes_on_both_sid
 
     def positions(sentence: Tensor) -> list[int]:
         t = torch.arange(sentence.size(1))[None]
-        return place("shifted", t, ranks(sentence), sentence, 7)[0].tolist()
+        return position_of("shifted", t, ranks(sentence), sentence, 7)[0].tolist()
 
     # 1 2 <S> | 3 <S> | 4 5 eos              t + 7 | t + 14 | t + 21
     assert positions(batch.source.sentence) == [7, 8, 9, 17, 18, 26, 27, 28]
@@ -153,31 +167,33 @@ def test_a_separator_has_the_position_of_the_sentence_that_it_closes_on_both_sid
     assert rest.tolist() == closed[:, 4:].tolist()
 
 
-@pytest.mark.parametrize("settings", [{"positions": "shifted"}, {"segments": "learned", "max_segments": 3}])
-def test_which_input_the_shift_and_segments_reach(settings: dict[str, Any]) -> None:
+def embedding_of(kind: InputKind, **settings: Any) -> SentenceEmbedding:
+    """The same kind of positions and segments on both sides."""
+    return SentenceEmbedding(VOCABULARY, 8, 0.0, kind, kind, **settings)
+
+
+def embed(embedding: SentenceEmbedding, tokens: Tensor, shift: Tensor | int = 0) -> Tensor:
+    return embedding.placed(embedding.bare(tokens), embedding.target, SENTENCE, T, ranks(SENTENCE), shift)
+
+
+@pytest.mark.parametrize("kind", [InputKind("shifted"), InputKind(segments="learned")])
+def test_which_input_the_shift_and_segments_reach(kind: InputKind) -> None:
     """Changing what sentence 1 adds moves its words and its own separator, not the one that opens it."""
-    size = Size(8, 16, 2, 1, 1)
-    embedding = SentenceEmbedding(24, 8, 0.0, **settings)
-    model = Transformer(size, embedding, shift=0).double().eval()
+    embedding = embedding_of(kind, max_segments=3, from_first=False).double()
     if embedding.segment is not None:
         torch.nn.init.normal_(embedding.segment.data)
-    _, tokens, sentence = source_and_target()
-    state = DecoderState(cross=[], cross_mask=None)
-    t, rank = state.places(sentence)
+    source, tokens, sentence = source_and_target()
 
-    def embedded() -> Tensor:
-        told = embedding.input_sentence(sentence, None)
-        return embedding(tokens, told, t, rank, model.shift)
+    def embedded(shift: int) -> Tensor:
+        return RowEmbedder(embedding, shift).target(tokens, sentence, source)
 
-    before = embedded()
+    before = embedded(0)
     if embedding.segment is None:
-        model.shift = 3
-        embedding.from_first = False
-        reached = closed_sentence(sentence, None) > 0
+        shift, reached = 3, closed_sentence(sentence, None) > 0
     else:
         embedding.segment.data[1] += 1.0
-        reached = closed_sentence(sentence, None) == 1
-    moved = (embedded() != before).any(dim=-1)
+        shift, reached = 0, closed_sentence(sentence, None) == 1
+    moved = (embedded(shift) != before).any(dim=-1)
     assert torch.equal(moved & (sentence >= 0), reached & (sentence >= 0))
     opens = torch.zeros_like(reached)
     opens[:, 1:] = sentence[:, 1:] > sentence[:, :-1]
@@ -187,9 +203,9 @@ def test_which_input_the_shift_and_segments_reach(settings: dict[str, Any]) -> N
 
 def test_shift_and_segments_that_leave_the_first_sentence_alone() -> None:
     first = SENTENCE == 0
-    for settings, shift in (({"positions": "shifted"}, 5), ({"segments": "sinusoidal"}, 0)):
-        embedding = SentenceEmbedding(24, 8, 0.0, from_first=False, **settings)
-        plain = SentenceEmbedding(24, 8, 0.0)
+    for kind, shift in ((InputKind("shifted"), 5), (InputKind(segments="sinusoidal"), 0)):
+        embedding = embedding_of(kind, from_first=False)
+        plain = embedding_of(InputKind())
         plain.load_state_dict(embedding.state_dict())
         tokens = torch.ones_like(SENTENCE)
         same = (embed(embedding, tokens, shift) == embed(plain, tokens)).all(dim=-1)
@@ -218,31 +234,27 @@ def test_the_table_grows_and_stays_what_it_was() -> None:
     torch.testing.assert_close(PositionTable(6, length=4)(positions), sinusoidal(positions, 6))
 
 
-def embed(embedding: SentenceEmbedding, tokens: Tensor, shift: Tensor | int = 0) -> Tensor:
-    return embedding(tokens, SENTENCE, T, ranks(SENTENCE), shift)
-
-
 TOKENS = torch.tensor([[1, 2, 3, 4, 5, 6], [7, 8, 9, 0, 0, 0]])
 
 
 def test_embedding_is_scaled_token_plus_position() -> None:
-    embedding = SentenceEmbedding(10, 4, 0.0)
-    expected = embedding.weight[TOKENS] * 2 + sinusoidal(T, 4)
+    embedding = embedding_of(InputKind())
+    expected = embedding.weight[TOKENS] * 8**0.5 + sinusoidal(T, 8)
     torch.testing.assert_close(embed(embedding, TOKENS), expected)
 
 
 @pytest.mark.parametrize("segments", ["learned", "sinusoidal"])
 def test_segments_add_one_vector_per_sentence(segments: str) -> None:
     torch.manual_seed(0)
-    embedding = SentenceEmbedding(10, 4, 0.0, segments=segments, max_segments=2)  # type: ignore[arg-type]
-    plain = SentenceEmbedding(10, 4, 0.0)
+    embedding = embedding_of(InputKind(segments=segments), max_segments=2)  # type: ignore[arg-type]
+    plain = embedding_of(InputKind())
     plain.weight = embedding.weight
     if embedding.segment is not None:
         torch.nn.init.normal_(embedding.segment)
         # The third sentence shares the last of two learned segments.
         vectors = embedding.segment[torch.tensor([0, 1, 1])]
     else:
-        vectors = sinusoidal(torch.arange(3), 4)
+        vectors = sinusoidal(torch.arange(3), 8)
     added = embed(embedding, TOKENS) - embed(plain, TOKENS)
     real = SENTENCE >= 0
     torch.testing.assert_close(added[real], vectors[SENTENCE[real]])
@@ -264,31 +276,31 @@ def hidden(model: Transformer) -> Tensor:
     return model.decode(tokens, sentence, model.encode(source))[sentence >= 0]
 
 
+def transformer(**model: Any) -> Transformer:
+    torch.manual_seed(1)
+    size = {"dimension": 8, "feed_forward": 16, "heads": 2, "encoder_layers": 1, "decoder_layers": 2}
+    built = build_model(tiny_config(model=size | {"shift": 0} | model, view=window(2)), VOCABULARY)
+    assert isinstance(built, Transformer)
+    return built.double().eval()
+
+
 @pytest.mark.parametrize("pre_norm", [False, True])
 @pytest.mark.parametrize("neutral", ["shift 0", "zero segments"])
 def test_neutral_settings_are_the_plain_transformer_exactly(neutral: str, pre_norm: bool) -> None:
-    torch.manual_seed(1)
-    size = Size(8, 16, 2, 1, 2, pre_norm=pre_norm)
-    plain = Transformer(size, SentenceEmbedding(24, 8, 0.0)).eval()
-    if neutral == "shift 0":
-        embedding = SentenceEmbedding(24, 8, 0.0, positions="shifted")
-    else:
-        embedding = SentenceEmbedding(24, 8, 0.0, segments="learned", max_segments=3)
-    other = Transformer(size, embedding, shift=0).eval()
+    plain = transformer(pre_norm=pre_norm)
+    filled = {"positions": "shifted"} if neutral == "shift 0" else {"segments": "learned"}
+    other = transformer(pre_norm=pre_norm, **filled)
     other.load_state_dict(plain.state_dict(), strict=neutral == "shift 0")
     assert torch.equal(hidden(other), hidden(plain))
     # And the setting does something once it is not neutral.
-    if embedding.segment is not None:
-        torch.nn.init.normal_(embedding.segment[0].data)
+    if other.embedding.segment is not None:
+        torch.nn.init.normal_(other.embedding.segment[0].data)
     other.shift = 5
     assert not torch.allclose(hidden(other), hidden(plain))
 
 
 def test_the_sequence_shift_is_the_mean_source_length_of_the_row_on_both_sides() -> None:
-    torch.manual_seed(1)
-    size = Size(8, 16, 2, 1, 1)
-    embedding = SentenceEmbedding(24, 8, 0.0, positions="shifted")
-    model = Transformer(size, embedding, shift="sequence").double().eval()
+    model = transformer(positions="shifted", shift="sequence")
     source, tokens, sentence = source_and_target()
     state = model.encode(source)
     together = model.decode(tokens, sentence, state)

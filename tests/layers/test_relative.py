@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from cotext.layers.kernels import relative
-from cotext.layers.kernels.relative import attend_at_distances, attend_relative, attend_with_bias
+from cotext.layers.kernels.relative import attend_at_distances, attend_relative, relative_with_bias
 from cotext.layers.masks import causal as causal_mask
 
 SPAN = 3
@@ -60,7 +60,7 @@ def test_outputs_and_gradients(
     expected = by_definition(*inputs, table, padding & order, distances(queries, keys))
     grad = doubles(*expected.shape, seed=9)
     gradients = torch.autograd.grad(expected, [*inputs, table], grad)
-    for way in (attend_relative, attend_with_bias):
+    for way in (attend_relative, relative_with_bias):
         found = way(*inputs, table, padding if padded else None, causal, 0.0)
         torch.testing.assert_close(found, expected)
         torch.testing.assert_close(torch.autograd.grad(found, [*inputs, table], grad), gradients)
@@ -107,7 +107,7 @@ def test_dropout_is_unbiased_and_its_gradient_is_that_of_what_was_computed() -> 
 
 
 def test_keys_in_any_order() -> None:
-    """As places in a cache: of other beams, unused, or far before the query."""
+    """As slots of a cache: of other beams, unused, or far before the query."""
     q, k, v = doubles(2, 3, 2, 4), doubles(2, 3, 6, 4, seed=1), doubles(2, 3, 6, 4, seed=2)
     table = doubles(2 * SPAN + 1, 4, seed=3)
     distance = torch.tensor(

@@ -1,24 +1,35 @@
 """The decoder's state: whatever search does to it, a step equals the full forward pass of that row."""
 
+from typing import Any
+
 import pytest
 import torch
+from tiny import tiny_config, window
 from torch import Tensor
 
 from cotext.data.batch import Source
-from cotext.layers.blocks import SentenceEmbedding, Size
 from cotext.layers.positions import Kind
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, DecoderState
+from cotext.models.build import build_model
 from cotext.models.transformer import Transformer
 
 VOCABULARY, SEP, PAD = 12, 10, 11
 
 
-def model(positions: Kind = "absolute", pre_norm: bool = False) -> Transformer:
+def system(sentences: int = 5, **model: Any) -> Transformer:
+    """A model for rows of so many sentences."""
     torch.manual_seed(3)
-    embedding = SentenceEmbedding(VOCABULARY, 16, 0.0, positions, segments="learned", max_segments=5)
-    torch.nn.init.normal_(embedding.segment)
-    size = Size(16, 32, 2, encoder_layers=1, decoder_layers=2, pre_norm=pre_norm)
-    return Transformer(size, embedding, shift="sequence" if positions == "shifted" else 0).double().eval()
+    built = build_model(tiny_config(model={"shift": 0, **model}, view=window(sentences - 1)), VOCABULARY)
+    assert isinstance(built, Transformer)
+    return built.double().eval()
+
+
+def model(positions: Kind = "absolute", pre_norm: bool = False) -> Transformer:
+    shift = "sequence" if positions == "shifted" else 0
+    built = system(positions=positions, shift=shift, segments="learned", pre_norm=pre_norm)
+    assert built.embedding.segment is not None
+    torch.nn.init.normal_(built.embedding.segment)
+    return built
 
 
 def source(lengths: list[int]) -> Source:
@@ -35,13 +46,13 @@ def source(lengths: list[int]) -> Source:
 class Rows:
     """A state beside the plain lists of tokens that it should stand for."""
 
-    def __init__(self, model: Transformer, source: Source, prefixes: list[list[int]], places: int) -> None:
+    def __init__(self, model: Transformer, source: Source, prefixes: list[list[int]], slots: int) -> None:
         self.model, self.source = model, source
         self.entries = list(range(len(prefixes)))
         self.beam = 1
         self.tokens = [list(p) for p in prefixes]
         self.state: DecoderState = model.encode(source)
-        self.state.open(places)
+        self.state.open(slots)
         longest = max(map(len, prefixes))
         tokens = torch.tensor([p + [PAD] * (longest - len(p)) for p in prefixes])
         sentence = (tokens == SEP).cumsum(dim=1)
@@ -104,7 +115,7 @@ def test_every_step_equals_the_full_pass_through_reordering_and_departures(
     positions: Kind, beam: int
 ) -> None:
     generator = torch.Generator().manual_seed(beam)
-    rows = Rows(model(positions), source([7, 3, 9, 4]), PREFIXES, places=80)
+    rows = Rows(model(positions), source([7, 3, 9, 4]), PREFIXES, slots=80)
     rows.widen(beam)
     for step in range(3 * STEPS_BETWEEN_COLLECTIONS):
         rows.step(rows.random_tokens(generator))
@@ -118,7 +129,7 @@ def test_every_step_equals_the_full_pass_through_reordering_and_departures(
 @torch.no_grad()
 def test_equal_prefixes_need_no_mask_and_give_the_same() -> None:
     generator = torch.Generator().manual_seed(1)
-    rows = Rows(model(pre_norm=True), source([4, 4]), [[0, 1], [0, 2]], places=9)
+    rows = Rows(model(pre_norm=True), source([4, 4]), [[0, 1], [0, 2]], slots=9)
     assert rows.state.sees is None
     for _ in range(7):
         rows.step(rows.random_tokens(generator))
@@ -130,7 +141,7 @@ def test_equal_prefixes_need_no_mask_and_give_the_same() -> None:
 @torch.no_grad()
 def test_several_tokens_at_once_may_follow(prefixes: list[list[int]], beam: int) -> None:
     generator = torch.Generator().manual_seed(2)
-    rows = Rows(model("reset"), source([4, 6]), prefixes, places=20)
+    rows = Rows(model("reset"), source([4, 6]), prefixes, slots=20)
     rows.widen(beam)
     for count in (1, 3, 2, 1):
         rows.step(rows.random_tokens(generator, count))
@@ -150,37 +161,39 @@ def test_a_state_may_be_widened_before_its_first_token() -> None:
 
 
 @torch.no_grad()
-def test_nothing_is_copied_per_beam_and_dead_places_are_freed() -> None:
+def test_nothing_is_copied_per_beam_and_dead_slots_are_freed() -> None:
     generator = torch.Generator().manual_seed(4)
-    rows = Rows(model(), source([5, 7]), [[0], [0]], places=200)
-    memory = [k.data_ptr() for k, _ in rows.state.cross]
+    rows = Rows(model(), source([5, 7]), [[0], [0]], slots=200)
+    memory = [k.data_ptr() for k, _ in rows.state.source.keys_values]
     rows.widen(4)
-    assert [k.size(0) for k, _ in rows.state.cross] == [2, 2]
+    assert [k.size(0) for k, _ in rows.state.source.keys_values] == [2, 2]
     for _ in range(STEPS_BETWEEN_COLLECTIONS * 4):
         tokens = torch.tensor(rows.random_tokens(generator))
         rows.model.decode(tokens, torch.zeros_like(tokens), rows.state)
-        # All beams continue the first: of the four places of each step one stays in use.
+        # All beams continue the first: of the four slots of each step one stays in use.
         rows.state.reorder(torch.arange(8) // 4 * 4)
-    assert [k.data_ptr() for k, _ in rows.state.cross] == memory
+    assert [k.data_ptr() for k, _ in rows.state.source.keys_values] == memory
     assert rows.state.used <= STEPS_BETWEEN_COLLECTIONS * (3 + 4) + 1
 
 
 @torch.no_grad()
-def test_places_know_their_tokens_after_collections() -> None:
+def test_slots_know_their_tokens_after_collections() -> None:
     generator = torch.Generator().manual_seed(5)
-    rows = Rows(model(), source([5, 7]), [[0, SEP, 4], [0]], places=60)
+    rows = Rows(model(), source([5, 7]), [[0, SEP, 4], [0]], slots=60)
     rows.widen(3)
     for _ in range(2 * STEPS_BETWEEN_COLLECTIONS + 3):
         rows.step(rows.random_tokens(generator))
         rows.reorder(rows.random_origin(generator))
     state = rows.state
     assert state.sees is not None
+    assert state.slot_position is not None
+    assert state.slot_sentence is not None
     assert state.used < state.capacity
     for row, tokens in enumerate(rows.tokens):
         entry, beam = divmod(row, 3)
         mine = state.sees[entry, beam, : state.used]
-        t = state.place_t[entry, : state.used][mine]
-        sentence = state.place_sentence[entry, : state.used][mine]
+        t = state.slot_position[entry, : state.used][mine]
+        sentence = state.slot_sentence[entry, : state.used][mine]
         assert sorted(t.tolist()) == list(range(len(tokens)))
         expected = (torch.tensor(tokens) == SEP).cumsum(dim=0)
         assert sentence.tolist() == expected[t].tolist()

@@ -5,8 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from cotext.models.casa import Casa
-from test_casa import SYMBOLS, SYSTEMS, batch_of, config_of, instances, model_of, systems
+from test_casa import CONTEXT, LOCAL, SYMBOLS, SYSTEMS, batch_of, config_of, instances, model_of, systems
 from torch import Tensor
 
 from cotext.data.batch import Instance
@@ -16,6 +15,7 @@ from cotext.losses.build import build_loss
 from cotext.losses.ctc import ctc_nll
 from cotext.losses.ctc_targets import units
 from cotext.losses.glancing import Glancing
+from cotext.models.nat import NonAutoregressiveTransformer
 
 B, E = SYMBOLS.bos, SYMBOLS.eos
 LOSS = Glancing((0.5, 0.3), 0.0)
@@ -36,7 +36,7 @@ def test_a_unit_for_every_sentence() -> None:
     batch = batch_of(row, instances()[1])
     tokens, sentence = bracketed_targets(batch)
     with torch.no_grad():
-        draft = model_of({}).encode(batch.source)
+        draft = model_of(CONTEXT).encode(batch.source)
     found = units("sentences", draft, tokens, sentence)
     assert found.forced
     assert found.start.tolist() == [0, 10, 16, 24]
@@ -64,7 +64,7 @@ def test_the_loss_is_summed_over_rows(name: str) -> None:
 def test_labels_are_counted_as_elsewhere() -> None:
     """Tokens and what closes each sentence."""
     with torch.no_grad():
-        outcome = LOSS(model_of({}), batch_of())
+        outcome = LOSS(model_of(CONTEXT), batch_of())
     labels = sum(len(sentence) + 1 for row in instances() for sentence in row.target)
     assert int(outcome.count) == int(outcome.parts["nll_current"][1]) == labels
     assert float(outcome.parts["nll_current"][0]) == float(outcome.loss)
@@ -73,7 +73,7 @@ def test_labels_are_counted_as_elsewhere() -> None:
 def test_sentences_without_a_path_are_skipped_and_reported() -> None:
     long = Instance(0, Window(range(2), range(2), range(2)), [[4], [5]], [[4] * 5, [6]])
     fitting = Instance(1, Window(range(1), range(1), range(1)), [[10]], [[4, 5]])
-    model = model_of({"context_layers": 0})
+    model = model_of(LOCAL)
     with torch.no_grad():
         outcome = LOSS(model, batch_of(long, fitting))
         alone = LOSS(model, batch_of(fitting))
@@ -89,7 +89,7 @@ def test_sentences_without_a_path_are_skipped_and_reported() -> None:
     assert all(p.grad is None or bool(p.grad.isfinite().all()) for p in model.parameters())
 
 
-def revealed_in(model: Casa, ratio: float) -> tuple[int, list[Tensor]]:
+def revealed_in(model: NonAutoregressiveTransformer, ratio: float) -> tuple[int, list[Tensor]]:
     seen: list[Tensor] = []
     decode = model.decode
 
@@ -105,7 +105,7 @@ def revealed_in(model: Casa, ratio: float) -> tuple[int, list[Tensor]]:
 
 def test_glancing_reveals_tokens_of_the_best_path() -> None:
     """At a ratio of 1, as many as are wrong; what is shown is of its own sentence's target, or blank."""
-    model = model_of({})
+    model = model_of(CONTEXT)
     count, [revealed] = revealed_in(model, 1.0)
     assert count == int((revealed >= 0).sum()) > 0
     draft = model.encode(batch_of().source)
@@ -114,7 +114,7 @@ def test_glancing_reveals_tokens_of_the_best_path() -> None:
             shown = revealed[row][(draft.sentence[row] == k) & (revealed[row] >= 0)]
             assert set(shown.tolist()) <= {*sentence, B, E, SYMBOLS.pad}
         assert bool((revealed[row][draft.sentence[row] < 0] == -1).all())
-    none, [nothing] = revealed_in(model_of({}), 0.0)
+    none, [nothing] = revealed_in(model_of(CONTEXT), 0.0)
     assert none == 0
     assert bool((nothing == -1).all())
 
@@ -128,7 +128,7 @@ def test_training_tells_how_many_codes_are_in_use(name: str) -> None:
     noted: list[Tensor] = []
     model.latent.codebook.follow = lambda x, code: noted.append(code)  # type: ignore[method-assign]
     parts = LOSS(model.train(), batch_of()).parts
-    often = [int((noted[0] == code).sum()) for code in range(model.switches.codes)]
+    often = [int((noted[0] == code).sum()) for code in range(config_of(SYSTEMS[name]).model.nat.codes)]
     share = [count / sum(often) for count in often if count]
     entropy = -sum(p * math.log(p) for p in share)
     found = {name: float(total / count) for name, (total, count) in parts.items()}
@@ -145,18 +145,18 @@ def test_the_ratio_falls_with_training(done: float, expected: float, monkeypatch
         return torch.zeros_like(wrong)
 
     monkeypatch.setattr("cotext.losses.glancing.glanced", noted)
-    build_loss(config_of({}).loss)(model_of({}).train(), batch_of(), done)
+    build_loss(config_of(CONTEXT).loss)(model_of(CONTEXT).train(), batch_of(), done)
     assert asked == [pytest.approx(expected)]
 
 
 def test_nothing_is_revealed_in_validation() -> None:
-    outcome = LOSS(model_of({}), batch_of())
+    outcome = LOSS(model_of(CONTEXT), batch_of())
     assert "revealed" not in outcome.parts
 
 
 def test_the_loss_is_that_of_the_second_writing() -> None:
     """With nothing revealed and no dropout, training and validation agree."""
-    model = model_of({})
+    model = model_of(CONTEXT)
     zero = Glancing((0.0, 0.0), 0.0)
     with torch.no_grad():
         assert float(zero(model.train(), batch_of()).loss) == float(zero(model.eval(), batch_of()).loss)

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from cotext.layers.stacks import decode_rows, encode_rows
+from layouts import layout
 from test_docflat import (
     TOKENIZER,
     VIEWS,
@@ -16,9 +16,12 @@ from test_docflat import (
     begun_of,
     close,
     config_of,
+    decoded,
+    embedded,
     full,
     joined,
     meeting,
+    source_of,
 )
 from tiny import random_model
 from torch import Tensor
@@ -26,30 +29,31 @@ from torch import Tensor
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch
 from cotext.layers.flat_batch import is_current
-from cotext.layers.kernels.sdpa import Places, watch_weights
-from cotext.layers.positions import ranks
-from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, DecoderState
+from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
+from cotext.layers.multi_head import AttentionSize
+from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, SourceSide
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.abd import DatapointAttention, Datapoints
 from cotext.models.build import build_model
-from cotext.models.mbe import BatchEmbedding
+from cotext.models.mbe import BatchMean
+from cotext.models.transformer import Transformer
 
 SYSTEMS: dict[str, tuple[str, dict[str, Any]]] = {
-    "mean": ("batch_embedding", {}),
-    "mean on the source": ("batch_embedding", {"target": False}),
-    "mean on the target": ("batch_embedding", {"source": False}),
-    "mean of all": ("batch_embedding", {"cross_document": True}),
-    "rows of the source": ("datapoints", {}),
-    "rows of the target": ("datapoints", {"source": False, "target": True}),
-    "rows": ("datapoints", {"target": True}),
-    "rows of all": ("datapoints", {"target": True, "cross_document": True}),
+    "mean": ("mean", {}),
+    "mean on the source": ("mean", {"target": False}),
+    "mean on the target": ("mean", {"source": False}),
+    "mean of all": ("mean", {"cross_document": True}),
+    "rows of the source": ("datapoints", {"target": False}),
+    "rows of the target": ("datapoints", {"source": False}),
+    "rows": ("datapoints", {}),
+    "rows of all": ("datapoints", {"cross_document": True}),
 }
 systems = pytest.mark.parametrize("system", SYSTEMS)
 
 
 def named(system: str, view: dict[str, Any] | None = None) -> Config:
-    name, settings = SYSTEMS[system]
-    return config_of(view, name, **settings)
+    kind, settings = SYSTEMS[system]
+    return config_of(view, kind, **settings)
 
 
 def built(system: str) -> Any:
@@ -63,9 +67,9 @@ def crosses(system: str) -> bool:
 # --- what holds for all
 
 
-@pytest.mark.parametrize("name", ["batch_embedding", "datapoints"])
-def test_with_both_sides_left_out_it_is_the_baseline(name: str) -> None:
-    config = config_of(None, name, source=False, target=False)
+@pytest.mark.parametrize("kind", ["mean", "datapoints", "flat"])
+def test_with_both_sides_left_out_it_is_the_baseline(kind: str) -> None:
+    config = config_of(None, kind, source=False, target=False)
     system = random_model(config, TOKENIZER)
     baseline = baseline_of(config, system)
     assert system.state_dict().keys() == baseline.state_dict().keys()
@@ -118,7 +122,7 @@ def test_a_current_token_moves_what_follows_it_and_current_ones_of_later_rows(sy
     config = named(system)
     model, batch = built(system), batch_of(config)
     order = batch.source.document * 1000 + batch.source.first_sentence + batch.source.current[:, 0]
-    meets = SYSTEMS[system][0] == "datapoints" and SYSTEMS[system][1].get("target", False)
+    meets = SYSTEMS[system][0] == "datapoints" and SYSTEMS[system][1].get("target", True)
     current = is_current(batch.input_sentence, batch.source.current)
     # Of rows that see others, all from the first current token on, which is the first that does.
     begins = current.byte().argmax(dim=1)
@@ -155,9 +159,10 @@ def test_gradients_reach_every_parameter_with_dropout(system: str) -> None:
 @torch.no_grad()
 def test_the_mean_of_all_words_of_the_document_stands_before_every_row() -> None:
     """By hand: rows of one token more, at positions of their own."""
-    config = config_of(None, "batch_embedding")
+    config = config_of(None, "mean")
     model, batch = random_model(config, TOKENIZER), batch_of(config, [0, 4, 1])
-    assert isinstance(model, BatchEmbedding)
+    assert isinstance(model, Transformer)
+    assert isinstance(model.batch_context, BatchMean)
     source, scale = batch.source, math.sqrt(16)
     words = [
         model.embedding.weight[t[k >= 0]] * scale for t, k in zip(source.tokens, source.sentence, strict=True)
@@ -168,15 +173,17 @@ def test_the_mean_of_all_words_of_the_document_stands_before_every_row() -> None
         length = len(words[i])
         k = source.sentence[i, :length]
         x = torch.cat((mean[None], words[i])) + model.embedding.table(torch.arange(length + 1))
-        k = torch.cat((k[:1], k))[None]
-        cross, _ = encode_rows(model.encoder, model.encoder_norm, x[None], k, model.decoder)
+        rows = layout(torch.cat((k[:1], k))[None], 16)
+        memory = x[None]
+        for block in model.encoder:
+            memory = block(memory, rows)
+        memory = model.encoder_norm(memory)
+        side = SourceSide([block.cross.project(memory, rows) for block in model.decoder], rows.sentence)
         length = int(batch.is_label[i].sum())
         k = batch.input_sentence[i, :length]
         y = torch.cat((mean[None], model.embedding.weight[batch.target_input[i, :length]] * scale))
         y = y + model.embedding.table(torch.arange(length + 1))
-        k = torch.cat((k[:1], k))[None]
-        state = DecoderState(cross, None)
-        expected = decode_rows(model.decoder, model.decoder_norm, y[None], k, ranks(k), state)
+        expected = decoded(model, y[None], torch.cat((k[:1], k))[None], side)
         close(hidden[i, :length], expected[0, 1:])
 
 
@@ -237,21 +244,21 @@ def attended(rows: DatapointAttention, query: Tensor, keys: Tensor) -> Tensor:
 def test_equation_11_by_hand() -> None:
     """A document of two rows, the second padded, and a row of another document."""
     torch.manual_seed(0)
-    rows = DatapointAttention(8, 2, 0.0).double()
+    rows = DatapointAttention(AttentionSize(8, 2, 0.0)).double()
     torch.nn.init.normal_(rows.norm.weight)
     x = torch.randn(3, 3, 8, dtype=torch.float64)
     means = torch.stack(((x[0, 0] + x[0, 1] + x[0, 2]) / 3, (x[1, 0] + x[1, 1]) / 2, x[2, 0]))
     sees = torch.tensor([[True, True, False], [True, True, False], [False, False, True]])
     current = torch.tensor([[False, True, True], [True, True, False], [True, False, False]])
-    shown: list[Places | None] = []
-    with watch_weights(lambda weights, real, places: shown.append(places)):
+    shown: list[TokenIndices | None] = []
+    with watch_weights(lambda weights, real, tokens: shown.append(tokens)):
         out = rows(x, means, sees, current)
     for i, keys in enumerate((means[:2], means[:2], means[2:])):
         for t in range(3):
             close(out[i, t], rows.norm(x[i, t] + attended(rows, means[i], keys)))
-    [places] = shown
-    assert places is not None
-    assert places.query.tolist() == places.key.tolist() == [[1, 3, 6]]
+    [tokens] = shown
+    assert tokens is not None
+    assert tokens.query.tolist() == tokens.key.tolist() == [[1, 3, 6]]
 
 
 class WrittenMeans(SentenceHypothesis):
@@ -265,7 +272,7 @@ class WrittenMeans(SentenceHypothesis):
         if not current[-1]:
             return h[-1]
         mean = h[current].mean(dim=0, keepdim=True)
-        rows = self.model.target_rows
+        rows = self.context.target_rows
         x: Tensor = rows.norm(h[-1] + attended(rows, mean[0], torch.cat([mean, *others])))
         return x
 
@@ -273,32 +280,29 @@ class WrittenMeans(SentenceHypothesis):
 @torch.no_grad()
 def test_current_tokens_of_the_target_see_the_mean_so_far_and_that_of_the_sentence_before() -> None:
     """Two rows of one document, the later one first; of three sentences, the first is context of both."""
-    config = config_of(VIEWS["longer"], "datapoints", source=False, target=True)
+    config = config_of(VIEWS["longer"], "datapoints", source=False)
     model, batch = random_model(config, TOKENIZER), batch_of(config, [2, 1])
-    assert isinstance(model, Datapoints)
-    rows = model.target_rows
+    assert isinstance(model, Transformer)
+    assert isinstance(model.batch_context, Datapoints)
+    rows = model.batch_context.target_rows
     assert rows is not None
     state = model.encode(batch.source)
     lengths = batch.is_label.sum(dim=1).tolist()
-    embedded = [
-        model._embedded(batch.target_input[i : i + 1, :n], batch.input_sentence[i : i + 1, :n])[0]
+    inputs = [
+        embedded(model, batch.target_input[i : i + 1, :n], batch.input_sentence[i : i + 1, :n])[0]
         for i, n in enumerate(lengths)
     ]
     # Target sentences have 1, 5 and 1 words, and each its number.
-    context, earlier = (8, 2), embedded[1][2:].mean(dim=0, keepdim=True)
+    context, earlier = (8, 2), inputs[1][2:].mean(dim=0, keepdim=True)
     assert lengths == [10, 8]
     hidden = full(model, batch)
-    for i, (h, first, before) in enumerate(zip(embedded, context, ([earlier], []), strict=True)):
+    for i, (h, first, before) in enumerate(zip(inputs, context, ([earlier], []), strict=True)):
         x = list(h[:first])
         for t in range(first, len(h)):
             mean = h[first : t + 1].mean(dim=0)
             x.append(rows.norm(h[t] + attended(rows, mean, torch.cat([mean[None], *before]))))
         k = batch.input_sentence[i : i + 1, : len(h)]
-        assert state.cross_mask is not None
-        own = DecoderState(
-            [(a[i : i + 1], b[i : i + 1]) for a, b in state.cross], state.cross_mask[i : i + 1]
-        )
-        expected = decode_rows(model.decoder, model.decoder_norm, torch.stack(x)[None], k, ranks(k), own)
+        expected = decoded(model, torch.stack(x)[None], k, source_of(state.source, i))
         close(hidden[i, : len(h)], expected[0])
 
 
@@ -316,7 +320,7 @@ def test_every_step_sees_means_of_its_moment(
     config = named(system)
     model, generator = built(system), torch.Generator().manual_seed(beam)
     batch: Batch = joined(batch_of(config), ROWS[chosen])
-    written = WrittenMeans(model, batch, begun_of(batch, whole_windows), places=80)
+    written = WrittenMeans(model, batch, begun_of(batch, whole_windows), slots=80)
     written.widen(beam)
     for step in range(2 * STEPS_BETWEEN_COLLECTIONS + 4):
         written.next(generator, 1 if step % 5 else 2)

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from cotext.models.casa import Casa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tiny import PlainWordTokenizer, tiny_config
@@ -19,9 +18,11 @@ from cotext.data.collate import make_batch, source_batch
 from cotext.data.views import Window
 from cotext.layers.codebook import DECAY, Codebook, CodeGate, perplexity
 from cotext.layers.glance import glanced
+from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.soft_copy import soft_copy, stretched
 from cotext.models.build import build_model
 from cotext.models.interface import Draft, NonAutoregressiveModel
+from cotext.models.nat import NonAutoregressiveTransformer
 from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
 
@@ -36,25 +37,38 @@ TARGETS = [
     [[4, 5]],
     [[10, 11], [12]],
 ]
-WHOLE = {"local": False, "context_layers": 0, "soft_copy": "row"}
+
+
+def nodes(layers: int, span: str = "nodes") -> dict[str, Any]:
+    """So many top layers with context; below them, and without any, sentences by themselves."""
+    return {"span": "sentence", "top": {"layers": layers, "span": span}}
+
+
+LOCAL = {"attention": nodes(0)}
+CONTEXT = {"attention": nodes(2)}
+WHOLE = {"nat": {"soft_copy": "row"}}  # and attention over the row
 SYSTEMS: dict[str, dict[str, Any]] = {
-    "CASA": {},
-    "CASA-Latent": {"latent": True, "codes": 5},
-    "GLAT+CTC": {"path": "row", **WHOLE},
-    "GLAT": {"path": "length", **WHOLE},
-    "Latent-GLAT": {"path": "length", "latent": True, **WHOLE},
-    "without SA": {"path": "row"},
-    "without local attention": {"local": False, "context_layers": 1},
-    "without source context": {"source_context": False, "context_layers": 1},
-    "without target context": {"target_context": False, "context_layers": 1},
-    "nodes as queries": {"context_nodes": "queries", "context_layers": 1},
+    "CASA": CONTEXT,
+    "CASA-Latent": {**CONTEXT, "nat": {"latent": True, "codes": 5}},
+    "GLAT+CTC": {"nat": {"path": "row", "soft_copy": "row"}},
+    "GLAT": {"nat": {"path": "length", "soft_copy": "row"}},
+    "Latent-GLAT": {"nat": {"path": "length", "soft_copy": "row", "latent": True}},
+    "without SA": {**CONTEXT, "nat": {"path": "row"}},
+    "without local attention": {"attention": {"top": {"layers": 1, "span": "nodes"}}},
+    "without source context": {"attention": {"span": "sentence"}, "decoder": {"top": nodes(1)["top"]}},
+    "without target context": {"attention": nodes(1), "decoder": {"top": {"layers": 0}}},
+    "nodes as queries": {"attention": nodes(1, "node_queries")},
+    "CASA with positions": {"attention": {**nodes(1), "score": "absolute"}},
+    "relative positions in the row": {**WHOLE, "attention": {"score": "positions"}},
+    "relative positions in sentences": {"attention": {"span": "sentence", "score": "positions"}},
+    "context of the decoder gated": {"attention": {**nodes(1), "top": {**nodes(1)["top"], "mix": "gated"}}},
 }
 systems = pytest.mark.parametrize("name", SYSTEMS)
 
 
-def config_of(casa: dict[str, Any], **model: Any) -> Config:
+def config_of(slots: dict[str, Any], **model: Any) -> Config:
     return tiny_config(
-        model={"name": "casa", "encoder_layers": 2, "casa": casa, **model},
+        model={"writes": "non_autoregressive", "encoder_layers": 2, **slots, **model},
         view={"kind": "document", "separators": "bracket"},
         loss={"name": "glancing"},
         decode={"beam": 1, "max_ratio": 2.0, "max_extra": 20},
@@ -64,11 +78,11 @@ def config_of(casa: dict[str, Any], **model: Any) -> Config:
 SYMBOLS = special_symbols(TOKENIZER, config_of({}).view)
 
 
-def model_of(casa: dict[str, Any], seed: int = 0, **model: Any) -> Casa:
+def model_of(slots: dict[str, Any], seed: int = 0, **model: Any) -> NonAutoregressiveTransformer:
     """Random in every part, in double precision, in eval mode."""
     torch.manual_seed(seed)
-    built = build_model(config_of(casa, **model), TOKENIZER.vocabulary_size)
-    assert isinstance(built, Casa)
+    built = build_model(config_of(slots, **model), TOKENIZER.vocabulary_size)
+    assert isinstance(built, NonAutoregressiveTransformer)
     with torch.no_grad():
         for parameter in built.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
@@ -98,7 +112,7 @@ def hidden(
 # --- soft copy
 
 
-def test_places_belong_to_the_sentences_of_their_tokens() -> None:
+def test_positions_belong_to_the_sentences_of_their_tokens() -> None:
     sentence = torch.tensor([[0, 0, 0, 1, 1, -1], [0, 0, 1, 1, 2, 2]])
     assert stretched(sentence, torch.tensor([10, 12])).tolist() == [
         [0, 0, 0, 0, 0, 0, 1, 1, 1, 1, -1, -1],
@@ -111,8 +125,8 @@ def test_places_belong_to_the_sentences_of_their_tokens() -> None:
 def test_soft_copy_by_hand(aligned: bool) -> None:
     """The weights of the paper's equation, made one by one."""
     sentence = torch.tensor([[0] * 3 + [1] * 9 + [-1] * 2, [0] * 14])
-    places = stretched(sentence, torch.tensor([24, 20]))
-    source, target = (sentence, places) if aligned else (sentence.clamp(max=0), places.clamp(max=0))
+    positions = stretched(sentence, torch.tensor([24, 20]))
+    source, target = (sentence, positions) if aligned else (sentence.clamp(max=0), positions.clamp(max=0))
     x = torch.randn(2, 14, 3, dtype=torch.float64)
     found = soft_copy(x, source, target)
     for b in range(2):
@@ -120,32 +134,32 @@ def test_soft_copy_by_hand(aligned: bool) -> None:
             own = x[b][source[b] == text]
             at = (target[b] == text).nonzero()[:, 0]
             s, t = len(own), len(at)
-            for i, place in enumerate(at.tolist()):
+            for i, position in enumerate(at.tolist()):
                 weight = torch.tensor([math.exp(-((j - i * s / t) ** 2)) for j in range(s)]).double()
                 expected = (weight / weight.sum()) @ own
-                torch.testing.assert_close(found[b, place], expected, rtol=1e-7, atol=1e-7)
+                torch.testing.assert_close(found[b, position], expected, rtol=1e-7, atol=1e-7)
     assert not found[target < 0].any()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_soft_copy_in_half_precision_finds_the_same_places(dtype: torch.dtype) -> None:
-    """Far into a long text too, where half precision has no numbers for neighbouring places.
+def test_soft_copy_in_half_precision_finds_the_same_tokens(dtype: torch.dtype) -> None:
+    """Far into a long text too, where half precision has no numbers for neighbouring tokens.
 
     States that are small whole numbers are exact in every precision: what is left is the rounding of means.
     """
     source = torch.zeros(1, 700, dtype=torch.long)
-    places = stretched(source, torch.tensor([1400]))
+    positions = stretched(source, torch.tensor([1400]))
     x = torch.arange(700).remainder(16).view(1, -1, 1).float()
-    found = soft_copy(x.to(dtype), source, places)
+    found = soft_copy(x.to(dtype), source, positions)
     assert found.dtype == dtype
-    torch.testing.assert_close(found.float(), soft_copy(x, source, places), rtol=0, atol=0.1)
+    torch.testing.assert_close(found.float(), soft_copy(x, source, positions), rtol=0, atol=0.1)
 
 
 # --- who sees whom
 
 
-def moved_by(model: Casa, source: Source, change: tuple[int, int]) -> Tensor:
-    """Which places of the first row change when one source token does."""
+def moved_by(model: NonAutoregressiveTransformer, source: Source, change: tuple[int, int]) -> Tensor:
+    """Which positions of the first row change when one source token does."""
     before, _ = hidden(model, source)
     tokens = source.tokens.clone()
     tokens[change] = 4 if int(tokens[change]) != 4 else 5
@@ -154,7 +168,7 @@ def moved_by(model: Casa, source: Source, change: tuple[int, int]) -> Tensor:
 
 
 def test_without_context_a_sentence_is_alone() -> None:
-    model, source = model_of({"context_layers": 0}), source_batch(instances(), SYMBOLS)
+    model, source = model_of(LOCAL), source_batch(instances(), SYMBOLS)
     sentence = source.sentence[0].repeat_interleave(2)
     for t in range(int((source.sentence[0] >= 0).sum())):
         assert torch.equal(moved_by(model, source, (0, t)), sentence == source.sentence[0, t])
@@ -165,20 +179,18 @@ def test_with_one_path_and_whole_attention_everything_is_seen() -> None:
     assert bool(moved_by(model, source, (0, 7))[:40].all())
 
 
-def attention_inputs(name: str) -> tuple[Casa, dict[str, set[tuple[int, int]]]]:
+def attention_inputs(name: str) -> dict[str, set[tuple[int, int]]]:
     """The pairs of query and key that every attention of a model lets meet, of the first row alone."""
-    from cotext.layers.kernels.sdpa import Places, watch_weights
-
-    model = model_of({"context_layers": 1, **SYSTEMS[name]})
+    model = model_of({"attention": nodes(1)} if name == "CASA" else SYSTEMS[name])
     pairs: list[set[tuple[int, int]]] = []
 
-    def note(weights: Tensor, real: Tensor, places: Places | None) -> None:
-        if places is None:
+    def note(weights: Tensor, real: Tensor, tokens: TokenIndices | None) -> None:
+        if tokens is None:
             size = weights.shape
             query = torch.arange(size[2]).expand(size[0], -1)
             key = torch.arange(size[3]).expand(size[0], -1)
         else:
-            query, key = places.query, places.key
+            query, key = tokens.query, tokens.key
         found = pairs[-1]
         for g in range(weights.size(0)):
             for i, q in enumerate(query[g].tolist()):
@@ -199,7 +211,7 @@ def attention_inputs(name: str) -> tuple[Casa, dict[str, set[tuple[int, int]]]]:
             module.register_forward_pre_hook(lambda m, a, part=part: before(m, a, part))
     with watch_weights(note):
         hidden(model, source_batch(instances()[:1], SYMBOLS))
-    return model, dict(zip(names, pairs, strict=True))
+    return dict(zip(names, pairs, strict=True))
 
 
 def test_masks_by_hand() -> None:
@@ -216,7 +228,7 @@ def test_masks_by_hand() -> None:
     def context(queries: list[int], keys: list[int], nodes: set[int]) -> set[tuple[int, int]]:
         return local(queries, keys) | {(q, s) for q in range(len(queries)) for s in nodes}
 
-    _, found = attention_inputs("CASA")
+    found = attention_inputs("CASA")
     assert found == {
         "encoder.0.attention": local(k, k),
         "encoder.1.attention": context(k, k, ends),
@@ -229,7 +241,7 @@ def test_masks_by_hand() -> None:
     def queries(queries: list[int], keys: list[int], nodes: set[int]) -> set[tuple[int, int]]:
         return local(queries, keys) | {(q, s) for q in nodes for s in range(len(keys))}
 
-    _, found = attention_inputs("nodes as queries")  # equation 14 as it is printed
+    found = attention_inputs("nodes as queries")  # equation 14 as it is printed
     assert found == {
         "encoder.0.attention": local(k, k),
         "encoder.1.attention": queries(k, k, ends),
@@ -238,15 +250,15 @@ def test_masks_by_hand() -> None:
         "decoder.1.attention": queries(k2, k2, ends2),
         "decoder.1.cross": queries(k2, k, ends2),
     }
-    _, found = attention_inputs("without source context")
+    found = attention_inputs("without source context")
     assert found["encoder.1.attention"] == local(k, k)
     assert found["decoder.1.cross"] == local(k2, k)
     assert found["decoder.1.attention"] == context(k2, k2, ends2)
-    _, found = attention_inputs("without target context")
+    found = attention_inputs("without target context")
     assert found["encoder.1.attention"] == context(k, k, ends)
     assert found["decoder.1.attention"] == local(k2, k2)
     assert found["decoder.1.cross"] == context(k2, k, ends)
-    _, found = attention_inputs("without local attention")
+    found = attention_inputs("without local attention")
     assert found["encoder.0.attention"] == {(q, s) for q in range(20) for s in range(20)}
     assert found["encoder.1.attention"] == context(k, k, ends)
 
@@ -290,10 +302,10 @@ def test_a_row_of_one_sentence_has_no_context() -> None:
     """Its nodes are its own: context attention is local attention there, and both are the whole."""
     source = source_batch(instances()[1:2], SYMBOLS)
     plain, local, context, queries = (
-        model_of(WHOLE | {"soft_copy": "sentences"}),
-        model_of({"context_layers": 0}),
         model_of({}),
-        model_of({"context_nodes": "queries"}),
+        model_of(LOCAL),
+        model_of(CONTEXT),
+        model_of({"attention": nodes(2, "node_queries")}),
     )
     expected, _ = hidden(plain, source)
     for model in (local, context, queries):
@@ -309,8 +321,8 @@ def test_the_encoder_is_that_of_the_transformer() -> None:
     assert isinstance(baseline, Transformer)
     baseline.load_state_dict(model.state_dict())
     with torch.no_grad():
-        ours = model.encode(source).memory.cross[0]
-        theirs = baseline.encode(source).cross[0]
+        ours = model.encode(source).memory.layout.source.keys_values[0]
+        theirs = baseline.encode(source).source.keys_values[0]
     real = (source.sentence >= 0)[:, None, :, None]
     for mine, other in zip(ours, theirs, strict=True):
         torch.testing.assert_close(mine * real, other * real, rtol=1e-9, atol=1e-9)
@@ -320,8 +332,8 @@ def test_the_encoder_is_that_of_the_transformer() -> None:
 
 
 def test_revealed_tokens_are_read() -> None:
-    """At the place itself and, within the sentence, by all others."""
-    model = model_of({"context_layers": 0})
+    """At the position itself and, within the sentence, by all others."""
+    model = model_of(LOCAL)
     with torch.no_grad():
         draft = model.encode(source_batch(instances()[:1], SYMBOLS))
         before = model.decode(draft)
@@ -394,7 +406,7 @@ def test_decoding_reads_the_codes_that_were_foretold() -> None:
         assert not torch.allclose(model.decode(draft), first)
 
 
-def draft_of(model: Casa, token: int) -> tuple[Draft, Tensor, int]:
+def draft_of(model: NonAutoregressiveTransformer, token: int) -> tuple[Draft, Tensor, int]:
     """Written once, with one token in every row that has a best path; its code."""
     draft = model.encode(source_batch(instances(), SYMBOLS))
     with torch.no_grad():
@@ -406,7 +418,7 @@ def draft_of(model: Casa, token: int) -> tuple[Draft, Tensor, int]:
 
 
 def test_right_codes_are_read_after_they_were_learnt() -> None:
-    model = model_of({"latent": True, "codes": 5, "code_mixing": "all"})
+    model = model_of({**CONTEXT, "nat": {"latent": True, "codes": 5, "code_mixing": "all"}})
     draft, tokens, right = draft_of(model, 8)
     before = draft.memory.codes.clone()
     told = model.auxiliary_loss(draft, tokens, 0.0)
@@ -421,7 +433,7 @@ def test_right_codes_are_read_after_they_were_learnt() -> None:
 def test_the_loss_of_codes_has_its_weight() -> None:
     found = []
     for weight in (0.5, 1.0):
-        model = model_of({"latent": True, "codes": 5, "code_weight": weight})
+        model = model_of({**CONTEXT, "nat": {"latent": True, "codes": 5, "code_weight": weight}})
         draft, tokens, _ = draft_of(model, 8)
         told = model.auxiliary_loss(draft, tokens, 0.0)
         assert told is not None
@@ -430,8 +442,8 @@ def test_the_loss_of_codes_has_its_weight() -> None:
 
 
 def test_some_right_codes_are_read_and_elsewhere_the_own_input(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Bao et al. 2022, `--vq-mix-diff`: half of the wrong places, drawn apart from the code predictor's."""
-    model = model_of({"latent": True, "codes": 5})
+    """Bao et al. 2022, `--vq-mix-diff`: half of the wrong positions, drawn apart from the predictor's."""
+    model = model_of(SYSTEMS["CASA-Latent"])
     draft, _, _ = draft_of(model, 8)
     asked: list[tuple[Tensor, float]] = []
     third = draft.sentence.new_zeros(draft.sentence.shape, dtype=torch.bool)
@@ -441,7 +453,7 @@ def test_some_right_codes_are_read_and_elsewhere_the_own_input(monkeypatch: pyte
         asked.append((wrong, ratio))
         return third if len(asked) == 2 else torch.zeros_like(wrong)
 
-    monkeypatch.setattr("cotext.models.casa.glanced", noted)
+    monkeypatch.setattr("cotext.models.nat.glanced", noted)
     assert model.latent is not None
     before, tokens = draft.memory.codes.clone(), torch.full_like(draft.sentence, 8)
     right = int(model.latent.codebook.nearest(model.embedding.bare(torch.tensor(8))))
@@ -496,14 +508,18 @@ def test_perplexity_by_hand() -> None:
         ({"loss": {"name": "cross_entropy"}}, "takes loss.name = glancing"),
         ({"view": {"separators": "plain"}}, "choose bracket"),
         ({"view": {"kind": "window", "before": 1}}, "choose document or sentence"),
-        ({"model": {"casa": {"path": "length"}}}, "soft_copy = row"),
-        ({"model": {"name": "transformer"}}, "takes loss.name = cross_entropy"),
+        ({"model": {"nat": {"path": "length"}}}, "soft_copy = row"),
+        ({"model": {"batch_context": "flat"}}, "model.batch_context = flat: there is no kernel"),
+        ({"model": {"document_layer": "segment_gate"}}, "model.document_layer = segment_gate: there is no"),
+        ({"model": {"decoder": {"span": "memory"}}}, "choose transformer_xl"),
+        ({"model": {"attention": {"span": "nodes", "score": "positions"}}}, "choose content or absolute"),
+        ({"model": {"writes": "left_to_right"}}, "takes loss.name = cross_entropy"),
     ],
     ids=str,
 )
 def test_what_does_not_go_together_is_refused(sections: dict[str, dict[str, Any]], message: str) -> None:
     base: dict[str, dict[str, Any]] = {
-        "model": {"name": "casa"},
+        "model": {"writes": "non_autoregressive"},
         "view": {"kind": "document", "separators": "bracket"},
         "loss": {"name": "glancing"},
     }

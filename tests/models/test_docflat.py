@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from cotext.layers.stacks import decode_rows
+from layouts import layout
 from tiny import PlainWordTokenizer, random_model, tiny_config, window
 from torch import Tensor, nn
 
@@ -22,12 +22,14 @@ from cotext.layers.flat_batch import (
     RowOrder,
     is_current,
 )
-from cotext.layers.kernels.sdpa import Places, watch_weights
+from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
+from cotext.layers.multi_head import AttentionSize
 from cotext.layers.positions import ranks
-from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, DecoderState
+from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, SourceSide
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.build import build_model
-from cotext.models.docflat import DocFlat, DocFlatState
+from cotext.models.docflat import FlatBatch, FlatTarget
+from cotext.models.transformer import Transformer
 
 TOKENIZER = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat", "it", "saw", "again"])
 DOCUMENTS = [
@@ -37,12 +39,9 @@ DOCUMENTS = [
 ]
 
 
-def config_of(view: dict[str, Any] | None = None, name: str = "docflat", **settings: object) -> Config:
+def config_of(view: dict[str, Any] | None = None, kind: str = "flat", **batch: object) -> Config:
     numbered = {"separators": "numbered", "numbers": 3}
-    return tiny_config(
-        model={"name": name, "positions": "absolute", name: settings},
-        view=(view or window(1)) | numbered,
-    )
+    return tiny_config(model={"batch_context": kind, "batch": batch}, view=(view or window(1)) | numbered)
 
 
 def instances(config: Config) -> list[Instance]:
@@ -61,13 +60,13 @@ def batch_of(config: Config, chosen: list[int] | None = None) -> Batch:
 
 def meeting(config: Config) -> Any:
     """A model without dropout, in training where that lets rows of different documents meet."""
-    model: Any = random_model(config, TOKENIZER)
-    return model.train(model.cross_document)
+    return random_model(config, TOKENIZER).train(config.model.batch.cross_document)
 
 
-def docflat(config: Config) -> DocFlat:
+def docflat(config: Config) -> Transformer:
     model = meeting(config)
-    assert isinstance(model, DocFlat)
+    assert isinstance(model, Transformer)
+    assert isinstance(model.batch_context, FlatBatch)
     return model
 
 
@@ -77,20 +76,43 @@ def full(model: Any, batch: Batch) -> Tensor:
     return hidden
 
 
+def embedded(model: Any, tokens: Tensor, sentence: Tensor) -> Tensor:
+    """Complete decoder inputs [B, T] with positions and segments: [B, T, D]."""
+    t = torch.arange(tokens.size(1)).expand_as(tokens)
+    embedding = model.embedding
+    found: Tensor = embedding.placed(embedding.bare(tokens), embedding.target, sentence, t, ranks(sentence))
+    return found
+
+
+def decoded(model: Any, x: Tensor, sentence: Tensor, source: SourceSide) -> Tensor:
+    """Complete rows through the blocks of a decoder: [B, T, D] -> [B, T, D]."""
+    rows = layout(sentence, x.size(-1), causal=True, source=source)
+    h = rows.pack(x)
+    for block in model.decoder:
+        h = block(h, rows)
+    return rows.unpack(model.decoder_norm(h))
+
+
+def source_of(side: SourceSide, entry: int) -> SourceSide:
+    """One entry of an encoded source."""
+    at = slice(entry, entry + 1)
+    return SourceSide([(k[at], v[at]) for k, v in side.keys_values], side.sentence[at])
+
+
 def close(a: Tensor, b: Tensor) -> None:
     torch.testing.assert_close(a, b, rtol=1e-9, atol=1e-9)
 
 
 # --- who sees whom, by hand
 
-# Three rows of three places, `x` context, `.` padding: document 0 has two, the later sentence first.
+# Three rows of three tokens, `x` context, `.` padding: document 0 has two, the later sentence first.
 #
-#   row 0   x a a   document 0, second sentence     places 0 1 2
+#   row 0   x a a   document 0, second sentence     tokens 0 1 2
 #   row 1   d d .   document 1, first sentence             3 4 5
 #   row 2   b . .   document 0, first sentence             6 7 8
 SENTENCE = torch.tensor([[0, 1, 1], [0, 0, -1], [0, -1, -1]])
 CURRENT = torch.tensor([[1, 2], [0, 1], [0, 1]])
-DOCUMENT, PLACE = torch.tensor([0, 1, 0]), torch.tensor([0, 0, 0])
+DOCUMENT, FIRST = torch.tensor([0, 1, 0]), torch.tensor([0, 0, 0])
 SEES = {
     ("source", False): {0: "0", 1: "126", 2: "126", 3: "34", 4: "34", 5: "5", 6: "126", 7: "7", 8: "8"},
     ("target", False): {0: "0", 1: "61", 2: "612", 3: "3", 4: "34", 5: "5", 6: "6", 7: "7", 8: "8"},
@@ -104,44 +126,44 @@ SEES = {
 
 def flat_context(gate: Any = "continuous") -> FlatContext:
     torch.manual_seed(0)
-    context = FlatContext(FlatBatchAttention(8, 2, 0.0), 8, gate, 0.5)
+    context = FlatContext(FlatBatchAttention(AttentionSize(8, 2, 0.0)), 8, gate, 0.5)
     for parameter in context.parameters():
         nn.init.normal_(parameter)
     return context.double()
 
 
 def seen(context: FlatContext, x: Tensor, side: str, rows: RowOrder) -> dict[int, str]:
-    """For every place, those whose change moves it."""
+    """For every token, those whose change moves it."""
     x = x.clone().requires_grad_()
     out = context(x, is_current(SENTENCE, CURRENT), rows, causal=side == "target")
     found = {}
-    for place in range(9):
+    for token in range(9):
         probe = torch.randn(8, dtype=torch.float64)
-        (grad,) = torch.autograd.grad((out.flatten(0, 1)[place] * probe).sum(), x, retain_graph=True)
-        found[place] = "".join(str(i) for i in range(9) if float(grad.flatten(0, 1)[i].abs().max()) > 1e-12)
+        (grad,) = torch.autograd.grad((out.flatten(0, 1)[token] * probe).sum(), x, retain_graph=True)
+        found[token] = "".join(str(i) for i in range(9) if float(grad.flatten(0, 1)[i].abs().max()) > 1e-12)
     return found
 
 
 @pytest.mark.parametrize(("side", "cross_document"), SEES)
 def test_who_sees_whom(side: str, cross_document: bool) -> None:
     x = torch.randn(3, 3, 8, dtype=torch.float64)
-    rows = RowOrder.of(DOCUMENT, PLACE, CURRENT, cross_document)
-    expected = {place: "".join(sorted(keys)) for place, keys in SEES[side, cross_document].items()}
+    rows = RowOrder.of(DOCUMENT, FIRST, CURRENT, cross_document)
+    expected = {token: "".join(sorted(keys)) for token, keys in SEES[side, cross_document].items()}
     assert seen(flat_context(), x, side, rows) == expected
 
 
 @pytest.mark.parametrize(("side", "cross_document"), SEES)
 def test_what_is_seen_is_attention_over_exactly_that(side: str, cross_document: bool) -> None:
-    """Place by place: softmax over the keys listed above, the gate, the norm; else nothing changes."""
+    """Token by token: softmax over the keys listed above, the gate, the norm; else nothing changes."""
     context, x = flat_context(), torch.randn(3, 3, 8, dtype=torch.float64)
-    rows = RowOrder.of(DOCUMENT, PLACE, CURRENT, cross_document)
+    rows = RowOrder.of(DOCUMENT, FIRST, CURRENT, cross_document)
     out = context(x, is_current(SENTENCE, CURRENT), rows, causal=side == "target").flatten(0, 1)
     flat = x.flatten(0, 1)
-    for place, keys in SEES[side, cross_document].items():
-        if place in (0, 5, 7, 8):
-            assert torch.equal(out[place], flat[place])
+    for token, keys in SEES[side, cross_document].items():
+        if token in (0, 5, 7, 8):
+            assert torch.equal(out[token], flat[token])
         else:
-            close(out[place], by_hand(context, flat[place], flat[[int(k) for k in keys]]))
+            close(out[token], by_hand(context, flat[token], flat[[int(k) for k in keys]]))
 
 
 def by_hand(context: FlatContext, query: Tensor, keys: Tensor) -> Tensor:
@@ -171,7 +193,7 @@ def by_hand(context: FlatContext, query: Tensor, keys: Tensor) -> Tensor:
 def test_rows_that_hold_the_same_sentence_show_each_other_nothing_of_it() -> None:
     """As mixed views have them, and windows that are drawn twice.
 
-    row 0   a b b   both sentences are current      places 0 1 2
+    row 0   a b b   both sentences are current      tokens 0 1 2
     row 1   x b b   the second                             3 4 5
     row 2   x b b   the second, once more                  6 7 8
     row 3   x x c   the third                              9 10 11
@@ -185,8 +207,8 @@ def test_rows_that_hold_the_same_sentence_show_each_other_nothing_of_it() -> Non
     context, x = flat_context(), torch.randn(4, 3, 8, dtype=torch.float64)
     out = context(x, chosen, rows, causal=True)
     sees = {0: [0], 1: [0, 1], 2: [0, 1, 2], 4: [4], 5: [4, 5], 7: [7], 8: [7, 8]}
-    for place, keys in (sees | {11: [0, 1, 2, 4, 5, 7, 8, 11]}).items():
-        close(out.flatten(0, 1)[place], by_hand(context, x.flatten(0, 1)[place], x.flatten(0, 1)[keys]))
+    for token, keys in (sees | {11: [0, 1, 2, 4, 5, 7, 8, 11]}).items():
+        close(out.flatten(0, 1)[token], by_hand(context, x.flatten(0, 1)[token], x.flatten(0, 1)[keys]))
     for i in range(4):
         others = chosen & (torch.arange(4) != i)[:, None]
         beside = ExtraKeys(x[others], rows.take(others.nonzero()[:, 0]))
@@ -199,7 +221,7 @@ def test_rows_that_hold_the_same_sentence_show_each_other_nothing_of_it() -> Non
 def test_tokens_beside_the_rows_are_seen_like_those_of_rows(causal: bool, cross_document: bool) -> None:
     """Each row alone, with the current tokens of the others beside it."""
     context, x = flat_context(), torch.randn(3, 3, 8, dtype=torch.float64)
-    rows = RowOrder.of(DOCUMENT, PLACE, CURRENT, cross_document)
+    rows = RowOrder.of(DOCUMENT, FIRST, CURRENT, cross_document)
     current = is_current(SENTENCE, CURRENT)
     together = context(x, current, rows, causal=causal)
     for i in range(3):
@@ -212,27 +234,27 @@ def test_tokens_beside_the_rows_are_seen_like_those_of_rows(causal: bool, cross_
 
 def test_whoever_watches_is_told_who_is_who() -> None:
     context, x = flat_context(), torch.randn(3, 3, 8, dtype=torch.float64)
-    rows, first = RowOrder.of(DOCUMENT, PLACE, CURRENT, False), torch.tensor([0])
+    rows, first = RowOrder.of(DOCUMENT, FIRST, CURRENT, False), torch.tensor([0])
     shown = []
 
-    def watcher(weights: Tensor, real: Tensor, places: Places | None) -> None:
-        shown.append((weights, real, places))
+    def watcher(weights: Tensor, real: Tensor, tokens: TokenIndices | None) -> None:
+        shown.append((weights, real, tokens))
 
     with watch_weights(watcher):
         context(x, is_current(SENTENCE, CURRENT), rows, causal=True)
-    [(weights, real, places)] = shown
-    assert places is not None
-    assert places.query.tolist() == places.key.tolist() == [[6, 1, 2], [3, 4, -1]]
+    [(weights, real, tokens)] = shown
+    assert tokens is not None
+    assert tokens.query.tolist() == tokens.key.tolist() == [[6, 1, 2], [3, 4, -1]]
     assert real.tolist() == [[True, True, True], [True, True, False]]
     assert weights.shape == (2, 2, 3, 3)
     assert weights[0, 0].triu(1).abs().max() == 0
     with watch_weights(watcher):
         beside = ExtraKeys(torch.randn(2, 8).double(), rows.take(torch.tensor([2, 1])))
         context(x[:1], is_current(SENTENCE[:1], CURRENT[:1]), rows.take(first), beside)
-    places = shown[-1][2]
-    assert places is not None
-    assert places.query.tolist() == [[1, 2], [-1, -1]]
-    assert places.key.tolist() == [[-1, 1, 2], [-1, -1, -1]]
+    tokens = shown[-1][2]
+    assert tokens is not None
+    assert tokens.query.tolist() == [[1, 2], [-1, -1]]
+    assert tokens.key.tolist() == [[-1, 1, 2], [-1, -1, -1]]
 
 
 # --- the gate
@@ -287,7 +309,8 @@ def test_with_a_closed_gate_it_is_the_baseline() -> None:
     baseline = baseline_of(config, system)
     batch = batch_of(config)
     assert float((full(system, batch) - full(baseline, batch)).abs()[batch.is_label].max()) > 1e-2
-    for context in (system.source_context, system.target_context):
+    assert isinstance(system.batch_context, FlatBatch)
+    for context in (system.batch_context.source_context, system.batch_context.target_context):
         assert context is not None
         assert context.gate is not None
         nn.init.constant_(context.gate.linear.bias, -1e9)
@@ -296,7 +319,7 @@ def test_with_a_closed_gate_it_is_the_baseline() -> None:
 
 
 def baseline_of(config: Config, system: nn.Module) -> nn.Module:
-    plain = config.model_copy(update={"model": config.model.model_copy(update={"name": "transformer"})})
+    plain = config.model_copy(update={"model": config.model.model_copy(update={"batch_context": "none"})})
     baseline = random_model(plain, TOKENIZER, seed=9)
     own = {k: v for k, v in system.state_dict().items() if k in baseline.state_dict()}
     baseline.load_state_dict(own)
@@ -307,8 +330,8 @@ def baseline_of(config: Config, system: nn.Module) -> nn.Module:
 def test_a_side_left_out_has_no_parameters_and_sees_no_other_row(side: str) -> None:
     config = config_of(None, **{side: False})
     system, batch = docflat(config), batch_of(config)
-    assert not any(name.startswith(f"{side}_context") for name in system.state_dict())
-    assert any("_context" in name for name in system.state_dict())
+    assert not any(name.startswith(f"batch_context.{side}_context") for name in system.state_dict())
+    assert any("_context." in name.removeprefix("batch_context.") for name in system.state_dict())
     hidden = full(system, batch)
     words = batch.source.tokens if side == "source" else batch.target_input
     words[1] = (words[1] + 1) % 4  # of the second row; rows 0 to 3 are one document
@@ -328,8 +351,8 @@ def alone(batch: Batch, i: int, same_document: bool = True, trim: bool = True) -
         others = others[source.document[others] == source.document[i]]
     own = torch.tensor([i])
 
-    def at(document: Tensor, place: Tensor) -> Tensor:
-        return document * 1000 + place
+    def at(document: Tensor, sentence: Tensor) -> Tensor:
+        return document * 1000 + sentence
 
     before = at(source.document, order)[others] < at(source.document, order)[i]
     written = batch.input_sentence[others].where(before[:, None], torch.tensor(-1))
@@ -449,10 +472,10 @@ class SentenceHypothesis:
     that what a token saw is kept with it.
     """
 
-    def __init__(self, model: Any, batch: Batch, begun: list[int], places: int) -> None:
+    def __init__(self, model: Any, batch: Batch, begun: list[int], slots: int) -> None:
         self.model, self.source = model, batch.source
-        source = batch.source
-        self.rows = RowOrder.of(source.document, source.first_sentence, source.current, model.cross_document)
+        self.context = model.batch_context
+        self.rows = self.context.order_of(batch.source)
         self.entries, self.beam = list(range(len(begun))), 1
         self.tokens: list[list[int]] = [[] for _ in begun]
         self.sentence: list[list[int]] = [[] for _ in begun]
@@ -460,9 +483,8 @@ class SentenceHypothesis:
         self.done: list[tuple[Tensor, int, int]] = []  # what complete rows show, their group and end
         self._extra_rows()
         self.state = model.encode(batch.source)
-        whole = model.encode(batch.source)
-        self.cross, self.cross_mask = whole.cross, whole.cross_mask
-        self.state.open(places)
+        self.whole = model.encode(batch.source).source
+        self.state.open(slots)
         self.step(
             [batch.target_input[i, :n].tolist() for i, n in enumerate(begun)],
             [batch.input_sentence[i, :n].tolist() for i, n in enumerate(begun)],
@@ -473,7 +495,7 @@ class SentenceHypothesis:
         if beside is None:
             return
         other = beside.source
-        rows = RowOrder.of(other.document, other.first_sentence, other.current, self.model.cross_document)
+        rows = self.context.order_of(other)
         for i, (tokens, sentence) in enumerate(
             zip(beside.target_input.tolist(), beside.input_sentence.tolist(), strict=True)
         ):
@@ -483,10 +505,7 @@ class SentenceHypothesis:
                 self.done.append((shown, int(rows.group[i]), int(rows.end[i])))
 
     def embedded(self, tokens: list[int], sentence: list[int]) -> Tensor:
-        k = torch.tensor([sentence])
-        t = torch.arange(len(tokens))[None]
-        hidden: Tensor = self.model.embedding(torch.tensor([tokens]), k, t, ranks(k), 0)[0]
-        return hidden
+        return embedded(self.model, torch.tensor([tokens]), torch.tensor([sentence]))[0]
 
     def shown(self, tokens: list[int], sentence: list[int], current: Tensor) -> Tensor:
         """What other rows see of a row."""
@@ -496,7 +515,7 @@ class SentenceHypothesis:
         """The last token of a row [T, D], after it saw its past and what others show."""
         if not current[-1]:
             return h[-1]
-        return by_hand(self.model.target_context, h[-1], torch.cat([h[current], *others]))
+        return by_hand(self.context.target_context, h[-1], torch.cat([h[current], *others]))
 
     def step(self, tokens: list[list[int]], sentence: list[list[int]]) -> None:
         """Decode, and compare with what follows from the lists."""
@@ -530,13 +549,10 @@ class SentenceHypothesis:
             self.x[row].append(self.seeing(h[: t + 1], current[: t + 1], others))
 
     def _hidden(self, row: int) -> Tensor:
-        entry = slice(self.entries[row // self.beam], self.entries[row // self.beam] + 1)
-        cross = [(k[entry], v[entry]) for k, v in self.cross]
-        state = DecoderState(cross, None if self.cross_mask is None else self.cross_mask[entry])
-        sentence = torch.tensor([self.sentence[row]])
-        x = torch.stack(self.x[row])[None]
-        blocks, norm = self.model.decoder, self.model.decoder_norm
-        return decode_rows(blocks, norm, x, sentence, ranks(sentence), state)[0]
+        source = source_of(self.whole, self.entries[row // self.beam])
+        return decoded(
+            self.model, torch.stack(self.x[row])[None], torch.tensor([self.sentence[row]]), source
+        )[0]
 
     def next(self, generator: torch.Generator, count: int = 1) -> None:
         """Random words; a row whose last sentence is context may begin the next."""
@@ -613,9 +629,10 @@ def test_every_step_of_rows_of_different_documents(view: str, beam: int, whole_w
     config = config_of(VIEWS[view])
     model, generator = docflat(config), torch.Generator().manual_seed(beam)
     batch = joined(batch_of(config), [2, 5, 6])
-    written = SentenceHypothesis(model, batch, begun_of(batch, whole_windows), places=80)
-    assert isinstance(written.state, DocFlatState)
-    assert not written.state.meets
+    written = SentenceHypothesis(model, batch, begun_of(batch, whole_windows), slots=80)
+    [target] = written.state.parts
+    assert isinstance(target, FlatTarget)
+    assert not target.meets
     written.widen(beam)
     for step in range(2 * STEPS_BETWEEN_COLLECTIONS + 4):
         written.next(generator, 1 if step % 5 else 2)
@@ -635,9 +652,10 @@ def test_every_step_of_rows_that_are_written_at_once(view: str, cross_document: 
     config = config_of(VIEWS[view], cross_document=cross_document)
     model, generator = docflat(config), torch.Generator().manual_seed(beam)
     batch = batch_of(config, [3, 4, 0, 2, 5, 6, 1])
-    written = SentenceHypothesis(model, batch, begun_of(batch, view == "longer"), places=80)
-    assert isinstance(written.state, DocFlatState)
-    assert written.state.meets
+    written = SentenceHypothesis(model, batch, begun_of(batch, view == "longer"), slots=80)
+    [target] = written.state.parts
+    assert isinstance(target, FlatTarget)
+    assert target.meets
     written.widen(beam)
     for step in range(2 * STEPS_BETWEEN_COLLECTIONS + 4):
         written.next(generator, 1 if step % 5 else 2)
@@ -659,7 +677,7 @@ def test_companions_that_stand_later_are_not_seen(rows: list[int]) -> None:
     for all_written in (False, True):
         part = joined(batch, rows, all_written)
         generator = torch.Generator().manual_seed(0)
-        written = SentenceHypothesis(docflat(config), part, begun_of(part, False), places=30)
+        written = SentenceHypothesis(docflat(config), part, begun_of(part, False), slots=30)
         written.widen(2)
         for _ in range(4):
             written.next(generator)

@@ -1,21 +1,20 @@
 """Flat-Transformer: context reaches the current sentence through the lower encoder layers alone."""
 
+from dataclasses import replace
+
 import pytest
 import torch
-from test_state import PREFIXES, Rows, source
+from layouts import layout
+from test_state import PREFIXES, Rows, source, system
 from tiny import PlainWordTokenizer, random_model, tiny_config, window
 from torch import Tensor
 
 from cotext.config.recipe import Config
-from cotext.data.batch import Batch, Instance, Source
+from cotext.data.batch import Batch, Instance
 from cotext.data.build import build_view, special_symbols
 from cotext.data.collate import make_batch
-from cotext.layers.blocks import SentenceEmbedding, Size
-from cotext.layers.positions import ranks
-from cotext.layers.state import SelfReach
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.build import build_model
-from cotext.models.flat_transformer import FlatTransformer
 from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
 
@@ -25,11 +24,16 @@ TARGETS = [[9], [8, 7, 6, 5, 4], [10], [11, 12, 4]]
 
 
 def config_of(view: dict[str, object], current_layers: int = 1, **model: object) -> Config:
-    flat = {"name": "flat_transformer", "flat_transformer": {"current_layers": current_layers}}
     return tiny_config(
-        model={"positions": "absolute", "encoder_layers": 2, "segments": "learned", **flat, **model},
-        view=view,
+        model={"encoder_layers": 2, "segments": "current", **current_top(current_layers), **model}, view=view
     )
+
+
+def current_top(layers: int) -> dict[str, object]:
+    """So many encoder layers of current sentences; without any, these are what the decoder sees."""
+    if layers == 0:
+        return {"cross": {"span": "current"}}
+    return {"encoder": {"top": {"layers": layers, "span": "current"}}}
 
 
 def batch_of(config: Config) -> Batch:
@@ -38,11 +42,7 @@ def batch_of(config: Config) -> Batch:
     return make_batch(rows, special_symbols(TOKENIZER, config.view))
 
 
-def with_source(source: Source, tokens: Tensor) -> Source:
-    return Source(tokens, source.sentence, source.current, source.document, source.first_sentence)
-
-
-def full(model: Transformer | FlatTransformer, batch: Batch) -> Tensor:
+def full(model: Transformer, batch: Batch) -> Tensor:
     with torch.no_grad():
         return model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
 
@@ -88,14 +88,14 @@ def test_with_context_it_is_not_the_baseline(view: dict[str, object]) -> None:
 # --- who sees whom
 
 
-def changes(model: FlatTransformer, batch: Batch, row: int, place: int) -> tuple[bool, bool]:
+def changes(model: Transformer, batch: Batch, row: int, t: int) -> tuple[bool, bool]:
     """Whether the row's memory, and its hidden states, move with one source token; no other row's may."""
     tokens = batch.source.tokens.clone()
-    tokens[row, place] = (tokens[row, place] + 1) % 4
-    other = with_source(batch.source, tokens)
+    tokens[row, t] = (tokens[row, t] + 1) % 4
+    other = replace(batch.source, tokens=tokens)
     with torch.no_grad():
         one, two = model.encode(batch.source), model.encode(other)
-        keys = (one.cross[0][0] - two.cross[0][0]).abs().amax(dim=(1, 3)) > 1e-9
+        keys = (one.source.keys_values[0][0] - two.source.keys_values[0][0]).abs().amax(dim=(1, 3)) > 1e-9
         hidden = [model.decode(batch.target_input, batch.input_sentence, state) for state in (one, two)]
     apart = (hidden[0] - hidden[1]).abs().amax(dim=2) > 1e-9
     for moved, real in ((keys, _memory_is_real(batch)), (apart, batch.is_label)):
@@ -118,10 +118,10 @@ def test_context_matters_through_the_lower_layers_alone(view: dict[str, object],
     config = config_of(view, current_layers)
     model, batch = random_model(config, TOKENIZER), batch_of(config)
     source = batch.source
-    for row, place in (source.sentence >= 0).nonzero().tolist():
-        current = source.current[row, 0] <= source.sentence[row, place] < source.current[row, 1]
+    for row, t in (source.sentence >= 0).nonzero().tolist():
+        current = source.current[row, 0] <= source.sentence[row, t] < source.current[row, 1]
         reaches = bool(current) or current_layers < 2
-        assert changes(model, batch, row, place) == (reaches, reaches)
+        assert changes(model, batch, row, t) == (reaches, reaches)
 
 
 @pytest.mark.parametrize("view", [DOC_TO_SENT, DOC_TO_DOC])
@@ -129,9 +129,9 @@ def test_the_decoder_sees_the_current_sentence_alone(view: dict[str, object]) ->
     config = config_of(view)
     batch = batch_of(config)
     state = random_model(config, TOKENIZER).encode(batch.source)
-    assert state.cross_mask is not None
-    assert state.cross_mask[:, 0, 0].sum(dim=1).tolist() == [len(s) + 1 for s in DOCUMENT]
-    assert state.cross[0][0].size(2) == max(len(s) + 1 for s in DOCUMENT)
+    assert state.source.mask is not None
+    assert state.source.mask[:, 0, 0].sum(dim=1).tolist() == [len(s) + 1 for s in DOCUMENT]
+    assert state.source.keys_values[0][0].size(2) == max(len(s) + 1 for s in DOCUMENT)
 
 
 @torch.no_grad()
@@ -142,15 +142,17 @@ def test_top_layers_by_hand() -> None:
     source = batch.source
     state = model.encode(source)
     lower, upper = model.encoder
-    nothing = SelfReach(None)
     for i in range(len(DOCUMENT)):
         length = int((source.sentence[i] >= 0).sum())
         sentence = source.sentence[i : i + 1, :length]
         is_current = (sentence[0] >= source.current[i, 0]) & (sentence[0] < source.current[i, 1])
-        t, segment = torch.arange(length)[None], (~is_current).long()[None]
-        x = model.embedding(source.tokens[i : i + 1, :length], segment, t, ranks(sentence), 0)
-        x = upper(lower(x, (nothing,))[:, is_current], (nothing,))
-        for got, want in zip(state.cross[0], model.decoder[0].cross.project(x), strict=True):
+        row, current = layout(sentence, 16), layout(sentence[:, is_current], 16)
+        assert model.embedding.segment is not None
+        x = model.embedding.bare(source.tokens[i : i + 1, :length]) + model.embedding.table(row.position)
+        x = x + model.embedding.segment[(~is_current).long()]
+        x = upper(lower(x, row)[:, is_current], current)
+        wanted = model.decoder[0].cross.project(x, current)
+        for got, want in zip(state.source.keys_values[0], wanted, strict=True):
             torch.testing.assert_close(got[i : i + 1, :, : x.size(1)], want, rtol=1e-9, atol=1e-9)
 
 
@@ -178,14 +180,12 @@ def test_segments_are_of_context_and_current() -> None:
 @torch.no_grad()
 def test_every_step_equals_the_full_pass(beam: int) -> None:
     """Of rows alone: so that neither padding nor other rows matter."""
-    torch.manual_seed(3)
-    embedding = SentenceEmbedding(12, 16, 0.0, segments="learned", max_segments=2)
-    torch.nn.init.normal_(embedding.segment)  # type: ignore[arg-type]
-    model = FlatTransformer(Size(16, 32, 2, 2, 2), embedding).double().eval()
+    model = system(encoder_layers=2, segments="current", **current_top(1))
+    torch.nn.init.normal_(model.embedding.segment)  # type: ignore[arg-type]
     generator = torch.Generator().manual_seed(beam)
     given = source([7, 3, 9, 4])
     given.current = torch.tensor([[1, 3], [0, 1], [2, 3], [0, 1]])
-    rows = Rows(model, given, PREFIXES, places=40)
+    rows = Rows(model, given, PREFIXES, slots=40)
     rows.widen(beam)
     for step in range(20):
         rows.step(rows.random_tokens(generator))
@@ -206,5 +206,5 @@ def test_gradients_reach_every_parameter_with_dropout() -> None:
 
 
 def test_more_current_layers_than_layers() -> None:
-    with pytest.raises(CotextError, match="current_layers = 3, but the encoder has 2 layers"):
+    with pytest.raises(CotextError, match=r"model.encoder.top.layers = 3, but this stack has 2 layers"):
         build_model(config_of(DOC_TO_SENT, 3), TOKENIZER.vocabulary_size)

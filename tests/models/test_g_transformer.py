@@ -1,10 +1,13 @@
 """G-Transformer: who sees whom in local and global layers, and its equality with the baseline."""
 
 from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
-from test_state import PREFIXES, SEP, Rows, source
+from layouts import layout
+from test_state import PREFIXES, SEP, VOCABULARY, Rows, source, system
 from tiny import PlainWordTokenizer, tiny_config
 from torch import Tensor
 
@@ -12,31 +15,31 @@ from cotext.data.batch import Batch, Instance, Source
 from cotext.data.build import build_view, special_symbols
 from cotext.data.collate import make_batch
 from cotext.data.views import Window
-from cotext.layers.blocks import SentenceEmbedding, Size
+from cotext.layers.layout import Packed
+from cotext.layers.multi_head import AttentionSize, RowSpan, Score, SelfAttention
+from cotext.layers.sentence_spans import SentenceSpan
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.build import build_model
-from cotext.models.g_transformer import Gated, GTransformer
+from cotext.models.g_transformer import GatedCrossAttention, GatedSelfAttention
 from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
 from cotext.training.warm_start import inherit
 
-VOCABULARY = 12
 LENGTHS = ([3, 2, 4], [2, 1])  # of the source sentences of two rows
 TARGET_LENGTHS = ([2, 4, 3], [5, 1])
 
 
-def model(global_layers: int, layers: int = 2, pre_norm: bool = False, dropout: float = 0.0) -> GTransformer:
-    torch.manual_seed(3)
-    embedding = SentenceEmbedding(VOCABULARY, 16, dropout)
-    size = Size(16, 32, 2, layers, layers, dropout, dropout, pre_norm=pre_norm)
-    return GTransformer(size, embedding, global_layers).double().eval()
+def model(global_layers: int, layers: int = 2, **settings: Any) -> Transformer:
+    return baseline(layers, attention=attention_of(global_layers), **settings)
 
 
-def baseline(layers: int = 2, pre_norm: bool = False) -> Transformer:
-    torch.manual_seed(4)
-    embedding = SentenceEmbedding(VOCABULARY, 16, 0.0)
-    return Transformer(Size(16, 32, 2, layers, layers, pre_norm=pre_norm), embedding).double().eval()
+def baseline(layers: int = 2, **settings: Any) -> Transformer:
+    return system(encoder_layers=layers, decoder_layers=layers, **settings)
+
+
+def attention_of(global_layers: int) -> dict[str, Any]:
+    return {"span": "sentence", "top": {"layers": global_layers, "span": "row", "mix": "gated"}}
 
 
 def side(rows: Iterable[list[int]], seed: int) -> tuple[Tensor, Tensor]:
@@ -60,33 +63,38 @@ def example(
     return Source(tokens, sentence, current, none, none), *side(target_lengths, 1)
 
 
-def changed(tokens: Tensor, place: int) -> Tensor:
-    """The first row says something else at one place."""
+def changed(tokens: Tensor, t: int) -> Tensor:
+    """The first row has another token t."""
     other = tokens.clone()
-    other[0, place] = (other[0, place] + 1) % 10
+    other[0, t] = (other[0, t] + 1) % 10
     return other
 
 
 def moved(before: Tensor, after: Tensor) -> list[bool]:
-    """Which places of the first row, [B, T, ...], differ; in the other rows none may."""
+    """Which tokens of the first row, [B, T, ...], differ; in the other rows none may."""
     apart = (before - after).abs().flatten(2).amax(dim=2) > 1e-9
     assert not bool(apart[1:].any())
     return apart[0].tolist()
 
 
-def with_gates(system: GTransformer, bias: float) -> GTransformer:
+def with_source(given: Source, t: int) -> Source:
+    """The first row has another source token t."""
+    return replace(given, tokens=changed(given.tokens, t))
+
+
+def with_gates(system: Transformer, bias: float) -> Transformer:
     """Gates that are fixed: a large bias means local, a small one global."""
     with torch.no_grad():
         for module in system.modules():
-            if isinstance(module, Gated):
+            if isinstance(module, GatedSelfAttention | GatedCrossAttention):
                 module.gate.weight.zero_()
                 module.gate.bias.fill_(bias)
     return system
 
 
-def keys(system: GTransformer, given: Source, attention: int) -> Tensor:
+def keys(system: Transformer, given: Source, attention: int = 0) -> Tensor:
     """What the decoder sees of every source token: [B, S, H, K]."""
-    return system.encode(given).cross[attention][0].transpose(1, 2)
+    return system.encode(given).source.keys_values[attention][0].transpose(1, 2)
 
 
 # --- who sees whom: the first row has source sentences at 0-2, 3-4, 5-8, target sentences at 0-1, 2-5, 6-8
@@ -96,40 +104,36 @@ TARGET_SENTENCE = [0, 0, 1, 1, 1, 1, 2, 2, 2]
 
 
 @pytest.mark.parametrize("pre_norm", [False, True])
-@pytest.mark.parametrize("place", range(9))
+@pytest.mark.parametrize("at", range(9))
 @torch.no_grad()
-def test_without_global_layers_sentences_are_apart(place: int, pre_norm: bool) -> None:
+def test_without_global_layers_sentences_are_apart(at: int, pre_norm: bool) -> None:
     system = model(0, pre_norm=pre_norm)
     given, tokens, sentence = example()
     hidden = system.decode(tokens, sentence, system.encode(given))
 
-    other = Source(
-        changed(given.tokens, place), given.sentence, given.current, given.document, given.first_sentence
-    )
-    k = SOURCE_SENTENCE[place]
+    other = with_source(given, at)
+    k = SOURCE_SENTENCE[at]
     assert moved(keys(system, given, 1), keys(system, other, 1)) == [n == k for n in SOURCE_SENTENCE]
     of_source = system.decode(tokens, sentence, system.encode(other))
     assert moved(hidden, of_source) == [n == k for n in TARGET_SENTENCE]
 
-    of_target = system.decode(changed(tokens, place), sentence, system.encode(given))
-    k = TARGET_SENTENCE[place]
-    wanted = [n == k and t >= place for t, n in enumerate(TARGET_SENTENCE)]
+    of_target = system.decode(changed(tokens, at), sentence, system.encode(given))
+    k = TARGET_SENTENCE[at]
+    wanted = [n == k and t >= at for t, n in enumerate(TARGET_SENTENCE)]
     assert moved(hidden, of_target) == wanted
 
 
-@pytest.mark.parametrize("place", range(9))
+@pytest.mark.parametrize("at", range(9))
 @torch.no_grad()
-def test_global_layers_see_the_whole_row(place: int) -> None:
+def test_global_layers_see_the_whole_row(at: int) -> None:
     system = model(1)
     given, tokens, sentence = example()
     hidden = system.decode(tokens, sentence, system.encode(given))
-    other = Source(
-        changed(given.tokens, place), given.sentence, given.current, given.document, given.first_sentence
-    )
+    other = with_source(given, at)
     assert moved(keys(system, given, 0), keys(system, other, 0)) == [True] * 9
     assert moved(hidden, system.decode(tokens, sentence, system.encode(other))) == [True] * 9
-    of_target = system.decode(changed(tokens, place), sentence, system.encode(given))
-    assert moved(hidden, of_target) == [t >= place for t in range(9)]
+    of_target = system.decode(changed(tokens, at), sentence, system.encode(given))
+    assert moved(hidden, of_target) == [t >= at for t in range(9)]
 
 
 @pytest.mark.parametrize(("bias", "local"), [(60.0, True), (-800.0, False)])
@@ -139,9 +143,7 @@ def test_a_closed_gate_keeps_one_of_the_two(bias: float, local: bool) -> None:
     system = with_gates(model(1, layers=1), bias)
     given, tokens, sentence = example()
     hidden = system.decode(tokens, sentence, system.encode(given))
-    other = Source(
-        changed(given.tokens, 4), given.sentence, given.current, given.document, given.first_sentence
-    )
+    other = with_source(given, 4)
     of_source = system.decode(tokens, sentence, system.encode(other))
     assert moved(hidden, of_source) == [n == 1 if local else True for n in TARGET_SENTENCE]
     for name, parameter in system.named_parameters():
@@ -152,20 +154,23 @@ def test_a_closed_gate_keeps_one_of_the_two(bias: float, local: bool) -> None:
 
 @torch.no_grad()
 def test_the_gate_by_its_equation() -> None:
-    gate = Gated(4, torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)).double()
+    size = AttentionSize(4, 2, 0.0)
+    spans = (SentenceSpan(), RowSpan())
+    gate = GatedSelfAttention(4, *(SelfAttention(size, span, Score(size)) for span in spans)).double()
+    rows = layout(torch.tensor([[0, 0, 1]]), 4, packed=Packed(by_sentence=True))
     x = torch.randn(3, 4, dtype=torch.float64)
-    near, far = gate.local(x), gate.wide(x)
+    near, far = gate.local(x, rows), gate.wide(x, rows)
     g = torch.sigmoid(torch.cat((near, far), dim=1) @ gate.gate.weight.T + gate.gate.bias)
-    torch.testing.assert_close(gate(x, (), ()), g * near + (1 - g) * far)
+    torch.testing.assert_close(gate(x, rows), g * near + (1 - g) * far)
 
 
 @torch.no_grad()
 def test_only_the_top_layers_are_global() -> None:
     system = model(1, layers=3)
-    assert [isinstance(block.attention, Gated) for block in system.encoder] == [False, False, True]
-    assert [isinstance(block.attention, Gated) for block in system.decoder] == [False, False, True]
-    assert [isinstance(block.cross, Gated) for block in system.decoder] == [False, False, True]
-    assert len(system.encode(example()[0]).cross) == 4
+    for stack in (system.encoder, system.decoder):
+        assert [isinstance(block.attention, GatedSelfAttention) for block in stack] == [False, False, True]
+    assert [isinstance(block.cross, GatedCrossAttention) for block in system.decoder] == [False, False, True]
+    assert len(system.encode(example()[0]).source.keys_values) == 4
 
 
 # --- the baseline
@@ -218,10 +223,9 @@ def test_another_run_of_the_same_system_is_taken_by_name() -> None:
 
 
 def test_more_global_layers_than_layers() -> None:
-    config = tiny_config(model={"name": "g_transformer", "g_transformer": {"global_layers": 3}, "shift": 0})
-    with pytest.raises(
-        CotextError, match="global_layers = 3, but the encoder has 1 layers and the decoder 2"
-    ):
+    config = tiny_config(model={"attention": attention_of(3), "shift": 0})
+    message = r"model.attention.top.layers = 3, but this stack has 1 layers"
+    with pytest.raises(CotextError, match=message):
         build_model(config, VOCABULARY)
 
 
@@ -235,7 +239,7 @@ def test_every_step_equals_the_full_pass_through_reordering_and_departures(
 ) -> None:
     """Beams fall into different sentences, and past the last one of the source."""
     generator = torch.Generator().manual_seed(beam)
-    rows = Rows(model(global_layers), source([7, 3, 9, 4]), PREFIXES, places=80)
+    rows = Rows(model(global_layers), source([7, 3, 9, 4]), PREFIXES, slots=80)
     rows.widen(beam)
     for step in range(2 * STEPS_BETWEEN_COLLECTIONS + 4):
         rows.step(rows.random_tokens(generator))
@@ -252,7 +256,7 @@ def test_every_step_equals_the_full_pass_through_reordering_and_departures(
 @torch.no_grad()
 def test_several_tokens_at_once_may_follow(prefixes: list[list[int]], beam: int) -> None:
     generator = torch.Generator().manual_seed(2)
-    rows = Rows(model(1, pre_norm=True), source([4, 6]), prefixes, places=40)
+    rows = Rows(model(1, pre_norm=True), source([4, 6]), prefixes, slots=40)
     rows.widen(beam)
     for count in (1, 7, 2, 9, 1):
         new = rows.random_tokens(generator, count)
@@ -285,10 +289,10 @@ def test_local_attention_reads_no_more_than_the_current_sentences() -> None:
     state.open(160)
     for t in range(160):
         k = torch.tensor([[t // 4]])
-        reach = state.reach_within(k, state.reach(1, k.device))
-        assert reach.places - reach.first == t % 4 + 1
-        places, _ = state.source_within(k)
-        assert (places.start, places.stop) == (3 * (t // 4), 3 * (t // 4) + 3)
+        seen = state.within_sentence(k, state.slot_mask(1, k.device))
+        assert seen.stop - seen.first == t % 4 + 1
+        tokens, _ = state.source.within(k)
+        assert (tokens.start, tokens.stop) == (3 * (t // 4), 3 * (t // 4) + 3)
         system.decode(torch.tensor([[t % 10]]), k, state)
 
 
@@ -304,13 +308,7 @@ def test_a_row_does_not_depend_on_the_batch_around_it() -> None:
     for i in range(4):
         alone = given.select(torch.tensor([i]))
         length, target_length = sum(lengths[i]), sum(target_lengths[i])
-        alone = Source(
-            alone.tokens[:, :length],
-            alone.sentence[:, :length],
-            alone.current,
-            alone.document,
-            alone.first_sentence,
-        )
+        alone = replace(alone, tokens=alone.tokens[:, :length], sentence=alone.sentence[:, :length])
         single = system.decode(
             tokens[i : i + 1, :target_length], sentence[i : i + 1, :target_length], system.encode(alone)
         )
@@ -321,10 +319,9 @@ def test_gradients_reach_every_parameter_with_dropout() -> None:
     """Through the bracketed rows of a document view, and the loss."""
     tokenizer = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat"])
     config = tiny_config(
-        model={"name": "g_transformer", "shift": 0, "dropout": 0.2, "attention_dropout": 0.2,
-               "g_transformer": {"global_layers": 1}},
+        model={"shift": 0, "dropout": 0.2, "attention_dropout": 0.2, "attention": attention_of(1)},
         view={"kind": "document", "separators": "bracket"},
-    )  # fmt: skip
+    )
     torch.manual_seed(0)
     system = build_model(config, tokenizer.vocabulary_size)
     document = [[4, 5, 6], [7], [8, 9, 4, 5, 7, 9], [5, 5]]

@@ -1,76 +1,81 @@
 """MCN: segment-level attention, fusion, memory; side by side equals sentence after sentence."""
 
 import math
+from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import pytest
 import torch
-from test_g_transformer import changed, example, moved
+from layouts import layout
+from test_g_transformer import changed, example, keys, moved, with_source
 from test_state import PREFIXES, SEP, Rows, source
+from test_state import system as system_of
 from tiny import PlainWordTokenizer, tiny_config
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from cotext.analysis.sentence_maps import sentence_maps
-from cotext.data.batch import Instance, Source
+from cotext.data.batch import Instance
 from cotext.data.build import build_view, special_symbols
 from cotext.data.collate import make_batch
 from cotext.data.views import Window
-from cotext.layers.blocks import EncoderBlock, SentenceEmbedding, Size
-from cotext.layers.kernels.packing import Ragged
+from cotext.layers.blocks import EncoderBlock, Size
+from cotext.layers.buckets import Sentences
 from cotext.layers.kernels.relative import attend_from_memory, memory_with_bias
-from cotext.layers.kernels.sdpa import Places, watch_weights
-from cotext.layers.multi_head import CrossAttention, split_heads
+from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
+from cotext.layers.layout import Layout, Packed
+from cotext.layers.multi_head import (
+    AttentionSize,
+    CrossAttention,
+    RowSpan,
+    Score,
+    SelfAttention,
+    split_heads,
+)
 from cotext.layers.positions import sinusoidal
-from cotext.layers.segments import CLIP, SegmentAttention, Segments
-from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS
-from cotext.layers.transformer_xl import RecurrentSelfAttention, RecurrentState
+from cotext.layers.segment_distance import SegmentDistanceScore
+from cotext.layers.segments import CLIP
+from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, DecoderState
+from cotext.layers.transformer_xl import TransformerXLScore
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.build import build_model
-from cotext.models.mcn import MCN, GlobalContext
+from cotext.models.mcn import SegmentGate
 from cotext.models.transformer import Transformer
 from cotext.training.warm_start import inherit
 
-VOCABULARY = 12
 # Three rows: of three sentences, of one, of five. Source sentences of the first: at 0-2, 3-4, 5-8.
 LENGTHS = ([3, 2, 4], [4], [2, 1, 3, 1, 2])
 TARGET_LENGTHS = ([2, 4, 3], [6], [1, 5, 2, 1, 3])
 SOURCE_SENTENCE = [0, 0, 0, 1, 1, 2, 2, 2, 2]
 
 
-def model(
-    layers: int = 2,
-    pre_norm: bool = False,
-    local: bool = True,
-    relative: bool = True,
-    gate: bool = True,
-    xl: bool = True,
-    memory: int = 1,
-    context: int | None = None,
-    feed_forward: bool = True,
-    cross_context: bool = False,
-) -> MCN:
+MCN: dict[str, Any] = {
+    "encoder": {"span": "sentence"},
+    "document_layer": "segment_gate",
+    "decoder": {"span": "memory", "score": "transformer_xl"},
+    "cross": {"span": "sentence"},
+    "positions": "reset",
+    "segments": "learned",
+    "target_positions": "none",
+    "target_segments": "none",
+}
+# What is left out, and the slots that leave it out.
+WITHOUT_MEMORY = {"decoder": {"span": "sentence"}, "target_positions": "reset"}
+WITHOUT_LOCAL = {"encoder": {"score": "segment_distance"}, "document_layer": "none"}
+
+
+def model(layers: int = 2, memory: int = 1, context: int | None = None, **slots: Any) -> Transformer:
     """One of which no part is neutral."""
-    torch.manual_seed(3)
-    embedding = SentenceEmbedding(VOCABULARY, 16, 0.0, "reset", "learned", max_segments=4)
-    size = Size(16, 32, 2, layers, layers, pre_norm=pre_norm)
-    system = MCN(size, embedding, local, relative, gate, xl, memory, context, feed_forward, cross_context)
+    filled = {**MCN, "source_sentences": context, "encoder_layers": layers, "decoder_layers": layers, **slots}
+    if filled["decoder"]["span"] == "memory":
+        filled["decoder"] = {**filled["decoder"], "memory_sentences": memory}
+    built = system_of(4, **filled)
     with torch.no_grad():
-        for parameter in system.parameters():
+        for parameter in built.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
-    return system.double().eval()
-
-
-def with_source(given: Source, place: int) -> Source:
-    """The same with another word at one place of the first row."""
-    other = changed(given.tokens, place)
-    return Source(other, given.sentence, given.current, given.document, given.first_sentence)
-
-
-def keys(system: MCN, given: Source) -> Tensor:
-    """What the decoder sees of every source token: [B, S, H, K]."""
-    return system.encode(given).cross[0][0].transpose(1, 2)
+    return built
 
 
 def random(*shape: int, seed: int = 0) -> Tensor:
@@ -99,12 +104,17 @@ def naive_weights(q: Tensor, k: Tensor, of_keys: Tensor, sentence: Tensor, conte
     return logits.masked_fill(hidden[:, None], -math.inf).softmax(dim=-1)
 
 
-def naive(attention: SegmentAttention, x: Tensor, sentence: Tensor, context: int | None) -> Tensor:
+def row_attention(size: AttentionSize, relative: bool) -> SelfAttention:
+    score = SegmentDistanceScore(size) if relative else Score(size)
+    return SelfAttention(size, RowSpan(), score).double()
+
+
+def naive(attention: SelfAttention, x: Tensor, sentence: Tensor, context: int | None) -> Tensor:
     """The paper's equations, one by one."""
     q, k, v = (split_heads(part, attention.heads) for part in attention.qkv(x).chunk(3, dim=-1))
-    of_keys, of_values = attention.of_keys, attention.of_values
-    if of_keys is None or of_values is None:
-        of_keys = of_values = x.new_zeros(2 * CLIP + 1, q.size(-1))
+    of_keys = of_values = x.new_zeros(2 * CLIP + 1, q.size(-1))
+    if isinstance(attention.score, SegmentDistanceScore):
+        of_keys, of_values = attention.score.of_keys, attention.score.of_values
     weights = naive_weights(q, k, of_keys, sentence, context)
     apart = (sentence[:, :, None] - sentence[:, None, :]).clamp(-CLIP, CLIP) + CLIP
     z = torch.einsum("bhij,bhijk->bhik", weights, v[:, :, None] + of_values[apart][:, None])
@@ -118,17 +128,18 @@ def naive(attention: SegmentAttention, x: Tensor, sentence: Tensor, context: int
 def test_segment_attention_by_its_equations(relative: bool, context: int | None, packed: bool) -> None:
     """With gradients; one row has more sentences than there are vectors on either side, one has a single."""
     torch.manual_seed(0)
-    attention = SegmentAttention(8, 2, 0.0, relative).double()
+    attention = row_attention(AttentionSize(8, 2, 0.0), relative)
     with torch.no_grad():
         for parameter in attention.parameters():
             parameter.add_(torch.randn_like(parameter))
     sentence = sentences_of([2, 1, 3], [1] * 24, [5])
     real = sentence >= 0
-    ragged = Ragged(real) if packed else None
-    segments = Segments(sentence, context, ragged)
+    rows = layout(sentence, source_sentences=context)
+    if not packed:
+        rows.__dict__["packing"] = None
     x = random(3, sentence.size(1), 8)
-    found = attention(x if ragged is None else ragged.pack(x), segments)
-    found = found[real] if ragged is None else found
+    found = attention(rows.pack(x), rows)
+    found = found if packed else found[real]
     expected = naive(attention, x, sentence, context)[real]
     torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
     weights = torch.randn_like(found)
@@ -143,19 +154,19 @@ def test_segment_attention_by_its_equations(relative: bool, context: int | None,
 
 def test_a_hand_worked_case_of_two_sentences() -> None:
     """One head of size 1: logits and values by hand, distances counted as query - key."""
-    attention = SegmentAttention(1, 1, 0.0, relative=True).double()
+    attention = row_attention(AttentionSize(1, 1, 0.0), relative=True)
+    score = attention.score
+    assert isinstance(score, SegmentDistanceScore)
     with torch.no_grad():
         attention.qkv.weight.copy_(torch.tensor([[1.0], [1.0], [1.0]]))
         attention.qkv.bias.zero_()
         attention.out.weight.fill_(1.0)
         attention.out.bias.zero_()
-        assert attention.of_keys is not None
-        assert attention.of_values is not None
-        assert float(attention.of_keys.abs().sum() + attention.of_values.abs().sum()) == 0  # the start
-        attention.of_keys[CLIP - 1 : CLIP + 2] = torch.tensor([[0.5], [0.0], [-1.0]])
-        attention.of_values[CLIP - 1 : CLIP + 2] = torch.tensor([[10.0], [20.0], [30.0]])
+        assert float(score.of_keys.abs().sum() + score.of_values.abs().sum()) == 0  # the start
+        score.of_keys[CLIP - 1 : CLIP + 2] = torch.tensor([[0.5], [0.0], [-1.0]])
+        score.of_values[CLIP - 1 : CLIP + 2] = torch.tensor([[10.0], [20.0], [30.0]])
     x = torch.tensor([[[1.0], [2.0]]], dtype=torch.float64)
-    found = attention(x, Segments(torch.tensor([[0, 1]]))).detach()
+    found = attention(x, layout(torch.tensor([[0, 1]]), 1)).detach()
     # Token 0 sees itself at distance 0 and token 1 at -1: logits 1 * (1 + 0), 1 * (2 + 0.5).
     a = math.exp(1.0) / (math.exp(1.0) + math.exp(2.5))
     assert float(found[0, 0, 0]) == pytest.approx(a * (1 + 20) + (1 - a) * (2 + 10))
@@ -171,27 +182,27 @@ def test_a_hand_worked_case_of_two_sentences() -> None:
 def test_fusion_by_its_equations() -> None:
     """The layer is a whole one, by its own equations, or its attention alone."""
     size = Size(8, 16, 2, 2, 2)
-    sentence, rows = torch.tensor([[0, 0, 1, 1, 2]]), Ragged(torch.ones(1, 5, dtype=torch.bool))
-    segments = Segments(sentence, None, rows)
+    rows = layout(torch.tensor([[0, 0, 1, 1, 2]]), packed=Packed(by_sentence=True))
     local = torch.randn(5, 8, dtype=torch.float64)
     for feed_forward in (True, False):
-        gated = GlobalContext(size, relative=True, gate=True, feed_forward=feed_forward).double()
+        attention = row_attention(size.attention, relative=True)
+        gated = SegmentGate(size, attention, gate=True, feed_forward=feed_forward).double()
         assert gated.gate is not None
         gated.gate.bias.normal_()
-        wide = of_the_row(gated, local, segments)
+        wide = of_the_row(gated, local, rows)
         g = torch.sigmoid(torch.cat((local, wide), dim=1) @ gated.gate.weight.T + gated.gate.bias)
-        torch.testing.assert_close(gated(local, sentence, rows, None), gated.norm((1 - g) * local + g * wide))
-        plain = GlobalContext(size, relative=True, gate=False, feed_forward=feed_forward).double()
-        wide = of_the_row(plain, local, segments)
-        torch.testing.assert_close(plain(local, sentence, rows, None), plain.norm(local + wide))
+        torch.testing.assert_close(gated(local, rows), gated.norm((1 - g) * local + g * wide))
+        plain = SegmentGate(size, attention, gate=False, feed_forward=feed_forward).double()
+        wide = of_the_row(plain, local, rows)
+        torch.testing.assert_close(plain(local, rows), plain.norm(local + wide))
 
 
-def of_the_row(top: GlobalContext, local: Tensor, segments: Segments) -> Tensor:
-    if isinstance(top.layer, SegmentAttention):
-        mixed: Tensor = top.layer(local, segments)
+def of_the_row(top: SegmentGate, local: Tensor, rows: Layout) -> Tensor:
+    if isinstance(top.layer, SelfAttention):
+        mixed: Tensor = top.layer(local, rows)
         return mixed
     layer = top.layer
-    x = layer.after_attention.norm(local + layer.attention(local, segments))
+    x = layer.after_attention.norm(local + layer.attention(local, rows))
     wide: Tensor = layer.after_feed_forward.norm(x + layer.feed_forward(x))
     return wide
 
@@ -200,8 +211,8 @@ def of_the_row(top: GlobalContext, local: Tensor, segments: Segments) -> Tensor:
 @torch.no_grad()
 def test_a_closed_gate_keeps_the_local_states(bias: float, local: bool) -> None:
     system = model()
-    top = system.encoder[-1]
-    assert isinstance(top, GlobalContext)
+    top = system.source_document
+    assert isinstance(top, SegmentGate)
     assert top.gate is not None
     top.gate.weight.zero_()
     top.gate.bias.fill_(bias)
@@ -217,7 +228,8 @@ def test_one_sentence_takes_the_local_path_exactly_beside_longer_documents(pre_n
     system = model(pre_norm=pre_norm)
     given, _, _ = example(LENGTHS, TARGET_LENGTHS)
     before = keys(system, given)
-    for parameter in system.encoder[-1].parameters():
+    assert system.source_document is not None
+    for parameter in system.source_document.parameters():
         parameter.fill_(math.nan)
     after = keys(system, given)
     assert torch.equal(after[1], before[1])
@@ -228,50 +240,48 @@ def test_one_sentence_takes_the_local_path_exactly_beside_longer_documents(pre_n
     assert bool(keys(system, single).isfinite().all())
 
 
-@pytest.mark.parametrize("place", range(9))
+@pytest.mark.parametrize("at", range(9))
 @pytest.mark.parametrize(("gate", "feed_forward"), [(True, True), (False, True), (True, False)])
 @torch.no_grad()
-def test_the_encoder_sees_the_whole_row(place: int, gate: bool, feed_forward: bool) -> None:
-    system = model(gate=gate, feed_forward=feed_forward)
+def test_the_encoder_sees_the_whole_row(at: int, gate: bool, feed_forward: bool) -> None:
+    system = model(document={"gate": gate, "feed_forward": feed_forward})
     given, _, _ = example(LENGTHS, TARGET_LENGTHS)
-    assert moved(keys(system, given), keys(system, with_source(given, place))) == [True] * 9
+    assert moved(keys(system, given), keys(system, with_source(given, at))) == [True] * 9
 
 
 @pytest.mark.parametrize("context", [0, 1, 2])
-@pytest.mark.parametrize("place", range(9))
+@pytest.mark.parametrize("at", range(9))
 @torch.no_grad()
-def test_sentences_farther_away_than_the_context_are_not_seen(place: int, context: int) -> None:
+def test_sentences_farther_away_than_the_context_are_not_seen(at: int, context: int) -> None:
     system = model(context=context, layers=3)
     given, _, _ = example(LENGTHS, TARGET_LENGTHS)
-    k = SOURCE_SENTENCE[place]
-    found = moved(keys(system, given), keys(system, with_source(given, place)))
+    k = SOURCE_SENTENCE[at]
+    found = moved(keys(system, given), keys(system, with_source(given, at)))
     assert found == [abs(n - k) <= context for n in SOURCE_SENTENCE]
 
 
 @torch.no_grad()
 def test_no_context_is_every_sentence_by_itself() -> None:
-    system = model(context=0)
-    system.embedding.segment = None
+    system = model(context=0, segments="none")
     given, _, _ = example(([3, 2, 4],), ([1],))
     together = keys(system, given)[0]
     for first, stop in pairwise((0, 3, 5, 9)):
         one = torch.zeros(1, stop - first, dtype=torch.long)
-        alone = Source(given.tokens[:, first:stop], one, given.current, given.document, given.first_sentence)
+        alone = replace(given, tokens=given.tokens[:, first:stop], sentence=one)
         torch.testing.assert_close(keys(system, alone)[0], together[first:stop], rtol=1e-9, atol=1e-9)
 
 
-@pytest.mark.parametrize("place", range(9))
+@pytest.mark.parametrize("at", range(9))
 @torch.no_grad()
-def test_without_local_layers_every_layer_sees_the_row_as_the_baseline_does(place: int) -> None:
-    system = model(local=False, relative=False, layers=1)
+def test_without_local_layers_every_layer_sees_the_row_as_the_baseline_does(at: int) -> None:
+    system = model(layers=1, encoder={}, document_layer="none")
     given, _, _ = example(LENGTHS, TARGET_LENGTHS)
-    assert moved(keys(system, given), keys(system, with_source(given, place))) == [True] * 9
-    embedding = SentenceEmbedding(VOCABULARY, 16, 0.0, "reset", "learned", max_segments=4)
-    plain = Transformer(Size(16, 32, 2, 1, 1), embedding).double().eval()
+    assert moved(keys(system, given), keys(system, with_source(given, at))) == [True] * 9
+    plain = system_of(4, encoder_layers=1, decoder_layers=1, positions="reset", segments="learned")
     weights = {name: w for name, w in system.state_dict().items() if name in plain.state_dict()}
     plain.load_state_dict(weights, strict=False)
     real = given.sentence >= 0
-    expected = plain.encode(given).cross[0][0].transpose(1, 2)
+    expected = keys(plain, given)
     torch.testing.assert_close(keys(system, given)[real], expected[real], rtol=1e-9, atol=1e-9)
 
 
@@ -335,7 +345,7 @@ def test_dropout_of_weights_and_its_gradient() -> None:
 # --- side by side = one after the other
 
 
-def sequential(system: MCN, tokens: Tensor, sentence: Tensor, state: RecurrentState) -> Tensor:
+def sequential(system: Transformer, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
     """The decoder by its equations, row after row and sentence after sentence, with a detached memory."""
     hidden = torch.zeros(*tokens.shape, 16, dtype=torch.float64)
     for row in range(tokens.size(0)):
@@ -344,7 +354,7 @@ def sequential(system: MCN, tokens: Tensor, sentence: Tensor, state: RecurrentSt
             at = (sentence[row] == k).nonzero()[:, 0]
             x = system.embedding.weight[tokens[row, at]] * system.embedding.scale
             for i, block in enumerate(system.decoder):
-                m, read = system.memory_sentences, list[Tensor]()
+                m, read = block.attention.span.memory_sentences, list[Tensor]()
                 remembered = memory[i][len(memory[i]) - min(len(memory[i]), m) :]
                 x = block.after_attention(x, partial(_own, block.attention, remembered, read))
                 memory[i].append(read[0].detach())
@@ -354,10 +364,10 @@ def sequential(system: MCN, tokens: Tensor, sentence: Tensor, state: RecurrentSt
     return hidden
 
 
-def _own(
-    attention: RecurrentSelfAttention, remembered: list[Tensor], read: list[Tensor], x: Tensor
-) -> Tensor:
+def _own(attention: SelfAttention, remembered: list[Tensor], read: list[Tensor], x: Tensor) -> Tensor:
     read.append(x)
+    score = attention.score
+    assert isinstance(score, TransformerXLScore)
     both = torch.cat((*remembered, x))
     of_q, of_k, of_v = attention.qkv.weight.chunk(3)
     b_q, b_k, b_v = attention.qkv.bias.chunk(3)
@@ -366,23 +376,22 @@ def _own(
     heads = []
     for h in range(2):
         at = slice(8 * h, 8 * h + 8)
-        content = (q + attention.content_bias)[:, at] @ k[:, at].T
+        content = (q + score.content_bias)[:, at] @ k[:, at].T
         rows = []
         for i in range(len(x)):
             distance = i + before - torch.arange(len(both))
-            r = sinusoidal(distance.clamp(min=0), 16).double() @ attention.place.weight.T
-            place = (q[i] + attention.place_bias)[at] @ r[:, at].T
-            rows.append(((content[i] + place) / math.sqrt(8)).masked_fill(distance < 0, -math.inf))
+            r = sinusoidal(distance.clamp(min=0), 16).double() @ score.distance.weight.T
+            by_distance = (q[i] + score.distance_bias)[at] @ r[:, at].T
+            rows.append(((content[i] + by_distance) / math.sqrt(8)).masked_fill(distance < 0, -math.inf))
         heads.append(torch.stack(rows).softmax(dim=1) @ v[:, at])
     mixed: Tensor = attention.out(torch.cat(heads, dim=1))
     return mixed
 
 
-def _cross(attention: CrossAttention, state: RecurrentState, i: int, row: int, k: int, x: Tensor) -> Tensor:
+def _cross(attention: CrossAttention, state: DecoderState, i: int, row: int, k: int, x: Tensor) -> Tensor:
     """To the source sentence k alone."""
-    assert state.cross_spans is not None
-    first, stop = state.cross_spans[row, k].tolist()
-    keys, values = (side[row, :, first:stop] for side in state.cross[i])
+    first, stop = state.source.spans[row, k].tolist()
+    keys, values = (side[row, :, first:stop] for side in state.source.keys_values[i])
     q = attention.query(x).view(len(x), 2, 8).transpose(0, 1)
     mixed = scaled_dot_product_attention(q[None], keys[None], values[None])[0]
     out: Tensor = attention.out(mixed.transpose(0, 1).flatten(1))
@@ -428,17 +437,19 @@ def test_the_memory_sends_no_gradients_back(
     """Of the loss of sentence k with respect to the inputs of others; to its own past it does send them."""
     system = model(layers=3, memory=memory, pre_norm=pre_norm)
     given, tokens, sentence = example(LENGTHS, TARGET_LENGTHS)
-    words, read = system.embedding.words, []
+    bare, read = system.embedding.bare, []
 
-    def caught(tokens: Tensor, position: Tensor | None) -> Tensor:
-        read.append(words(tokens, position))
+    def caught(tokens: Tensor) -> Tensor:
+        read.append(bare(tokens))
         read[0].retain_grad()
         return read[0]
 
-    monkeypatch.setattr(system.embedding, "words", caught)
     for k in range(5):
         read.clear()
-        hidden = system.decode(tokens, sentence, system.encode(given))
+        state = system.encode(given)
+        with monkeypatch.context() as patch:
+            patch.setattr(system.embedding, "bare", caught)
+            hidden = system.decode(tokens, sentence, state)
         hidden[sentence == k].pow(2).sum().backward()
         grad = read[0].grad
         assert grad is not None
@@ -446,51 +457,48 @@ def test_the_memory_sends_no_gradients_back(
 
 
 @pytest.mark.parametrize("memory", [0, 1, 2])
-@pytest.mark.parametrize("place", range(11))
+@pytest.mark.parametrize("at", range(11))
 @torch.no_grad()
-def test_the_memory_reaches_so_many_sentences_per_layer(memory: int, place: int) -> None:
+def test_the_memory_reaches_so_many_sentences_per_layer(memory: int, at: int) -> None:
     lengths = [2, 1, 3, 1, 2, 2]
     system = model(memory=memory, layers=2)
     given, tokens, sentence = example(([2] * 6,), (lengths,))
     hidden = system.decode(tokens, sentence, system.encode(given))
-    other = system.decode(changed(tokens, place), sentence, system.encode(given))
-    k = int(sentence[0, place])
-    expected = [t >= place and n - k <= 2 * memory for t, n in enumerate(sentence[0].tolist())]
+    other = system.decode(changed(tokens, at), sentence, system.encode(given))
+    k = int(sentence[0, at])
+    expected = [t >= at and n - k <= 2 * memory for t, n in enumerate(sentence[0].tolist())]
     assert moved(hidden, other) == expected
 
 
-@pytest.mark.parametrize("xl", [True, False])
-@pytest.mark.parametrize("place", range(9))
+@pytest.mark.parametrize("slots", [{}, WITHOUT_MEMORY], ids=["memory", "sentences"])
+@pytest.mark.parametrize("at", range(9))
 @torch.no_grad()
-def test_a_target_sentence_sees_its_own_source_sentence(place: int, xl: bool) -> None:
-    system = model(context=0, memory=0, xl=xl)
+def test_a_target_sentence_sees_its_own_source_sentence(at: int, slots: dict[str, Any]) -> None:
+    system = model(context=0, memory=0, **slots)
     given, tokens, sentence = example(LENGTHS, TARGET_LENGTHS)
     hidden = system.decode(tokens, sentence, system.encode(given))
-    of_source = system.decode(tokens, sentence, system.encode(with_source(given, place)))
-    k = SOURCE_SENTENCE[place]
+    of_source = system.decode(tokens, sentence, system.encode(with_source(given, at)))
+    k = SOURCE_SENTENCE[at]
     assert moved(hidden, of_source) == [n == k for n in sentence[0].tolist()]
 
 
-@pytest.mark.parametrize("place", range(9))
+@pytest.mark.parametrize("at", range(9))
 @torch.no_grad()
-def test_cross_attention_may_see_all_source_sentences(place: int) -> None:
+def test_cross_attention_may_see_all_source_sentences(at: int) -> None:
     """Every source sentence by itself, and every target sentence sees all of them."""
-    system = model(context=0, memory=0, cross_context=True)
+    system = model(context=0, memory=0, cross={})
     given, tokens, sentence = example(LENGTHS, TARGET_LENGTHS)
     hidden = system.decode(tokens, sentence, system.encode(given))
-    of_source = system.decode(tokens, sentence, system.encode(with_source(given, place)))
+    of_source = system.decode(tokens, sentence, system.encode(with_source(given, at)))
     assert moved(hidden, of_source) == (sentence[0] >= 0).tolist()
 
 
 @torch.no_grad()
 def test_the_decoder_knows_distances_and_nothing_else_of_where_it_stands() -> None:
     """The same two sentences and sources at the end of a longer row, which one layer does not remember."""
-    system = model(layers=1, context=0)
-    system.embedding.segment = None
+    system = model(layers=1, context=0, segments="none")
     given, tokens, sentence = example(([2, 3, 2, 3],), ([4, 2, 4, 2],))
-    twice = Source(
-        given.tokens[:, :5].repeat(1, 2), given.sentence, given.current, given.document, given.first_sentence
-    )
+    twice = replace(given, tokens=given.tokens[:, :5].repeat(1, 2))
     tokens = tokens[:, :6].repeat(1, 2)
     hidden = system.decode(tokens, sentence, system.encode(twice))
     torch.testing.assert_close(hidden[0, 4:6], hidden[0, 10:12], rtol=1e-9, atol=1e-9)
@@ -505,7 +513,7 @@ def test_the_decoder_knows_distances_and_nothing_else_of_where_it_stands() -> No
 def test_every_step_equals_the_full_pass_through_reordering_and_departures(memory: int, beam: int) -> None:
     """Beams fall into different sentences, each with a memory of its own, and past the last of the source."""
     generator = torch.Generator().manual_seed(beam)
-    rows = Rows(model(memory=memory), source([7, 3, 9, 4]), PREFIXES, places=80)
+    rows = Rows(model(memory=memory), source([7, 3, 9, 4]), PREFIXES, slots=80)
     rows.widen(beam)
     for step in range((2 if memory == 1 < beam else 1) * STEPS_BETWEEN_COLLECTIONS + 4):
         rows.step(rows.random_tokens(generator))
@@ -517,13 +525,15 @@ def test_every_step_equals_the_full_pass_through_reordering_and_departures(memor
     assert rows.state.near > 0 or memory == 2
 
 
-@pytest.mark.parametrize("xl", [True, False])
+@pytest.mark.parametrize("slots", [{}, WITHOUT_MEMORY], ids=["memory", "sentences"])
 @pytest.mark.parametrize("prefixes", [[[0, 1], [0, 2]], [[0], [0, 2, SEP]]])
 @pytest.mark.parametrize("beam", [1, 2])
 @torch.no_grad()
-def test_several_tokens_at_once_may_follow(prefixes: list[list[int]], beam: int, xl: bool) -> None:
+def test_several_tokens_at_once_may_follow(
+    prefixes: list[list[int]], beam: int, slots: dict[str, Any]
+) -> None:
     generator = torch.Generator().manual_seed(2)
-    rows = Rows(model(pre_norm=True, xl=xl), source([4, 6]), prefixes, places=40)
+    rows = Rows(model(pre_norm=True, **slots), source([4, 6]), prefixes, slots=40)
     rows.widen(beam)
     for count in (1, 7, 2, 9, 1):
         new = rows.random_tokens(generator, count)
@@ -544,10 +554,11 @@ def test_no_more_is_read_than_the_memory(memory: int) -> None:
     state.open(160)
     for t in range(160):
         k = torch.tensor([[t // 4]])
-        reach = state.reach_within(k, state.reach(1, k.device), memory)
-        assert reach.places - reach.first == 4 * min(memory, t // 4) + t % 4 + 1
+        seen = state.within_sentence(k, state.slot_mask(1, k.device), memory)
+        assert seen.stop - seen.first == 4 * min(memory, t // 4) + t % 4 + 1
         system.decode(torch.tensor([[t % 10]]), k, state)
-    assert all(len(r) <= 8 * (memory + 1) for r in state.distances_of)
+    assert len(state.kept) == 2
+    assert all(len(r) <= 8 * (memory + 1) for r in state.kept.values())
 
 
 # --- batches, gradients, other runs
@@ -564,13 +575,7 @@ def test_a_row_does_not_depend_on_the_batch_around_it(memory: int) -> None:
     for i in range(5):
         alone = given.select(torch.tensor([i]))
         length, target_length = sum(lengths[i]), sum(target_lengths[i])
-        alone = Source(
-            alone.tokens[:, :length],
-            alone.sentence[:, :length],
-            alone.current,
-            alone.document,
-            alone.first_sentence,
-        )
+        alone = replace(alone, tokens=alone.tokens[:, :length], sentence=alone.sentence[:, :length])
         single = system.decode(
             tokens[i : i + 1, :target_length], sentence[i : i + 1, :target_length], system.encode(alone)
         )
@@ -581,10 +586,9 @@ def test_gradients_reach_every_parameter_with_dropout() -> None:
     """Through the bracketed rows of a document view, and the loss."""
     tokenizer = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat"])
     config = tiny_config(
-        model={"name": "mcn", "encoder_layers": 2, "dropout": 0.2, "attention_dropout": 0.2,
-               "positions": "reset"},
+        model={**MCN, "segments": "none", "encoder_layers": 2, "dropout": 0.2, "attention_dropout": 0.2},
         view={"kind": "document", "separators": "bracket"},
-    )  # fmt: skip
+    )
     torch.manual_seed(0)
     system = build_model(config, tokenizer.vocabulary_size)
     document = [[4, 5, 6], [7], [8, 9, 4, 5, 7, 9], [5, 5]]
@@ -601,18 +605,17 @@ def test_gradients_reach_every_parameter_with_dropout() -> None:
 
 def test_a_sentence_model_lends_all_but_the_new_parts() -> None:
     """All layers of the other encoder become local ones; the layer above them is new."""
-    embedding = SentenceEmbedding(VOCABULARY, 16, 0.0)
-    plain = Transformer(Size(16, 32, 2, 2, 2), embedding)
+    plain = system_of(encoder_layers=2)
     system = model()
-    found = inherit(system, plain.double().state_dict())
+    found = inherit(system, plain.state_dict())
     assert not found.unused
     assert set(found.fresh) == {
         "embedding.segment",
-        *(name for name in system.state_dict() if name.startswith("encoder.2.")),
+        *(name for name in system.state_dict() if name.startswith("source_document.")),
         *(
-            f"decoder.{i}.attention.{part}"
+            f"decoder.{i}.attention.score.{part}"
             for i in range(2)
-            for part in ("place.weight", "content_bias", "place_bias")
+            for part in ("distance.weight", "content_bias", "distance_bias")
         ),
     }
 
@@ -622,50 +625,44 @@ def test_a_sentence_model_lends_all_but_the_new_parts() -> None:
 
 @torch.no_grad()
 def test_shown_weights_are_those_of_the_equation() -> None:
-    """Of the rows of several sentences, with the places of their tokens."""
+    """Of the rows of several sentences, with the indices of their tokens."""
     system = model()
-    top = system.encoder[-1]
-    assert isinstance(top, GlobalContext)
+    top = system.source_document
+    assert isinstance(top, SegmentGate)
     assert isinstance(top.layer, EncoderBlock)
     attention = top.layer.attention
-    assert isinstance(attention, SegmentAttention)
+    assert isinstance(attention, SelfAttention)
+    assert isinstance(attention.score, SegmentDistanceScore)
     given, _, _ = example(LENGTHS, TARGET_LENGTHS)
-    shown: list[tuple[Tensor, Places | None]] = []
+    shown: list[tuple[Tensor, TokenIndices | None]] = []
     local: list[Tensor] = []
     top.register_forward_hook(lambda module, given, out: local.append(given[0]))
-    with watch_weights(lambda weights, real, places: shown.append((weights, places))):
+    with watch_weights(lambda weights, real, tokens: shown.append((weights, tokens))):
         system.encode(given)
-    weights, places = shown[-1]
-    assert places is not None
+    weights, indices = shown[-1]
+    assert indices is not None
     several = torch.tensor([0, 2])
     sentence, length = given.sentence[several], given.sentence.size(1)
     real = sentence >= 0
-    assert torch.equal(places.query, torch.where(real, several[:, None] * length + torch.arange(length), -1))
-    assert torch.equal(places.key, places.query)
+    assert torch.equal(indices.query, torch.where(real, several[:, None] * length + torch.arange(length), -1))
+    assert torch.equal(indices.key, indices.query)
     x = torch.zeros(2, length, 16, dtype=torch.float64)
     packed = local[0]
-    order = torch.cat([b[1] for b in _bucket_places(given.sentence)])
+    order = Sentences(given.sentence).rows.index_N
     row, at = order // length, order % length
     kept = row != 1
     x[(row[kept] == 2).long(), at[kept]] = packed[kept]
     q, k, _ = (split_heads(part, 2) for part in attention.qkv(x).chunk(3, dim=-1))
-    assert attention.of_keys is not None
-    expected = naive_weights(q, k, attention.of_keys, sentence, None)
+    expected = naive_weights(q, k, attention.score.of_keys, sentence, None)
     compared = real[:, None].expand(weights.shape[:3])
     torch.testing.assert_close(weights[compared], expected[compared], rtol=1e-9, atol=1e-9)
-
-
-def _bucket_places(sentence: Tensor) -> list[tuple[int, Tensor]]:
-    from cotext.layers.buckets import Sentences
-
-    return [(bucket.sentences, bucket.place) for bucket in Sentences(sentence).buckets]
 
 
 def test_maps_of_sentences_sum_to_one() -> None:
     """The decoder's memory is seen, too: sentence k looks at k - 1 and k alone."""
     tokenizer = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat"])
     config = tiny_config(
-        model={"name": "mcn", "encoder_layers": 2, "positions": "reset"},
+        model={**MCN, "segments": "none", "encoder_layers": 2},
         view={"kind": "document", "separators": "bracket"},
     )
     torch.manual_seed(0)
@@ -674,19 +671,19 @@ def test_maps_of_sentences_sum_to_one() -> None:
     [whole] = build_view(config.view).split([3, 1, 6, 2], [3, 1, 6, 2])
     batch = make_batch([Instance(0, whole, document, document)], special_symbols(tokenizer, config.view))
     maps, _ = sentence_maps(system, [batch], 4)
-    encoder, decoder = maps["encoder.2.layer.attention"], maps["decoder.0.attention"]
+    encoder, decoder = maps["source_document.layer.attention"], maps["decoder.0.attention"]
     torch.testing.assert_close(encoder.share.sum(dim=1), torch.ones(4, dtype=torch.float64))
-    assert encoder.kind == "encoder"
+    assert encoder.kind == "encoder-document"
     assert bool(encoder.seen.all())
     torch.testing.assert_close(decoder.share.nan_to_num().sum(dim=1), torch.ones(4, dtype=torch.float64))
     k = torch.arange(4)
     assert torch.equal(decoder.seen, (k[:, None] - k >= 0) & (k[:, None] - k <= 1))
 
 
-@pytest.mark.parametrize("local", [True, False])
-def test_mixed_precision_is_close_and_trains(local: bool) -> None:
+@pytest.mark.parametrize("slots", [{}, WITHOUT_LOCAL], ids=["local", "row"])
+def test_mixed_precision_is_close_and_trains(slots: dict[str, Any]) -> None:
     """Products in bfloat16: complete rows and steps, and gradients that are numbers."""
-    system = model(local=local).float()
+    system = model(**slots).float()
     given, tokens, sentence = example(LENGTHS, TARGET_LENGTHS)
     expected = system.decode(tokens, sentence, system.encode(given)).detach()
     with torch.autocast("cpu", torch.bfloat16):

@@ -4,6 +4,7 @@ import math
 
 import pytest
 import torch
+from layouts import layout, source_side
 from torch import Tensor
 from torch.nn.functional import linear
 
@@ -12,22 +13,23 @@ from cotext.data.batch import Batch, Instance, SpecialSymbols
 from cotext.data.collate import make_batch
 from cotext.data.views import Window
 from cotext.layers.initialisation import initialise
+from cotext.layers.multi_head import AttentionSize, CrossAttention, RowSpan, SelfAttention
 from cotext.layers.positions import sinusoidal
-from cotext.layers.state import SelfReach
 from cotext.models.build import build_model
-from cotext.models.interface import TranslationModel
-from cotext.models.p_transformer import (
-    SPAN,
-    PositionAwareCrossAttention,
-    PositionAwareSelfAttention,
-    PTransformer,
-)
+from cotext.models.p_transformer import SPAN, PositionScore
+from cotext.models.transformer import Transformer
 
 SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
 SMALL = ["model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.dropout=0"]
 SMALL += ["model.encoder_layers=2", "model.decoder_layers=2"]
-SWITCHES = ("self_source", "self_target", "cross", "relative")
-OFF = [f"model.p_transformer.{switch}=false" for switch in SWITCHES]
+# Table VI: what is left out, and the slots that leave it out.
+ABLATIONS = {
+    "self_source": ["model.encoder.score=relative"],
+    "self_target": ["model.decoder.score=relative"],
+    "cross": ["model.cross.score=content"],
+    "relative": ["model.attention.score=absolute"],
+}
+PLAIN = "model.attention.score=content"
 
 
 def doubles(*shape: int, seed: int = 0) -> Tensor:
@@ -45,16 +47,17 @@ def batch() -> Batch:
     return make_batch(rows, SYMBOLS)
 
 
-def build(*overrides: str) -> TranslationModel:
+def build(*overrides: str) -> Transformer:
     torch.manual_seed(1)
     model = build_model(load_config("p-transformer/doc", None, [*SMALL, *overrides]), 24).double().eval()
+    assert isinstance(model, Transformer)
     with torch.no_grad():
         for name, parameter in sorted(model.named_parameters()):
             parameter.copy_(doubles(*parameter.shape, seed=sum(map(ord, name))) * 0.3)
     return model
 
 
-def hidden(model: TranslationModel, batch: Batch) -> Tensor:
+def hidden(model: Transformer, batch: Batch) -> Tensor:
     out = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
     return out[batch.is_label]
 
@@ -68,16 +71,15 @@ def test_parameters_over_the_baseline_are_those_of_table_v() -> None:
     """1025 vectors of head size 64, and nothing else; none without relative positions."""
     baseline = parameters(load_config("p-transformer/transformer-doc"))
     assert parameters(load_config("p-transformer/doc")) - baseline == 65_600
-    assert (
-        parameters(load_config("p-transformer/doc", None, ["model.p_transformer.relative=false"])) == baseline
-    )
+    assert parameters(load_config("p-transformer/doc", None, ABLATIONS["relative"])) == baseline
     sentence = parameters(load_config("p-transformer/transformer-sent"))
     assert parameters(load_config("p-transformer/sent")) - sentence == 65_600
 
 
 def test_self_attention_is_equations_10_and_11() -> None:
     """Queries and keys from H + P, values from H, one relative table for both heads, scaled by sqrt(K)."""
-    attention = PositionAwareSelfAttention(6, 2, 0.0).double()
+    size = AttentionSize(6, 2, 0.0)
+    attention = SelfAttention(size, RowSpan(), PositionScore(size, absolute=True, relative=True)).double()
     initialise(attention, "xavier")
     h, table = doubles(2, 5, 6), doubles(2 * SPAN + 1, 3, seed=1)
     p = sinusoidal(torch.arange(5), 6).double().expand(2, -1, -1)
@@ -91,48 +93,55 @@ def test_self_attention_is_equations_10_and_11() -> None:
         s_rel = torch.einsum("bik,ijk->bij", q, relative)
         heads.append(((q @ k.transpose(1, 2) + s_rel) / math.sqrt(3)).softmax(dim=-1) @ v)
     expected = linear(torch.cat(heads, dim=-1), attention.out.weight)
-    torch.testing.assert_close(attention(h, p, table, SelfReach(None)), expected)
+    rows = layout(torch.zeros(2, 5, dtype=torch.long), 6, relative=table)
+    torch.testing.assert_close(attention(h, rows), expected)
 
 
 def test_cross_attention_is_equation_7() -> None:
-    attention = PositionAwareCrossAttention(6, 1, 0.0).double()
+    size = AttentionSize(6, 1, 0.0)
+    attention = CrossAttention(size, RowSpan(), PositionScore(size, absolute=True, relative=False)).double()
     initialise(attention, "xavier")
     h_s, h_t = doubles(2, 5, 6), doubles(2, 3, 6, seed=1)
     p_s, p_t = (sinusoidal(torch.arange(n), 6).double().expand(2, -1, -1) for n in (5, 3))
     wk, wv = attention.key_value.weight.chunk(2)
     scores = linear(h_t + p_t, attention.query.weight) @ linear(h_s + p_s, wk).transpose(1, 2) / math.sqrt(6)
     expected = linear(scores.softmax(dim=-1) @ linear(h_s, wv), attention.out.weight)
-    torch.testing.assert_close(attention(h_t, p_t, attention.project(h_s, p_s), None), expected)
+    source = source_side(attention, h_s, torch.zeros(2, 5, dtype=torch.long))
+    rows = layout(torch.zeros(2, 3, dtype=torch.long), 6, causal=True, source=source)
+    torch.testing.assert_close(attention(h_t, rows), expected)
 
 
 def test_without_positions_and_with_a_table_of_zeros_it_is_the_baseline() -> None:
     """The weights of the one load into the other by name."""
     aware = build()
-    assert isinstance(aware, PTransformer)
     assert aware.relative is not None
-    plain = build("model.name=transformer")
+    plain = build(PLAIN)
     missing = plain.load_state_dict(aware.state_dict(), strict=False)
     assert (missing.missing_keys, missing.unexpected_keys) == ([], ["relative"])
     assert not torch.allclose(hidden(aware, batch()), hidden(plain, batch()))
     with torch.no_grad():
         aware.relative.zero_()
-        aware.position.table.zero_()
+        aware.embedding.table.table.zero_()
+        plain.embedding.table.table.zero_()
     torch.testing.assert_close(hidden(aware, batch()), hidden(plain, batch()))
 
 
 def test_with_everything_switched_off_it_is_the_baseline() -> None:
-    off, plain = build(*OFF), build("model.name=transformer")
+    """Stack by stack, as the recipe without the score is."""
+    off = build(*(f"model.{stack}.score=content" for stack in ("encoder", "decoder", "cross")))
+    plain = build_model(load_config("p-transformer/transformer-doc", None, SMALL), 24).double().eval()
     plain.load_state_dict(off.state_dict())
+    assert isinstance(plain, Transformer)
     torch.testing.assert_close(hidden(off, batch()), hidden(plain, batch()))
 
 
-@pytest.mark.parametrize("switch", SWITCHES)
+@pytest.mark.parametrize("switch", ABLATIONS)
 def test_every_switch_of_table_vi_matters_by_itself(switch: str) -> None:
-    on, off = build(), build(f"model.p_transformer.{switch}=false")
+    on, off = build(), build(*ABLATIONS[switch])
     off.load_state_dict(on.state_dict(), strict=False)
     assert not torch.allclose(hidden(on, batch()), hidden(off, batch()))
     source = batch().source
-    keys, changed = (model.encode(source).cross[0][0][0] for model in (on, off))
+    keys, changed = (model.encode(source).source.keys_values[0][0][0] for model in (on, off))
     # What the decoder's self-attention knows changes nothing on the source side.
     assert torch.allclose(keys, changed) == (switch == "self_target")
 
@@ -140,7 +149,6 @@ def test_every_switch_of_table_vi_matters_by_itself(switch: str) -> None:
 def test_the_table_is_shared_and_trained_by_all_layers() -> None:
     """One parameter; each side alone gives it a gradient, at the distances of its rows."""
     model = build()
-    assert isinstance(model, PTransformer)
     names = [name for name, _ in model.named_parameters() if "relative" in name]
     assert names == ["relative"]
     for side in ("source", "target"):
@@ -148,10 +156,10 @@ def test_the_table_is_shared_and_trained_by_all_layers() -> None:
         made = batch()
         state = model.encode(made.source)
         if side == "source":
-            state.cross[0][0].sum().backward()
+            state.source.keys_values[0][0].sum().backward()
             longest = made.source.tokens.size(1)
         else:
-            state.cross = [(k.detach(), v.detach()) for k, v in state.cross]
+            state.source.keys_values = [(k.detach(), v.detach()) for k, v in state.source.keys_values]
             model.decode(made.target_input, made.input_sentence, state).sum().backward()
             longest = made.target_input.size(1)
         assert model.relative is not None
