@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/ready
 
-.PHONY: demo test test-slow test-hostile check lint docs benchmarks clean
+.PHONY: demo test test-slow test-hostile test-outside check lint docs benchmarks clean
 
 demo: $(READY)
 	$(BIN)/cotext demo
@@ -21,6 +21,10 @@ test-slow: $(READY)
 test-hostile: $(READY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m hostile tests/hostile
 
+# With programs of others, as COMET in an environment of its own (COTEXT_COMET_PYTHON); skipped where they are not.
+test-outside: $(READY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m outside
+
 lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -35,7 +39,7 @@ docs: $(READY)
 
 benchmarks: $(READY)
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[benchmarks]'
-	for name in data memory training decoding; do $(BIN)/python -m benchmarks.$$name; done
+	for name in data memory training decoding; do $(BIN)/python -m benchmarks.speed.$$name; done
 
 # torch first and pinned: what comes later then finds it satisfied.
 $(READY): pyproject.toml constraints.txt

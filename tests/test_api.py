@@ -11,6 +11,7 @@ from tiny_runs import toy_documents
 import cotext
 from cotext import CotextError, Document, Translator
 from cotext.data.formats import read_documents, write_documents
+from cotext.decoding.open import open_run
 from cotext.decoding.translate_file import translate_file
 from cotext.decoding.translator import DocumentTranslator
 
@@ -26,9 +27,7 @@ def translator(world: World) -> Translator:
 
 
 def test_import_does_not_wait_for_torch() -> None:
-    code = (
-        "import sys, cotext; cotext.load, cotext.Document, cotext.CotextError; print('torch' in sys.modules)"
-    )
+    code = "import sys, cotext; cotext.Document, cotext.CotextError; print('torch' in sys.modules)"
     found = subprocess.run(
         [sys.executable, "-c", code], check=True, capture_output=True, text=True, env=process_environment()
     )
@@ -79,7 +78,7 @@ def test_many_documents_in_one_call_take_as_many_batches_as_the_command(
     in_one_call, batches = batches, []
     assert [d.id for d in found] == [d.id for d in documents]
     write_documents(tmp_path / "in.jsonl", [d for d in documents if d.sentences], "jsonl")
-    translate_file(world.run, tmp_path / "in.jsonl", tmp_path / "out.jsonl")
+    translate_file(open_run(world.run), tmp_path / "in.jsonl", tmp_path / "out.jsonl")
     by_the_command, batches = batches, []
     assert [d for d in found if d.sentences] == list(read_documents(tmp_path / "out.jsonl", side="target"))
     assert in_one_call == by_the_command

@@ -88,6 +88,13 @@ def test_layers_know_torch_alone_and_the_rest_no_model() -> None:
             assert {room(imported) for imported in imports(path)} <= {"layers"}, name
 
 
+def test_the_trainer_is_handed_its_validation_by_translation() -> None:
+    trainer = {"trainer", "validation", "checkpoints", "accelerator", "sums", "log", "resume"}
+    for name in trainer:
+        found = set(imports(FILES[f"cotext.training.{name}"]))
+        assert not [imported for imported in found if room(imported) == "decoding"], name
+
+
 def test_the_check_can_fail() -> None:
     assert not allowed("cotext.layers.masks", "cotext.runtime.errors")
     assert not allowed("cotext.data.batch", "cotext.models.transformer")

@@ -23,13 +23,14 @@ from torch import Tensor
 
 from cotext.config.model import AttentionConfig, ModelConfig
 from cotext.config.recipe import Config
-from cotext.data.batch import Batch, Instance, Source, SpecialSymbols, make_batch, source_batch
+from cotext.data.batch import Batch, Instance, Source, SpecialSymbols
 from cotext.data.build import build_view, special_symbols
+from cotext.data.collate import make_batch, source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
 from cotext.data.views import Window
 from cotext.decoding.beam_search import Hypothesis, SearchOptions, search
-from cotext.decoding.constraints import Request, SearchSymbols
+from cotext.decoding.constraints import SearchRequest, SearchSymbols
 from cotext.decoding.scorer import score_instances
 from cotext.decoding.translator import DocumentTranslator
 from cotext.losses.build import build_loss
@@ -400,7 +401,7 @@ def _sides(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
 # --- search
 
 
-def requests(symbols: SpecialSymbols) -> tuple[list[Instance], list[Request]]:
+def requests(symbols: SpecialSymbols) -> tuple[list[Instance], list[SearchRequest]]:
     """Whole windows, windows with a forced prefix, and one whose first sentence is begun already."""
     rows = [
         Instance(0, Window(range(0, 3), range(0, 3), range(2, 3)), CORPUS[0][:3], []),
@@ -409,10 +410,10 @@ def requests(symbols: SpecialSymbols) -> tuple[list[Instance], list[Request]]:
         Instance(3, Window(range(2), range(2), range(1, 2)), CORPUS[2], []),
     ]
     return rows, [
-        Request([], 0, (6, 3, 5)),
-        Request([9, 10, symbols.separator(0)], 0, (8,)),
-        Request([], 0, (5,)),
-        Request([symbols.separator(0), 8], 0, (11,)),
+        SearchRequest([], 0, (6, 3, 5)),
+        SearchRequest([9, 10, symbols.separator(0)], 0, (8,)),
+        SearchRequest([], 0, (5,)),
+        SearchRequest([symbols.separator(0), 8], 0, (11,)),
     ]
 
 
@@ -444,7 +445,9 @@ def decoder_side(labels: list[int], first: int, symbols: SpecialSymbols) -> tupl
     return torch.tensor([inputs]), torch.tensor([sentence])
 
 
-def greedy(model: TranslationModel, row: Instance, request: Request, symbols: SpecialSymbols) -> list[int]:
+def greedy(
+    model: TranslationModel, row: Instance, request: SearchRequest, symbols: SpecialSymbols
+) -> list[int]:
     """The most probable allowed token each time, by a full forward pass each time."""
     source = source_batch([row], symbols)
     written: list[int] = []
@@ -512,7 +515,7 @@ def reads_current(model: dict[str, Any]) -> bool:
 
 
 def _log_probabilities_of_beginning(
-    model: TranslationModel, row: Instance, request: Request, begun: int, symbols: SpecialSymbols
+    model: TranslationModel, row: Instance, request: SearchRequest, begun: int, symbols: SpecialSymbols
 ) -> list[float]:
     """Of the last `begun` labels of the prefix, which belong to the sentence that search finished."""
     tokens, sentence = decoder_side(list(request.prefix), request.first_sentence, symbols)

@@ -25,8 +25,9 @@ from torch import Tensor
 from cotext.config.model import ModelConfig
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.data import sampling
-from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
+from cotext.data.batch import Batch, Instance, SpecialSymbols
 from cotext.data.build import build_mixture, build_view, special_symbols
+from cotext.data.collate import make_batch
 from cotext.data.documents import Document
 from cotext.data.sampling import Arrangement, Cursor, Sampler, ordered_batches
 from cotext.data.store import StoreWriter, TokenStore
@@ -394,7 +395,9 @@ def opened(config: Config, store: TokenStore) -> list[OpenDocument]:
     for d in (store[index] for index in range(len(store))):
         document = Document(d.id, ("",) * len(d.source))
         source = [s.tolist() for s in d.source]
-        found.append(OpenDocument.start(d.index, document, source, view, prefix=True, in_turn=in_turn))
+        found.append(
+            OpenDocument.start(d.index, document, source, view, prefix=True, sequential_windows=in_turn)
+        )
     return found
 
 

@@ -19,10 +19,11 @@ from cotext.data.tokenizer import TokenizerSettings, train_tokenizer
 from cotext.models import checkpoint as ckpt
 from cotext.runtime.integrity import unsealed
 from cotext.training import resume as training_state
+from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.log import TIMING
-from cotext.training.resume import Progress
+from cotext.training.resume import TrainingProgress
 from cotext.training.run import train
-from cotext.training.trainer import Reports, Trainer
+from cotext.training.trainer import Trainer
 
 WORDS = {
     "the": "die", "cat": "katze", "dog": "hund", "bird": "vogel", "fish": "fisch", "sees": "sieht",
@@ -110,12 +111,12 @@ def with_section(config: Config, section: str, **values: Any) -> Config:
     return parse_config(content, "test")
 
 
-def silent() -> Reports:
-    """Reports that nobody reads."""
-    return Reports(lambda figures: None, lambda figures: None, lambda text: None)
+def silent() -> TrainingCallbacks:
+    """Callbacks that nobody reads."""
+    return TrainingCallbacks(lambda figures: None, lambda figures: None, lambda text: None)
 
 
-def train_here(config: Config, data: Path, run: Path) -> Progress:
+def train_here(config: Config, data: Path, run: Path) -> TrainingProgress:
     """Train in this process."""
     return train(config, data, run, silent())
 

@@ -11,11 +11,12 @@ from tiny import TINY_MODEL, PlainWordTokenizer, random_model, tiny_config, wind
 from torch import Tensor, nn
 
 from cotext.analysis.attention import attention_spread
-from cotext.analysis.attention_of_document import watch_document
+from cotext.analysis.attention_of_document import document_attention
 from cotext.analysis.gates import AtDistance, GateOpenness
 from cotext.analysis.sentence_maps import average_by_kind, sentence_maps
 from cotext.config.recipe import load_config
-from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
+from cotext.data.batch import Batch, Instance, SpecialSymbols
+from cotext.data.collate import make_batch
 from cotext.data.documents import ParallelDocument
 from cotext.data.views import Window, WindowView
 from cotext.decoding.translator import DocumentTranslator
@@ -203,7 +204,9 @@ def test_shares_of_every_system(name: str) -> None:
     translator = DocumentTranslator(watched, config, tokenizer, torch.device("cpu"))
     source = ("the cat", "sat", "", "on a mat the", "cat", "sat on", "a cat")
     target = ("sat", "on a", "", "mat the cat", "a", "the the", "mat")
-    found = watch_document(translator, ParallelDocument("d", source, target), "", own=False)
+    found = document_attention(
+        translator, translator.model, ParallelDocument("d", source, target), "", own=False
+    )
     assert found.numbers == (1, 2, 4, 5, 6, 7)
     assert [t for t, _ in found.tokens] == [2, 1, 4, 1, 2, 2]
     ones = torch.ones(6, dtype=torch.float64)

@@ -12,7 +12,7 @@ from test_candidate_scoring import VIEWS
 from tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 
 from cotext.analysis.context_corpus import translate_under
-from cotext.analysis.context_of_document import examine
+from cotext.analysis.context_of_document import document_context_use
 from cotext.analysis.context_use import (
     CONDITIONS,
     Pool,
@@ -25,11 +25,11 @@ from cotext.analysis.context_use import (
     score_excerpts,
     word_lengths,
 )
+from cotext.analysis.word_diff import differing
 from cotext.config.recipe import Config
 from cotext.data.context_edits import Excerpt, alone, excerpt, replaced, shuffled, without
 from cotext.data.documents import Document, ParallelDocument
 from cotext.decoding.translator import DocumentTranslator
-from cotext.reports.word_diff import differing
 from cotext.runtime.errors import CotextError
 
 TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f", "x", "y"])
@@ -119,7 +119,7 @@ class Clues:
         self.before = before
         self.read: list[int] = []
 
-    def reach(self, document: Document) -> list[range]:
+    def visible_sentences(self, document: Document) -> list[range]:
         return [range(max(0, j - self.before), j + 1) for j in range(len(document))]
 
     def score_tokens(
@@ -203,7 +203,7 @@ def test_equal_documents_are_read_once() -> None:
     """Sentences that see the whole document share it, and each document without one of its sentences."""
 
     class Everything(Clues):
-        def reach(self, document: Document) -> list[range]:
+        def visible_sentences(self, document: Document) -> list[range]:
             return [range(len(document))] * len(document)
 
     scorer = Everything(9)
@@ -216,7 +216,7 @@ def test_conditions_that_cannot_be_had() -> None:
         list(measure(Clues(2), [STORY]))
     with pytest.raises(CotextError, match="unknown context 'false'"):
         list(measure(Clues(2), [STORY], ["false"]))
-    with pytest.raises(CotextError, match="choose it too"):
+    with pytest.raises(CotextError, match="choose true, too"):
         list(measure(Clues(2), [STORY], ["none"]))
     found = list(measure(Clues(2), [STORY], ["true"]))
     assert set(found[0].tokens) == {"true", "none"}
@@ -277,7 +277,7 @@ def test_in_its_excerpt_a_sentence_is_what_it_is_in_its_document(name: str) -> N
 @pytest.mark.parametrize("name", SYSTEMS)
 def test_a_sentence_sees_what_it_reaches_and_nothing_else(name: str) -> None:
     t = translator(SYSTEMS[name])
-    sees = t.reach(Document("l", LONG.source))
+    sees = t.visible_sentences(Document("l", LONG.source))
     [before] = t.score_tokens([(LONG, range(len(LONG)))])
     for j in (0, 1, 3, 4, 5, 6):
         source = list(LONG.source)
@@ -328,7 +328,7 @@ def test_n_sentences_in_n_sentences_out(name: str, condition: str) -> None:
 
 def test_a_report_agrees_with_the_scores() -> None:
     t = translator(SYSTEMS["window"])
-    report = examine(t, LONG, "signature", own=False)
+    report = document_context_use(t, LONG, "signature", own=False)
     assert [s.number for s in report.sentences] == [1, 2, 3, 4, 5, 6, 7]
     [whole] = t.score([LONG])
     for sentence, score in zip(report.sentences, whole, strict=True):

@@ -8,7 +8,7 @@ from test_candidate_scoring import CHOICES, VIEWS, translator
 
 from cotext.analysis import contrastive_contexts as module
 from cotext.analysis.context_use import excerpts
-from cotext.analysis.contrastive import run_suite, sight_of
+from cotext.analysis.contrastive import context_window_of, run_suite
 from cotext.analysis.contrastive_contexts import ForeignSentences, score_in_contexts
 from cotext.data.context_edits import alone
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
@@ -130,13 +130,13 @@ def test_a_suite_of_one_document_has_no_foreign_context() -> None:
 
 
 def test_how_far_views_see() -> None:
-    seen = {name: sight_of(translator(config)) for name, config in VIEWS.items()}
-    assert not seen["sentence"].context
+    seen = {name: context_window_of(translator(config)) for name, config in VIEWS.items()}
+    assert not seen["sentence"].has_context
     assert (seen["window"].before, seen["window"].after, seen["window"].target_before) == (2, 0, 2)
     assert seen["source context"].target_before == 0
-    assert seen["document"].reaches("pronoun", ">3")
-    assert not seen["cumulative"].reaches("cohesion", "1")
-    assert not seen["window"].reaches("pronoun", "3")
+    assert seen["document"].contains("pronoun", ">3")
+    assert not seen["cumulative"].contains("cohesion", "1")
+    assert not seen["window"].contains("pronoun", "3")
 
 
 # From the model to the words
@@ -150,7 +150,7 @@ class Rule:
 
     model = object()
 
-    def reach(self, document: Document) -> list[range]:
+    def visible_sentences(self, document: Document) -> list[range]:
         return [range(max(0, j - 1), j + 1) for j in range(len(document.sentences))]
 
     def check_pairs(self, documents: Iterable[ParallelDocument]) -> None:

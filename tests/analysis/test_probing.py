@@ -34,7 +34,7 @@ from cotext.layers.kernels.packing import Ragged
 from cotext.models.build import MODELS, build_model
 from cotext.models.checkpoint import load_run
 from cotext.models.interface import TranslationModel
-from cotext.reports.plots import probed_by_distance, probed_by_layer
+from cotext.reports.pictures import probed_by_distance, probed_by_layer
 from cotext.runtime.errors import CotextError
 
 CPU = torch.device("cpu")

@@ -198,7 +198,7 @@ def test_from_sentence_to_sentence(mcn: Path, tmp_path: Path) -> None:
         for i, row in enumerate(share):
             if sees(i, i):
                 assert math.isclose(sum(v or 0 for v in row), 1, abs_tol=1e-4)
-                assert math.isclose(each["share_beside"][i], 0, abs_tol=1e-6)
+                assert math.isclose(each["share_outside"][i], 0, abs_tol=1e-6)
 
 
 def test_a_sentence_alone_has_no_map_of_its_document(mcn: Path, tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def test_controls(world: World, tmp_path: Path) -> None:
     shown = succeed("contrastive", world.run, suite, "--controls", "--out", out).out
     # Windows of two sentences: the group whose clue is one sentence back, of one document.
     assert re.search(r"^toy/order +1 +1 \(too few\)", shown, re.M)
-    assert "It cannot be told whether context is used: too few documents (1)" in shown
+    assert "Whether context is used cannot be tested: too few documents (1)" in shown
     found = json.loads(out.read_text())["toy/order"]
     assert set(found["contexts"]) == {"true", "none", "foreign", "tokens"}
     assert found["contexts"]["true"]["decisions"] == found["decisions"]
@@ -180,8 +180,8 @@ def test_controls(world: World, tmp_path: Path) -> None:
     assert list(group["conditions"]) == ["chance", "balanced", "none", "foreign", "cxmi"]
     # What the controls add changes nothing else.
     plain = succeed("contrastive", world.run, suite, "--out", tmp_path / "plain.json").out
-    common, _, hint = plain.rpartition("Right choices alone")
-    assert "--controls asks what it takes" in hint
+    common, _, hint = plain.rpartition("Accuracy alone")
+    assert "add --controls to test it" in hint
     assert shown.startswith(common)
     kept = {k: v for k, v in found.items() if k not in ("contexts", "use_of_context")}
     assert json.loads((tmp_path / "plain.json").read_text())["toy/order"] == kept
@@ -200,7 +200,9 @@ def test_bad_input(world: World, tmp_path: Path) -> None:
         return outcome.err
 
     run = world.run
-    assert "call it .html" in refusal("context", run, source, "--out", tmp_path / "page.json")
+    assert "give the page the suffix .html" in refusal(
+        "context", run, source, "--out", tmp_path / "page.json"
+    )
     assert "does not exist" in refusal("context", run, source, "--out", tmp_path / "no" / "page.html")
     assert "would overwrite" in refusal("context", run, source, "--out", source)
     assert "no document 'none' among its 6" in refusal(

@@ -5,21 +5,17 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+from command_line import succeed
 
-from cotext.analysis.comparison import (
-    Comparison,
-    Sight,
-    SystemFigures,
-    bracketed,
-    compare,
-    mark_difference,
-    read_metrics,
-)
+from cotext.analysis.contrastive_rows import ContextWindow, SystemFigures
+from cotext.analysis.demonstration import Demonstration, bracketed, compare, mark_difference
+from cotext.analysis.metrics_file import read_metrics
 from cotext.cli.demo import SETTINGS, DemoSystem, run_demo
 from cotext.config.recipe import load_config
 from cotext.metrics.bleu import Score
@@ -64,7 +60,7 @@ def system(
     )
 
 
-def comparison(tmp_path: Path, *systems: SystemFigures) -> Comparison:
+def comparison(tmp_path: Path, *systems: SystemFigures) -> Demonstration:
     for name, sentences in (("test.en", SOURCE), ("test.de", REFERENCE)):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in sentences), encoding="utf-8")
     commands = {"corpus": "cotext prepare"} | {each.title: f"cotext train {each.title}" for each in systems}
@@ -72,7 +68,7 @@ def comparison(tmp_path: Path, *systems: SystemFigures) -> Comparison:
 
 
 @pytest.fixture
-def usual(tmp_path: Path) -> Comparison:
+def usual(tmp_path: Path) -> Demonstration:
     blind = system(
         "sentence",
         0,
@@ -93,26 +89,28 @@ def usual(tmp_path: Path) -> Comparison:
 )
 def test_a_clue_is_in_reach_when_the_window_holds_it(before: int, after: int, within: set[str]) -> None:
     buckets = ("0", "1", "2", "3", ">3", "ahead")
-    assert {bucket for bucket in buckets if Sight(before, after, before).reaches("pronoun", bucket)} == within
+    assert {
+        bucket for bucket in buckets if ContextWindow(before, after, before).contains("pronoun", bucket)
+    } == within
 
 
-def test_rows_say_what_is_in_reach_and_what_came_of_it(usual: Comparison) -> None:
+def test_rows_say_what_is_in_reach_and_what_came_of_it(usual: Demonstration) -> None:
     rows = {(row.phenomenon, row.distance): row for row in usual.rows}
     assert list(rows) == [("pronoun", d) for d in ("0", "1", "3", ">3")] + [("cataphora", "ahead")]
-    assert [cell.in_reach for cell in rows["pronoun", "3"].cells] == [False, True]
-    assert [cell.in_reach for cell in rows["pronoun", ">3"].cells] == [False, False]
+    assert [cell.in_window for cell in rows["pronoun", "3"].cells] == [False, True]
+    assert [cell.in_window for cell in rows["pronoun", ">3"].cells] == [False, False]
     assert rows["pronoun", "1"].cells[1].percent == pytest.approx(100 * 88 / 90)
     verdicts = [row.verdict for row in usual.rows]
     assert verdicts == [
         "needs no context",
         "context solves it",
         "context helps",
-        "out of sight",
-        "out of sight",
+        "outside the context window",
+        "outside the context window",
     ]
 
 
-def test_expectations_are_judged_by_the_worst_group(usual: Comparison) -> None:
+def test_expectations_are_judged_by_the_worst_group(usual: Demonstration) -> None:
     by_text = {expectation.text: expectation for expectation in usual.expectations}
     (blind,) = [e for text, e in by_text.items() if text.startswith("sentence")]
     assert blind.met
@@ -126,7 +124,7 @@ def test_a_blind_system_above_chance_is_reported_as_a_leak(tmp_path: Path) -> No
     found = comparison(
         tmp_path, system("sentence", 0, {"1": 34}), system("s4to4", 3, {"1": 90})
     )  # 34 of 90 is 4.4 points above a third
-    assert found.rows[0].verdict == "leak? look into it"
+    assert found.rows[0].verdict == "leak? check the data"
     assert not found.expectations[0].met
 
 
@@ -184,7 +182,7 @@ class Page(HTMLParser):
             self.marked.append(data)
 
 
-def test_the_page_stands_alone_and_is_well_formed(usual: Comparison) -> None:
+def test_the_page_stands_alone_and_is_well_formed(usual: Demonstration) -> None:
     text = render(usual)
     page = Page()
     page.feed(text)
@@ -201,7 +199,7 @@ def test_the_page_stands_alone_and_is_well_formed(usual: Comparison) -> None:
     assert "<wieder>" not in text
 
 
-def test_plots_take_their_colours_from_the_page(usual: Comparison) -> None:
+def test_plots_take_their_colours_from_the_page(usual: Demonstration) -> None:
     text = render(usual)
     body = text[text.index("<body>") :]
     assert "var(--system-1)" in body
@@ -210,7 +208,7 @@ def test_plots_take_their_colours_from_the_page(usual: Comparison) -> None:
     assert not re.search(r"#[0-9a-f]{6}", body)
 
 
-def test_report_files_hold_all_figures(usual: Comparison, tmp_path: Path) -> None:
+def test_report_files_hold_all_figures(usual: Demonstration, tmp_path: Path) -> None:
     write_report(tmp_path, usual)
     figures = json.loads((tmp_path / "report.json").read_text(encoding="utf-8"))
     assert figures["rows"][1]["cells"][1]["correct"] == 88
@@ -335,12 +333,25 @@ MINIATURE = replace(
 )
 
 
-def test_a_miniature_demonstration(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def evaluation_here(jobs: Sequence[Job], at_once: int) -> None:
+    """Train in child processes; evaluate in this one, which has imported everything already."""
+    run_jobs([job for job in jobs if not job.after], at_once)
+    for job in jobs:
+        if not job.finished():
+            assert job.command[:3] == (sys.executable, "-m", "cotext.cli.main")
+            job.log.write_text(succeed(*job.command[3:]).out)
+            assert job.finished()
+
+
+def test_a_miniature_demonstration(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cotext.cli.demo.run_jobs", evaluation_here)
     out = tmp_path / "demo"
     run_demo(out, MINIATURE)
     screen = capsys.readouterr().out
     assert re.search(r"(?m)^ *cataphora +ahead +33\.3 +\(\d", screen)
-    assert "sentence at chance (within 3 points) where it can't see the clue" in screen
+    assert "sentence at chance (within 3 points) where the clue is outside its context window" in screen
     assert str(out / "report.html") in screen
     figures = json.loads((out / "report.json").read_text(encoding="utf-8"))
     assert [system["updates"] for system in figures["systems"]] == [4, 4]

@@ -188,8 +188,8 @@ def test_translate_says_what_was_cut_and_what_is_long(world: World, tmp_path: Pa
     long = "cat " * 600
     write_documents(source, [Document("x", ("a dog", long.strip()))], "jsonl")
     shown = succeed("translate", world.run, source, "--out", out, "--set", "max_ratio=0.01").out
-    assert re.search(r"cut off at the length limit .*x:2$", shown, re.M)
-    assert re.search(r"1 sentence longer than what the model was trained on.* x:2$", shown, re.M)
+    assert re.search(r"truncated at the length limit .*x:2$", shown, re.M)
+    assert re.search(r"1 sentence longer than the training data.* x:2$", shown, re.M)
 
 
 def test_translate_says_whose_context_was_left_out(world: World, tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_translate_says_whose_context_was_left_out(world: World, tmp_path: Path)
     shown = succeed(
         "translate", world.run, source, "--out", tmp_path / "out.jsonl", "--set", "max_ratio=0.01"
     ).out
-    assert re.search(r"2 sentences with some of their context left out.* x:2, x:3$", shown, re.M)
+    assert re.search(r"2 sentences with part of their context dropped.* x:2, x:3$", shown, re.M)
 
 
 def test_free_translation_tells_what_is_missing_and_leaves_it_empty(

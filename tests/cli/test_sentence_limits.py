@@ -11,7 +11,7 @@ from cotext.analysis.contrastive import run_suite
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import write_parallel
-from cotext.decoding import translator as translate
+from cotext.decoding import scorer
 from cotext.decoding.translator import DocumentTranslator
 from cotext.runtime.errors import CotextError
 
@@ -134,7 +134,7 @@ def test_a_text_that_is_far_too_long_is_not_tokenised(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Subwords of a text take far more memory than the text."""
-    monkeypatch.setattr(translate, "CHARACTERS_PER_TOKEN", 2)
+    monkeypatch.setattr(scorer, "CHARACTERS_PER_TOKEN", 2)
     documents = translator.documents
     assert documents.check([Document("d", (f"a{' ' * 5000}cat",))]) == 1  # white space is folded
     monkeypatch.setattr(

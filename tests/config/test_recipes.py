@@ -15,7 +15,8 @@ from cotext.data.build import build_view
 from cotext.layers.multi_head import FeedForward
 from cotext.models.build import build_model
 from cotext.models.checkpoint import load_run
-from cotext.training.run import REQUIRED, open_data, resolve
+from cotext.training.prepared_data import open_data
+from cotext.training.resolve import REQUIRED, resolve
 
 VERY_SMALL = [
     "model.dimension=16",

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 import typer
 
+from cotext.analysis.published import published_papers
 from cotext.cli.main import app
 from cotext.config.recipe import Config, load_config, recipe_names
-from cotext.reports.published import published_papers
 
 ROOT = Path(__file__).resolve().parents[2]
 MAKER = runpy.run_path(str(ROOT / "docs" / "make_replication.py"))
@@ -121,5 +121,8 @@ def test_commands_exist_as_they_are_written() -> None:
     for name, *words in (each.split() for each in found):
         options = {option for parameter in commands[name].params for option in parameter.opts}
         assert {word for word in words if word.startswith("--")} <= options, name
-    for module in re.findall(r"`python -m (benchmarks\.\w+)", text):
-        assert (ROOT / f"{module.replace('.', '/')}.py").is_file()
+    for module in re.findall(r"`python -m (benchmarks[\w.]+)", text):
+        place = ROOT / module.replace(".", "/")
+        assert place.with_suffix(".py").is_file() or (place / "__main__.py").is_file()
+    for path in re.findall(r"benchmarks/experiments/[\w-]+\.yaml", text):
+        assert (ROOT / path).is_file()

@@ -7,14 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotext.data.batch import (
-    Batch,
-    Instance,
-    SpecialSymbols,
-    hide_words,
-    make_batch,
-    source_batch,
-)
+from cotext.data.batch import Batch, Instance, SpecialSymbols, hide_words
+from cotext.data.collate import make_batch, source_batch
 from cotext.data.views import Window, WindowView
 
 PAD, BOS, EOS, SEP = 90, 91, 92, 93

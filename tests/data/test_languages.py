@@ -22,7 +22,8 @@ from cotext.data.prepared import write_report
 from cotext.models.checkpoint import load_run
 from cotext.models.run_folder import describe_file
 from cotext.runtime.errors import CotextError
-from cotext.training.run import open_data, resolve
+from cotext.training.prepared_data import open_data
+from cotext.training.resolve import resolve
 
 EN_DE = Languages("en", "de")
 

@@ -14,6 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from killing import Moment, run_killed
 
+from cotext.data import corpora
 from cotext.data import prepare as prepare_module
 from cotext.data.contrastive_suites import read_suite
 from cotext.data.controlled import VERSION
@@ -134,7 +135,7 @@ def test_same_input_same_bytes(
 ) -> None:
     run(files, tmp_path / "a")
     # Neither the size of a chunk nor the number of threads may show.
-    monkeypatch.setattr(prepare_module, "CHUNK_SENTENCES", 7)
+    monkeypatch.setattr(corpora, "CHUNK_SENTENCES", 7)
     monkeypatch.setattr("os.cpu_count", lambda: 3)
     run(files, tmp_path / "b")
     for name in sorted(listing(tmp_path / "a")):
@@ -195,11 +196,11 @@ def test_an_interruption_goes_on_and_ends_the_same(files: dict[str, Path], tmp_p
     everything = ["training the tokenizer", "encoding train", "encoding dev", "encoding test"]
     for stage in everything:
         with pytest.raises(KeyboardInterrupt):
-            run(files, out, progress=Stages(stage))
+            run(files, out, on_documents=Stages(stage))
         assert not out.exists()
         assert hidden.is_dir()
     last = Stages()
-    report = run(files, out, progress=last)
+    report = run(files, out, on_documents=last)
     assert last.seen == everything[-1:]
     assert contents(out) == contents(tmp_path / "expected")
     assert report == run(files, tmp_path / "expected")
@@ -210,11 +211,11 @@ def test_what_is_damaged_since_is_done_again(files: dict[str, Path], tmp_path: P
     run(files, tmp_path / "expected")
     hidden = tmp_path / ".out.preparing"
     with pytest.raises(KeyboardInterrupt):
-        run(files, tmp_path / "out", progress=Stages("encoding test"))
+        run(files, tmp_path / "out", on_documents=Stages("encoding test"))
     for name in ("tokenizer/sentencepiece.model", "dev.arrow"):
         (hidden / name).write_bytes((hidden / name).read_bytes()[:-1] + b"x")
     stages = Stages()
-    run(files, tmp_path / "out", progress=stages)
+    run(files, tmp_path / "out", on_documents=stages)
     assert stages.seen == ["training the tokenizer", "encoding dev", "encoding test"]
     assert contents(tmp_path / "out") == contents(tmp_path / "expected")
 
@@ -240,7 +241,7 @@ def test_the_same_command_after_the_end_has_nothing_to_do(files: dict[str, Path]
     out, stages = tmp_path / "out", Stages()
     report = run(files, out)
     before = {path: path.stat().st_mtime_ns for path in out.rglob("*")}
-    assert run(files, out, progress=stages) == report
+    assert run(files, out, on_documents=stages) == report
     assert stages.seen == []
     assert {path: path.stat().st_mtime_ns for path in out.rglob("*")} == before
     (out / "dev.arrow").write_bytes(b"damaged")
@@ -274,7 +275,7 @@ def test_only_prepared_folders_are_overwritten(files: dict[str, Path], tmp_path:
 def test_what_another_job_has_done_is_not_discarded_unasked(files: dict[str, Path], tmp_path: Path) -> None:
     out, hidden = tmp_path / "out", tmp_path / ".out.preparing"
     with pytest.raises(KeyboardInterrupt):
-        run(files, out, progress=Stages("encoding dev"))
+        run(files, out, on_documents=Stages("encoding dev"))
     before = contents(hidden)
     with pytest.raises(CotextError, match=r"\.out\.preparing: holds what an interrupted .* add --overwrite"):
         run(files, out, settings=TokenizerSettings(vocabulary=40))
@@ -365,7 +366,7 @@ def test_a_request_to_end_is_a_message(corpus: Path, tmp_path: Path, monkeypatch
     monkeypatch.setattr(Preparation, "note", note_and_terminate)
     for done in (1, 2, 3):
         stopped = cotext(*arguments)
-        assert (stopped.code, "prepare go on with the same command" in stopped.err) == (130, True)
+        assert (stopped.code, "prepare resume with the same command" in stopped.err) == (130, True)
         assert [path.name for path in tmp_path.iterdir()] == [".out.preparing"]
         state = unsealed((tmp_path / ".out.preparing" / "preparing.json").read_text())
         assert len(state["stages"]) == done

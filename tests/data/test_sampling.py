@@ -13,17 +13,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotext.data.batch import Batch, Instance, SpecialSymbols
+from cotext.data.batch import Batch, SpecialSymbols
 from cotext.data.sampling import (
     Arrangement,
     Cursor,
     Sampler,
-    WindowSequence,
     instances_of,
     ordered_batches,
-    pack,
     read_ahead,
-    share_batches,
 )
 from cotext.data.store import StoreWriter, TokenDocument, TokenStore
 from cotext.data.views import Limit, Mixture, SentenceView, View, WindowView
@@ -172,17 +169,6 @@ def test_budget_is_kept_and_used(store: TokenStore, arrangement: Arrangement) ->
         sizes.append(count_rows * longest)
     assert max(sizes) <= 120
     assert np.mean(sizes) > 60
-
-
-@given(st.lists(st.integers(1, 50), max_size=40).map(sorted), st.integers(1, 200))
-def test_pack_keeps_order_and_budget(lengths: list[int], max_tokens: int) -> None:
-    groups = pack(lengths, max_tokens)
-    assert [i for group in groups for i in group] == list(range(len(lengths)))
-    for group in groups:
-        cost = len(group) * max(lengths[i] for i in group)
-        assert cost <= max_tokens or len(group) == 1
-    for group, following in pairwise(groups):  # nothing that would still have fitted opens a new group
-        assert (len(group) + 1) * lengths[following[0]] > max_tokens
 
 
 @settings(max_examples=40, deadline=None)
@@ -337,31 +323,6 @@ class TestDocumentsInOrder:
             expected = [{0: [0, 1, 2]}, {0: [3, 4], 1: [0]}, {2: [0]}, {2: [1]}, {2: [2]}]
             assert len(batches) == len(expected)
             assert all(batch in expected for batch in batches)
-
-    @given(
-        st.lists(
-            st.tuples(st.integers(0, 6), st.lists(st.integers(1, 30), min_size=1, max_size=8)), max_size=60
-        ),
-        st.integers(1, 120),
-    )
-    def test_runs_share_batches(self, drawn: list[tuple[int, list[int]]], max_tokens: int) -> None:
-        runs = []
-        for document, lengths in drawn:
-            windows = SentenceView().split(lengths, lengths)
-            sides = [[7] * (length - 1) for length in lengths]
-            instances = [Instance(document, w, [s], [s]) for w, s in zip(windows, sides, strict=True)]
-            runs.append(WindowSequence(instances, max(lengths)))
-        batches = share_batches(runs, max_tokens)
-        flat = [id(i) for batch in batches for i in batch]
-        assert sorted(flat) == sorted(id(i) for run in runs for i in run.instances)
-        for batch in batches:
-            inside = [r for r in runs if any(i is r.instances[0] for i in batch)]
-            assert len({r.document for r in inside}) == len(inside)
-            assert sum(len(r.instances) for r in inside) == len(batch)  # none is divided
-            for r in inside:
-                at = next(n for n, i in enumerate(batch) if i is r.instances[0])
-                assert all(a is b for a, b in zip(batch[at:], r.instances, strict=False))
-            assert len(batch) * max(r.longest for r in inside) <= max_tokens or len(inside) == 1
 
 
 @pytest.fixture(scope="module")

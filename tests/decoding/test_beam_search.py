@@ -13,7 +13,7 @@ from torch import Tensor
 
 from cotext.data.batch import Source, SpecialSymbols
 from cotext.decoding.beam_search import Hypothesis, SearchOptions, search
-from cotext.decoding.constraints import Align, Request, SearchSymbols
+from cotext.decoding.constraints import Align, SearchRequest, SearchSymbols
 from cotext.layers.blocks import SentenceEmbedding, Size
 from cotext.models.interface import TranslationModel
 from cotext.models.transformer import Transformer
@@ -93,7 +93,7 @@ def table_source(keys: Sequence[int]) -> Source:
 class Plain:
     """What search promises, for one row, in the words of the contract: sequences, one at a time."""
 
-    def __init__(self, model: Table, key: int, request: Request, kind: str, align: Align) -> None:
+    def __init__(self, model: Table, key: int, request: SearchRequest, kind: str, align: Align) -> None:
         self.model, self.key, self.request, self.free = model, key, request, align == "free"
         self.symbols = KINDS[kind]
 
@@ -193,7 +193,7 @@ class Plain:
             live = [(new, total) for new, total, ends in candidates if not ends][: options.beam]
         return best[1], best[0]
 
-    def cut(self, new: Sequence[int]) -> list[int]:
+    def truncated(self, new: Sequence[int]) -> list[int]:
         """The sentences that are as long as they may be."""
         split, _ = self.sentences(new)
         if self.free:
@@ -201,18 +201,18 @@ class Plain:
         limits = self.request.max_tokens
         return [i for i, (s, limit) in enumerate(zip(split, limits, strict=True)) if len(s) + 1 == limit]
 
-    def cut_of(self, hypothesis: Hypothesis) -> list[int]:
+    def truncated_of(self, hypothesis: Hypothesis) -> list[int]:
         """The sentences whose closing symbols a hypothesis says a limit has put there."""
         labels = [*hypothesis.tokens, EOS]
         closing = {*self.symbols.separators, EOS}
-        assert all(labels[place] in closing for place in hypothesis.cut)
-        return [sum(label in closing for label in labels[:place]) for place in hypothesis.cut]
+        assert all(labels[place] in closing for place in hypothesis.truncated)
+        return [sum(label in closing for label in labels[:place]) for place in hypothesis.truncated]
 
 
 def search_table(
     model: Table,
     keys: Sequence[int],
-    requests: Sequence[Request],
+    requests: Sequence[SearchRequest],
     options: SearchOptions,
     kind: str = "plain",
 ) -> list[Hypothesis]:
@@ -228,15 +228,15 @@ def prefix(kind: str, first: int, closed: Sequence[Sequence[int]], begun: Sequen
     return [*labels, *begun]
 
 
-def requests_of(kind: str, longer: int = 0) -> list[Request]:
+def requests_of(kind: str, longer: int = 0) -> list[SearchRequest]:
     """From the beginning, after whole sentences, within one that is begun by a blank or by words."""
     found = [
-        Request((), 0, (2, 4)),
-        Request(prefix(kind, 1, [[A, B], [B]]), 1, (5,)),
-        Request(prefix(kind, 0, [[A]], [BLANK]), 0, (2, 3)),
-        Request(prefix(kind, 2, [], [B, A]), 2, (1, 3, 3)),
+        SearchRequest((), 0, (2, 4)),
+        SearchRequest(prefix(kind, 1, [[A, B], [B]]), 1, (5,)),
+        SearchRequest(prefix(kind, 0, [[A]], [BLANK]), 0, (2, 3)),
+        SearchRequest(prefix(kind, 2, [], [B, A]), 2, (1, 3, 3)),
     ]
-    return [Request(r.prefix, r.first_sentence, tuple(n + longer for n in r.max_tokens)) for r in found]
+    return [SearchRequest(r.prefix, r.first_sentence, tuple(n + longer for n in r.max_tokens)) for r in found]
 
 
 REQUESTS = requests_of("plain")
@@ -266,7 +266,7 @@ def test_a_beam_wide_enough_finds_the_best_of_all_translations(
         assert hypothesis.tokens == new
         assert hypothesis.score == pytest.approx(score, abs=1e-12)
         assert hypothesis.log_probability == pytest.approx(log_probability, abs=1e-12)
-        assert plain.cut_of(hypothesis) == plain.cut(new)
+        assert plain.truncated_of(hypothesis) == plain.truncated(new)
 
 
 @ways
@@ -338,7 +338,7 @@ def test_what_free_search_gets_right_constrained_search_finds_too(kind: str, bea
     sound = 0
     for seed in range(40):
         model = Obedient(seed, kind)
-        request = Request((), 0, (4, 5) if beam == 1 else (3, 3))
+        request = SearchRequest((), 0, (4, 5) if beam == 1 else (3, 3))
         [free] = search_table(model, [seed], [request], SearchOptions(beam, 0.6, "free"), kind)
         plain = Plain(model, seed, request, kind, "constrained")
         if plain.is_translation(free.tokens):
@@ -362,11 +362,11 @@ def test_a_sentence_that_will_not_end_takes_nothing_from_those_after_it(kind: st
     closing = list({EOS, *KINDS[kind].separators})
     model.logits[:, A] = 30.0
     model.logits[2, closing], model.logits[2, B] = 60.0, 50.0
-    request = Request((), 0, (3, 5, 9, 2))
+    request = SearchRequest((), 0, (3, 5, 9, 2))
     [found] = search_table(model, [0], [request], SearchOptions(beam, 1.0), kind)
     plain = Plain(model, 0, request, kind, "constrained")
     assert plain.sentences(found.tokens)[0] == [[A] * 2, [A] * 4, [B], [A]]
-    assert plain.cut_of(found) == [0, 1, 3]
+    assert plain.truncated_of(found) == [0, 1, 3]
 
 
 def test_free_search_may_leave_everything_out_or_never_stop() -> None:
@@ -374,12 +374,12 @@ def test_free_search_may_leave_everything_out_or_never_stop() -> None:
     model.logits[:, EOS] = 9.0
     for beam in (1, 2):
         options = SearchOptions(beam, 0.6, "free")
-        [nothing] = search_table(model, [0], [Request((), 0, (4, 4))], options)
-        assert (nothing.tokens, nothing.cut) == ([], ())
+        [nothing] = search_table(model, [0], [SearchRequest((), 0, (4, 4))], options)
+        assert (nothing.tokens, nothing.truncated) == ([], ())
         assert nothing.token_log_probabilities == [pytest.approx(nothing.log_probability)]
     model.logits[:, SEP] = 99.0
-    [separators] = search_table(model, [0], [Request((), 0, (4, 4))], SearchOptions(1, 0.6, "free"))
-    assert (separators.tokens, separators.cut) == ([SEP] * 7, (7,))
+    [separators] = search_table(model, [0], [SearchRequest((), 0, (4, 4))], SearchOptions(1, 0.6, "free"))
+    assert (separators.tokens, separators.truncated) == ([SEP] * 7, (7,))
 
 
 def test_free_search_with_brackets_is_refused() -> None:
@@ -396,18 +396,18 @@ def test_a_score_worked_by_hand() -> None:
         math.log(0.25),
         math.log(0.25),
     )
-    request = Request((), 0, (3,))
+    request = SearchRequest((), 0, (3,))
     [hypothesis] = search_table(model, [0], [request], SearchOptions(1, 1.0))
     assert hypothesis.tokens == [A, A]
     assert hypothesis.log_probability == pytest.approx(math.log(1 / 16))
     assert hypothesis.score == pytest.approx(math.log(1 / 16) / 3)
-    assert hypothesis.cut == (2,)
+    assert hypothesis.truncated == (2,)
     # Per token, `a eos` is log(1/8)/2 = -1.04 and `a a eos` log(1/16)/3 = -0.92; in all, -2.08 and -2.77.
     [short] = search_table(model, [0], [request], SearchOptions(2, 0.0))
-    assert (short.tokens, short.cut) == ([A], ())
+    assert (short.tokens, short.truncated) == ([A], ())
     assert short.token_log_probabilities == pytest.approx([math.log(0.5), math.log(0.25)])
     [long] = search_table(model, [0], [request], SearchOptions(2, 1.0))
-    assert (long.tokens, long.cut) == ([A, A], (2,))
+    assert (long.tokens, long.truncated) == ([A, A], (2,))
 
 
 def test_search_stops_when_nothing_can_win_any_more() -> None:
@@ -415,7 +415,7 @@ def test_search_stops_when_nothing_can_win_any_more() -> None:
     # take a log-probability above -2.67 * 1000 ** 0.6 = -168: lost after 168 / 4.02 = 42 tokens.
     model = Table(0, entries=1)
     model.logits[0] = torch.tensor([0, 0, 0, 9.0, 0, 0, 5, 4, -1e9])
-    search_table(model, [0], [Request((), 0, (1000,))], SearchOptions(4, 0.6))
+    search_table(model, [0], [SearchRequest((), 0, (1000,))], SearchOptions(4, 0.6))
     assert model.calls == 42
 
 
@@ -475,10 +475,10 @@ def test_what_has_ended_is_told_before_it_is_dropped(
     """Of all but those that end last: the decoder inputs of what is found in the end, prefixes included."""
     closer = special.separators[0]
     requests = [
-        Request((), 0, (9,)),
-        Request((A, B, closer), 0, (3, 6), place=1),
-        Request((B, special.separator(1), A), 1, (2,)),
-        Request((), 2, (3, 3, 3), place=4),
+        SearchRequest((), 0, (9,)),
+        SearchRequest((A, B, closer), 0, (3, 6), sentence_offset=1),
+        SearchRequest((B, special.separator(1), A), 1, (2,)),
+        SearchRequest((), 2, (3, 3, 3), sentence_offset=4),
     ]
     keys = list(range(len(requests)))
     source = table_source(keys)
@@ -496,11 +496,13 @@ def test_what_has_ended_is_told_before_it_is_dropped(
     for entry, told in model.told.items():
         request = requests[entry]
         k = request.first_sentence
-        read = [(special.opening(request.place + k), k)]
+        read = [(special.opening(request.sentence_offset + k), k)]
         for label in (*request.prefix, *found[entry].tokens):
             closes = label in special.separators
             k += closes
-            read.append((special.opening(request.place + k) if special.bracket and closes else label, k))
+            read.append(
+                (special.opening(request.sentence_offset + k) if special.bracket and closes else label, k)
+            )
         assert told == read
 
 
@@ -517,7 +519,7 @@ def test_the_sentences_asked_for_come_out_and_none_is_empty(
         first = draw(st.integers(0, 3))
         given_ = prefix(kind, first, draw(st.lists(words, max_size=2)), draw(words))
         limits = draw(st.lists(st.integers(2, 6), min_size=1, max_size=4))
-        requests.append(Request(given_, first, tuple(limits)))
+        requests.append(SearchRequest(given_, first, tuple(limits)))
     model = Table(draw(st.integers(0, 50)), sharpness=draw(st.sampled_from([0.5, 5.0])))
     options = SearchOptions(draw(st.integers(1, 5)), draw(st.sampled_from([0.0, 0.6, 1.5])), align)
     keys = list(range(len(requests)))
@@ -526,7 +528,7 @@ def test_the_sentences_asked_for_come_out_and_none_is_empty(
         plain = Plain(model, key, request, kind, align)
         assert plain.is_translation(hypothesis.tokens)
         assert not NEVER & set(hypothesis.tokens)
-        assert plain.cut_of(hypothesis) == plain.cut(hypothesis.tokens)
+        assert plain.truncated_of(hypothesis) == plain.truncated(hypothesis.tokens)
         own = [
             plain.next_log_probabilities(hypothesis.tokens[:i])[label]
             for i, label in enumerate([*hypothesis.tokens, EOS])
@@ -541,7 +543,7 @@ def test_equal_scores_are_settled_the_same_way_every_time() -> None:
     model = Table(0, sharpness=0.0)
     first = search_table(model, [1, 2, 3], REQUESTS[:3], SearchOptions(3))
     assert search_table(model, [1, 2, 3], REQUESTS[:3], SearchOptions(3)) == first
-    [greedy_one] = search_table(model, [1], [Request((), 0, (4,))], SearchOptions(1))
+    [greedy_one] = search_table(model, [1], [SearchRequest((), 0, (4,))], SearchOptions(1))
     assert greedy_one.tokens == sorted(greedy_one.tokens)
 
 
@@ -574,11 +576,11 @@ def one_row(source: Source, row: int) -> Source:
 
 
 ROWS = [
-    Request([], 0, (20, 20)),
-    Request([3, 10, 4, 5, 10], 0, (25,)),
-    Request([3, 4, 5, 6, 7, 8, 9, 2, 10, 2], 1, (5, 4)),
-    Request([6, 10], 0, (10, 30, 20)),
-    Request([2], 0, (2,)),
+    SearchRequest([], 0, (20, 20)),
+    SearchRequest([3, 10, 4, 5, 10], 0, (25,)),
+    SearchRequest([3, 4, 5, 6, 7, 8, 9, 2, 10, 2], 1, (5, 4)),
+    SearchRequest([6, 10], 0, (10, 30, 20)),
+    SearchRequest([2], 0, (2,)),
 ]
 
 
@@ -590,7 +592,7 @@ def test_a_batch_gives_what_its_rows_give_alone(seed: int, beam: int) -> None:
     together = search(model, source, ROWS, symbols, SearchOptions(beam))
     for i, hypothesis in enumerate(together):
         [alone] = search(model, one_row(source, i), ROWS[i : i + 1], symbols, SearchOptions(beam))
-        assert (alone.tokens, alone.cut) == (hypothesis.tokens, hypothesis.cut)
+        assert (alone.tokens, alone.truncated) == (hypothesis.tokens, hypothesis.truncated)
         assert alone.score == pytest.approx(hypothesis.score, abs=1e-9)
 
 
@@ -618,7 +620,7 @@ def test_the_reported_log_probability_is_the_models_own(beam: int) -> None:
 def test_greedy_is_the_argmax_of_full_passes() -> None:
     model, symbols = transformer(3)
     source = rows_source([9])
-    [hypothesis] = search(model, source, [Request([4, 10], 0, (12,))], symbols, SearchOptions(1))
+    [hypothesis] = search(model, source, [SearchRequest([4, 10], 0, (12,))], symbols, SearchOptions(1))
     tokens = [12, 4, 10]
     never = {13, 12, 10, 0}
     for step in itertools.count(1):
@@ -640,23 +642,25 @@ def test_greedy_is_the_argmax_of_full_passes() -> None:
 @pytest.mark.parametrize(
     ("request_", "message"),
     [
-        (Request((), 0, ()), "0 sentences"),
-        (Request((), 0, (2, 1, 2)), "sentence 2 of 3 needs at least 2 tokens, but its max_tokens is 1"),
-        (Request((A,), 0, (0, 4)), "sentence 1 of 2 needs at least 1 tokens"),
-        (Request((A, SEP, BLANK), 0, (1,)), "at least 2 tokens"),
+        (SearchRequest((), 0, ()), "0 sentences"),
+        (SearchRequest((), 0, (2, 1, 2)), "sentence 2 of 3 needs at least 2 tokens, but its max_tokens is 1"),
+        (SearchRequest((A,), 0, (0, 4)), "sentence 1 of 2 needs at least 1 tokens"),
+        (SearchRequest((A, SEP, BLANK), 0, (1,)), "at least 2 tokens"),
     ],
 )
-def test_a_request_that_cannot_be_met_is_refused(request_: Request, message: str) -> None:
+def test_a_request_that_cannot_be_met_is_refused(request_: SearchRequest, message: str) -> None:
     with pytest.raises(CotextError, match=message):
         search_table(Table(0), [0], [request_], SearchOptions())
 
 
 def test_the_shortest_limit_leaves_one_way_to_write() -> None:
     for beam in (1, 3):
-        [hypothesis] = search_table(Table(1), [0], [Request((A, SEP, B), 0, (1, 2))], SearchOptions(beam))
+        [hypothesis] = search_table(
+            Table(1), [0], [SearchRequest((A, SEP, B), 0, (1, 2))], SearchOptions(beam)
+        )
         assert hypothesis.tokens[0] == SEP
         assert hypothesis.tokens[1] in (A, B)
-        assert hypothesis.cut == (0, 2)
+        assert hypothesis.truncated == (0, 2)
 
 
 @pytest.mark.parametrize("beam", [1, 3])
@@ -664,7 +668,7 @@ def test_an_output_that_is_not_a_number_is_reported(beam: int) -> None:
     model = Table(0)
     model.logits[:] = torch.nan
     with pytest.raises(CotextError, match="request 0: no allowed token"):
-        search_table(model, [0], [Request((), 0, (6,))], SearchOptions(beam))
+        search_table(model, [0], [SearchRequest((), 0, (6,))], SearchOptions(beam))
 
 
 def test_wrong_settings_are_refused() -> None:

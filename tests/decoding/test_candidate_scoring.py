@@ -123,7 +123,7 @@ def test_systems_that_write_at_once(name: str) -> None:
     model = build_model(config, TOKENIZER.vocabulary_size).double().eval()
     t = DocumentTranslator(model, config, TOKENIZER, CPU)
     check(score_candidates(t, CHOICES[:2]), one_by_one(t, CHOICES[:2]))
-    with pytest.raises(CotextError, match="writes all tokens at once"):
+    with pytest.raises(CotextError, match="is non-autoregressive"):
         t.score_tokens([(ParallelDocument("d", ("it",), ("sie",)), (0,))])
 
 

@@ -15,7 +15,8 @@ from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
 from cotext.data.tokenizer import load_tokenizer
 from cotext.decoding import translate_file as jobs
-from cotext.decoding.translate_file import open_scorer, open_translator, score_file, translate_file
+from cotext.decoding.open import open_run, open_scorer
+from cotext.decoding.translate_file import score_file, translate_file
 from cotext.models.build import build_model
 from cotext.models.checkpoint import save_model
 from cotext.runtime.errors import CotextError
@@ -54,7 +55,7 @@ def world(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def translate(world: Path, out: Path, run: str = "window", first_pass: str = "sentence") -> jobs.FileReport:
     decode = {"first_pass": str(world / first_pass)}
-    return translate_file(world / run, world / "in.jsonl", out, device="cpu", decode=decode)
+    return translate_file(open_run(world / run, "cpu", decode), world / "in.jsonl", out)
 
 
 def sentences(path: Path) -> list[tuple[str, ...]]:
@@ -64,7 +65,7 @@ def sentences(path: Path) -> list[tuple[str, ...]]:
 @pytest.mark.parametrize("first_pass", ["sentence", "other", "window"])
 def test_a_file_is_translated_in_two_passes(world: Path, tmp_path: Path, first_pass: str) -> None:
     """Runs with another tokenizer and the run itself will do."""
-    alone = translate_file(world / "window", world / "in.jsonl", tmp_path / "alone.jsonl", device="cpu")
+    alone = translate_file(open_run(world / "window", "cpu"), world / "in.jsonl", tmp_path / "alone.jsonl")
     report = translate(world, tmp_path / "out.jsonl", first_pass=first_pass)
     found, before = sentences(tmp_path / "out.jsonl"), sentences(world / "in.jsonl")
     assert [len(s) for s in found] == [len(s) for s in before]
@@ -78,35 +79,35 @@ def test_a_file_is_translated_in_two_passes(world: Path, tmp_path: Path, first_p
 
 def test_a_first_pass_decodes_as_its_own_run_says(world: Path) -> None:
     decode = {"first_pass": str(world / "sentence"), "beam": 7, "length_penalty": 2.0}
-    translator, _ = open_translator(world / "window", "cpu", decode)
+    translator = open_run(world / "window", "cpu", decode).translator
     assert translator.first_pass is not None
-    assert translator.options.beam == 7
-    assert translator.first_pass.options.beam == run_config().decode.beam
-    assert translator.first_pass.view != translator.view
+    assert translator.plan.options.beam == 7
+    assert translator.first_pass.plan.options.beam == run_config().decode.beam
+    assert translator.first_pass.plan.view != translator.plan.view
 
 
 def test_the_first_pass_may_be_what_training_started_from(world: Path, tmp_path: Path) -> None:
     """As in Wu et al. 2023, whose systems are fine-tuned from the sentence model that translates first."""
     with pytest.raises(CotextError, match=r"first_pass = init: this run did not start from another one"):
-        open_translator(world / "window", "cpu", {"first_pass": "init"})
-    config = open_scorer(world / "window", "cpu")[1].config
+        open_run(world / "window", "cpu", {"first_pass": "init"})
+    config = open_scorer(world / "window", "cpu").loaded.config
     config = with_section(config, "train", init=str(world / "sentence"))
     config = with_section(config, "decode", first_pass="init")
     run = make_run(world / "data", tmp_path / "started", config, 9)
     one, other = (
-        open_translator(run, "cpu", decode)[0] for decode in ({}, {"first_pass": str(world / "sentence")})
+        open_run(run, "cpu", decode).translator for decode in ({}, {"first_pass": str(world / "sentence")})
     )
     assert one.signature == other.signature
     assert one.config == other.config
-    assert open_scorer(run, "cpu")[0].first_pass is None
+    assert open_scorer(run, "cpu").translator.first_pass is None
 
 
 def test_names_of_first_passes_tell_their_weights_apart(world: Path, tmp_path: Path) -> None:
     first = make_run(
-        world / "data", tmp_path / "sentence", open_scorer(world / "sentence", "cpu")[1].config, 8
+        world / "data", tmp_path / "sentence", open_scorer(world / "sentence", "cpu").loaded.config, 8
     )
     names = [
-        open_translator(world / "window", "cpu", {"first_pass": str(run)})[0].signature.rsplit(":", 1)[1]
+        open_run(world / "window", "cpu", {"first_pass": str(run)}).translator.signature.rsplit(":", 1)[1]
         for run in (world / "sentence", first, tmp_path / "." / "sentence")
     ]
     assert names[0] != names[1] == names[2]
@@ -137,10 +138,10 @@ def test_scoring_needs_no_first_pass(world: Path, tmp_path: Path) -> None:
     config = with_section(run_config(), "decode", first_pass=str(tmp_path / "gone"))
     make_run(world / "data", run, config, 4)
     with pytest.raises(CotextError, match=r"gone: .*no such run folder"):
-        open_translator(run, "cpu")
+        open_run(run, "cpu")
     out = tmp_path / "out.jsonl"
-    translate_file(run, world / "in.jsonl", out, device="cpu", decode={"first_pass": ""})
-    scored, signature = score_file(run, out, None, device="cpu")
+    translate_file(open_run(run, "cpu", {"first_pass": ""}), world / "in.jsonl", out)
+    scored, signature = score_file(open_scorer(run, "cpu"), out, None)
     assert [len(scores) for _, scores in scored] == [len(s) for s in sentences(out)]
     assert "first_pass" not in signature
 
@@ -160,9 +161,9 @@ def test_the_journal_tells_first_passes_apart_by_their_weights(
     monkeypatch.setattr(jobs, "TranslationJournal", noting)
     for changed in (False, False, True):
         if changed:
-            make_run(world / "data", run, open_scorer(run, "cpu")[1].config, 3)
+            make_run(world / "data", run, open_scorer(run, "cpu").loaded.config, 3)
         decode = {"first_pass": str(run)}
-        translate_file(world / "window", world / "in.jsonl", out, device="cpu", decode=decode)
+        translate_file(open_run(world / "window", "cpu", decode), world / "in.jsonl", out)
     assert headers[0] == headers[1]
     assert headers[2].pop("first_pass") != headers[1].pop("first_pass")
     assert headers[2] == headers[1]
@@ -173,11 +174,11 @@ def test_signatures_of_batch_level_systems_tell_who_sees_whom(world: Path, tmp_p
     run, out = make_run(world / "data", tmp_path / "docflat", config, 6), tmp_path / "out.jsonl"
     for schedule in ("sequential", "simultaneous"):
         decode = {"first_pass": str(world / "sentence"), "schedule": schedule}
-        report = translate_file(run, world / "in.jsonl", out, device="cpu", decode=decode)
+        report = translate_file(open_run(run, "cpu", decode), world / "in.jsonl", out)
         assert {f"schedule:{schedule}", "group_windows:3"} <= {*report.signature.split("|")}
-    translator, loaded = open_scorer(run, "cpu")
-    assert suite_jobs.suite_recipe(translator, loaded)["group_windows"] == "3"
-    _, signature = score_file(run, out, None, device="cpu")
+    opened = open_scorer(run, "cpu")
+    assert suite_jobs.suite_recipe(opened)["group_windows"] == "3"
+    _, signature = score_file(open_scorer(run, "cpu"), out, None)
     assert signature.endswith("|group_windows:3|subwords:of-text|unit:nats")
-    _, signature = score_file(world / "window", out, None, device="cpu")
+    _, signature = score_file(open_scorer(world / "window", "cpu"), out, None)
     assert "group_windows" not in signature

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 from test_casa import CONTEXT, SYMBOLS, SYSTEMS, TOKENIZER, config_of, instances, model_of, nodes, systems
 from tiny import WordTokenizer
 
-from cotext.data.batch import Instance, source_batch
+from cotext.data.batch import Instance
+from cotext.data.collate import source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.decoding.beam_search import Hypothesis, SearchOptions
-from cotext.decoding.constraints import Request, SearchSymbols
-from cotext.decoding.non_autoregressive import collapse, write
+from cotext.decoding.constraints import SearchRequest, SearchSymbols
+from cotext.decoding.non_autoregressive import collapse, search_frames
 from cotext.decoding.scorer import score_instances
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.build import build_model
@@ -31,8 +32,8 @@ SEARCH = SearchSymbols(SYMBOLS, TOKENIZER.unk, unused=(TOKENIZER.sep,))
 GREEDY = SearchOptions(beam=1)
 
 
-def requests(rows: list[Instance], limit: int = 60) -> list[Request]:
-    return [Request([], 0, (limit,) * len(row.source)) for row in rows]
+def requests(rows: list[Instance], limit: int = 60) -> list[SearchRequest]:
+    return [SearchRequest([], 0, (limit,) * len(row.source)) for row in rows]
 
 
 def found(
@@ -41,7 +42,7 @@ def found(
     options: SearchOptions = GREEDY,
     symbols: SearchSymbols = SEARCH,
 ) -> list[Hypothesis]:
-    return write(model, source_batch(rows, SYMBOLS), requests(rows), symbols, options)
+    return search_frames(model, source_batch(rows, SYMBOLS), requests(rows), symbols, options)
 
 
 def sentences(hypothesis: Hypothesis) -> list[list[int]]:
@@ -114,14 +115,14 @@ def test_limits_hold_and_are_reported() -> None:
     limits = [60] * 2
     limits[longest] = len(free[longest])
     source = source_batch([row], SYMBOLS)
-    [cut] = write(model, source, [Request([], 0, tuple(limits))], SEARCH, GREEDY)
+    [cut] = search_frames(model, source, [SearchRequest([], 0, tuple(limits))], SEARCH, GREEDY)
     texts = sentences(cut)
     assert texts[longest] == free[longest][:-1]
     assert [text for k, text in enumerate(texts) if k != longest] == [
         text for k, text in enumerate(free) if k != longest
     ]
     closers = [i for i, token in enumerate([*cut.tokens, SYMBOLS.eos]) if token == SYMBOLS.eos]
-    assert cut.cut == (closers[longest],)
+    assert cut.truncated == (closers[longest],)
 
 
 # --- the most probable

@@ -115,5 +115,5 @@ def test_candidates_are_the_best_words_and_what_stands_beside_them() -> None:
 
 @pytest.mark.parametrize("positions", [0, 1, 2])
 def test_too_few_positions_for_a_word(positions: int) -> None:
-    with pytest.raises(CotextError, match="no text with a word"):
+    with pytest.raises(CotextError, match="no text with a content token"):
         prefix_beam(*everything(log_p(positions, 0)), 3, BRACKETED)

@@ -11,8 +11,8 @@ from cotext.data import splitting
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
 from cotext.data.splitting import Splitter
-from cotext.decoding.prose import PLACES, Prose, trained_length
-from cotext.decoding.translate_file import open_translator
+from cotext.decoding.open import open_run
+from cotext.decoding.prose import OF_SENTENCES, Prose, trained_length
 from cotext.decoding.translator import Translation
 from cotext.runtime.integrity import sealed
 
@@ -108,29 +108,29 @@ def test_split_goes_on_after_a_kill(world: World, tmp_path: Path) -> None:
 
 
 def test_with_and_without_split_are_two_jobs(world: World, tmp_path: Path) -> None:
-    translator, _ = open_translator(world.run, "cpu")
+    translator = open_run(world.run, "cpu").translator
     without, with_it = (Prose(9, translator.tokenizer, s, "") for s in (None, Splitter("")))
     assert without.settings == ""
     assert with_it.settings == "punctuation, from 18 tokens"
 
 
 def test_what_is_known_of_sentences_is_known_of_their_line(world: World) -> None:
-    translator, _ = open_translator(world.run, "cpu")
+    translator = open_run(world.run, "cpu").translator
     prose = Prose(0, translator.tokenizer, Splitter(""), "zh")
     document = Document("d", ("a", "Cat. Dog. Bird.", "b. C."))
     assert prose.split(document).sentences == ("a", "Cat.", "Dog.", "Bird.", "b. C.")
     pieces = ("一。", "二。", "", "三。", "")
-    places = {"cut": (0, 2), "long": (1, 3), "shed": (4,), "missing": (2, 4), "otherwise": (3,)}
+    places = {"truncated": (0, 2), "long": (1, 3), "shed": (4,), "missing": (2, 4), "resegmented": (3,)}
     translation = Translation(
         Document("d", pieces), (1.0, 2.0, 3.0, 4.0, 5.0), **places, pieces=(False,), tokens=(1, 2, 3, 4, 5)
     )
     kept = {"document", "log_probabilities", "pieces", "tokens"}
-    assert {f.name for f in fields(translation)} == kept | set(PLACES)
+    assert {f.name for f in fields(translation)} == kept | set(OF_SENTENCES)
     joined = prose.join(document, translation)
     assert joined.document == Document("d", ("一。", "二。三。", ""))
     assert joined.log_probabilities == (1.0, 9.0, 5.0)
-    assert (joined.cut, joined.long, joined.shed, joined.missing) == ((0, 1), (1,), (2,), (1, 2))
-    assert joined.otherwise == (1,)
+    assert (joined.truncated, joined.long, joined.shed, joined.missing) == ((0, 1), (1,), (2,), (1, 2))
+    assert joined.resegmented == (1,)
     assert joined.tokens == (1, 9, 5)
     assert joined.pieces == (False,)
 

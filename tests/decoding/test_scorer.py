@@ -8,12 +8,12 @@ import torch
 from tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 
 from cotext.config.recipe import Config
-from cotext.data.batch import Instance, make_batch
+from cotext.data.batch import Instance
 from cotext.data.build import special_symbols
+from cotext.data.collate import make_batch
 from cotext.data.documents import ParallelDocument
 from cotext.data.views import Window
 from cotext.decoding import scorer as scoring_module
-from cotext.decoding import translator as translate_module
 from cotext.decoding.scorer import SentenceScore, require_finite, score_instances
 from cotext.decoding.translator import DocumentTranslator
 from cotext.runtime.errors import CotextError
@@ -56,7 +56,7 @@ def translator(config: Config, max_tokens: int = 8000) -> DocumentTranslator:
 def windows(t: DocumentTranslator, document: ParallelDocument) -> list[Window]:
     """The window in which each sentence is current."""
     lengths = [len(s.split()) for s in document.source]
-    found = {j: w for w in t.view.split(lengths, []) for j in w.current}
+    found = {j: w for w in t.plan.view.split(lengths, []) for j in w.current}
     return [found[j] for j in range(len(document.source))]
 
 
@@ -65,11 +65,11 @@ def by_hand(t: DocumentTranslator, document: ParallelDocument, j: int) -> Senten
     source = [TOKENIZER.encode(s) for s in document.source]
     target = [TOKENIZER.encode(s) for s in document.target]
     w = windows(t, document)[j]
-    closers = [t.symbols.separator(k - w.source.start) for k in w.target]
-    closers[-1] = t.symbols.eos
+    closers = [t.plan.symbols.separator(k - w.source.start) for k in w.target]
+    closers[-1] = t.plan.symbols.eos
     labels = [[*target[k], closer] for k, closer in zip(w.target, closers, strict=True)]
     row = make_batch(
-        [Instance(0, w, [source[k] for k in w.source], [target[k] for k in w.target])], t.symbols
+        [Instance(0, w, [source[k] for k in w.source], [target[k] for k in w.target])], t.plan.symbols
     )
     assert row.target_label[0].tolist() == [label for sentence in labels for label in sentence]
     with torch.no_grad():
@@ -112,7 +112,7 @@ def test_a_window_that_answers_for_all_its_sentences_scores_each_of_them() -> No
     t = translator(SYSTEMS["window"])
     source = [TOKENIZER.encode(s) for s in DOCUMENT.source[:3]]
     target = [TOKENIZER.encode(s) for s in DOCUMENT.target[:3]]
-    w = t.view.split([1, 1, 1], [1, 1, 1])[2]
+    w = t.plan.view.split([1, 1, 1], [1, 1, 1])[2]
     parts = [Window(w.source, w.target, r) for r in (range(1), range(1, 2), range(2, 3), range(3))]
     instances = [Instance(0, part, source, target) for part in parts]
     *single, whole = score_instances(t.model, instances, SYMBOLS, 8000, CPU)
@@ -187,7 +187,7 @@ def test_no_more_windows_are_scored_than_hold_what_was_chosen(monkeypatch: pytes
         rows.append(len(instances))
         return score_instances(model, instances, *rest)
 
-    monkeypatch.setattr(translate_module, "score_instances", counting)
+    monkeypatch.setattr(scoring_module, "score_instances", counting)
     for name in ("sentence", "window", "document", "document, in pieces"):
         translator(SYSTEMS[name]).score_sentences([(DOCUMENT, (0, 1))])
     assert rows == [2, 2, 1, 1]
@@ -206,7 +206,7 @@ def test_instances_that_belong_together_share_a_batch(
     monkeypatch.setattr(scoring_module, "make_batch", noting)
     t = translator(SYSTEMS["window"])
     sentences = [TOKENIZER.encode(s) for s in ("the cat sat on the mat", "it sat", "on", "cat")]
-    views = t.view.split([len(s) for s in sentences], [])
+    views = t.plan.view.split([len(s) for s in sentences], [])
     instances = [
         Instance(i, w, *([sentences[k] for k in side] for side in (w.source, w.target)))
         for i, w in enumerate([*views, *views])

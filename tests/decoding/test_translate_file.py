@@ -36,6 +36,7 @@ from tiny_runs import toy_documents
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
 from cotext.decoding import translate_file as jobs
+from cotext.decoding.open import open_run
 from cotext.decoding.partial_output import TranslationJournal
 from cotext.runtime.integrity import sealed, unsealed
 from cotext.runtime.locks import working_in
@@ -128,7 +129,7 @@ def test_ctrl_c_is_a_message_and_the_same_command_goes_on(world: World, tmp_path
     stopped = signal_when(process, lambda: finished_documents(out) >= 3, signal.SIGINT)
     assert stopped.code == 130, stopped
     assert stopped.err.splitlines()[-1] == (
-        "cotext: interrupted; train, translate, distill and prepare go on with the same command"
+        "cotext: interrupted; train, translate, distill and prepare resume with the same command"
     )
     assert "Traceback" not in stopped.err
     assert not out.exists()
@@ -256,11 +257,11 @@ def test_what_is_damaged_in_a_journal_does_not_reach_the_output(
     [
         lambda entry: entry["sentences"].append("more"),
         lambda entry: entry.update(id="another"),
-        lambda entry: entry.update(place=10**6),
-        lambda entry: entry.update(place="first"),
-        lambda entry: entry.update(place=math.inf),
+        lambda entry: entry.update(index=10**6),
+        lambda entry: entry.update(index="first"),
+        lambda entry: entry.update(index=math.inf),
         lambda entry: entry.update(sentences=None),
-        lambda entry: entry.pop("cut"),
+        lambda entry: entry.pop("truncated"),
     ],
 )
 def test_what_is_no_translation_of_its_document_is_done_again(
@@ -510,7 +511,7 @@ def test_ctrl_c_stops_training_where_it_goes_on(world: World, tmp_path: Path) ->
     # Not 0: what should follow a whole training must not follow this.
     assert stopped.code == 130, stopped
     [update] = map(int, re.findall(r"stopped at update (\d+), not validated yet\n", stopped.out))
-    assert f"stopped at update {update}; the same command goes on from there" in stopped.err
+    assert f"stopped at update {update}; the same command resumes from there" in stopped.err
     assert "Traceback" not in stopped.err
     assert [p.name for p in (run / "checkpoints").iterdir()] == [f"{update:08d}"]
     went_on = succeed(*train_arguments(world.folder, run, *endless, f"train.max_updates={update + 1}"))
@@ -518,3 +519,25 @@ def test_ctrl_c_stops_training_where_it_goes_on(world: World, tmp_path: Path) ->
     assert f"finished at update {update + 1}" in went_on.out
     entries = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
     assert [e["update"] for e in entries if e["kind"] == "train"] == list(range(1, update + 2))
+
+
+@pytest.mark.parametrize(("format", "openings"), [("text", 2), (None, 3)])
+def test_a_file_is_opened_for_its_checksum_and_for_its_documents(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, format: str | None, openings: int
+) -> None:
+    """Once more where its beginning says in which format it is; not again for a line of prose."""
+    path = tmp_path / "in.en"
+    write_documents(path, [Document("1", ("it was. It was new.", "it sat"))], "text")
+    opened = open_run(world.run, "cpu", {"beam": 1})
+    count, plain = [0], Path.open
+
+    def counting(self: Path, *arguments: Any, **more: Any) -> Any:
+        count[0] += self == path
+        return plain(self, *arguments, **more)
+
+    monkeypatch.setattr(Path, "open", counting)
+    messages: list[str] = []
+    report = jobs.translate_file(opened, path, tmp_path / "out.de", format=format, on_message=messages.append)
+    assert count[0] == openings
+    assert report.sentences == 2
+    assert f"the first is {path}:1" in messages[0]

@@ -1,6 +1,7 @@
 """Documents in, documents out, with models that never learned anything: whatever they say comes out right."""
 
 from collections.abc import Container, Iterator, Sequence
+from dataclasses import replace
 from itertools import accumulate, product
 from typing import Any
 
@@ -11,12 +12,13 @@ from hypothesis import strategies as st
 from tiny import PlainWordTokenizer, WordTokenizer, pieces, random_model, tiny_config, window
 
 from cotext.config.recipe import Config
-from cotext.data.batch import Instance, source_batch
+from cotext.data.batch import Instance
+from cotext.data.collate import source_batch
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import SentencePieceTokenizer, Tokenizer, TokenizerSettings
-from cotext.decoding import translator as translate_module
+from cotext.decoding import plan as plan_module
 from cotext.decoding.beam_search import Hypothesis, search
-from cotext.decoding.constraints import Request
+from cotext.decoding.constraints import SearchRequest
 from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.models.build import MODELS
 from cotext.models.transformer import Transformer
@@ -113,7 +115,7 @@ def translated(translator: DocumentTranslator, documents: Sequence[Document]) ->
 
 
 def same(a: Translation, b: Translation) -> bool:
-    known = [(t.document, t.cut, t.long, t.missing, t.recovered) for t in (a, b)]
+    known = [(t.document, t.truncated, t.long, t.missing, t.recovered) for t in (a, b)]
     return known[0] == known[1] and a.log_probabilities == pytest.approx(b.log_probabilities, abs=1e-9)
 
 
@@ -121,11 +123,11 @@ class Spy:
     """Stands before `search` and remembers what was asked for and what was found."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.rows: list[tuple[int, int, Request, Hypothesis]] = []  # document, current sentence
+        self.rows: list[tuple[int, int, SearchRequest, Hypothesis]] = []  # document, current sentence
         self.batches = 0
 
         def spying(
-            model: Any, source: Any, requests: Sequence[Request], symbols: Any, options: Any
+            model: Any, source: Any, requests: Sequence[SearchRequest], symbols: Any, options: Any
         ) -> list[Hypothesis]:
             found = search(model, source, requests, symbols, options)
             self.batches += 1
@@ -134,9 +136,9 @@ class Spy:
                 self.rows.append((document, current, request, hypothesis))
             return found
 
-        monkeypatch.setattr(translate_module, "search", spying)
+        monkeypatch.setattr(plan_module, "search", spying)
 
-    def of_document(self, index: int) -> list[tuple[int, Request, Hypothesis]]:
+    def of_document(self, index: int) -> list[tuple[int, SearchRequest, Hypothesis]]:
         return [row[1:] for row in self.rows if row[0] == index]
 
 
@@ -233,7 +235,7 @@ def test_sentences_without_a_token_are_no_part_of_their_document(config: Config)
             assert whole.document.sentences[j] == (rest.document.sentences[k] if has else "")
             assert whole.log_probabilities[j] == pytest.approx(rest.log_probabilities[k] if has else 0)
         kept = [j for j, has in enumerate(has_text(document)) if has]
-        for name in ("cut", "long", "shed", "missing"):
+        for name in ("truncated", "long", "shed", "missing"):
             assert getattr(whole, name) == tuple(kept[k] for k in getattr(rest, name))
         assert whole.recovered == rest.recovered
 
@@ -266,7 +268,7 @@ def test_the_context_forced_on_a_window_is_what_was_output(
     for i, translation in enumerate(translated(t, CORPUS)):
         outputs = [PLAIN.encode(sentence) for sentence in translation.document.sentences if sentence]
         source = [PLAIN.encode(sentence) for sentence in CORPUS[i].sentences if sentence]
-        windows = t.view.split([len(s) for s in source], [])
+        windows = t.plan.view.split([len(s) for s in source], [])
         rows = spy.of_document(i)
         assert len(rows) == len(windows)
         asked = [(list(request.prefix), hypothesis.tokens) for _, request, hypothesis in rows]
@@ -274,12 +276,14 @@ def test_the_context_forced_on_a_window_is_what_was_output(
             (joined(t, outputs[w.target.start : w.current.start]), outputs[w.current.start]) for w in windows
         )
         assert all(request.sentences == 1 for _, request, _ in rows)
-        assert all(r.first_sentence + r.closed_before(t.search_symbols) == c for c, r, _ in rows)
+        assert all(r.first_sentence + r.closed_before(t.plan.search_symbols) == c for c, r, _ in rows)
 
 
 def joined(t: DocumentTranslator, sentences: Sequence[Sequence[int]]) -> list[int]:
     """In windows that begin where their source does."""
-    return [token for k, sentence in enumerate(sentences) for token in (*sentence, t.symbols.separator(k))]
+    return [
+        token for k, sentence in enumerate(sentences) for token in (*sentence, t.plan.symbols.separator(k))
+    ]
 
 
 def test_a_window_that_shed_its_context_has_none_forced_on_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -325,9 +329,9 @@ def test_a_document_longer_than_a_row_comes_back_whole_and_in_order(
     # Its pieces are independent of each other: all of them are one batch.
     assert spy.batches == 1
     assert len(spy.rows) > 1
-    closing = {PLAIN.eos, *t.symbols.separators}
+    closing = {PLAIN.eos, *t.plan.symbols.separators}
     source = [s for s in document.sentences if s]
-    windows = t.view.split([len(s.split()) for s in source], [])
+    windows = t.plan.view.split([len(s.split()) for s in source], [])
     assert sorted(len(w.current) for w in windows) == sorted(r.sentences for _, _, r, _ in spy.rows)
     out = [s for s in translation.document.sentences if s]
     answers = [_texts(h.tokens, closing) for _, _, _, h in spy.rows]
@@ -360,14 +364,14 @@ class TestSentenceBySentence:
         [found] = translated(t, [self.DOCUMENT])
         source = [PLAIN.encode(s) for s in self.DOCUMENT.sentences if s]
         texts = []
-        for piece in t.view.split([len(s) for s in source], []):
-            row = source_batch([Instance(0, piece, [source[j] for j in piece.source], [])], t.symbols)
+        for piece in t.plan.view.split([len(s) for s in source], []):
+            row = source_batch([Instance(0, piece, [source[j] for j in piece.source], [])], t.plan.symbols)
             prefix: list[int] = []
             for k, j in enumerate(piece.current):
-                request = Request(list(prefix), 0, (len(source[j]) + 4,), piece.source.start)
-                [best] = search(t.model, row, [request], t.search_symbols, t.options)
-                assert request.closed_before(t.search_symbols) == k
-                prefix += [*best.tokens, t.symbols.separator(k)]
+                request = SearchRequest(list(prefix), 0, (len(source[j]) + 4,), piece.source.start)
+                [best] = search(t.model, row, [request], t.plan.search_symbols, t.plan.options)
+                assert request.closed_before(t.plan.search_symbols) == k
+                prefix += [*best.tokens, t.plan.symbols.separator(k)]
                 texts.append(PLAIN.decode(best.tokens))
         assert [s for s in found.document.sentences if s] == texts
         assert "|beam:4|beam_per:sentence|" in t.signature
@@ -389,7 +393,7 @@ class TestSentenceBySentence:
 
 def test_pieces_of_a_document_are_cut_by_their_sources() -> None:
     t = translator(STRATEGIES["document"])
-    assert [len(w.current) for w in t.view.split([5, 5, 1, 9, 12, 3], [])] == [2, 2, 1, 1]
+    assert [len(w.current) for w in t.plan.view.split([5, 5, 1, 9, 12, 3], [])] == [2, 2, 1, 1]
 
 
 @pytest.mark.parametrize("name", ["source context", "cumulative"])
@@ -521,7 +525,7 @@ def test_what_is_longer_than_in_training_or_cut_short_is_reported() -> None:
     t = _obsessed(translator(config, PLAIN), PLAIN.ids["cat"])
     [found] = translated(t, [Document("d", ("a cat sat", "a cat sat there", "", "it saw"))])
     assert found.long == (1,)
-    assert found.cut == (0, 1, 3)
+    assert found.truncated == (0, 1, 3)
     assert found.document.sentences == ("cat cat", "cat cat cat", "", "cat")
 
 
@@ -550,7 +554,7 @@ def test_nothing_in_nothing_out() -> None:
     assert t.score([]) == []
 
 
-def answering(monkeypatch: pytest.MonkeyPatch, *answers: str) -> None:
+def answering(t: DocumentTranslator, *answers: str) -> None:
     """Search finds these labels, in the order of the requests; each token has a log-probability of -1."""
 
     def found(model: Any, source: Any, requests: Any, symbols: Any, options: Any) -> list[Hypothesis]:
@@ -563,72 +567,70 @@ def answering(monkeypatch: pytest.MonkeyPatch, *answers: str) -> None:
             hypotheses.append(Hypothesis(tokens, scores, float(-len(scores)), 0.0, cut))
         return hypotheses
 
-    monkeypatch.setattr(translate_module, "search", found)
+    t.plan = replace(t.plan, kind=replace(t.plan.kind, search=found))
 
 
-def test_sentences_that_free_search_left_out_are_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sentences_that_free_search_left_out_are_reported() -> None:
     document = Document("d", ("a cat", "", "it sat", "the mat", "again"))
     t = translator(tiny_config(view={"kind": "document"}, decode={"align": "free"}), PLAIN)
-    answering(monkeypatch, "cat | sat it")
+    answering(t, "cat | sat it")
     [found] = translated(t, [document])
     assert found.document.sentences == ("cat", "", "sat it", "", "")
     assert found.log_probabilities == (-2, 0, -3, 0, 0)
-    assert (found.missing, found.pieces, found.cut) == ((3, 4), (False,), ())
-    answering(monkeypatch, "cat | sat | | the | mat again")
+    assert (found.missing, found.pieces, found.truncated) == ((3, 4), (False,), ())
+    answering(t, "cat | sat | | the | mat again")
     [found] = translated(t, [document])
     assert found.document.sentences == ("cat", "", "sat", "", "the mat again")
     assert found.log_probabilities == (-2, 0, -2, -1, -5)
     assert (found.missing, found.recovered) == ((3,), False)
-    answering(monkeypatch, "cat | sat | the | mat")
+    answering(t, "cat | sat | the | mat")
     [found] = translated(t, [document])
     assert (found.missing, found.recovered) == ((), True)
     # 7 words and 4 sentences, 4 tokens more for each: 23 tokens in all.
-    answering(monkeypatch, "cat | " + "sat " * 20)
+    answering(t, "cat | " + "sat " * 20)
     [found] = translated(t, [document])
-    assert (found.missing, found.cut) == ((3, 4), (2,))
+    assert (found.missing, found.truncated) == ((3, 4), (2,))
 
 
-def test_what_is_recovered_is_told_by_sub_document(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_recovered_is_told_by_sub_document() -> None:
     """Pieces of at most six tokens, as Li et al. 2022 count them in table VII; one loses a sentence."""
     t = translator(tiny_config(view={"kind": "document", "max_tokens": 6}, decode={"align": "free"}), PLAIN)
     document = Document("d", ("a cat", "it sat", "the mat", "again the cat", "a mat"))
     # The last first, and the first two sentences together.
-    answering(monkeypatch, "mat", "mat", "cat", "cat")
+    answering(t, "mat", "mat", "cat", "cat")
     [found] = translated(t, [document])
     assert (found.pieces, found.missing, found.recovered) == ((False, True, True, True), (1,), False)
-    answering(monkeypatch, "mat", "mat", "cat | sat", "cat | sat")
+    answering(t, "mat", "mat", "cat | sat", "cat | sat")
     [found] = translated(t, [document])
     assert (found.pieces, found.missing) == ((True, True, False, True), ())
 
 
-def test_indexed_separators_say_which_sentence_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_indexed_separators_say_which_sentence_is_missing() -> None:
     view = {"kind": "document", "separators": "indexed", "indexed_separators": 2}
     t = translator(tiny_config(view=view, decode={"align": "free"}), PLAIN)
-    answering(monkeypatch, "cat |2 sat")
+    answering(t, "cat |2 sat")
     [found] = translated(t, [Document("d", ("a cat", "it sat", "the mat"))])
     assert found.document.sentences == ("", "cat", "sat")
     assert (found.missing, found.recovered) == ((0,), False)
 
 
-def test_a_window_that_free_search_closed_early_keeps_its_last_sentence(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_window_that_free_search_closed_early_keeps_its_last_sentence() -> None:
     decode = {"align": "free", "target_context": "regenerate"}
     t = translator(tiny_config(view=window(2), decode=decode), PLAIN)
     document = Document("d", ("a cat", "it sat there", "the mat and a mat and a cat"))
-    answering(monkeypatch, "cat", "sat", "it | sat | the | mat")
+    answering(t, "cat", "sat", "it | sat | the | mat")
     [found] = translated(t, [document])
     assert found.document.sentences == ("cat", "sat", "mat")
     assert found.log_probabilities == (-2, -2, -2)
     assert (found.missing, found.recovered) == ((), False)
 
 
-def test_a_sentence_after_a_prefix_may_be_closed_by_a_separator(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sentence_after_a_prefix_may_be_closed_by_a_separator() -> None:
     t = translator(tiny_config(view=window(2), decode={"align": "free"}), PLAIN)
-    answering(monkeypatch, "it sat |")
+    answering(t, "it sat |")
     [found] = translated(t, [Document("d", ("a cat",))])
     assert (found.document.sentences, found.recovered) == (("it sat",), True)
-    answering(monkeypatch, "it | sat")
+    answering(t, "it | sat")
     [found] = translated(t, [Document("d", ("a cat",))])
     assert (found.document.sentences, found.recovered) == (("it sat",), False)
 

@@ -10,20 +10,19 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from tiny import PlainWordTokenizer, random_model, tiny_config, window
 from tiny_runs import with_section
 from torch import Tensor
 
 from cotext.config.recipe import Config, parse_config
-from cotext.data.batch import Batch, Instance, Source, make_batch
+from cotext.data.batch import Batch, Instance, Source
+from cotext.data.collate import make_batch
 from cotext.data.documents import Document, ParallelDocument
-from cotext.decoding import translator as translate_module
+from cotext.decoding import plan as plan_module
 from cotext.decoding.beam_search import Hypothesis, search
-from cotext.decoding.constraints import Request
+from cotext.decoding.constraints import SearchRequest
 from cotext.decoding.translator import DocumentTranslator, Translation
-from cotext.decoding.window_groups import group_of, pack_groups
+from cotext.decoding.window_groups import group_of
 from cotext.layers.state import DecoderState
 from cotext.models.interface import TranslationModel
 from cotext.models.transformer import Transformer
@@ -194,7 +193,7 @@ def translated(translator: DocumentTranslator, documents: Sequence[Document]) ->
 
 
 def same(a: Translation, b: Translation) -> bool:
-    known = [(t.document, t.cut, t.long, t.missing, t.recovered) for t in (a, b)]
+    known = [(t.document, t.truncated, t.long, t.missing, t.recovered) for t in (a, b)]
     return known[0] == known[1] and a.log_probabilities == pytest.approx(b.log_probabilities, abs=1e-9)
 
 
@@ -202,44 +201,21 @@ class Spy:
     """Stands before `search` and remembers what it was given."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.calls: list[tuple[Source, Sequence[Request]]] = []
+        self.calls: list[tuple[Source, Sequence[SearchRequest]]] = []
 
         def spying(
-            model: Any, source: Source, requests: Sequence[Request], symbols: Any, options: Any
+            model: Any, source: Source, requests: Sequence[SearchRequest], symbols: Any, options: Any
         ) -> list[Hypothesis]:
             if model.sees_other_rows:
                 self.calls.append((source, requests))
             return search(model, source, requests, symbols, options)
 
-        monkeypatch.setattr(translate_module, "search", spying)
+        monkeypatch.setattr(plan_module, "search", spying)
 
 
 def test_groups_are_runs_of_windows() -> None:
     assert [group_of(n, 7, 3) for n in range(7)] == [range(3)] * 3 + [range(3, 6)] * 3 + [range(6, 7)]
     assert [group_of(n, 3, 1) for n in range(3)] == [range(n, n + 1) for n in range(3)]
-
-
-def test_groups_share_batches_as_far_as_the_budget_goes() -> None:
-    assert pack_groups([[2, 3], [1, 4], [4], [5]], 20) == [[0, 1, 2], [3]]
-    assert pack_groups([[2, 3], [1, 4], [4], [5]], 30) == [[0, 1, 2, 3]]
-    # A group that exceeds it is not split.
-    assert pack_groups([[2, 3], [9, 9, 9], [10]], 12) == [[0], [1], [2]]
-    assert pack_groups([], 12) == []
-
-
-@settings(max_examples=60, deadline=None, derandomize=True)
-@given(
-    lengths=st.lists(st.lists(st.integers(1, 9), min_size=1, max_size=5), max_size=9).map(
-        lambda groups: sorted(groups, key=max)
-    ),
-    budget=st.integers(1, 60),
-)
-def test_batches_hold_every_group_once_in_order(lengths: list[list[int]], budget: int) -> None:
-    batches = pack_groups(lengths, budget)
-    assert [g for batch in batches for g in batch] == list(range(len(lengths)))
-    for batch in batches:
-        rows = [length for g in batch for length in lengths[g]]
-        assert len(batch) == 1 or len(rows) * max(rows) <= budget
 
 
 @ways
@@ -304,8 +280,7 @@ def test_groups_of_one_row_know_that_row_alone(model: str, name: str) -> None:
     first = first_system(beam=1) if name in TAKING else None
     plain = translator(SYSTEMS[name], model, first_pass=first, max_tokens=1)
     # Every row has a batch of its own, and nothing beside it.
-    plain.model.sees_other_rows = False
-    plain.group_windows = plain.in_turn = 1
+    plain.plan = replace(plain.plan, sees_other_rows=False, group_windows=1, sequential_windows=1)
     expected = translated(plain, TWO)
     for schedule in ("sequential", "simultaneous"):
         lonely = translator(SYSTEMS[name], model, first_pass=first, group_windows=1, schedule=schedule)
@@ -352,9 +327,9 @@ def training_batch(t: DocumentTranslator, document: Document, out: Document) -> 
     return make_batch(
         [
             Instance(0, w, [source[j] for j in w.source], [target[j] for j in w.target])
-            for w in t.view.split([len(s) for s in source], [])
+            for w in t.plan.view.split([len(s) for s in source], [])
         ],
-        t.symbols,
+        t.plan.symbols,
     )
 
 
@@ -380,7 +355,7 @@ def test_companions_are_the_rows_that_training_would_have_made(
         beside = source.extra_rows
         for ordinal, place in standing(source):
             seen += 1
-            others = set(group_of(place, windows, t.group_windows)) - {place}
+            others = set(group_of(place, windows, t.plan.group_windows)) - {place}
             at = [] if beside is None else standing(beside.source)
             assert {p for o, p in at if o == ordinal} == others
             for c, (_, p) in enumerate(at):
@@ -391,7 +366,9 @@ def test_companions_are_the_rows_that_training_would_have_made(
                 written = real(beside.target_input[c], beside.input_sentence[c])
                 expected = real(batch.target_input[p], batch.input_sentence[p])
                 assert written == (expected if p < place else [])
-                assert set(beside.target_input[c][beside.input_sentence[c] < 0].tolist()) <= {t.symbols.pad}
+                assert set(beside.target_input[c][beside.input_sentence[c] < 0].tolist()) <= {
+                    t.plan.symbols.pad
+                }
     assert seen == windows
 
 
@@ -434,15 +411,15 @@ def test_parallel_rows_of_a_group_share_a_call_and_have_no_companions(
 
 def test_a_first_pass_makes_every_window_ready_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of systems whose rows do not meet too; its translations are forced, in the own tokens."""
-    calls: list[tuple[Any, Sequence[Request]]] = []
+    calls: list[tuple[Any, Sequence[SearchRequest]]] = []
 
     def spying(
-        model: Any, source: Any, requests: Sequence[Request], symbols: Any, options: Any
+        model: Any, source: Any, requests: Sequence[SearchRequest], symbols: Any, options: Any
     ) -> list[Hypothesis]:
         calls.append((model, requests))
         return search(model, source, requests, symbols, options)
 
-    monkeypatch.setattr(translate_module, "search", spying)
+    monkeypatch.setattr(plan_module, "search", spying)
     first = first_system()
     t = translator(SYSTEMS["window"], "transformer", first_pass=first)
     [before] = translated(first, CORPUS[:1])
@@ -509,22 +486,22 @@ def bytes_first(monkeypatch: pytest.MonkeyPatch, blank_at_first: Sequence[int]) 
         return shows(self, row, hypothesis)
 
     def spying(
-        model: Any, source: Source, requests: Sequence[Request], symbols: Any, options: Any
+        model: Any, source: Source, requests: Sequence[SearchRequest], symbols: Any, options: Any
     ) -> list[Hypothesis]:
         calls.append(source)
         return search(model, source, requests, symbols, options)
 
     monkeypatch.setattr(DocumentTranslator, "_shows", showing)
-    monkeypatch.setattr(translate_module, "search", spying)
+    monkeypatch.setattr(plan_module, "search", spying)
     return calls
 
 
 def test_what_showed_nothing_is_searched_again_beside_what_its_group_wrote(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    calls = bytes_first(monkeypatch, [3, 1])
     t = translator(SYSTEMS["source context"], schedule="simultaneous", group_windows=5)
     document = CORPUS[6]
-    calls = bytes_first(monkeypatch, [3, 1])
     [found] = translated(t, [document])
     batch = training_batch(t, document, found.document)
     assert [len(source.tokens) for source in calls] == [5, 1, 1]

@@ -13,10 +13,10 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.tokenizer import Tokenizer
 from cotext.decoding.document_state import OpenDocument
+from cotext.decoding.open import open_run
 from cotext.decoding.partial_output import TranslationJournal
 from cotext.decoding.score_table import score_figures, score_lines
 from cotext.decoding.scorer import SentenceScore
-from cotext.decoding.translate_file import open_translator
 from cotext.decoding.translator import DocumentTranslator, Translation
 
 
@@ -47,7 +47,7 @@ def table(text: str) -> list[list[str]]:
 def test_translation_knows_the_scores_of_what_it_wrote_and_where_its_text_differs(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    translator, _ = open_translator(world.run, "cpu", {"beam": 2})
+    translator = open_run(world.run, "cpu", {"beam": 2}).translator
     tokenizer, complete = translator.tokenizer, translator._translation
     chosen: dict[str, list[list[int]]] = {}
 
@@ -63,7 +63,7 @@ def test_translation_knows_the_scores_of_what_it_wrote_and_where_its_text_differ
         translation, written = found[number], chosen[document.id]
         texts = translation.document.sentences
         differing = {j for j, text in enumerate(texts) if tokenizer.encode(text) != written[j]}
-        assert set(translation.otherwise) == differing
+        assert set(translation.resegmented) == differing
         if len(set(texts)) < len(texts):
             continue
         checked[bool(differing)] += 1

@@ -9,7 +9,8 @@ from layouts import layout, source_side
 from tiny import tiny_config, window
 from torch import Tensor
 
-from cotext.data.batch import Instance, Source, SpecialSymbols, make_batch
+from cotext.data.batch import Instance, Source, SpecialSymbols
+from cotext.data.collate import make_batch
 from cotext.data.views import Window
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, Size
 from cotext.layers.embedding import InputKind, SentenceEmbedding

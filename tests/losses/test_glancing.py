@@ -9,10 +9,11 @@ from test_casa import CONTEXT, LOCAL, SYMBOLS, SYSTEMS, batch_of, config_of, ins
 from torch import Tensor
 
 from cotext.data.batch import Instance
+from cotext.data.collate import bracketed_targets
 from cotext.data.views import Window
 from cotext.losses.build import build_loss
 from cotext.losses.ctc import ctc_nll
-from cotext.losses.ctc_targets import units, written
+from cotext.losses.ctc_targets import units
 from cotext.losses.glancing import Glancing
 from cotext.models.nat import NonAutoregressiveTransformer
 
@@ -21,7 +22,7 @@ LOSS = Glancing((0.5, 0.3), 0.0)
 
 
 def test_what_is_written_has_its_brackets() -> None:
-    tokens, sentence = written(batch_of(*instances()[1:]))
+    tokens, sentence = bracketed_targets(batch_of(*instances()[1:]))
     assert tokens[0, :4].tolist() == [B, 4, 5, E]
     assert sentence[0].tolist() == [0, 0, 0, 0, -1, -1, -1]
     assert tokens[1].tolist() == [B, 10, 11, E, B, 12, E]
@@ -33,7 +34,7 @@ def test_a_unit_for_every_sentence() -> None:
     source, target = [[4, 5, 6], [7], [8, 9]], [[9], [], [10, 11, 11]]
     row = Instance(0, Window(range(3), range(3), range(3)), source, target)
     batch = batch_of(row, instances()[1])
-    tokens, sentence = written(batch)
+    tokens, sentence = bracketed_targets(batch)
     with torch.no_grad():
         draft = model_of(CONTEXT).encode(batch.source)
     found = units("sentences", draft, tokens, sentence)
@@ -160,7 +161,7 @@ def test_the_loss_is_that_of_the_second_writing() -> None:
     with torch.no_grad():
         assert float(zero(model.train(), batch_of()).loss) == float(zero(model.eval(), batch_of()).loss)
         draft = model.encode(batch_of().source)
-        asked = units("sentences", draft, *written(batch_of()))
+        asked = units("sentences", draft, *bracketed_targets(batch_of()))
         hidden_ND = model.decode(draft)[draft.sentence >= 0]
         nll = ctc_nll(hidden_ND, model.output_weight.detach(), asked, model.blank)
     assert float(zero(model, batch_of()).loss) == pytest.approx(float(nll.sum()))
@@ -170,7 +171,7 @@ def test_glat_by_hand() -> None:
     """Cross-entropy of every place, and the length of the row."""
     model = model_of(SYSTEMS["GLAT"])
     batch = batch_of(instances()[0])
-    tokens, sentence = written(batch)
+    tokens, sentence = bracketed_targets(batch)
     with torch.no_grad():
         draft = model.encode(batch.source, (sentence >= 0).sum(dim=1))
         logits = model.decode(draft) @ model.output_weight.T
@@ -190,7 +191,7 @@ def test_glat_averages_over_the_places_that_were_not_revealed(monkeypatch: pytes
     """
     model = model_of(SYSTEMS["GLAT"])
     batch = batch_of(*instances()[:2])
-    tokens, sentence = written(batch)
+    tokens, sentence = bracketed_targets(batch)
     shown = torch.zeros_like(sentence, dtype=torch.bool)
     shown[0, [0, 4, 7]] = shown[1, 2] = True
     monkeypatch.setattr("cotext.losses.glancing.glanced", lambda wrong, eligible, ratio: shown)

@@ -404,8 +404,8 @@ def test_signatures_that_differ_stand_under_their_systems(python: Path, files: P
     [
         ("--comet Unbabel/wmt22-comet-da", "COMET runs in an environment of its own"),
         ("--comet a --comet-python {python}", "COMET reads the source too"),
-        ("--comet-context 2", "--comet-context says how to run COMET; name the model by --comet too"),
-        ("--comet-python x", "--comet-python says how"),
+        ("--comet-context 2", "--comet-context needs --comet MODEL"),
+        ("--comet-python x", "--comet-python needs"),
         ("--comet {files}/no.ckpt --comet-python {python}", "no.ckpt: no such COMET model"),
     ],
 )
@@ -439,7 +439,7 @@ def numbers(sentences: tuple[str, ...]) -> list[list[int]]:
     return [[int(word.removeprefix("w")) for word in sentence.split()] for sentence in sentences]
 
 
-@pytest.mark.slow
+@pytest.mark.outside
 def test_real_comet_gives_the_scores_worked_out_by_hand(real_python: Path, tmp_path: Path) -> None:
     def document(*sentences: str) -> Document:
         return Document("one", tuple(" ".join(f"w{n}" for n in s.split()) for s in sentences))

@@ -140,7 +140,7 @@ def test_marks_of_other_documents_are_noticed() -> None:
     with pytest.raises(CotextError, match="marks of 3 documents, but the reference has 2"):
         measure_discourse(MARKED, {"x": REFERENCE[:2]}, REFERENCE[:2])
     turned = documents(JOINED, PRONOUN, TENSE)
-    with pytest.raises(CotextError, match="only 0 % of the 4 marked words stand at their places"):
+    with pytest.raises(CotextError, match="only 0 % of the 4 marked words stand at their positions"):
         measure_discourse(MARKED, {"x": turned}, turned)
     with pytest.raises(CotextError, match="there is none"):
         measure_discourse([MarkedDocument("TC", ())], {"x": REFERENCE[:1]}, REFERENCE[:1])

@@ -162,14 +162,14 @@ def test_ids_that_some_files_carry(tmp_path: Path) -> None:
             "{two} --paired --baseline best.de",
             "no system 'best.de' to compare with; there are good.de, poor.de",
         ),
-        ("{two} --baseline good.de", "give --paired too"),
-        ("{two} --test bootstrap", "--test says how to make a paired test"),
+        ("{two} --baseline good.de", "--baseline needs --paired"),
+        ("{two} --test bootstrap", "--test needs --paired"),
         ("{two} --paired --test t", "unknown test 't'"),
         ("{two} --paired --unit word", "unknown unit 'word'"),
         ("{two} --paired --samples 5", "5 samples are too few"),
         ("{two} --hypothesis {0}/good.de", "good.de: is given twice"),
         ("{two} --discourse {0}/reference.de", "reference.de:"),
-        ("{two} --decisions {0}/a.json", "--decisions are compared by themselves"),
+        ("{two} --decisions {0}/a.json", "--decisions excludes --hypothesis"),
         ("--decisions {0}/reference.de", "not valid JSON"),
     ],
 )
@@ -207,7 +207,7 @@ def test_contrastive_decisions_are_stored_and_compared(world: World, tmp_path: P
     assert "toy/order, 6 examples" in shown.out
     assert "theirs.json - ours.json" in shown.out
     assert "test:mcnemar|unit:document|n:6|sides:2|correction:holm-1-mid-p|" in shown.out
-    assert shown.out.endswith("not decided by all: more\n")
+    assert shown.out.endswith("not scored by all systems: more\n")
     (comparison,) = json.loads(succeed(*command, "--json").out)["toy/order"]["comparisons"]
     values = list(ours.right.values())
     assert comparison["p_mid"] == mcnemar(values, [not value for value in values]).p_mid
@@ -241,7 +241,7 @@ def test_decisions_of_documents_are_compared_by_documents(tmp_path: Path) -> Non
     assert [t.test.p_exact for t in comparison.tests] == [1.0, 1.0, 0.5]
     shown = succeed("evaluate", "--decisions", tmp_path / "a", "--decisions", tmp_path / "d").out
     assert "s, 4 examples of 2 documents" in shown
-    assert "2 documents are too few for any difference to show" in shown
+    assert "2 documents are too few for any significant difference" in shown
 
 
 def test_documents_and_contexts_that_do_not_fit(tmp_path: Path) -> None:
@@ -277,7 +277,7 @@ def test_few_documents_are_said_to_show_nothing(tmp_path: Path) -> None:
         "evaluate", "--reference", tmp_path / "reference", "--hypothesis", tmp_path / "one",
         "--hypothesis", tmp_path / "other", "--paired", "--samples", "100", "--protocol", "d-bleu",
     ]  # fmt: skip
-    assert "d-bleu: 4 documents are too few for any difference to show" in succeed(*command).out
+    assert "d-bleu: 4 documents are too few for any significant difference" in succeed(*command).out
     assert "too few" not in succeed(*command, "--test", "bootstrap").out
 
 

@@ -45,9 +45,9 @@ def test_dashes_win_mcnemars_test_and_use_no_context(of_dashes: Evidence) -> Non
     assert of_dashes.failing == ["balanced", "foreign", "cxmi"]
     assert of_dashes.used is False
     assert conclusion([of_dashes]) == (
-        "It is not shown that context is used: in contrapro-ctx1 pronoun (1 back), it is right no more often "
-        "than by guessing where every form counts the same, right no more often than beside sentences of "
-        "other documents and no surer of what is right than beside sentences of other documents."
+        "Context use is not significant: in contrapro-ctx1 pronoun (1 back): balanced accuracy not above "
+        "chance, accuracy not above that with context from other documents and the correct candidate no more "
+        "probable than with context from other documents."
     )
 
 
@@ -85,7 +85,7 @@ def test_with_few_documents_nothing_can_be_told(of_reader: Evidence) -> None:
     suite = natural_suite({"sie": 30, "es": 30}, per_document=12)
     found = asked(suite, decided(suite, reader).readings)
     assert (found.documents, found.too_few, found.used) == (5, True, None)
-    assert "too few documents (5) for any difference to show" in conclusion([found])
+    assert "too few documents (5) for any significant difference" in conclusion([found])
     assert "5 (too few)" in render_evidence([found])
     # Eight are enough for one group, and not for ten.
     suite = natural_suite({"sie": 48, "es": 48}, per_document=12)
@@ -216,4 +216,4 @@ def test_the_table_fits_a_screen_and_says_what_its_stars_are(
 
 
 def test_what_is_said_where_nothing_was_asked() -> None:
-    assert "no clue lies in context that the system sees" in conclusion([])
+    assert "no clue lies within the context window of the system" in conclusion([])

@@ -12,8 +12,9 @@ from tiny import PlainWordTokenizer, tiny_config
 from torch import Tensor
 
 from cotext.config.recipe import Config
-from cotext.data.batch import Batch, Instance, Source, make_batch, source_batch
+from cotext.data.batch import Batch, Instance, Source
 from cotext.data.build import special_symbols
+from cotext.data.collate import make_batch, source_batch
 from cotext.data.views import Window
 from cotext.layers.codebook import DECAY, Codebook, CodeGate, perplexity
 from cotext.layers.glance import glanced

@@ -17,8 +17,9 @@ from tiny_runs import assert_same_run, prepare_toy, run_config, train_here, trai
 
 from cotext.config.recipe import dump_config
 from cotext.config.training import TrainConfig
-from cotext.data.batch import Batch, make_batch
+from cotext.data.batch import Batch
 from cotext.data.build import build_view, special_symbols
+from cotext.data.collate import make_batch
 from cotext.data.sampling import instances_of
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import load_tokenizer

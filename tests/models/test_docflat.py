@@ -11,8 +11,9 @@ from tiny import PlainWordTokenizer, random_model, tiny_config, window
 from torch import Tensor, nn
 
 from cotext.config.recipe import Config
-from cotext.data.batch import Batch, ExtraRows, Instance, make_batch
+from cotext.data.batch import Batch, ExtraRows, Instance
 from cotext.data.build import build_view, special_symbols
+from cotext.data.collate import make_batch
 from cotext.layers.flat_batch import (
     ExtraKeys,
     FlatBatchAttention,

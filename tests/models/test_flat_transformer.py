@@ -10,8 +10,9 @@ from tiny import PlainWordTokenizer, random_model, tiny_config, window
 from torch import Tensor
 
 from cotext.config.recipe import Config
-from cotext.data.batch import Batch, Instance, make_batch
+from cotext.data.batch import Batch, Instance
 from cotext.data.build import build_view, special_symbols
+from cotext.data.collate import make_batch
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.build import build_model
 from cotext.models.transformer import Transformer

@@ -11,8 +11,9 @@ from test_state import PREFIXES, SEP, VOCABULARY, Rows, source, system
 from tiny import PlainWordTokenizer, tiny_config
 from torch import Tensor
 
-from cotext.data.batch import Batch, Instance, Source, make_batch
+from cotext.data.batch import Batch, Instance, Source
 from cotext.data.build import build_view, special_symbols
+from cotext.data.collate import make_batch
 from cotext.data.views import Window
 from cotext.layers.layout import Packed
 from cotext.layers.multi_head import AttentionSize, RowSpan, Score, SelfAttention

@@ -17,8 +17,9 @@ from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
 from cotext.analysis.sentence_maps import sentence_maps
-from cotext.data.batch import Instance, make_batch
+from cotext.data.batch import Instance
 from cotext.data.build import build_view, special_symbols
+from cotext.data.collate import make_batch
 from cotext.data.views import Window
 from cotext.layers.blocks import EncoderBlock, Size
 from cotext.layers.buckets import Sentences

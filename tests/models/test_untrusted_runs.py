@@ -26,7 +26,7 @@ from cotext.models.describe import describe_model
 from cotext.models.parameters import parameters_at_most
 from cotext.runtime.devices import choose_threads
 from cotext.runtime.errors import CotextError
-from cotext.training import run as runs
+from cotext.training.prepared_data import open_data
 
 NINES = "9" * 6000
 
@@ -238,7 +238,7 @@ def test_no_store_is_a_pipe(world: World, tmp_path: Path) -> None:
     (tmp_path / "data" / "dev.arrow").unlink()
     os.mkfifo(tmp_path / "data" / "dev.arrow")
     with pytest.raises(CotextError, match=r"dev\.arrow: can't be read: no regular file"):
-        runs.open_data(tmp_path / "data")
+        open_data(tmp_path / "data")
 
 
 @pytest.mark.parametrize(

@@ -6,16 +6,21 @@ from pathlib import Path
 
 import pytest
 
-from cotext.analysis.comparison import Sight
+from cotext.analysis.contrastive_rows import ContextWindow
+from cotext.analysis.runs.against_papers import (
+    EvaluatedOn,
+    PublishedComparison,
+    compare_with_papers,
+    published_for,
+)
+from cotext.analysis.runs.measured import MeasuredRun
+from cotext.analysis.runs.recipe import MatchedRecipe, recipe_of
 from cotext.config.recipe import load_config
 from cotext.config.sizes import SIZES
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.languages import Languages
 from cotext.metrics.bleu import Score
 from cotext.metrics.decisions import Decisions
-from cotext.reports.compare.beside import BesidePaper, Here, beside_papers, published_for
-from cotext.reports.compare.measured import MeasuredRun
-from cotext.reports.compare.recipe import RecipeOf, recipe_of
 
 UNKNOWN = Languages()
 VOITA = ("deixis_test", "lex_cohesion_test", "ellipsis_infl", "ellipsis_vp")
@@ -39,14 +44,14 @@ def beside(
     languages: Languages = UNKNOWN,
     scores: Sequence[Score] = (),
     size: tuple[int, int] = (0, 0),
-) -> dict[tuple[str, str], BesidePaper]:
+) -> dict[tuple[str, str], PublishedComparison]:
     """What stands beside a run that decides every other example right, by table and column."""
     run = MeasuredRun(
         path=Path("run"),
         title="run",
-        recipe=RecipeOf(recipe, ()),
+        recipe=MatchedRecipe(recipe, ()),
         languages=languages,
-        sight=Sight(3, 0, 3),
+        window=ContextWindow(3, 0, 3),
         parameters=1,
         updates=1,
         curve=(),
@@ -59,8 +64,8 @@ def beside(
         use=None,
         attention=None,
     )
-    found = beside_papers([run], [scores], Here(*size, {s.name: s for s in suites}))
-    return {(each.published.place, each.published.column): each for each in found}
+    found = compare_with_papers([run], [scores], EvaluatedOn(*size, {s.name: s for s in suites}))
+    return {(each.published.table_title, each.published.column): each for each in found}
 
 
 def test_english_german_examples_do_not_stand_beside_english_russian_ones() -> None:
@@ -119,10 +124,10 @@ def test_scores_stand_beside_those_of_the_same_test_set() -> None:
 # Which settings a row stands for
 
 
-def rows(recipe: RecipeOf) -> dict[str, set[str]]:
+def rows(recipe: MatchedRecipe) -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
     for value in published_for(recipe):
-        found.setdefault(value.place, set()).add(value.row)
+        found.setdefault(value.table_title, set()).add(value.row)
     return found
 
 
@@ -149,14 +154,14 @@ def test_a_row_with_two_settings_needs_both() -> None:
         found = rows(recipe_of(load_config("p-transformer/doc", overrides=chosen)))
         assert found == {"Li et al. 2022, table VI": {row}}
     # What is described in words is no setting of ours.
-    assert not RecipeOf("p-transformer/doc+sent", ()).fits("sentences as input")
+    assert not MatchedRecipe("p-transformer/doc+sent", ()).fits("sentences as input")
 
 
 @pytest.mark.parametrize("size", [name for name in SIZES if name != "ted"])
 @pytest.mark.parametrize("name", ["focused-concatenation/s4to4-shift-cd", "casa/latent", "p-transformer/doc"])
 def test_a_size_is_no_change(size: str, name: str) -> None:
     config = load_config(name, size, ["train.max_updates=3"])
-    assert recipe_of(config) == RecipeOf(name, ())
+    assert recipe_of(config) == MatchedRecipe(name, ())
 
 
 def test_changes_of_a_recipe() -> None:
@@ -168,7 +173,7 @@ def test_changes_of_a_recipe() -> None:
     # `corpus` becomes a number once training begins; where a recipe has a number, it is another.
     config = load_config("focused-concatenation/s4to4-shift-cd")
     resolved = config.model_copy(update={"model": config.model.model_copy(update={"shift": 11})})
-    assert recipe_of(resolved) == RecipeOf("focused-concatenation/s4to4-shift-cd", ())
+    assert recipe_of(resolved) == MatchedRecipe("focused-concatenation/s4to4-shift-cd", ())
     other = load_config("focused-concatenation/s4to4-shift-cd-100", overrides=["model.shift=50"])
     assert recipe_of(other).changes == ("model.shift=50",)
     # A line of an older version.
@@ -180,9 +185,9 @@ def test_changes_of_a_recipe() -> None:
 
 def test_every_setting_of_a_row_is_one_that_a_recipe_can_have() -> None:
     for value in (
-        v for name in ("casa/latent", "p-transformer/doc") for v in published_for(RecipeOf(name, ()))
+        v for name in ("casa/latent", "p-transformer/doc") for v in published_for(MatchedRecipe(name, ()))
     ):
         assert not value.setting
     settings = [{"model.dropout": 0.1}, {"view.max_tokens": 2048}]
-    assert replace(RecipeOf("x", ("a=1",)), settings=frozenset({"a=1", "b=2"})).fits("a=1 b=2")
+    assert replace(MatchedRecipe("x", ("a=1",)), settings=frozenset({"a=1", "b=2"})).fits("a=1 b=2")
     assert len(settings) == 2

@@ -13,7 +13,11 @@ import pytest
 from command_line import TINY, World, cotext, make_world, succeed
 from deciding import UNBALANCED, dashes, decided, guesser, reader
 
-from cotext.analysis.comparison import Sight
+from cotext.analysis.contrastive_rows import ContextWindow
+from cotext.analysis.runs.comparison import RunComparison, compare_runs
+from cotext.analysis.runs.gains import context_gains
+from cotext.analysis.runs.measured import CorpusCxmi, DocumentCxmi, EvaluationSet, MeasuredRun
+from cotext.analysis.runs.recipe import MatchedRecipe
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite
 from cotext.data.languages import Languages
 from cotext.metrics.decisions import Decisions
@@ -21,17 +25,14 @@ from cotext.metrics.readings import Reading, Readings
 from cotext.metrics.significance import Resampling
 from cotext.models.checkpoint import load_weights, save_model
 from cotext.models.run_folder import describe_file
-from cotext.reports.compare.figures import RunComparison, compare_runs, uses_of
-from cotext.reports.compare.job import Request, name_runs
-from cotext.reports.compare.measured import DocumentUse, EvaluationSet, MeasuredRun, Use
+from cotext.reports.compare.job import ComparisonRequest, name_runs
 from cotext.reports.compare.page import render_comparison
-from cotext.reports.compare.recipe import RecipeOf
 from cotext.reports.compare.tables import CSV_COLUMNS, as_csv, as_dict, as_latex, as_text
 from cotext.reports.compare.verdict import uses_context, verdict
 from cotext.runtime.errors import CotextError
 
 DRAWS = Resampling(samples=1000)
-OWN = RecipeOf(None, ())
+OWN = MatchedRecipe(None, ())
 
 
 @pytest.fixture(scope="session")
@@ -57,8 +58,8 @@ def run(
     made: ContrastiveSuite,
     right: Mapping[int, int],
     before: int = 0,
-    use: Use | None = None,
-    recipe: RecipeOf = OWN,
+    use: CorpusCxmi | None = None,
+    recipe: MatchedRecipe = OWN,
     rules: str = "tie:wrong|score:sum",
     alone: Mapping[int, int] | None = None,
     foreign: Mapping[int, int] | None = None,
@@ -86,7 +87,7 @@ def run(
         title=title,
         recipe=recipe,
         languages=Languages("en", "de"),
-        sight=Sight(before, 0, before),
+        window=ContextWindow(before, 0, before),
         parameters=1000,
         updates=20,
         curve=((10, 2.0), (20, 0.5)),
@@ -117,9 +118,9 @@ def usual() -> RunComparison:
     return compared([run("base", SUITE, HALF), seeing], SUITE)
 
 
-def test_choices_are_tested_where_the_clue_is_in_sight(usual: RunComparison) -> None:
+def test_contrastive_tests_where_the_clue_is_within_the_window(usual: RunComparison) -> None:
     """18 won, none lost: mid-p is 1 / 2 ** 18; 2 won: 1 / 2 ** 2. Holm doubles the smaller."""
-    one, two = usual.choices
+    one, two = usual.contrastive_tests
     assert (one.distance, two.distance) == ("1", "2")
     assert (one.first, one.own, one.test.difference) == (50.0, 95.0, 45.0)
     assert one.test.p_mid == pytest.approx(2**-18)
@@ -131,7 +132,7 @@ def test_choices_are_tested_where_the_clue_is_in_sight(usual: RunComparison) -> 
     assert not one.first_sees
 
 
-def test_evidence_is_asked_where_the_clue_is_in_context_in_sight(usual: RunComparison) -> None:
+def test_evidence_where_the_clue_is_in_context_within_the_window(usual: RunComparison) -> None:
     first, seeing = usual.evidence
     assert first == ()
     assert [(each.group.distance, each.used) for each in seeing] == [("1", True), ("2", None)]
@@ -139,7 +140,7 @@ def test_evidence_is_asked_where_the_clue_is_in_context_in_sight(usual: RunCompa
 
 
 def test_rows_hold_every_distance(usual: RunComparison) -> None:
-    cells = {row.distance: [(c.percent, c.in_reach, c.shown) for c in row.cells] for row in usual.rows}
+    cells = {row.distance: [(c.percent, c.in_window, c.shown) for c in row.cells] for row in usual.rows}
     assert cells == {
         "0": [(100.0, True, False), (100.0, True, False)],
         "1": [(50.0, False, False), (95.0, True, True)],
@@ -151,7 +152,7 @@ def test_rows_hold_every_distance(usual: RunComparison) -> None:
         "0": "needs no context",
         "1": "context is used",
         "2": "too few documents",
-        ">3": "out of sight",
+        ">3": "outside the context window",
     }
 
 
@@ -159,17 +160,17 @@ def test_the_words_follow_from_the_figures(usual: RunComparison) -> None:
     words = {answer.question: answer.lines for answer in verdict(usual)}
     assert words["Which system uses context?"] == (
         "s4to4 uses context.",
-        "base sees one sentence at a time, and cannot use any.",
+        "base reads single sentences and cannot use context.",
     )
-    assert words["Where?"] == ("s4to4: in pronoun (1 back); too few documents to tell in pronoun (2 back).",)
+    assert words["Where?"] == ("s4to4: in pronoun (1 back); too few documents in pronoun (2 back).",)
     assert words["How much?"] == (
-        "s4to4: 95.0 % right in pronoun (50.0 % without context, 50.0 % in foreign context, 50.0 % by "
-        "guessing).",
+        "s4to4: 95.0 % accuracy in pronoun (50.0 % without context, 50.0 % with context from other "
+        "documents, 50.0 % by chance).",
     )
-    assert words["Is the difference real?"] == (
-        "1 of 2 differences in choices from base are more than luck: p below 0.0001 (McNemar by documents, "
-        "corrected for all 2 by Holm).",
-        "Too few documents (at most 4) for any difference to show: s4to4 in pronoun (2 back).",
+    assert words["Are the differences significant?"] == (
+        "1 of 2 differences in contrastive accuracy from base are significant: p below 0.0001 (McNemar by "
+        "documents, Holm correction for all 2).",
+        "Too few documents (at most 4) for any significant difference: s4to4 in pronoun (2 back).",
     )
     assert "Are the translations better?" not in words
 
@@ -179,7 +180,7 @@ def test_nothing_is_bold_that_is_not_significant(usual: RunComparison) -> None:
     cells = re.findall(r"<td[^>]*>(?:(?!</td>).)*<b>([^<]*)</b>", page)
     # The cell that shows it, and the five conditions of the group.
     assert sorted(cells) == sorted(["95.0", "95.0", "95.0", "50.0", "50.0", "+0.000"])
-    assert not re.search(r"\.reach[^}]*font-weight", page)
+    assert not re.search(r"\.window[^}]*font-weight", page)
 
 
 def test_the_case_of_the_dashes() -> None:
@@ -189,25 +190,25 @@ def test_the_case_of_the_dashes() -> None:
         run("dashes", SUITE, HALF, before=1), decisions={UNBALANCED.name: decided(UNBALANCED, dashes)}
     )
     found = compared([blind, drifting], UNBALANCED)
-    (test,) = found.choices
+    (test,) = found.contrastive_tests
     assert test.p_corrected < 0.0001
     assert uses_context(found, 1) is False
     assert (
         verdict(found)[0]
         .lines[0]
         .startswith(
-            "dashes sees context, and it is not shown that it uses it: in contrapro-ctx1 pronoun (1 "
-            "back), it is right no more often than by guessing where every form counts the same"
+            "dashes has context, but its use is not significant: in contrapro-ctx1 pronoun (1 back): "
+            "balanced accuracy not above chance"
         )
     )
     assert "uses context" not in said(found)
     assert (
-        "dashes is right more often than base in contrapro-ctx1 pronoun (1 back), but it is not shown that "
-        "its context makes it so." in said(found)
+        "dashes has a higher accuracy than base in contrapro-ctx1 pronoun (1 back), but not significantly "
+        "because of its context." in said(found)
     )
-    assert [row.verdict for row in found.rows] == ["use not shown"]
+    assert [row.verdict for row in found.rows] == ["use not significant"]
     page = render_comparison(found)
-    assert "<td>not shown</td>" in page
+    assert "<td>not significant</td>" in page
 
 
 def test_one_that_uses_context_stands_beside_the_dashes() -> None:
@@ -219,7 +220,9 @@ def test_one_that_uses_context_stands_beside_the_dashes() -> None:
     assert (uses_context(found, 0), uses_context(found, 1)) == (False, True)
     assert [row.verdict for row in found.rows] == ["used by one"]
     assert "reader uses context." in said(found)
-    assert "reader is right where dashes sees the clue as well: more in contrapro-ctx1" in said(found)
+    assert "Accuracy of reader where the clue is within the context window of dashes, too: higher in" in said(
+        found
+    )
 
 
 def test_without_controls_it_cannot_be_told() -> None:
@@ -227,13 +230,15 @@ def test_without_controls_it_cannot_be_told() -> None:
     found = compared([blind, seeing], SUITE)
     assert uses_context(found, 1) is None
     assert (
-        "Of s4to4 it cannot be told: its choices without context and in that of other documents were not "
-        "measured." in said(found)
+        "For s4to4 it cannot be tested: its accuracy without context and with context from other documents "
+        "was not measured." in said(found)
     )
     # Nor where no clue is in sight.
     far = suite("controlled/pronoun", {5: 20})
     found = compared([run("base", far, {5: 10}), run("s2to2", far, {5: 10}, before=1)], far)
-    assert "Of s2to2 it cannot be told: no clue of the suites lies in context that it sees." in said(found)
+    assert "For s2to2 it cannot be tested: no clue of the suites lies within its context window." in said(
+        found
+    )
 
 
 def test_few_documents_are_not_said_to_show_no_difference() -> None:
@@ -244,13 +249,15 @@ def test_few_documents_are_not_said_to_show_no_difference() -> None:
     ]
     found = compared(made, few)
     assert uses_context(found, 1) is None
-    assert "Of s4to4 it cannot be told: too few documents (4) for any difference to show." in said(found)
-    assert "No difference found" not in said(found)
-    assert "Too few documents (at most 4) for any difference to show: s4to4 in pronoun (1 back)." in said(
+    assert "For s4to4 it cannot be tested: too few documents (4) for any significant difference." in said(
+        found
+    )
+    assert "No significant difference" not in said(found)
+    assert "Too few documents (at most 4) for any significant difference: s4to4 in pronoun (1 back)." in said(
         found
     )
     page = render_comparison(found)
-    assert "too few documents to tell" in page
+    assert "too few documents" in page
     assert not re.findall(r"<td[^>]*>(?:(?!</td>).)*<b>", page)
 
 
@@ -259,28 +266,26 @@ def test_context_that_is_seen_and_not_used() -> None:
     idle = run("idle", SUITE, {0: 20, 1: 22, 2: 2, 5: 20}, before=3, alone=HALF, foreign=HALF)
     found = compared([blind, idle], SUITE)
     assert uses_context(found, 1) is False
-    assert "idle sees context, and it is not shown that it uses it: at best, in pronoun (1 back)" in said(
-        found
-    )
+    assert "idle has context, but its use is not significant: at best, in pronoun (1 back)" in said(found)
 
 
 def test_two_that_see_the_same_are_compared_where_both_see() -> None:
     natural = suite("contrapro-ctx1", {1: 20})
     runs = [run(t, natural, {1: n}, before=1) for t, n in (("a", 5), ("b", 19))]
     found = compared(runs, natural)
-    assert [t.first_sees for t in found.choices] == [True]
+    assert [t.first_sees for t in found.contrastive_tests] == [True]
     assert uses_context(found, 1) is None
-    assert "b is right where a sees the clue as well: more in contrapro-ctx1 pronoun (1 back)" in said(found)
+    assert "within the context window of a, too: higher in contrapro-ctx1 pronoun (1 back)" in said(found)
 
 
-def of_test_set(true: Sequence[float], foreign: Sequence[float]) -> Use:
+def of_test_set(true: Sequence[float], foreign: Sequence[float]) -> CorpusCxmi:
     """What true and foreign context add to the documents of a test set, 10 tokens each."""
     kinds = (("true", true), ("random", foreign))
-    return Use("s", {kind: tuple(DocumentUse(nats, 10) for nats in values) for kind, values in kinds})
+    return CorpusCxmi("s", {kind: tuple(DocumentCxmi(nats, 10) for nats in values) for kind, values in kinds})
 
 
 def test_use_of_context_by_hand() -> None:
-    true, other = uses_of(of_test_set((1.0, 3.0), (-1.0, -1.0)), DRAWS)
+    true, other = context_gains(of_test_set((1.0, 3.0), (-1.0, -1.0)), DRAWS)
     assert (true.nats, true.tokens, true.documents) == (0.2, 20, 2)
     assert true.interval_95 == pytest.approx((0.1, 0.3))
     assert true.p == pytest.approx(2 / 1001)
@@ -289,30 +294,30 @@ def test_use_of_context_by_hand() -> None:
     assert (true.p_foreign, other.p_foreign) == (0.5, None)
     found = compared([run("a", SUITE, HALF, before=3, use=of_test_set((1.0, 3.0), (-1.0, -1.0)))], SUITE)
     assert uses_context(found, 0) is None
-    assert "too few documents (2) for a difference from others' sentences to show" in said(found)
+    assert "too few documents (2) for a significant difference from random context" in said(found)
 
 
 def test_foreign_context_that_helps_the_test_set_as_much_speaks_against_use() -> None:
-    def seeing(use: Use) -> RunComparison:
+    def seeing(use: CorpusCxmi) -> RunComparison:
         made = run("a", SUITE, {0: 20, 1: 40, 2: 4, 5: 20}, before=3, use=use, alone=HALF, foreign=HALF)
         return compared([made], SUITE)
 
     values = [1.0 + n / 10 for n in range(8)]
     found = seeing(of_test_set(values, [v + 0.1 * (-1) ** n for n, v in enumerate(values)]))
     assert uses_context(found, 0) is False
-    assert "its choices do in pronoun (1 back), but of the test set it finds the references no more" in said(
+    assert "shows use in pronoun (1 back), but the references of the test set are no more probable" in said(
         found
     )
     found = seeing(of_test_set(values, [0.0] * 8))
     assert uses_context(found, 0) is True
-    assert "p 0.0078 beside sentences of other documents" in said(found)
+    assert "p 0.0078 against context from other documents" in said(found)
     # Too few documents to speak against it.
     assert uses_context(seeing(of_test_set(values[:4], values[:4])), 0) is True
 
 
 def test_published_values_stand_beside_measured_ones() -> None:
     """Lupo et al. 2022, table 2: 32.89 and 68.89 at distance 1."""
-    recipes = [RecipeOf(f"focused-concatenation/{name}", ()) for name in ("base", "s4to4")]
+    recipes = [MatchedRecipe(f"focused-concatenation/{name}", ()) for name in ("base", "s4to4")]
     made = suite("contrapro", {0: 10, 1: 20})
     runs = [
         run("base", made, {0: 10, 1: 10}, recipe=recipes[0]),
@@ -321,8 +326,8 @@ def test_published_values_stand_beside_measured_ones() -> None:
     found = compared(runs, made)
     (ours,) = [
         b
-        for b in found.beside
-        if (b.run, b.published.place, b.published.column) == (1, "Lupo et al. 2022, table 2", "d = 1")
+        for b in found.published
+        if (b.run, b.published.table_title, b.published.column) == (1, "Lupo et al. 2022, table 2", "d = 1")
     ]
     assert (ours.published.value, ours.first_published) == (68.89, 32.89)
     assert (ours.measured, ours.first_measured) == (100.0, 50.0)
@@ -334,9 +339,9 @@ def test_published_values_stand_beside_measured_ones() -> None:
 
 
 def test_a_changed_recipe_has_no_published_value_of_the_recipe() -> None:
-    changed = RecipeOf("focused-concatenation/s4to4", ("view.before=1",))
+    changed = MatchedRecipe("focused-concatenation/s4to4", ("view.before=1",))
     found = compared([run("a", SUITE, {0: 1, 1: 1, 2: 1, 5: 1}, before=1, recipe=changed)], SUITE)
-    assert not found.beside
+    assert not found.published
     assert any("no published value" in note for note in found.notes)
 
 
@@ -360,9 +365,9 @@ def test_json(usual: RunComparison) -> None:
     found = json.loads(json.dumps(as_dict(usual), allow_nan=False))
     assert found["verdict"]["Which system uses context?"][0] == "s4to4 uses context."
     base, seeing = found["systems"]
-    assert (base["uses_context"], base["use_of_context"], base["sees_context"]) == (None, [], False)
+    assert (base["uses_context"], base["use_of_context"], base["has_context"]) == (None, [], False)
     assert seeing["uses_context"] is True
-    assert [(e["choices"], e["distance"], e["uses_context"]) for e in seeing["use_of_context"]] == [
+    assert [(e["title"], e["distance"], e["uses_context"]) for e in seeing["use_of_context"]] == [
         ("pronoun", "1", True),
         ("pronoun", "2", None),
     ]
@@ -373,7 +378,7 @@ def test_json(usual: RunComparison) -> None:
 def test_csv_and_latex(usual: RunComparison) -> None:
     lines = list(csv.DictReader(io.StringIO(as_csv(usual))))
     assert list(lines[0]) == list(CSV_COLUMNS)
-    (line,) = [e for e in lines if (e["kind"], e["system"], e["group"]) == ("choices in sight", "s4to4", "1")]
+    (line,) = [e for e in lines if (e["kind"], e["system"], e["group"]) == ("contrastive test", "s4to4", "1")]
     assert (line["value"], line["difference"], line["baseline"]) == ("95.0", "45.0", "base")
     controls = [e for e in lines if e["kind"].startswith("use of context") and e["group"] == "1"]
     assert [e["kind"].rpartition(" ")[2] for e in controls] == [
@@ -445,7 +450,7 @@ def test_the_command(world: World, runs: tuple[Path, Path], tmp_path: Path) -> N
     # What is published of s2to2 is English-Russian.
     assert "Lupo et al. 2022, table 2" in shown
     assert "Lupo et al. 2022, table 3" not in shown
-    assert "s2to2 is focused-concatenation/s2to2: nothing is published of it for en-de." in shown
+    assert "s2to2 is focused-concatenation/s2to2: no value is published for en-de." in shown
     assert "test:randomisation|unit:document|n:5|samples:200" in shown
     kept = {path: path.stat().st_mtime_ns for run in runs for path in (run / "compared").iterdir()}
     assert len(kept) == 5  # translations and decisions of both, use of context of one
@@ -487,18 +492,18 @@ def test_controls_are_measured_when_they_are_asked_for(
     given = ["compare", *runs, "--suite", world.folder / "suite.json", "--out", tmp_path / "page.html"]
     shutil.rmtree(runs[1] / "compared", ignore_errors=True)
     assert (
-        "choices without context and in that of other documents were not measured"
+        "accuracy without context and with context from other documents was not measured"
         in succeed(*given, "--no-controls").out
     )
     (kept,) = (runs[1] / "compared").glob("*.json")
     before = json.loads(kept.read_text())["toy/order"]
     assert "contexts" not in before
-    assert "s2to2\nuse of context" in succeed(*given).out
+    assert "s2to2\ncontext use" in succeed(*given).out
     after = json.loads(kept.read_text())["toy/order"]
     assert after.pop("contexts")
     assert after == before
     # Measured once, they are shown without being asked for.
-    assert "s2to2\nuse of context" in succeed(*given, "--no-controls").out
+    assert "s2to2\ncontext use" in succeed(*given, "--no-controls").out
 
 
 def test_runs_and_suites_of_other_languages_are_refused(
@@ -583,4 +588,4 @@ def test_a_folder_without_a_test_set(world: World, runs: tuple[Path, Path], tmp_
     outcome = cotext("compare", *runs, "--data", world.folder / "data", "--out", tmp_path / "page.html")
     assert outcome.code == 2
     assert "holds no test set" in outcome.err
-    assert Request((runs[0],)).protocols == ()
+    assert ComparisonRequest((runs[0],)).protocols == ()

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from cotext.analysis.published import Published, published_papers, published_values, read_paper, tables_of
 from cotext.config.recipe import load_config, recipe_names
-from cotext.reports.published import Published, published_papers, published_values, read_paper, tables_of
 from cotext.runtime.errors import CotextError
 
 ROMAN = ["", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI"]
@@ -57,7 +57,7 @@ def test_how_a_line_is_read() -> None:
 @pytest.mark.parametrize("recipe", recipe_names())
 def test_every_recipe_is_linked_with_the_tables_that_it_names(recipe: str) -> None:
     named = named_tables(load_config(recipe).paper)
-    linked = {v.place for v in published_values() if recipe in v.recipes}
+    linked = {v.table_title for v in published_values() if recipe in v.recipes}
     assert linked == (set() if recipe in WITHOUT_VALUES else named)
     assert named or "section" in load_config(recipe).paper or linked == named
 

@@ -18,7 +18,8 @@ from cotext.runtime import progress
 from cotext.runtime.errors import CotextError
 from cotext.runtime.progress import Meter
 from cotext.training import run as runs
-from cotext.training.trainer import Reports, make_accelerator
+from cotext.training.accelerator import make_accelerator
+from cotext.training.callbacks import TrainingCallbacks
 
 
 @pytest.fixture(scope="session")
@@ -54,11 +55,11 @@ def test_time_left_is_there_from_the_first_report_on(clock: Clock, screen: io.St
     meter = Meter("training", 100, None)
     meter.start(20)  # of an interrupted run: they took this process no time
     clock.now += 10
-    meter.reach(40, "loss 3")
+    meter.advance_to(40, "loss 3")
     clock.now += 5
-    meter.reach(50, "soon after: no line")
+    meter.advance_to(50, "soon after: no line")
     clock.now += 20
-    meter.reach(60, "loss 2")
+    meter.advance_to(60, "loss 2")
     assert screen.getvalue().splitlines() == [
         "training 40/100  loss 3  0:30 left",
         "training 60/100  loss 2  0:35 left",
@@ -85,9 +86,9 @@ def test_another_process_shows_nothing(clock: Clock, screen: io.StringIO) -> Non
     with progress.meter("training", 3, shown=False) as meter:
         meter.start(0)
         clock.now += 100
-        meter.reach(1, "loss")
+        meter.advance_to(1, "loss")
         meter.stage("validating", 1, 2)
-        meter.reach(3, "loss")
+        meter.advance_to(3, "loss")
     assert screen.getvalue() == ""
 
 
@@ -101,7 +102,7 @@ def test_training_shows_loss_rate_speed_and_time_left_at_once(world: World) -> N
 def test_validation_and_translation_tell_how_far_they_are(tmp_path: Path) -> None:
     stages: list[tuple[str, int, int]] = []
     nothing = lambda figures: None  # noqa: E731
-    reports = Reports(nothing, nothing, nothing, on_stage=lambda *stage: stages.append(stage))
+    reports = TrainingCallbacks(nothing, nothing, nothing, on_stage=lambda *stage: stages.append(stage))
     config = run_config(max_updates=1, validate_bleu=True, validate_documents=2, max_tokens=100)
     runs.train(config, prepare_toy(tmp_path / "data"), tmp_path / "run", reports)
     for name in ("validating, tokens", "translating the development set, sentences"):

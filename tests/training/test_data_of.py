@@ -13,7 +13,7 @@ from cotext.models.run_folder import noted_data
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.runtime.integrity import sealed, unsealed
-from cotext.training.run import data_of, open_data
+from cotext.training.prepared_data import data_of, open_data
 
 
 @pytest.fixture

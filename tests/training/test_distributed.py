@@ -32,7 +32,10 @@ from cotext.data.sampling import Cursor, Sampler
 from cotext.models import checkpoint as ckpt
 from cotext.training import resume as training_state
 from cotext.training import run as runs
-from cotext.training.trainer import Corpus, Trainer
+from cotext.training import setup
+from cotext.training.corpus import Corpus, corpus_of
+from cotext.training.prepared_data import open_data
+from cotext.training.trainer import Trainer
 
 
 class TellingTrainer(Trainer):
@@ -96,7 +99,7 @@ def one_of_two(rank: int, port: int, trainer: type[Trainer], config: Config, dat
         "MASTER_PORT": str(port),
         "ACCELERATE_USE_CPU": "true",
     }
-    runs.Trainer = trainer  # type: ignore[misc]
+    setup.Trainer = trainer  # type: ignore[misc]
     runs.train(config, data, run, silent())
     torch.distributed.destroy_process_group()
 
@@ -141,7 +144,7 @@ def test_two_processes_equal_one_fed_the_batches_of_both(
     two, one = tmp_path / "two", tmp_path / "one"
     train_in_two(config, data, two)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "Trainer", BothShards)
+        patch.setattr(setup, "Trainer", BothShards)
         train_here(config, data, one)
     moments = [load_file(ckpt.checkpoint_folder(run, 1) / "optimizer.safetensors") for run in (two, one)]
     assert moments[0].keys() == moments[1].keys()
@@ -219,7 +222,7 @@ def test_processes_validate_together_after_an_epoch(data: Path, tmp_path: Path) 
     config = run_config(validate_every="epoch", max_updates=15, max_tokens=100, average=1)
     train_in_two(config, data, tmp_path / "two")
     progress = training_state.load_progress(ckpt.checkpoint_folder(tmp_path / "two", 15))
-    corpus, ends = runs.corpus_of(config, runs.open_data(data)), []
+    corpus, ends = corpus_of(config, open_data(data)), []
     for shard in (0, 1):
         sampler = BothShards.sampler_of(config.train, corpus, shard)
         epochs = [after.epoch for _, after in islice(sampler.batches(Cursor()), 16)]

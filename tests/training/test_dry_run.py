@@ -9,7 +9,7 @@ from tiny_runs import silent
 
 from cotext.config.recipe import load_config
 from cotext.data.sampling import Cursor
-from cotext.training.run import set_up
+from cotext.training.setup import set_up
 
 
 @pytest.fixture(scope="session")
@@ -87,4 +87,4 @@ def test_what_training_refuses_is_refused(world: World, tmp_path: Path) -> None:
     assert "holds a run" in there.err
     without = cotext("train", RECIPE, "--data", world.folder / "data", "--out", out, "--json")
     assert without.code == 2
-    assert "--json is of --dry-run" in without.err
+    assert "--json needs --dry-run" in without.err

@@ -66,9 +66,9 @@ def test_training_goes_on_from_a_run_with_another_corpus(
 
 def test_tokenizers_that_are_none(world: World, other: Path, tmp_path: Path) -> None:
     for tokenizer, more, words in (
-        (tmp_path, (), ["no run or data folder", "sentencepiece-bpe"]),
-        ("sentencepice", (), ["no run or data folder"]),
-        (world.run, ("--vocabulary", "40"), ["leave --vocabulary out"]),
+        (tmp_path, (), ["not a run or data folder", "sentencepiece-bpe"]),
+        ("sentencepice", (), ["not a run or data folder"]),
+        (world.run, ("--vocabulary", "40"), ["leave out --vocabulary"]),
     ):
         refused = cotext(*arguments(other, tmp_path / "data", tokenizer), *more)
         assert refused.code == 2

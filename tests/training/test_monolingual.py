@@ -17,7 +17,7 @@ from cotext.data.store import TokenDocument, TokenStore
 from cotext.data.tokenizer import load_tokenizer
 from cotext.runtime.errors import CotextError
 from cotext.training.distillation_texts import MonolingualTexts, choose_side
-from cotext.training.run import open_data
+from cotext.training.prepared_data import open_data
 
 DOCUMENTS = 20
 

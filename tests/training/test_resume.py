@@ -40,7 +40,9 @@ from cotext.runtime.integrity import sealed, unsealed
 from cotext.runtime.process_identity import Process
 from cotext.training import resume as training_state
 from cotext.training import run as runs
-from cotext.training.trainer import Reports, Trainer
+from cotext.training import setup
+from cotext.training.callbacks import TrainingCallbacks
+from cotext.training.trainer import Trainer
 
 MOMENT, STEP = "embedding.weight|exp_avg", "embedding.weight|step"
 
@@ -58,14 +60,14 @@ def untroubled(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run
 
 
-def stop_after(update: int) -> Reports:
-    """Reports that ask this process to stop when an update has been reported."""
+def stop_after(update: int) -> TrainingCallbacks:
+    """Callbacks that ask this process to stop when an update has been reported."""
 
     def on_update(figures: dict[str, float]) -> None:
         if figures["update"] == update:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    return Reports(on_update, lambda figures: None, lambda text: None)
+    return TrainingCallbacks(on_update, lambda figures: None, lambda text: None)
 
 
 def test_two_untroubled_runs_are_the_same(data: Path, untroubled: Path, tmp_path: Path) -> None:
@@ -153,7 +155,7 @@ def test_stopped_between_two_reports(data: Path, tmp_path: Path) -> None:
             super()._update(batches, stop_requested or calls in (2, 5))
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "Trainer", StoppingTrainer)
+        patch.setattr(setup, "Trainer", StoppingTrainer)
         updates = [train_here(config, data, tmp_path / "run").update for _ in range(3)]
     assert updates == [2, 5, 8]
     assert_same_run(tmp_path / "run", tmp_path / "untroubled")
@@ -263,7 +265,7 @@ def test_loss_scale_of_half_precision_is_kept(data: Path, tmp_path: Path) -> Non
 
     scales: list[float] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "Trainer", ScalingTrainer)
+        patch.setattr(setup, "Trainer", ScalingTrainer)
         for updates in (1, 2, 3):
             train_here(run_config(max_updates=updates), data, tmp_path / "run")
     assert scales == [1024, 512, 256]
@@ -345,7 +347,7 @@ class TestRefusals:
         train_here(run_config(max_updates=8), data, run)
         last = ckpt.checkpoint_folder(run, 8)
         (last / "process-0.safetensors").write_bytes(b"")
-        with pytest.raises(CotextError, match=f"delete {last}, and the same command goes on"):
+        with pytest.raises(CotextError, match=f"delete {last}, and the same command resumes"):
             train_here(run_config(), data, run)
         shutil.rmtree(last)
         train_here(run_config(), data, run)
@@ -405,15 +407,17 @@ class TestRefusals:
         tensors = {**load_file(path), **changes}
         save_file({name: tensor for name, tensor in tensors.items() if tensor is not None}, path)
         training_state.save_progress(folder, training_state.load_progress(folder))
-        with pytest.raises(CotextError, match=r"process-0.safetensors: (not the training|its place in the)"):
+        with pytest.raises(
+            CotextError, match=r"process-0.safetensors: (not the training|its position in the)"
+        ):
             train_here(run_config(), data, run)
 
     @pytest.mark.parametrize(
         ("change", "reason"),
         [
-            ((9, 0, 0), "its place in the data is not in epoch 0"),
-            ((2**62, 0, 0), "its place in the data is not in epoch 0"),
-            ((0, 10**9, 0), "its place in the data is not in epoch 0"),
+            ((9, 0, 0), "its position in the data is not in epoch 0"),
+            ((2**62, 0, 0), "its position in the data is not in epoch 0"),
+            ((0, 10**9, 0), "its position in the data is not in epoch 0"),
             ((0, 0, 10**9), "has no batch 1000000000 from document 0 on"),
         ],
     )
@@ -483,7 +487,9 @@ class TestRefusals:
 
         before = visible(run)
         with pytest.raises(CotextError, match="another process has taken over"):
-            runs.train(run_config(), data, run, Reports(lose, lambda figures: None, lambda text: None))
+            runs.train(
+                run_config(), data, run, TrainingCallbacks(lose, lambda figures: None, lambda text: None)
+            )
         assert visible(run) == before
         assert (run / ".lock").exists()
 
@@ -503,7 +509,7 @@ def train_and_tell(config: Config, data: Path, run: Path, there: Connection) -> 
             there.send(figures)
             there.close()
 
-    runs.train(config, data, run, Reports(tell, lambda figures: None, lambda text: None))
+    runs.train(config, data, run, TrainingCallbacks(tell, lambda figures: None, lambda text: None))
 
 
 def check_kills(tmp_path: Path, kills: int, updates: int) -> None:
@@ -559,7 +565,7 @@ def test_reports_that_are_gone_are_missed(data: Path, tmp_path: Path, deleted: b
 
     def messages(updates: int) -> list[str]:
         told: list[str] = []
-        reports = Reports(lambda figures: None, lambda figures: None, told.append)
+        reports = TrainingCallbacks(lambda figures: None, lambda figures: None, told.append)
         runs.train(run_config(max_updates=updates), data, run, reports)
         return told
 

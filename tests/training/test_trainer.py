@@ -16,7 +16,8 @@ from tiny_runs import assert_same_file, journal, prepare_toy, run_config, silent
 
 from cotext.config.recipe import Config
 from cotext.config.training import TrainConfig
-from cotext.data.batch import Batch, make_batch
+from cotext.data.batch import Batch
+from cotext.data.collate import make_batch
 from cotext.data.sampling import Cursor, instances_of, ordered_batches
 from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import load_tokenizer
@@ -27,10 +28,15 @@ from cotext.models.build import build_model
 from cotext.runtime.errors import CotextError
 from cotext.training import resume as training_state
 from cotext.training import run as runs
-from cotext.training import trainer
-from cotext.training.log import Interval
+from cotext.training import setup, validation
+from cotext.training.accelerator import make_accelerator
+from cotext.training.callbacks import TrainingCallbacks
+from cotext.training.corpus import corpus_of
 from cotext.training.optimizer import make_optimizer, set_rate
-from cotext.training.trainer import Objective, Reports, Trainer, learning_rate, make_accelerator
+from cotext.training.prepared_data import open_data
+from cotext.training.resolve import resolve
+from cotext.training.sums import IntervalSums
+from cotext.training.trainer import Objective, Trainer, learning_rate
 
 
 @pytest.fixture(scope="module")
@@ -51,9 +57,9 @@ def without_dropout(config: Config) -> Config:
 
 
 def make_trainer(config: Config, data_folder: Path, run: Path, bleu: Any = None) -> Trainer:
-    data = runs.open_data(data_folder)
+    data = open_data(data_folder)
     torch.manual_seed(config.train.seed)
-    corpus = runs.corpus_of(config, data)
+    corpus = corpus_of(config, data)
     model = build_model(config, data.tokenizer.vocabulary_size)
     return Trainer(config, model, build_loss(config.loss), corpus, run, silent(), bleu)
 
@@ -105,7 +111,7 @@ class TestLearningRate:
 
 def parts_of(data: Path, config: Config) -> tuple[Batch, list[Batch]]:
     """All development instances as one batch, and the same in two of different sizes."""
-    corpus = runs.corpus_of(config, runs.open_data(data))
+    corpus = corpus_of(config, open_data(data))
     instances = [i for document in corpus.dev for i in instances_of(document, corpus.view)]
     cut = len(instances) // 3
     groups = (instances, instances[:cut], instances[cut:])
@@ -209,7 +215,7 @@ class TestUpdates:
                 super()._update(batches, stop_requested)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(runs, "Trainer", Exploding)
+            patch.setattr(setup, "Trainer", Exploding)
             with pytest.raises(CotextError, match=r"not finite at update 6: lower train.learning_rate"):
                 train_here(run_config(), data, run)
         assert ckpt.checkpoints(run) == [4]
@@ -253,7 +259,7 @@ class TestReports:
 
         class Noting(Trainer):
             def _update(self, batches: list[Batch], stop_requested: bool) -> None:
-                interval, self.interval = self.interval, Interval(0.0)
+                interval, self.interval = self.interval, IntervalSums(0.0)
                 super()._update(batches, stop_requested)
                 sums.append((float(self.interval.sums["loss"][0]), float(self.interval.sums["loss"][1])))
                 for name, pair in self.interval.sums.items():
@@ -261,7 +267,7 @@ class TestReports:
                 interval.grad_norm, self.interval = self.interval.grad_norm, interval
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(runs, "Trainer", Noting)
+            patch.setattr(setup, "Trainer", Noting)
             train_here(run_config(max_updates=6, log_every=3, accumulate=2), data, tmp_path / "run")
         reports = [e for e in journal(tmp_path / "run") if e["kind"] == "train"]
         assert [e["update"] for e in reports] == [3, 6]
@@ -273,7 +279,7 @@ class TestReports:
         config = run_config(log_every=100)
         heard: list[dict[str, float]] = []
         trainer = make_trainer(config, data, tmp_path)
-        trainer.reports = Reports(heard.append, lambda figures: None, lambda text: None)
+        trainer.callbacks = TrainingCallbacks(heard.append, lambda figures: None, lambda text: None)
         loss = trainer.objective.loss
 
         def of_one(*told: Any) -> LossParts:
@@ -293,7 +299,7 @@ class TestReports:
         updates: list[dict[str, float]] = []
         validations: list[dict[str, float]] = []
         messages: list[str] = []
-        reports = Reports(updates.append, validations.append, messages.append)
+        reports = TrainingCallbacks(updates.append, validations.append, messages.append)
         runs.train(run_config(), data, tmp_path / "run", reports)
         assert [f["update"] for f in updates] == [3, 6, 9, 12]
         assert all(0 <= f["waiting_share"] <= 1 and f["tokens_per_second"] > 0 for f in updates)
@@ -307,7 +313,7 @@ class TestReports:
     def test_skipped_instances_are_counted(self, data: Path, tmp_path: Path) -> None:
         config = with_section(run_config(pool_tokens=10**6), "view", kind="sentence", before=0, max_tokens=6)
         train_here(config, data, tmp_path / "run")
-        opened = runs.open_data(data)
+        opened = open_data(data)
         too_long = sum(
             max(s, t) + 1 > 6
             for i in range(len(opened.train))
@@ -324,7 +330,7 @@ class TestReports:
     def test_shed_context_is_counted_and_told(self, data: Path, tmp_path: Path) -> None:
         """Windows of four sentences that do not fit; where they do, there is nothing to tell."""
         messages: list[str] = []
-        reports = Reports(lambda figures: None, lambda figures: None, messages.append)
+        reports = TrainingCallbacks(lambda figures: None, lambda figures: None, messages.append)
         for limit in (12, 60):
             view = {"kind": "window", "before": 3, "max_tokens": limit}
             config = with_section(run_config(max_updates=24, log_every=1), "view", **view)
@@ -340,7 +346,7 @@ class TestReports:
         assert {e["shed_instances"] for e in journal(tmp_path / "60") if e["kind"] == "train"} == {0}
 
     def test_sums_are_exact_beyond_what_single_precision_counts(self) -> None:
-        interval = Interval(0.0)
+        interval = IntervalSums(0.0)
         outcome = LossParts(torch.tensor(1.0), torch.tensor(2**24), {})
         for count in (2**24, 1, 1):
             interval.add(LossParts(outcome.loss, torch.tensor(count), {}))
@@ -411,16 +417,16 @@ class TestBatchLevelContext:
     def test_as_many_numbers_as_the_longest_training_document_has_sentences(
         self, data: Path, tmp_path: Path
     ) -> None:
-        opened = runs.open_data(data)
+        opened = open_data(data)
         assert opened.most_sentences() == max(len(document.source) for document in opened.train) == 6
         train_here(self.config(), data, tmp_path / "run")
         loaded = ckpt.load_run(tmp_path / "run")
         assert loaded.config.view.numbers == 6
         assert len(loaded.model.output_weight) == loaded.tokenizer.vocabulary_size + 6
-        assert runs.resolve(loaded.config, opened) == loaded.config
+        assert resolve(loaded.config, opened) == loaded.config
         for asked, numbers in ((4, 4), (50, 6)):
             limited = with_section(self.config(), "view", numbers=asked)
-            assert runs.resolve(limited, opened).view.numbers == numbers
+            assert resolve(limited, opened).view.numbers == numbers
 
     def test_pairs_without_a_token_have_no_number(self, tmp_path: Path) -> None:
         folder = prepare_toy(tmp_path / "data")
@@ -428,10 +434,10 @@ class TestBatchLevelContext:
         with StoreWriter(folder / "train.arrow", fingerprint) as writer:
             writer.add("gaps", [[], [1], [], [2], []], [[], [1], [3], [], []])
             writer.add("two", [[1], [1]], [[1], [1]])
-        assert runs.open_data(folder).most_sentences() == 3
+        assert open_data(folder).most_sentences() == 3
         with StoreWriter(folder / "train.arrow", fingerprint) as writer:
             writer.add("nothing", [[]], [[]])
-        assert runs.open_data(folder).most_sentences() == 1
+        assert open_data(folder).most_sentences() == 1
 
     @pytest.mark.parametrize(("sees", "expected"), [(False, None), (True, 3)])
     def test_validation_groups_what_sees_each_other(
@@ -443,7 +449,7 @@ class TestBatchLevelContext:
             asked.append(group_windows)
             return ordered_batches(*arguments, group_windows=group_windows)
 
-        monkeypatch.setattr(trainer, "ordered_batches", noting)
+        monkeypatch.setattr(validation, "ordered_batches", noting)
         made = make_trainer(with_section(run_config(), "decode", group_windows=3), data, tmp_path)
         before = made.validate()
         made.model.sees_other_rows = sees
@@ -492,10 +498,10 @@ class ScriptedTrainer(Trainer):
 
 def train_scripted(
     data: Path, run: Path, script: list[float], figure: str = "nll_current", **settings: Any
-) -> training_state.Progress:
+) -> training_state.TrainingProgress:
     trainer = type("Scripted", (ScriptedTrainer,), {"script": script, "figure": figure})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(runs, "Trainer", trainer)
+        patch.setattr(setup, "Trainer", trainer)
         best_by = "bleu" if figure == "bleu" else "loss"
         defaults = {
             "validate_every": 1, "max_updates": len(script), "average": 1, "keep": 1, "validate_bleu": True
@@ -552,7 +558,7 @@ class TestBest:
         messages: list[str] = []
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(
-                "tiny_runs.silent", lambda: Reports(lambda f: None, lambda f: None, messages.append)
+                "tiny_runs.silent", lambda: TrainingCallbacks(lambda f: None, lambda f: None, messages.append)
             )
             train_scripted(
                 data, tmp_path / "run", script, average=3, average_by="last", keep=1, max_updates=7

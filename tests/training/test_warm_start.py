@@ -25,8 +25,9 @@ from torch import Tensor, nn
 
 from cotext.config.recipe import Config, load_config
 from cotext.config.view import ViewConfig
-from cotext.data.batch import Instance, SpecialSymbols, make_batch
+from cotext.data.batch import Instance, SpecialSymbols
 from cotext.data.build import special_symbols
+from cotext.data.collate import make_batch
 from cotext.data.sampling import instances_of
 from cotext.data.views import SentenceView, Window
 from cotext.models import checkpoint as ckpt
@@ -34,9 +35,11 @@ from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
-from cotext.training.run import open_data, resolve, settle_first_sentence, train
+from cotext.training.callbacks import TrainingCallbacks
+from cotext.training.prepared_data import open_data
+from cotext.training.resolve import resolve, settle_first_sentence
+from cotext.training.run import train
 from cotext.training.start_loss import start_loss
-from cotext.training.trainer import Reports
 from cotext.training.warm_start import DECODER, grouped, inherit, start_from, translate_symbols
 
 
@@ -203,7 +206,7 @@ class TestInheriting:
             new = name.startswith(("encoder.1.", "encoder.2."))
             assert torch.equal(tensor, before[name] if new else shallow.state_dict()[name]), name
             assert (name in found.fresh) == new
-        assert "  fresh: " in (told := "\n".join(found.lines()))
+        assert "  initialised at random: " in (told := "\n".join(found.lines()))
         assert told.count("encoder.1-2") == 1
         assert set(found.taken) == shallow.state_dict().keys()
 
@@ -225,18 +228,19 @@ class TestAccount:
             "head.1.w": torch.zeros(2),
         }
         assert list(inherit(Parts(shapes, adopted), given).lines()) == [
-            "  by name: 8 parameters (32 numbers): encoder.0-1, encoder.2-3.local",
-            "  copied from another: 4 parameters (16 numbers): encoder.2-3.global from encoder.2-3.local",
-            "  partly: embedding.weight, the first 4 of 6 rows; the others are fresh",
-            "  fresh: 2 parameters (2 numbers): encoder.2-3.gate",
+            "  taken by name: 8 parameters (32 numbers): encoder.0-1, encoder.2-3.local",
+            "  copied from another parameter: 4 parameters (16 numbers): "
+            "encoder.2-3.global from encoder.2-3.local",
+            "  taken in part: embedding.weight, the first 4 of 6 rows; the rest is initialised at random",
+            "  initialised at random: 2 parameters (2 numbers): encoder.2-3.gate",
             "  not used: head",
         ]
 
     def test_nothing_fresh_and_nothing_left(self) -> None:
         model = Parts({"a.w": (2, 2)}, {})
         assert list(inherit(model, weights(a__w=(2, 2))).lines()) == [
-            "  by name: 1 parameter (4 numbers): a",
-            "  fresh: nothing",
+            "  taken by name: 1 parameter (4 numbers): a",
+            "  initialised at random: nothing",
         ]
 
     @pytest.mark.parametrize(
@@ -265,7 +269,7 @@ class TestTraining:
     def test_it_starts_from_the_final_model(self, data: Path, source: Path, tmp_path: Path) -> None:
         """With a learning rate that changes nothing, the run ends where the other ended."""
         messages: list[str] = []
-        reports = Reports(lambda f: None, lambda f: None, messages.append)
+        reports = TrainingCallbacks(lambda f: None, lambda f: None, messages.append)
         train(started(source, learning_rate=1e-30), data, tmp_path / "run", reports)
         ended, expected = (load_file(run / "model.safetensors") for run in (tmp_path / "run", source))
         for name, tensor in expected.items():
@@ -278,9 +282,9 @@ class TestTraining:
         [message] = [m for m in messages if m.startswith("starting from")]
         assert message.splitlines()[0] == f"starting from {source} (updates 2+4):"
         assert message.splitlines()[1].startswith(
-            f"  by name: {len(expected)} parameters ({numbers:,} numbers): "
+            f"  taken by name: {len(expected)} parameters ({numbers:,} numbers): "
         )
-        assert message.splitlines()[2:] == ["  fresh: nothing"]
+        assert message.splitlines()[2:] == ["  initialised at random: nothing"]
         written = unsealed((tmp_path / "run" / "init.json").read_text())
         assert set(written.pop("taken")) == set(expected)
         assert written == {
@@ -320,7 +324,9 @@ class TestTraining:
         train_here(first, data, tmp_path / "first")
         messages: list[str] = []
         config = with_section(started(tmp_path / "first"), "view", separators="numbered")
-        train(config, data, tmp_path / "run", Reports(lambda f: None, lambda f: None, messages.append))
+        train(
+            config, data, tmp_path / "run", TrainingCallbacks(lambda f: None, lambda f: None, messages.append)
+        )
         written = unsealed((tmp_path / "run" / "init.json").read_text())
         told = "numbers of sentences: 0 taken, 6 copied from the begin symbol"
         assert written["symbols"] == told
@@ -332,7 +338,9 @@ class TestTraining:
         """With a learning rate that changes nothing, the decoder ends as it would without a start."""
         messages: list[str] = []
         config = started(source, learning_rate=1e-30, init_parts="encoder")
-        train(config, data, tmp_path / "run", Reports(lambda f: None, lambda f: None, messages.append))
+        train(
+            config, data, tmp_path / "run", TrainingCallbacks(lambda f: None, lambda f: None, messages.append)
+        )
         train_here(started("", learning_rate=1e-30), data, tmp_path / "fresh")
         ended, given, fresh = (
             load_file(run / "model.safetensors") for run in (tmp_path / "run", source, tmp_path / "fresh")
@@ -346,11 +354,11 @@ class TestTraining:
         [message] = [m for m in messages if m.startswith("starting from")]
         lines = message.splitlines()
         assert lines[1].endswith(": embedding, encoder")
-        assert lines[2].startswith(f"  fresh: {len(decoder)} parameters (")
+        assert lines[2].startswith(f"  initialised at random: {len(decoder)} parameters (")
         assert lines[2].endswith(": decoder")
         assert lines[3:] == [
-            "  left out, as train.init_parts = encoder: decoder; the embedding, which is also the decoder's, "
-            "is not"
+            "  left out, as train.init_parts = encoder: decoder; the embedding, which encoder and "
+            "decoder share, is taken"
         ]
         written = unsealed((tmp_path / "run" / "init.json").read_text())
         assert sorted(written["left_out"]) == sorted(written["fresh"]) == sorted(decoder)
@@ -515,7 +523,9 @@ class TestFirstLoss:
     def test_it_is_reported(self, data: Path, sentence_run: Path, tmp_path: Path) -> None:
         messages: list[str] = []
         config = with_section(sentence_config(init=str(sentence_run)), "view", **window(2))
-        train(config, data, tmp_path / "run", Reports(lambda f: None, lambda f: None, messages.append))
+        train(
+            config, data, tmp_path / "run", TrainingCallbacks(lambda f: None, lambda f: None, messages.append)
+        )
         [told] = [m for m in messages if "development loss at the start" in m]
         assert re.fullmatch(
             r"  development loss at the start, nats per token: single sentences \d\.\d{3} "

@@ -1,7 +1,7 @@
-"""Who looks at whom in one document: the maps of every attention, and its gates.
+"""Sentence-to-sentence attention of one document: maps of every attention module, and gates.
 
-The document is read in the windows and, by systems whose rows see each other, in the groups of windows that
-the run translates it in.
+The document is read in the windows in which the run translates it; where rows attend to each other, in the
+same groups of windows.
 """
 
 from collections.abc import Sequence
@@ -12,19 +12,24 @@ from torch import Tensor
 
 from cotext.analysis.gates import GateOpenness
 from cotext.analysis.sentence_maps import Averaged, SentenceMap, average_by_kind, sentence_maps
-from cotext.data.batch import Batch, Instance, make_batch
+from cotext.data.batch import Batch, Instance
+from cotext.data.batching import pack
+from cotext.data.collate import make_batch
 from cotext.data.documents import ParallelDocument
-from cotext.data.sampling import pack
+from cotext.decoding.scorer import document_rows
 from cotext.decoding.translator import DocumentTranslator
-from cotext.models.interface import NonAutoregressiveModel
+from cotext.models.interface import TranslationModel
 from cotext.runtime.tables import render_rows
 
 DIGITS = 6  # that are worth keeping of a weight
 
 
 @dataclass(frozen=True, slots=True)
-class AttentionReport:
-    """What was found of a document; `numbers` are the places, from 1, of the sentences that have words."""
+class DocumentAttention:
+    """The attention of a run on a document.
+
+    `numbers` are the indices, from 1, of the sentences that have words.
+    """
 
     signature: str
     document: ParallelDocument
@@ -83,7 +88,7 @@ class AttentionReport:
     def render(self) -> str:
         """A line for every attention, and one for every gate."""
         rows = [
-            ("attention", "nats", "normalised_entropy", "own sentence", "share beside"),
+            ("attention", "nats", "normalised_entropy", "own sentence", "outside"),
             *map(self._row, self.maps),
         ]
         gates = [f"{name}: open by {gate.overall:.2f}" for name, gate in self.gates.items()]
@@ -92,15 +97,15 @@ class AttentionReport:
     def _row(self, name: str) -> tuple[str, ...]:
         each = self.maps[name]
         figures = each.share.diagonal().nanmean(), each.beside.nanmean()
-        own, beside = (f"{float(share):.2f}" for share in figures)
-        return name, f"{each.spread.nats:.2f}", f"{each.spread.normalised_entropy:.2f}", own, beside
+        own, outside = (f"{float(share):.2f}" for share in figures)
+        return name, f"{each.spread.nats:.2f}", f"{each.spread.normalised_entropy:.2f}", own, outside
 
 
 def _matrices(found: SentenceMap | Averaged) -> dict[str, Any]:
     return {
         "mean_weight": _numbers(found.mean),
         "share": _numbers(found.share),
-        "share_beside": _numbers(found.beside),
+        "share_outside": _numbers(found.beside),
     }
 
 
@@ -111,41 +116,40 @@ def _numbers(values: Tensor) -> Any:
     return [None if v != v else float(f"{v:.{DIGITS}g}") for v in values.tolist()]
 
 
-def watch_document(
-    translator: DocumentTranslator, document: ParallelDocument, signature: str, own: bool
-) -> AttentionReport:
-    """The maps and gates of a document and its translation; `own`: by this very run."""
+def document_attention(
+    translator: DocumentTranslator,
+    model: TranslationModel,
+    document: ParallelDocument,
+    signature: str,
+    own: bool,
+) -> DocumentAttention:
+    """Attention maps and gates of a document and its translation; `own`: the translation is by the run.
+
+    `model` is that of the translator.
+    """
     source = translator.tokenizer.encode_batch(document.source)
     target = translator.tokenizer.encode_batch(document.target)
-    # A sentence that is empty on both sides is no part of its document, as in translation and scoring.
-    kept = [j for j in range(len(source)) if source[j] or target[j]]
-    source, target = [source[j] for j in kept], [target[j] for j in kept]
-    instances = [
-        Instance(0, w, [source[j] for j in w.source], [target[j] for j in w.target])
-        for w in translator.view.split([len(s) for s in source], [])
-    ]
+    rows = document_rows(translator.plan, source, target)
+    instances = [[row.instance for row in group] for group in rows.groups]
     batches = [batch.to(translator.device) for batch in _batches(translator, instances)]
-    assert not isinstance(translator.model, NonAutoregressiveModel)
-    maps, gates = sentence_maps(translator.model, batches, len(kept))
-    return AttentionReport(
+    maps, gates = sentence_maps(model, batches, len(rows.kept))
+    return DocumentAttention(
         signature=signature,
         document=document,
         translated_by_run=own,
-        numbers=tuple(j + 1 for j in kept),
-        tokens=tuple((len(s), len(t)) for s, t in zip(source, target, strict=True)),
+        numbers=tuple(j + 1 for j in rows.kept),
+        tokens=tuple((len(source[j]), len(target[j])) for j in rows.kept),
         maps=maps,
         gates=gates,
         kinds=tuple(average_by_kind(maps)),
     )
 
 
-def _batches(translator: DocumentTranslator, instances: Sequence[Instance]) -> list[Batch]:
-    """Windows that see each other together, others as they fit."""
-    decode = translator.config.decode
-    if translator.model.sees_other_rows:
-        starts = range(0, len(instances), decode.group_windows)
-        groups = [list(range(first, min(first + decode.group_windows, len(instances)))) for first in starts]
-    else:
-        lengths = [instance.row_tokens(translator.symbols) for instance in instances]
-        groups = pack(lengths, decode.max_tokens)
-    return [make_batch([instances[i] for i in group], translator.symbols) for group in groups]
+def _batches(translator: DocumentTranslator, groups: Sequence[Sequence[Instance]]) -> list[Batch]:
+    """Windows that see each other in a batch of their own, others as they fit."""
+    symbols = translator.plan.symbols
+    if not translator.plan.sees_other_rows:
+        lengths = [[row.row_tokens(symbols) for row in group] for group in groups]
+        packed = pack(lengths, translator.plan.decode.max_tokens)
+        groups = [[row for g in batch for row in groups[g]] for batch in packed]
+    return [make_batch(group, symbols) for group in groups]

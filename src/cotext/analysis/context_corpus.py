@@ -1,4 +1,4 @@
-"""How much a run uses the context of a whole corpus: what `cotext cxmi` does."""
+"""Conditional cross-mutual information (CXMI) of a corpus: `cotext cxmi`."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from cotext.analysis.context_use import (
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel, second_file
 from cotext.data.languages import check_sides
-from cotext.decoding.translate_file import open_scorer, open_translator
+from cotext.decoding.open import OpenedRun
 from cotext.decoding.translator import DocumentTranslator
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, Score, evaluate, find_protocol
 from cotext.runtime.errors import CotextError
@@ -88,7 +88,7 @@ class CorpusUse:
 
 
 def measure_corpus(
-    run: Path,
+    opened: OpenedRun,
     source: Path,
     target: Path | None,
     *,
@@ -97,9 +97,6 @@ def measure_corpus(
     protocols: Sequence[str] | None = None,
     seed: int = 1,
     format: str | None = None,
-    device: str | None = None,
-    decode: dict[str, Any] | None = None,
-    update: int | None = None,
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> CorpusUse:
@@ -117,16 +114,16 @@ def measure_corpus(
     documents = list(read_parallel(source, second_file(source, target), format))
     check_conditions(conditions, len(documents))
     wanted = [c for c in CONDITIONS if c in conditions or c == "none"]
-    opened = open_translator if translate else open_scorer
-    translator, loaded = opened(run, device, decode, update)
-    check_sides(loaded.languages, source, target, f"{run} translates")
+    translator = opened.translator
+    check_sides(opened.languages, source, target, f"{opened.folder} translates")
     if translate:
         translator.check(Document(d.id, d.source) for d in documents)
     translator.check_pairs(documents)
-    if all(len(reach) < 2 for d in documents for reach in translator.reach(Document(d.id, d.source))):
+    sources = (Document(d.id, d.source) for d in documents)
+    if all(len(visible) < 2 for each in sources for visible in translator.visible_sentences(each)):
         raise CotextError(
-            f"{run}: no sentence of {source} is translated in sight of another; measure a system that sees "
-            "context, on documents of several sentences"
+            f"{opened.folder}: no sentence of {source} is translated with another in its context window; "
+            "measure a system with context, on documents of several sentences"
         )
     on_start(sum(map(len, documents)))
     found = tuple(measure(translator, documents, wanted, seed, on_sentences))
@@ -137,7 +134,7 @@ def measure_corpus(
         for condition in wanted:
             written = translate_under(translator, documents, condition, seed)
             scores[condition] = tuple(evaluate(written, references, chosen))
-    parts = [f"{loaded.signature}|{translator.signature}", f"seed:{seed}", "unit:nats"]
+    parts = [opened.signature, f"seed:{seed}", "unit:nats"]
     return CorpusUse("|".join(parts), found, means, scores)
 
 
@@ -152,15 +149,15 @@ def translate_under(
     asked: dict[tuple[str, ...], int] = {}
     wanted: list[list[tuple[int, int]]] = []
     for number, document in enumerate(documents):
-        places = []
+        of_document = []
         excerpts_of = excerpts(translator, document)
         for made in conditions_of(excerpts_of, [condition], pool.without(number), seed):
             found = made[condition]
-            places.append((asked.setdefault(found.document.source, len(asked)), found.place))
-        wanted.append(places)
+            of_document.append((asked.setdefault(found.document.source, len(asked)), found.place))
+        wanted.append(of_document)
     todo = (Document(str(index), source) for source, index in asked.items())
     written = {index: found.document.sentences for index, found in translator.translate(todo)}
     return [
-        Document(document.id, tuple(written[index][place] for index, place in places))
-        for document, places in zip(documents, wanted, strict=True)
+        Document(document.id, tuple(written[index][sentence] for index, sentence in indices))
+        for document, indices in zip(documents, wanted, strict=True)
     ]

@@ -1,4 +1,4 @@
-"""Which context sentence changes which word of one document, and what its sentences become without it."""
+"""The influence of each context sentence on the words of a document, and translations without it."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -27,7 +27,7 @@ class WordChange:
 
 @dataclass(frozen=True, slots=True)
 class ContextInfluence:
-    """What one context sentence, by its number from 1, adds to the words of another.
+    """The influence of one context sentence, by its number from 1, on the words of another.
 
     `nats` is the sum over the words, `change` that of its tokens' absolute values.
     """
@@ -44,7 +44,7 @@ class ContextInfluence:
 
 
 @dataclass(frozen=True, slots=True)
-class Translated:
+class ContextTranslations:
     """The run's own translations of a sentence: in context, without the most telling sentence, alone."""
 
     in_context: str
@@ -53,7 +53,7 @@ class Translated:
 
 
 @dataclass(frozen=True, slots=True)
-class ReportedSentence:
+class SentenceContextUse:
     """One sentence, numbered from 1; `influences` in the order of how much they change."""
 
     number: int
@@ -62,17 +62,17 @@ class ReportedSentence:
     cxmi: float
     words: tuple[WordChange, ...]  # with all context and with none
     influences: tuple[ContextInfluence, ...]
-    translated: Translated | None  # None without context
+    translated: ContextTranslations | None  # None without context
 
 
 @dataclass(frozen=True, slots=True)
-class ContextReport:
-    """What was found of a document."""
+class DocumentContextUse:
+    """The influence of context on the sentences of one document."""
 
     signature: str
     document: str
     translated_by_run: bool
-    sentences: tuple[ReportedSentence, ...]
+    sentences: tuple[SentenceContextUse, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for a JSON file."""
@@ -103,14 +103,14 @@ def _rounded(value: Any) -> Any:
     return round(value, DIGITS) + 0.0 if isinstance(value, float) else value
 
 
-def examine(
+def document_context_use(
     translator: DocumentTranslator,
     document: ParallelDocument,
     signature: str,
     own: bool,
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
-) -> ContextReport:
+) -> DocumentContextUse:
     """Take the context of every sentence away, piece by piece; `own`: the target is by this very run."""
     found = influences(translator, document)
     translations = _translations(translator, found, on_start, on_sentences)
@@ -122,7 +122,7 @@ def examine(
             for i in sorted(each.influences, key=lambda i: -i.change)
         ]
         sentences.append(
-            ReportedSentence(
+            SentenceContextUse(
                 number + 1,
                 document.source[number],
                 document.target[number],
@@ -132,7 +132,7 @@ def examine(
                 translated,
             )
         )
-    return ContextReport(signature, document.id, own, tuple(sentences))
+    return DocumentContextUse(signature, document.id, own, tuple(sentences))
 
 
 def _words(translator: DocumentTranslator, text: str, tokens: int) -> tuple[list[int], list[str]]:
@@ -156,7 +156,7 @@ def _translations(
     found: Sequence[SentenceInfluences],
     on_start: Callable[[int], None],
     on_sentences: Callable[[int], None],
-) -> list[Translated | None]:
+) -> list[ContextTranslations | None]:
     """The run's own translations of every sentence that has context; equal documents are translated once."""
     asked: list[tuple[Excerpt, Excerpt, Excerpt] | None] = []
     for each in found:
@@ -164,8 +164,8 @@ def _translations(
         if most is None:
             asked.append(None)
             continue
-        place = each.excerpt.numbers.index(most.number)
-        asked.append((each.excerpt, without(each.excerpt, place), alone(each.excerpt)))
+        index = each.excerpt.numbers.index(most.number)
+        asked.append((each.excerpt, without(each.excerpt, index), alone(each.excerpt)))
     order = list(dict.fromkeys(e.document.source for group in asked if group for e in group))
     on_start(sum(map(len, order)))
     translated: dict[tuple[str, ...], tuple[str, ...]] = {}
@@ -173,6 +173,8 @@ def _translations(
     for index, translation in translator.translate(documents, on_sentences):
         translated[order[index]] = translation.document.sentences
     return [
-        None if group is None else Translated(*(translated[e.document.source][e.place] for e in group))
+        None
+        if group is None
+        else ContextTranslations(*(translated[e.document.source][e.place] for e in group))
         for group in asked
     ]

@@ -1,4 +1,4 @@
-"""How much a system uses context: what its probabilities lose when context is taken away or replaced.
+"""Context use: the change of log-probabilities when context is removed or replaced.
 
 CXMI (conditional cross-mutual information; Fernandes et al. 2021, section 3) of a context C is
 
@@ -23,15 +23,15 @@ CONDITIONS: Final = ("true", "shuffled", "random", "none")
 DOCUMENTS_AT_ONCE = 16
 
 
-class Reach(Protocol):
-    """What knows how far a system sees."""
+class SentenceVisibility(Protocol):
+    """A system that knows the context window of each sentence."""
 
-    def reach(self, document: Document) -> list[range]:
-        """For every sentence, which sentences it is translated in sight of, itself too."""
+    def visible_sentences(self, document: Document) -> list[range]:
+        """For every sentence, the sentences within its context window, itself included."""
 
 
-class TokenScorer(Reach, Protocol):
-    """What probabilities are asked of."""
+class TokenScorer(SentenceVisibility, Protocol):
+    """A system that scores the tokens of chosen sentences."""
 
     def score_tokens(
         self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
@@ -43,7 +43,7 @@ class TokenScorer(Reach, Protocol):
 class SentenceUse:
     """One sentence under every condition: log-probabilities of its tokens, its end the last.
 
-    `number` is its place in its document; `context` counts the sentences that it sees.
+    `number` is its index in its document; `context` counts the sentences of its context window.
     """
 
     document: str
@@ -52,11 +52,11 @@ class SentenceUse:
     tokens: dict[str, tuple[float, ...]]
 
     def cxmi(self, condition: str = "true") -> float:
-        """Of the whole sentence, in nats."""
+        """CXMI of the whole sentence, in nats."""
         return sum(self.tokens[condition]) - sum(self.tokens["none"])
 
     def token_cxmi(self, condition: str = "true") -> tuple[float, ...]:
-        """Of every token."""
+        """CXMI of every token."""
         pairs = zip(self.tokens[condition], self.tokens["none"], strict=True)
         return tuple(given - not_given for given, not_given in pairs)
 
@@ -99,19 +99,23 @@ def mean_use(sentences: Sequence[SentenceUse], condition: str) -> ConditionMean:
     )
 
 
-def excerpts(scorer: Reach, document: ParallelDocument, chosen: Sequence[int] | None = None) -> list[Excerpt]:
+def excerpts(
+    scorer: SentenceVisibility, document: ParallelDocument, chosen: Sequence[int] | None = None
+) -> list[Excerpt]:
     """What each sentence of a document, or each of those chosen, sees, as a document of its own.
 
     Where that would be cut in another way than it was in the document (several parts, groups of windows with
     context), the whole document stands for it.
     """
-    sees = scorer.reach(Document(document.id, document.source))
+    sees = scorer.visible_sentences(Document(document.id, document.source))
     alike = {range(len(sees)): sees}
     found = []
     for number in range(len(sees)) if chosen is None else chosen:
         reach = sees[number]
         if reach not in alike:
-            alike[reach] = scorer.reach(Document(document.id, document.source[reach.start : reach.stop]))
+            alike[reach] = scorer.visible_sentences(
+                Document(document.id, document.source[reach.start : reach.stop])
+            )
         same = alike[reach][number - reach.start] == range(len(reach))
         found.append(excerpt(document, reach, number, whole=not same))
     return found
@@ -129,7 +133,7 @@ def edited(found: Excerpt, condition: str, others: Sequence[Pair], random: Rando
 def conditions_of(
     excerpts_of: Sequence[Excerpt], conditions: Sequence[str], others: Sequence[Pair], seed: int
 ) -> list[dict[str, Excerpt]]:
-    """Every excerpt under every condition; what is random depends on seed, document and place."""
+    """Every excerpt under every condition; what is random depends on seed, document and sentence index."""
     made = []
     for number, found in enumerate(excerpts_of):
         drawn = {c: Random(f"{seed} {c} {number} {found.document.id}") for c in conditions}
@@ -149,18 +153,18 @@ class Others(Sequence[Pair]):
         return len(self.pool) - (self.stop - self.first)
 
     @overload
-    def __getitem__(self, place: int) -> Pair: ...
+    def __getitem__(self, index: int) -> Pair: ...
 
     @overload
-    def __getitem__(self, place: slice) -> list[Pair]: ...
+    def __getitem__(self, index: slice) -> list[Pair]: ...
 
-    def __getitem__(self, place: int | slice) -> Pair | list[Pair]:
+    def __getitem__(self, index: int | slice) -> Pair | list[Pair]:
         """One of them, or several."""
-        if isinstance(place, slice):
-            return [self[i] for i in range(*place.indices(len(self)))]
-        if not 0 <= place < len(self):
-            raise IndexError(place)
-        return self.pool[place if place < self.first else place + self.stop - self.first]
+        if isinstance(index, slice):
+            return [self[i] for i in range(*index.indices(len(self)))]
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return self.pool[index if index < self.first else index + self.stop - self.first]
 
 
 class Pool:
@@ -205,10 +209,10 @@ def measure(
         ]
         scores = iter(score_excerpts(scorer, flat))
         for number, of_document in zip(numbers, made, strict=True):
-            for place, of_sentence in enumerate(of_document):
+            for index, of_sentence in enumerate(of_document):
                 tokens = {condition: next(scores) for condition in of_sentence}
                 context = len(of_sentence["true"].context) if "true" in of_sentence else 0
-                yield SentenceUse(documents[number].id, place, context, tokens)
+                yield SentenceUse(documents[number].id, index, context, tokens)
             on_sentences(len(of_document))
 
 
@@ -218,7 +222,7 @@ def check_conditions(conditions: Sequence[str], documents: int) -> None:
         if condition not in CONDITIONS:
             raise CotextError(f"unknown context {condition!r}; choose from {', '.join(CONDITIONS)}")
     if "true" not in conditions:
-        raise CotextError("the true context is what the others are compared with: choose it too")
+        raise CotextError("the other contexts are compared with the true one: choose true, too")
     if "random" in conditions and documents < 2:
         raise CotextError(
             "random context is drawn from other documents, and there is one alone; give a file with several, "
@@ -244,19 +248,19 @@ def score_excerpts(scorer: TokenScorer, found: Sequence[Excerpt]) -> list[tuple[
 
 @dataclass(frozen=True, slots=True)
 class Influence:
-    """What one context sentence does to the tokens of another: log-probabilities with it minus without it."""
+    """The influence of a context sentence on the tokens of another: log p with it minus log p without it."""
 
     number: int  # of the context sentence in the document
     tokens: tuple[float, ...]
 
     @property
     def nats(self) -> float:
-        """What it adds to the log-probability of the whole sentence."""
+        """The change of the sentence's log-probability."""
         return sum(self.tokens)
 
     @property
     def change(self) -> float:
-        """How much it changes, whichever way: the sum of absolute values."""
+        """The sum of the tokens' absolute changes."""
         return sum(abs(value) for value in self.tokens)
 
 
@@ -296,7 +300,7 @@ def _minus(a: Sequence[float], b: Sequence[float]) -> tuple[float, ...]:
 
 
 def word_lengths(decode: Callable[[Sequence[int]], str], tokens: Sequence[int]) -> list[int]:
-    """How many tokens each word of a sentence has, where words are set apart by spaces: sums to all tokens.
+    """The number of tokens of each word, where words are separated by spaces; they sum to all tokens.
 
     A token belongs to the word that the text ends with once it is there. Where nothing is set apart, each
     token is a word.

@@ -3,17 +3,17 @@
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from cotext.analysis.comparison import EVERYTHING, WITHIN, Sight
 from cotext.analysis.contrastive_contexts import ForeignSentences, score_in_contexts
+from cotext.analysis.contrastive_rows import SAME_SENTENCE, WHOLE_DOCUMENT, ContextWindow
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import Document, ParallelDocument
-from cotext.decoding.translate_file import signature_entries, what_is_seen
+from cotext.decoding.open import OpenedRun
+from cotext.decoding.signature import scoring_entries
 from cotext.decoding.translator import DocumentTranslator
 from cotext.metrics.contrastive import CandidateScores, ContrastiveReport, contrastive_accuracy
 from cotext.metrics.evidence import Evidence, groups_of, weigh
 from cotext.metrics.generative import GenerativeReport, generative_accuracy
 from cotext.metrics.readings import Readings
-from cotext.models.checkpoint import LoadedModel
 
 SUITE_CHUNK = 2000  # candidates scored between two signs of progress
 
@@ -49,25 +49,25 @@ def run_suite(
     return contrastive_accuracy(suite, own, **rules, controls=scores if controls else None)
 
 
-def sight_of(translator: DocumentTranslator) -> Sight:
-    """How many sentences a system may see at most, as far as its view goes."""
+def context_window_of(translator: DocumentTranslator) -> ContextWindow:
+    """The context window of a system, as far as its view goes."""
     view = translator.config.view
     if translator.model.sees_other_rows or view.kind == "document":
-        return Sight(EVERYTHING, EVERYTHING, EVERYTHING)
+        return ContextWindow(WHOLE_DOCUMENT, WHOLE_DOCUMENT, WHOLE_DOCUMENT)
     if view.kind == "cumulative":
-        return Sight(EVERYTHING, 0, 0)
+        return ContextWindow(WHOLE_DOCUMENT, 0, 0)
     if view.kind == "window":
         target = view.before if view.target_before is None else view.target_before
-        return Sight(view.before, view.after, target)
-    return Sight(0, 0, 0)
+        return ContextWindow(view.before, view.after, target)
+    return ContextWindow(0, 0, 0)
 
 
-def evidence_of(suite: ContrastiveSuite, readings: Readings, sight: Sight) -> list[Evidence]:
-    """What a suite shows of the use of context, by group with the clue in sight; not yet corrected."""
+def evidence_of(suite: ContrastiveSuite, readings: Readings, window: ContextWindow) -> list[Evidence]:
+    """Tests of context use by group of examples with the clue in the context window; not yet corrected."""
     return [
         weigh(group, readings)
         for group in groups_of(suite)
-        if group.distance != WITHIN and sight.reaches(group.phenomenon, group.distance)
+        if group.distance != SAME_SENTENCE and window.contains(group.phenomenon, group.distance)
     ]
 
 
@@ -85,18 +85,12 @@ def write_suite_forms(
     Raises:
         CotextError: a sentence longer than the system takes, or a suite whose candidates differ in no word.
     """
-    places = {source: n for n, source in enumerate(dict.fromkeys(e.source for e in suite.examples))}
-    documents = [Document(str(n), source) for source, n in places.items()]
+    indices = {source: n for n, source in enumerate(dict.fromkeys(e.source for e in suite.examples))}
+    documents = [Document(str(n), source) for source, n in indices.items()]
     translator.check(documents)
     found = dict(translator.translate(documents, on_sentences))
-    translations = [found[places[e.source]].document for e in suite.examples]
+    translations = [found[indices[e.source]].document for e in suite.examples]
     return generative_accuracy(suite, translations, recipe)
-
-
-def forms_recipe(translator: DocumentTranslator, loaded: LoadedModel) -> dict[str, str]:
-    """What the signature of a generative accuracy says of the model, and of how it decodes."""
-    model = signature_entries(loaded.signature)
-    return {"model": model["model"], "updates": model["updates"], **signature_entries(translator.signature)}
 
 
 def _texts(suite: ContrastiveSuite) -> Iterator[ParallelDocument]:
@@ -122,8 +116,6 @@ def _chunks(suite: ContrastiveSuite) -> Iterator[list[ContrastiveExample]]:
         yield chunk
 
 
-def suite_recipe(translator: DocumentTranslator, loaded: LoadedModel) -> dict[str, str]:
-    """What the signature of a contrastive accuracy says of the model, and of what it saw and scored."""
-    model = signature_entries(loaded.signature)
-    seen = what_is_seen(translator)
-    return {"model": model["model"], "updates": model["updates"], **seen, "scored": "differing"}
+def suite_recipe(opened: OpenedRun) -> dict[str, str]:
+    """Signature entries of a contrastive accuracy: the model, and what it sees and scores."""
+    return {**scoring_entries(opened), "scored": "differing"}

@@ -2,7 +2,7 @@
 
 What an example asks is then asked of each sentence in which its candidates differ, in the excerpt that the
 system sees of the document (see `cotext.data.context_edits`): of this sentence alone, and of the excerpt with
-sentences of the suite's other documents in the place of its context. The candidates of an example have the
+sentences of the suite's other documents instead of its context. The candidates of an example have the
 same context, and so have examples with the same sentence and candidates, which then are one choice: what is
 asked twice is scored once.
 """
@@ -64,20 +64,20 @@ def score_in_contexts(
     Everything is scored in one call, so that batches are shared.
     """
     asked: dict[CandidateSet, int] = {}
-    places: dict[str, list[list[int]]] = {context: [] for context in CONTEXTS[: 1 if foreign is None else 3]}
+    indices: dict[str, list[list[int]]] = {context: [] for context in CONTEXTS[: 1 if foreign is None else 3]}
     for example in examples:
         choices = {"true": [CandidateSet(example.source, example.candidates, example.differing_sentences)]}
         if foreign is not None:
             choices |= _controls(translator, example, foreign)
         for context, of_example in choices.items():
-            places[context].append([asked.setdefault(choice, len(asked)) for choice in of_example])
+            indices[context].append([asked.setdefault(choice, len(asked)) for choice in of_example])
     scores = score_candidates(translator, list(asked))
     return {
         context: [
-            _added(len(example.candidates), [scores[place] for place in of_example])
+            _added(len(example.candidates), [scores[index] for index in of_example])
             for example, of_example in zip(examples, each, strict=True)
         ]
-        for context, each in places.items()
+        for context, each in indices.items()
     }
 
 
@@ -94,9 +94,9 @@ def _controls(
         strict=True,
     ):
         # Drawn by what is asked, and not by whose example it is.
-        told = f"{SEED} {example.source[number]} {[candidate[number] for candidate in example.candidates]}"
+        seed = f"{SEED} {example.source[number]} {[candidate[number] for candidate in example.candidates]}"
         for context, condition in (("none", "none"), ("foreign", "random")):
-            made = edited(excerpt, condition, others, Random(told))
+            made = edited(excerpt, condition, others, Random(seed))
             found[context].append(_choice(made, example.candidates))
     return found
 

@@ -15,14 +15,16 @@ import torch
 
 from cotext.analysis.probing import TASKS, Split, Task, Tokens, encoder_of, probe, read_states
 from cotext.analysis.probing_summary import Part, RunSummary, TaskSummary
-from cotext.data.batch import Instance, Source, source_batch
+from cotext.data.batch import Instance, Source
+from cotext.data.batching import pack
 from cotext.data.build import build_view, special_symbols
-from cotext.data.sampling import instances_of, pack
+from cotext.data.collate import source_batch
+from cotext.data.sampling import instances_of
 from cotext.data.store import TokenStore
 from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.runtime.devices import choose_threads
 from cotext.runtime.errors import CotextError
-from cotext.training.run import Data, data_of
+from cotext.training.prepared_data import PreparedData, data_of
 
 if TYPE_CHECKING:
     pass
@@ -44,7 +46,7 @@ class Probe:
     name: str
     run: Path
     loaded: LoadedModel
-    data: Data
+    data: PreparedData
 
     @property
     def layers(self) -> int:
@@ -171,6 +173,6 @@ def _gather(opened: Probe, store: TokenStore, documents: Iterator[int], max_toke
 def _batches(opened: Probe, instances: Sequence[Instance]) -> Iterator[Source]:
     symbols = special_symbols(opened.loaded.tokenizer, opened.loaded.config.view)
     in_order = sorted(instances, key=lambda instance: instance.source_tokens(symbols))
-    for group in pack([instance.source_tokens(symbols) for instance in in_order], BATCH_TOKENS):
+    for group in pack([[instance.source_tokens(symbols)] for instance in in_order], BATCH_TOKENS):
         # Rows of like length, not neighbours: where rows of a document see each other, these do not.
         yield source_batch([replace(in_order[i], document=i) for i in group], symbols)

@@ -1,4 +1,4 @@
-"""What probing found over several seeds: means with their spread, as a table and as plain data."""
+"""Probing accuracies over several seeds: means with their spread, as a table and as plain data."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -146,7 +146,7 @@ class TaskSummary:
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """How large a set of documents was."""
+    """The size of a set of documents."""
 
     documents: int
     rows: int

@@ -1,4 +1,4 @@
-"""Commands about what a trained model knows and looks at: `probe` and `attention`."""
+"""Commands that analyse a trained model: `probe` and `attention`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -13,7 +13,7 @@ from cotext.cli.options import (
     Format,
     Json,
     OneDocument,
-    Translated,
+    TranslationFile,
     as_json,
     decode_settings,
 )
@@ -22,23 +22,24 @@ from cotext.cli.options import (
 def probe(
     runs: Annotated[list[Path], typer.Argument(help="Run folders; several are compared.")],
     task: Annotated[
-        list[str] | None, typer.Option(help="absolute, relative, order or all; may be repeated.")
+        list[str] | None,
+        typer.Option(help="Probing task: absolute, relative, order or all; may be repeated. Default: all."),
     ] = None,
     data: Annotated[
-        Path | None, typer.Option(help="Folder made by `prepare`; that of the training if not given.")
+        Path | None, typer.Option(help="Folder made by `prepare`; default: the training data of the run.")
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for figures and pictures; `probing` in the first run.")
+        Path | None, typer.Option(help="Folder for figures and plots; default: `probing` in the first run.")
     ] = None,
     tokens: Annotated[
-        int, typer.Option(min=1, help="Source tokens to learn from, and at most to test on.")
+        int, typer.Option(min=1, help="Source tokens to train the classifiers on, and at most to test on.")
     ] = 50_000,
-    seeds: Annotated[int, typer.Option(min=1, help="Repetitions; more than one show the spread.")] = 1,
+    seeds: Annotated[int, typer.Option(min=1, help="Number of seeds; more than one give a spread.")] = 1,
     device: Device = None,
     checkpoint: Checkpoint = None,
     json: Json = False,
 ) -> None:
-    """How much of the position of a token each encoder layer still knows."""
+    """Probe each encoder layer for token positions with a linear classifier."""
     from cotext.analysis.probe_runs import parse_tasks
     from cotext.reports.probe import as_dict, probe_runs, render
     from cotext.runtime.progress import meter
@@ -69,8 +70,8 @@ def probe(
 def attention(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     document: OneDocument,
-    out: Annotated[Path, typer.Option(help="Folder for figures and pictures.")],
-    target: Translated = None,
+    out: Annotated[Path, typer.Option(help="Folder for figures and plots.")],
+    target: TranslationFile = None,
     id: DocumentId = None,
     format: Format = None,
     device: Device = None,
@@ -78,7 +79,7 @@ def attention(
     checkpoint: Checkpoint = None,
     json: Json = False,
 ) -> None:
-    """Which sentence of a document attends to which, in every attention of a system."""
+    """Draw sentence-to-sentence attention maps of a document, for every attention module."""
     decode = decode_settings(set)
     from cotext.reports.attention import report_attention
 

@@ -1,4 +1,4 @@
-"""The command that puts runs side by side: `compare`."""
+"""The command `compare`."""
 
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -11,39 +11,45 @@ from cotext.cli.options import Decode, Device, Format, Json, as_json, decode_set
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders; differences are taken from the first.")],
-    out: Annotated[Path, typer.Option(help="Page to write.")],
+    runs: Annotated[list[Path], typer.Argument(help="Run folders; differences are relative to the first.")],
+    out: Annotated[Path, typer.Option(help="HTML page to write.")],
     data: Annotated[
         Path | None,
-        typer.Option(help="Folder made by `prepare`: its test set and, if there are any, its suites."),
+        typer.Option(help="Folder made by `prepare`: its test set and contrastive suites."),
     ] = None,
-    source: Annotated[Path | None, typer.Option(help="Test set, source side (or both sides).")] = None,
+    source: Annotated[
+        Path | None, typer.Option(help="Test set, source side (or a file with both sides).")
+    ] = None,
     reference: Annotated[Path | None, typer.Option(help="Test set, target side.")] = None,
     suite: Annotated[list[Path] | None, typer.Option(help="Contrastive suite; may be repeated.")] = None,
     protocol: Annotated[
-        list[str] | None, typer.Option(help="Named protocol (docs/metrics.md); may be repeated.")
+        list[str] | None, typer.Option(help="Metric, as in docs/metrics.md; may be repeated.")
     ] = None,
-    target_language: Annotated[str | None, typer.Option(help="Code such as zh, for the tokenizer.")] = None,
-    samples: Annotated[int, typer.Option(help="Of paired tests and intervals.")] = 10_000,
-    use: Annotated[bool, typer.Option(help="Score the test set with and without context.")] = True,
+    target_language: Annotated[
+        str | None, typer.Option(help="Language code such as zh, for the metric's tokenizer.")
+    ] = None,
+    samples: Annotated[int, typer.Option(help="Samples of paired tests and confidence intervals.")] = 10_000,
+    use: Annotated[bool, typer.Option(help="Compute CXMI on the test set.")] = True,
     controls: Annotated[
-        bool, typer.Option(help="Decide the suites without context and in foreign context, too.")
+        bool, typer.Option(help="Also score the suites without context and with context of other documents.")
     ] = True,
-    attention: Annotated[bool, typer.Option(help="Draw the attention on a document of the test set.")] = True,
-    csv: Annotated[Path | None, typer.Option(help="Write all figures here.")] = None,
-    latex: Annotated[Path | None, typer.Option(help="Write tables for a paper here.")] = None,
+    attention: Annotated[
+        bool, typer.Option(help="Draw attention maps of a document of the test set.")
+    ] = True,
+    csv: Annotated[Path | None, typer.Option(help="CSV file for all figures.")] = None,
+    latex: Annotated[Path | None, typer.Option(help="LaTeX file for tables.")] = None,
     format: Format = None,
     device: Device = None,
     set: Decode = None,
     json: Json = False,
 ) -> None:
-    """Systems side by side: who uses context, where, how much, is it real, and what papers say."""
+    """Compare runs: quality, contrastive accuracy, context use, significance tests, published values."""
     decode: dict[str, Any] = decode_settings(set)
-    from cotext.reports.compare.job import Outputs, Request, compare_folders
+    from cotext.reports.compare.job import ComparisonFiles, ComparisonRequest, compare_folders
     from cotext.reports.compare.tables import as_dict, as_text
     from cotext.runtime.progress import meter
 
-    outputs = Outputs(out, csv, latex)
+    outputs = ComparisonFiles(out, csv, latex)
     with ExitStack() as shown:
 
         def watch(what: str, total: int) -> Callable[[int], None]:
@@ -51,7 +57,7 @@ def compare(
             return shown.enter_context(meter(what, total)).advance
 
         found = compare_folders(
-            Request(
+            ComparisonRequest(
                 runs=tuple(runs),
                 data=data,
                 source=source,

@@ -13,7 +13,7 @@ from cotext.cli.options import (
     Format,
     Json,
     OneDocument,
-    Translated,
+    TranslationFile,
     as_json,
     decode_settings,
     output,
@@ -25,8 +25,10 @@ from cotext.runtime.errors import CotextError
 def context(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     document: OneDocument,
-    out: Annotated[Path, typer.Option(help="Page to write; its figures stand beside it, in .json.")],
-    target: Translated = None,
+    out: Annotated[
+        Path, typer.Option(help="HTML page to write; its figures go to the same name with .json.")
+    ],
+    target: TranslationFile = None,
     id: DocumentId = None,
     format: Format = None,
     device: Device = None,
@@ -34,7 +36,7 @@ def context(
     checkpoint: Checkpoint = None,
     json: Json = False,
 ) -> None:
-    """Which context sentence of a document, when taken away, changes which word of its translation."""
+    """Remove each context sentence of a document in turn and show which target words change probability."""
     decode = decode_settings(set)
     from cotext.reports.context import report_context
     from cotext.runtime.progress import meter
@@ -61,35 +63,43 @@ def context(
 
 def cxmi(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
-    source: Annotated[Path, typer.Option(help="Source documents (or both sides).")],
-    target: Annotated[Path | None, typer.Option(help="Their translations, which are scored.")] = None,
+    source: Annotated[Path, typer.Option(help="Source documents (or a file with both sides).")],
+    target: Annotated[
+        Path | None, typer.Option(help="Their reference translations, which are scored.")
+    ] = None,
     context: Annotated[
         list[str] | None,
-        typer.Option(help="true, shuffled or random, beside none; may be repeated. All if not given."),
+        typer.Option(
+            help="Context to compare with none: true, shuffled or random; may be repeated. Default: all."
+        ),
     ] = None,
     translate: Annotated[
-        bool, typer.Option("--translate", help="Translate in each kind of context, and evaluate.")
+        bool, typer.Option("--translate", help="Also translate with each kind of context, and evaluate.")
     ] = False,
-    protocol: Annotated[list[str] | None, typer.Option(help="Named protocol; may be repeated.")] = None,
-    seed: Annotated[int, typer.Option(help="Of what is shuffled and drawn.")] = 1,
-    out: Annotated[Path | None, typer.Option(help="Write all figures here as JSON.")] = None,
+    protocol: Annotated[
+        list[str] | None, typer.Option(help="Metric, as in docs/metrics.md; may be repeated.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Seed of shuffled and random context.")] = 1,
+    out: Annotated[Path | None, typer.Option(help="JSON file for all figures.")] = None,
     format: Format = None,
     device: Device = None,
     set: Decode = None,
     checkpoint: Checkpoint = None,
     json: Json = False,
 ) -> None:
-    """What context adds to the probability of a translation: the true one, shuffled, of other documents."""
+    """Conditional cross-mutual information (CXMI): what context adds to reference log-probabilities."""
     decode = decode_settings(set)
     if protocol and not translate:
-        raise CotextError("--protocol is for translations: add --translate, or leave it out")
+        raise CotextError("--protocol evaluates translations: add --translate, or leave it out")
     from cotext.analysis.context_corpus import measure_corpus
     from cotext.analysis.context_use import CONDITIONS
+    from cotext.decoding.open import open_run, open_scorer
     from cotext.runtime.progress import meter
 
     with output(out, [source, target]), meter("scoring", 0) as progress:
+        opened = (open_run if translate else open_scorer)(run, device, decode, checkpoint)
         found = measure_corpus(
-            run,
+            opened,
             source,
             target,
             conditions=context or CONDITIONS,
@@ -97,9 +107,6 @@ def cxmi(
             protocols=protocol,
             seed=seed,
             format=format,
-            device=device,
-            decode=decode,
-            update=checkpoint,
             on_start=progress.restart,
             on_sentences=progress.advance,
         )
@@ -111,16 +118,21 @@ def profile(
     hypothesis: Annotated[
         list[Path], typer.Option(help="Translated documents; may be repeated for several systems.")
     ],
-    reference: Annotated[Path, typer.Option(help="Reference.")],
+    reference: Annotated[Path, typer.Option(help="Reference translations.")],
     protocol: Annotated[
-        list[str] | None, typer.Option(help="Named protocol; may be repeated. s-bleu, d-bleu and chrf.")
+        list[str] | None,
+        typer.Option(
+            help="Metric, as in docs/metrics.md; may be repeated. Default: s-bleu, d-bleu and chrf."
+        ),
     ] = None,
-    target_language: Annotated[str | None, typer.Option(help="Code such as zh, for the tokenizer.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write all figures here as JSON.")] = None,
+    target_language: Annotated[
+        str | None, typer.Option(help="Language code such as zh, for the metric's tokenizer.")
+    ] = None,
+    out: Annotated[Path | None, typer.Option(help="JSON file for all figures.")] = None,
     format: Format = None,
     json: Json = False,
 ) -> None:
-    """Quality against position in the document, and against the length of documents; from plain files."""
+    """Translation quality by position in the document and by document length."""
     from cotext.metrics.bleu import DEFAULT_PROTOCOLS
     from cotext.metrics.evaluate_files import name_systems, read_aligned
     from cotext.metrics.profile import TITLES, by_length, by_position, render_profile

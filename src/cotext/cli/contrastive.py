@@ -21,9 +21,8 @@ from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
     from cotext.data.contrastive_suites import ContrastiveSuite
-    from cotext.decoding.translator import DocumentTranslator
+    from cotext.decoding.open import OpenedRun
     from cotext.metrics.evidence import Evidence
-    from cotext.models.checkpoint import LoadedModel
 
 Tell = Callable[[str], None]  # what a person reads of the figures
 
@@ -34,65 +33,73 @@ def contrastive(
         list[Path], typer.Argument(help="Contrastive suites (JSON, ContraPro, consistency sets).")
     ],
     tie: Annotated[
-        str, typer.Option(help="wrong: a tie is an error; first: the first candidate wins.")
+        str, typer.Option(help="wrong: a tie counts as an error; first: the first candidate wins.")
     ] = "wrong",
-    score: Annotated[str, typer.Option(help="sum or mean of the log-probabilities of the tokens.")] = "sum",
+    score: Annotated[
+        str, typer.Option(help="Candidate score: sum or mean of the token log-probabilities.")
+    ] = "sum",
     generate: Annotated[
-        bool, typer.Option("--generate", help="Is the right form in its own translation, too?")
+        bool, typer.Option("--generate", help="Also translate the sources and check for the correct form.")
     ] = False,
     controls: Annotated[
         bool,
         typer.Option(
             "--controls",
-            help="Decide without context and in foreign context, too: is it used? Up to 3 times the time.",
+            help="Also score without context and with context of other documents, to test context use; up to "
+            "3 times slower.",
         ),
     ] = False,
-    out: Annotated[Path | None, typer.Option(help="Write all figures and decisions here as JSON.")] = None,
+    out: Annotated[Path | None, typer.Option(help="JSON file for all figures and decisions.")] = None,
     device: Device = None,
     set: Decode = None,
     checkpoint: Checkpoint = None,
     json: Json = False,
 ) -> None:
-    """How often a system prefers the right translation to wrong ones, by phenomenon and distance."""
+    """Score contrastive suites: accuracy by phenomenon and distance of the antecedent."""
     from cotext.data.contrastive_suites import read_suite
 
     _check_rules(tie, score)
     decode = decode_settings(set) if generate else scoring_settings(set)
     loaded_suites = [read_suite(path) for path in suites]
-    from cotext.analysis.contrastive import evidence_of, run_suite, sight_of, suite_recipe
+    from cotext.analysis.contrastive import context_window_of, evidence_of, run_suite, suite_recipe
     from cotext.data.languages import check_pair
     from cotext.metrics.contrastive import render_table
     from cotext.runtime.progress import meter
 
     tell: Tell = _silent if json else typer.echo
     with output(out, suites):
-        translator, loaded = _opened(run, generate, device, decode, checkpoint)
+        opened = _opened(run, generate, device, decode, checkpoint)
+        translator = opened.translator
         for path, suite in zip(suites, loaded_suites, strict=True):
-            check_pair(loaded.languages, suite.languages, f"{path}", f"{run} translates")
-        recipe, sight = suite_recipe(translator, loaded), sight_of(translator)
-        if controls and not sight.context:
+            check_pair(opened.languages, suite.languages, f"{path}", f"{run} translates")
+        recipe, window = suite_recipe(opened), context_window_of(translator)
+        if controls and not window.has_context:
             typer.echo(
-                f"{run} sees one sentence at a time: no context can be taken away, and none can be used\n",
+                f"{run} reads single sentences: --controls has no context to remove\n",
                 err=json,
             )
         evidence: dict[str, list[Evidence]] = {}
         reports: dict[str, Any] = {}
         for path, suite in zip(suites, loaded_suites, strict=True):
             with meter(suite.name, sum(len(e.candidates) for e in suite.examples)) as progress:
-                rules: dict[str, Any] = {"tie": tie, "score": score, "controls": controls and sight.context}
+                rules: dict[str, Any] = {
+                    "tie": tie,
+                    "score": score,
+                    "controls": controls and window.has_context,
+                }
                 report = run_suite(translator, suite, **rules, recipe=recipe, on_candidates=progress.advance)
             figures = report.as_dict()
             tell(f"{suite.name}\n{render_table(report)}\n")
             if generate:
-                figures["generative"] = _generated(translator, loaded, suite, tell)
+                figures["generative"] = _generated(opened, suite, tell)
             key = f"{suite.name} ({path})" if suite.name in reports else suite.name
             reports[key] = figures
             if report.readings is not None:
-                evidence[key] = evidence_of(suite, report.readings, sight)
+                evidence[key] = evidence_of(suite, report.readings, window)
         if evidence:
             _conclude(evidence, reports, tell)
-        elif sight.context:
-            tell("Right choices alone do not show that context is used: --controls asks what it takes.\n")
+        elif window.has_context:
+            tell("Accuracy alone does not show that context is used: add --controls to test it.\n")
         if json:
             typer.echo(as_json(reports))
         write_figures(out, reports)
@@ -110,14 +117,14 @@ def _check_rules(tie: str, score: str) -> None:
 
 def _opened(
     run: Path, generate: bool, device: str | None, decode: dict[str, Any], checkpoint: int | None
-) -> "tuple[DocumentTranslator, LoadedModel]":
-    from cotext.decoding.translate_file import open_scorer, open_translator
+) -> "OpenedRun":
+    from cotext.decoding.open import open_run, open_scorer
 
     if not generate:
         return open_scorer(run, device, decode, checkpoint)
-    translator, loaded = open_translator(run, device, decode, checkpoint)
-    translator.check_passes()
-    return translator, loaded
+    opened = open_run(run, device, decode, checkpoint)
+    opened.translator.plan.check_passes()
+    return opened
 
 
 def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell: Tell) -> None:
@@ -134,17 +141,16 @@ def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell:
         reports[key]["use_of_context"] = [next(rest).as_dict() for _ in of_suite]
 
 
-def _generated(
-    translator: "DocumentTranslator", loaded: "LoadedModel", suite: "ContrastiveSuite", tell: Tell
-) -> dict[str, Any]:
+def _generated(opened: "OpenedRun", suite: "ContrastiveSuite", tell: Tell) -> dict[str, Any]:
     """The generative reading of a suite, told and as figures."""
-    from cotext.analysis.contrastive import forms_recipe, write_suite_forms
+    from cotext.analysis.contrastive import write_suite_forms
+    from cotext.decoding.signature import translation_entries
     from cotext.metrics.generative import render_forms
     from cotext.runtime.progress import meter
 
     sources = dict.fromkeys(example.source for example in suite.examples)
     with meter(f"{suite.name}, translating", sum(map(len, sources))) as progress:
-        recipe = forms_recipe(translator, loaded)
-        forms = write_suite_forms(translator, suite, recipe=recipe, on_sentences=progress.advance)
+        recipe = translation_entries(opened)
+        forms = write_suite_forms(opened.translator, suite, recipe=recipe, on_sentences=progress.advance)
     tell(f"{render_forms(forms)}\n")
     return forms.as_dict()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 def prepare(
-    out: Annotated[Path, typer.Option(help="Folder to make.")],
+    out: Annotated[Path, typer.Option(help="Data folder to make.")],
     source: Annotated[Path | None, typer.Option(help="Training corpus, source side (or both sides).")] = None,
     target: Annotated[Path | None, typer.Option(help="Training corpus, target side.")] = None,
     dev_source: Annotated[Path | None, typer.Option(help="Development corpus, source side.")] = None,
@@ -32,50 +32,59 @@ def prepare(
     test_source: Annotated[Path | None, typer.Option(help="Test corpus, source side.")] = None,
     test_target: Annotated[Path | None, typer.Option(help="Test corpus, target side.")] = None,
     source_language: Annotated[
-        str | None, typer.Option(help="Code such as en; as the names of the files tell if not given.")
+        str | None, typer.Option(help="Language code such as en; default: from the file names.")
     ] = None,
-    target_language: Annotated[str | None, typer.Option(help="Code such as de.")] = None,
+    target_language: Annotated[
+        str | None, typer.Option(help="Language code such as de; default: from the file names.")
+    ] = None,
     controlled: Annotated[
         str | None,
-        typer.Option(help="Make the controlled corpus instead: small, medium, large or a number."),
+        typer.Option(
+            help="Generate the synthetic corpus instead: small, medium, large, or a number of documents."
+        ),
     ] = None,
     vocabulary: Annotated[
-        int | None, typer.Option(help="Subwords; 32000 or as many as there can be.")
+        int | None, typer.Option(help="Vocabulary size; default: 32000, or fewer where the corpus has fewer.")
     ] = None,
     tokenizer: Annotated[
         str,
         typer.Option(
-            help="sentencepiece, sentencepiece-bpe, or moses-bpe for replication; or a run or data folder "
-            "whose tokenizer is taken, to train on from that run (--init)."
+            help="sentencepiece, sentencepiece-bpe or moses-bpe; or a run or data folder whose tokenizer is "
+            "used, which `train --init` needs."
         ),
     ] = "sentencepiece",
-    language: Annotated[str, typer.Option(help="Target language, for the Moses rules of moses-bpe.")] = "en",
-    max_characters: Annotated[int, typer.Option(help="A longer sentence is refused.")] = 10_000,
+    language: Annotated[
+        str, typer.Option(help="Target language of the Moses tokenizer, for moses-bpe.")
+    ] = "en",
+    max_characters: Annotated[int, typer.Option(help="Longest sentence; a longer one is an error.")] = 10_000,
     split: Annotated[
         bool,
         typer.Option(
-            "--split", help="Split training lines that hold as many sentences on both sides, several."
+            "--split",
+            help="Split training lines with the same number of sentences (2 or more) on both sides.",
         ),
     ] = False,
     clean: Annotated[
         list[str] | None,
         typer.Option(
-            help="Leave training pairs out by a rule, cutting their documents: empty, length=1000, ratio=3, "
-            "copies, language=0.95, duplicates, or all; may be repeated."
+            help="Remove training pairs by a rule, splitting their documents there: empty, length=1000, "
+            "ratio=3, copies, language=0.95, duplicates, or all; may be repeated."
         ),
     ] = None,
     skip_unequal: Annotated[
         bool,
-        typer.Option("--skip-unequal", help="Leave out documents with unequal numbers of sentences."),
+        typer.Option("--skip-unequal", help="Skip documents whose sides differ in number of sentences."),
     ] = False,
-    seed: Annotated[int, typer.Option(help="Of the controlled corpus and of the tokenizer's sample.")] = 1,
+    seed: Annotated[
+        int, typer.Option(help="Seed of the synthetic corpus and of the tokenizer's training sample.")
+    ] = 1,
     format: Format = None,
     overwrite: Annotated[
-        bool, typer.Option(help="Replace an existing folder, and what an interrupted job left.")
+        bool, typer.Option(help="Replace an existing folder, or what an interrupted job left.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Tokenise a corpus into a folder that `train` reads, and report what is in it."""
+    """Tokenise a corpus into a data folder for `train`, and report statistics of it."""
     from cotext.data.languages import Languages, language_code
     from cotext.data.prepare import prepare as prepare_corpus
     from cotext.data.prepare import prepare_controlled
@@ -87,13 +96,13 @@ def prepare(
         of_files = (source_language, target_language, format, split, clean, skip_unequal)
         if any((*files, *of_files)) or tokenizer != "sentencepiece":
             raise CotextError(
-                "--controlled makes its own corpus and tokenizer; leave --source, --target, --format, "
-                "--tokenizer and the like out"
+                "--controlled makes its own corpus and tokenizer; leave out --source, --target, --format, "
+                "--tokenizer and the like"
             )
         size = int(controlled) if re.fullmatch("[0-9]{1,12}", controlled) else controlled
         with stages() as progress:
             report = prepare_controlled(
-                size, out, seed=seed, vocabulary=vocabulary, overwrite=overwrite, progress=progress
+                size, out, seed=seed, vocabulary=vocabulary, overwrite=overwrite, on_documents=progress
             )
     else:
         if source is None or dev_source is None:
@@ -101,13 +110,13 @@ def prepare(
         if test_target is not None and test_source is None:
             raise CotextError("--test-target is given without --test-source")
         sides = (("--source-language", source_language), ("--target-language", target_language))
-        told = Languages(*(language_code(code, option) if code else "" for option, code in sides))
+        languages = Languages(*(language_code(code, option) if code else "" for option, code in sides))
         taken = Path(tokenizer) if (Path(tokenizer) / "tokenizer").is_dir() else None
         if taken is not None and vocabulary is not None:
-            raise CotextError(f"--tokenizer {tokenizer} has its vocabulary; leave --vocabulary out")
+            raise CotextError(f"--tokenizer {tokenizer} has its own vocabulary; leave out --vocabulary")
         if taken is None and tokenizer not in KINDS:
             raise CotextError(
-                f"--tokenizer {shown(tokenizer)}: no run or data folder, which holds a tokenizer folder; "
+                f"--tokenizer {shown(tokenizer)}: not a run or data folder with a tokenizer; "
                 f"give one, or choose {', '.join(KINDS)}"
             )
         settings = TokenizerSettings(kind=tokenizer, vocabulary=vocabulary, language=language, seed=seed)
@@ -120,7 +129,7 @@ def prepare(
                 out,
                 test_source=test_source,
                 test_target=test_target,
-                languages=told,
+                languages=languages,
                 settings=settings,
                 tokenizer=taken,
                 format=format,
@@ -129,7 +138,7 @@ def prepare(
                 clean=clean or (),
                 skip_unequal=skip_unequal,
                 overwrite=overwrite,
-                progress=progress,
+                on_documents=progress,
             )
     if json:
         typer.echo(as_json({"format": "cotext-prepare", "version": 1, "out": str(out), **asdict(report)}))
@@ -141,22 +150,24 @@ def prepare(
 def distill(
     teacher: Annotated[Path, typer.Argument(help="Run folder of the teacher.")],
     data: Annotated[Path, typer.Option(help="Folder made by `prepare`.")],
-    out: Annotated[Path, typer.Option(help="Folder to make.")],
+    out: Annotated[Path, typer.Option(help="Data folder to make.")],
     shard: Annotated[
         str | None,
-        typer.Option(help="i/n: translate this part alone; when all are done, the call without writes OUT."),
+        typer.Option(
+            help="i/n: translate only this part; when all n are done, the command without --shard writes OUT."
+        ),
     ] = None,
     monolingual: Annotated[
         Path | None,
         typer.Option(
-            help="Documents of one language to translate in place of the corpus's sources, and to add to it."
+            help="Monolingual documents to translate and add to the corpus, which is kept as it is."
         ),
     ] = None,
     side: Annotated[
         str | None,
         typer.Option(
-            help="Where monolingual documents stand: source (forward) or target (back-translation); as the "
-            "languages tell if not given."
+            help="Side of the monolingual documents: source (forward translation) or target "
+            "(back-translation); default: by their language."
         ),
     ] = None,
     format: Format = None,
@@ -165,22 +176,22 @@ def distill(
     checkpoint: Checkpoint = None,
     json: Json = False,
 ) -> None:
-    """Copy prepared data with a system's translations as training targets; the same command goes on."""
+    """Sequence-level knowledge distillation and back-translation: training data translated by a run."""
     if monolingual is None and (side or format):
-        raise CotextError("--side and --format say what --monolingual is; give that too, or leave them out")
+        raise CotextError("--side and --format describe --monolingual; give it, too, or leave them out")
     decode = decode_settings(set)
     from cotext.runtime.progress import console, meter
-    from cotext.training.distillation import Request, distillation
+    from cotext.training.distillation import DistillationRequest, distillation
     from cotext.training.distillation_shards import Shard
 
     part = None if shard is None else Shard.parse(shard)
-    request = Request(teacher, data, out, decode, checkpoint, monolingual, format, side or "")
+    request = DistillationRequest(teacher, data, out, decode, checkpoint, monolingual, format, side or "")
     with distillation(request, part, device) as job:
         for message in job.texts.messages():
             typer.echo(message, err=True)
         if job.parts.damaged:
             console.print(
-                f"{job.parts.path.parent}: damaged parts, translated again from the first such line on: "
+                f"{job.parts.path.parent}: damaged parts, translated again from the first damaged line on: "
                 f"{job.parts.damaged}",
                 soft_wrap=True,
             )
@@ -208,14 +219,14 @@ def distill(
     typer.echo(f"{out}: {sentences} in {documents}{resumed}")
     if outcome.kept.count:
         typer.echo(
-            f"  {counted(outcome.kept.count, 'document')} with a sentence that the teacher does not take "
-            f"(--set max_source_tokens=...) {'left out' if monolingual else 'as before'}; "
+            f"  {counted(outcome.kept.count, 'document')} with a sentence too long for the teacher "
+            f"(--set max_source_tokens=...) {'left out' if monolingual else 'kept untranslated'}; "
             f"{_examples(outcome.kept)}"
         )
     for noted, what in (
         (outcome.missing, "missing"),
-        (outcome.cut, "cut off at the length limit (--set max_ratio=... or max_extra=...)"),
-        (outcome.long, "longer than what the teacher was trained on"),
+        (outcome.cut, "truncated at the length limit (--set max_ratio=... or max_extra=...)"),
+        (outcome.long, "longer than the training data of the teacher"),
     ):
         if noted.count:
             typer.echo(f"  {counted(noted.count, 'sentence')} {what}; document:sentence {_examples(noted)}")

@@ -24,14 +24,9 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from cotext.analysis.comparison import (
-    Comparison,
-    Sample,
-    SystemFigures,
-    bracketed,
-    compare,
-    read_metrics,
-)
+from cotext.analysis.contrastive_rows import SystemFigures
+from cotext.analysis.demonstration import Demonstration, Sample, bracketed, compare
+from cotext.analysis.metrics_file import read_metrics
 from cotext.config.recipe import Config, load_config
 from cotext.data.controlled import SIZES
 from cotext.data.formats import read_documents, write_documents
@@ -57,7 +52,7 @@ class DemoSystem:
 
 @dataclass(frozen=True, slots=True)
 class DemoSettings:
-    """Everything that decides how long the demonstration takes and what comes out of it."""
+    """The settings of the demonstration."""
 
     systems: tuple[DemoSystem, ...]
     overrides: tuple[str, ...]  # of all systems, before their own
@@ -91,10 +86,10 @@ SETTINGS = DemoSettings(
 )
 
 INTRODUCTION = """\
-Cotext trains three tiny systems on a small English-German world in which some words can be translated
-only with another sentence in view, and it is known with which one: "it" is er, sie or es by the gender
-of a thing mentioned earlier; "you" is du or Sie by who is spoken to. A system that sees the clue should
-learn this; one that does not see it can only guess, and stays at chance.
+Cotext trains three tiny systems on a synthetic English-German corpus in which some words can be translated
+only with a clue in another sentence: "it" is er, sie or es by the gender of a thing mentioned earlier;
+"you" is du or Sie by who is spoken to. A system with the clue in its context window should learn this; one
+without it can only guess, so its accuracy should be at chance.
 """
 
 
@@ -154,16 +149,16 @@ def _prepare(out: Path, settings: DemoSettings) -> None:
 
             def on_documents(stage: str, count: int) -> None:
                 if stage == "reading":
-                    progress.reach(count)
+                    progress.advance_to(count)
                 elif stage == "encoding train":
-                    progress.reach(documents + count)
+                    progress.advance_to(documents + count)
 
             prepare_controlled(
                 size,
                 out / "data",
                 settings.seed,
                 contrastive_examples=settings.contrastive_examples,
-                progress=on_documents,
+                on_documents=on_documents,
             )
     for name in ("test.en", "test.de"):
         if not (out / name).exists():
@@ -286,11 +281,12 @@ def _corpus_command(out: Path, settings: DemoSettings) -> str:
 
 
 def _system_figures(out: Path, system: DemoSystem, settings: DemoSettings) -> SystemFigures:
-    from cotext.decoding.translate_file import open_translator
+    from cotext.decoding.open import open_run
     from cotext.metrics.evaluate_files import evaluate_files
 
     translation = out / "results" / f"{system.name}.de"
-    translator, loaded = open_translator(out / system.name)
+    opened = open_run(out / system.name)
+    loaded = opened.loaded
     evaluation = evaluate_files(
         [translation], [out / "test.de"], out / "test.en", protocols=("s-bleu", "d-bleu"), format="text"
     )
@@ -310,17 +306,17 @@ def _system_figures(out: Path, system: DemoSystem, settings: DemoSettings) -> Sy
         accuracies=accuracies,
         scores=tuple(evaluation.scores[translation.name]),
         translations=tuple(document.sentences for document in read_documents(translation, "text")),
-        signature=f"{loaded.signature}|{translator.signature}",
+        signature=opened.signature,
     )
 
 
-def _show(comparison: Comparison) -> None:
+def _show(comparison: Demonstration) -> None:
     """The table, what was expected, and the sample document, on the terminal."""
     screen = Console(highlight=False)
     screen.print(_table(comparison))
     typer.echo(
-        "back: sentences from the choice back to its clue; ahead: the clue is in the next sentence.\n"
-        "(in brackets): the system can't see the clue, so chance is expected.\n"
+        "distance: sentences back to the clue; ahead: the clue is in the next sentence.\n"
+        "(in brackets): the clue is outside the context window, so chance is expected.\n"
         f"BLEU: {comparison.systems[0].scores[0].documents} test documents.\n"
     )
     for expectation in comparison.expectations:
@@ -331,12 +327,15 @@ def _show(comparison: Comparison) -> None:
     _show_sample(screen, comparison.sample)
 
 
-def _table(comparison: Comparison) -> Table:
+def _table(comparison: Demonstration) -> Table:
     table = Table(
-        box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0), title="Right choices, per cent", title_justify="left"
+        box=box.SIMPLE_HEAD,
+        padding=(0, 1, 0, 0),
+        title="Contrastive accuracy, per cent",
+        title_justify="left",
     )
     table.add_column("")
-    for title in ("back", "chance", *(system.title for system in comparison.systems)):
+    for title in ("distance", "chance", *(system.title for system in comparison.systems)):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
     last = ""
@@ -344,7 +343,7 @@ def _table(comparison: Comparison) -> Table:
         if last and row.phenomenon != last:
             table.add_section()
         cells = [
-            Text(f"{cell.percent:.1f} ") if cell.in_reach else Text(f"({cell.percent:.1f})", "dim")
+            Text(f"{cell.percent:.1f} ") if cell.in_window else Text(f"({cell.percent:.1f})", "dim")
             for cell in row.cells
         ]
         name = row.phenomenon if row.phenomenon != last else ""

@@ -1,4 +1,4 @@
-"""The command that measures what lies in files: translations, and decisions on contrastive suites."""
+"""The command `evaluate`: metrics of translations, and comparison of contrastive decisions."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -14,62 +14,79 @@ def evaluate(
     hypothesis: Annotated[
         list[Path] | None, typer.Option(help="Translated documents; repeat for each system.")
     ] = None,
-    reference: Annotated[list[Path] | None, typer.Option(help="Reference; may be repeated.")] = None,
-    source: Annotated[Path | None, typer.Option(help="Source documents; checked to fit.")] = None,
-    protocol: Annotated[
-        list[str] | None, typer.Option(help="Named protocol (docs/metrics.md); may be repeated.")
+    reference: Annotated[
+        list[Path] | None, typer.Option(help="Reference translations; repeat for several references.")
     ] = None,
-    target_language: Annotated[str | None, typer.Option(help="Code such as zh, for the tokenizer.")] = None,
+    source: Annotated[
+        Path | None, typer.Option(help="Source documents, to check their number, and for COMET.")
+    ] = None,
+    protocol: Annotated[
+        list[str] | None, typer.Option(help="Metric, as in docs/metrics.md; may be repeated.")
+    ] = None,
+    target_language: Annotated[
+        str | None, typer.Option(help="Language code such as zh, for the metric's tokenizer.")
+    ] = None,
     discourse: Annotated[
-        Path | None, typer.Option(help="Marked words of the reference; adds TC, CP, PT and TCP.")
+        Path | None,
+        typer.Option(help="File of marked reference words; adds the discourse metrics TC, CP, PT and TCP."),
     ] = None,
     comet: Annotated[
         str | None, typer.Option(help="COMET model, a path or a name (docs/metrics.md); adds its score.")
     ] = None,
     comet_context: Annotated[
         int | None,
-        typer.Option(help="Earlier sentences for document COMET, which this adds; 2 in its paper."),
+        typer.Option(
+            help="Add document-level COMET with this many previous sentences as context (2 in its paper)."
+        ),
     ] = None,
     comet_python: Annotated[
         Path | None,
-        typer.Option(help="Environment that has COMET, or its interpreter; else COTEXT_COMET_PYTHON."),
+        typer.Option(help="Python interpreter or environment that has COMET; default: $COTEXT_COMET_PYTHON."),
     ] = None,
     decisions: Annotated[
         list[Path] | None,
-        typer.Option(help="Instead of translations: files of `contrastive --out` to compare by McNemar."),
+        typer.Option(
+            help="Instead of translations, compare files of `contrastive --out` by McNemar's test; repeat."
+        ),
     ] = None,
-    paired: Annotated[bool, typer.Option("--paired", help="Test the differences between systems.")] = False,
+    paired: Annotated[
+        bool, typer.Option("--paired", help="Test the differences between systems for significance.")
+    ] = False,
     baseline: Annotated[
-        str | None, typer.Option(help="File name of the system to compare with; all pairs if not given.")
+        str | None, typer.Option(help="File name of the baseline system; default: compare all pairs.")
     ] = None,
     test: Annotated[
-        str | None, typer.Option(help="randomisation (if not given), bootstrap or koehn; needs --paired.")
+        str | None, typer.Option(help="With --paired: randomisation (default), bootstrap or koehn.")
     ] = None,
     unit: Annotated[
-        str | None, typer.Option(help="What is drawn: document (if not given) or sentence; needs --paired.")
+        str | None, typer.Option(help="With --paired, unit of resampling: document (default) or sentence.")
     ] = None,
-    samples: Annotated[int | None, typer.Option(help="10000 if not given; needs --paired.")] = None,
-    seed: Annotated[int | None, typer.Option(help="12345 if not given; needs --paired.")] = None,
+    samples: Annotated[
+        int | None, typer.Option(help="With --paired: number of samples, 10000 by default.")
+    ] = None,
+    seed: Annotated[int | None, typer.Option(help="With --paired: seed, 12345 by default.")] = None,
     format: Format = None,
     json: Json = False,
 ) -> None:
-    """BLEU, chrF and more of one or several systems, with signatures, and tests of the differences."""
+    """Evaluate translations: BLEU, chrF, TER, COMET and more, with signatures and significance tests."""
     drawing = {"test": test, "unit": unit, "samples": samples, "seed": seed}
     given = {name: value for name, value in drawing.items() if value is not None}
     if given and not paired:
-        raise CotextError(f"--{next(iter(given))} says how to make a paired test; give --paired too")
+        raise CotextError(f"--{next(iter(given))} needs --paired")
     if comet is None and (comet_context is not None or comet_python is not None):
         option = "--comet-python" if comet_context is None else "--comet-context"
-        raise CotextError(f"{option} says how to run COMET; name the model by --comet too")
+        raise CotextError(f"{option} needs --comet MODEL")
     if decisions:
         if hypothesis or reference or source or protocol or discourse or comet or given:
-            raise CotextError("--decisions are compared by themselves; leave --hypothesis and the like out")
+            raise CotextError(
+                "--decisions excludes --hypothesis and other options of translations; leave them out"
+            )
         _compare_decisions(decisions, baseline, json)
         return
     if not hypothesis or not reference:
         raise CotextError("--hypothesis and --reference are needed (or --decisions, twice)")
     if baseline is not None and not paired:
-        raise CotextError("--baseline names the system of a paired test; give --paired too")
+        raise CotextError("--baseline needs --paired")
     from cotext.metrics.comet import Comet, find_python
     from cotext.metrics.evaluate_files import evaluate_files
     from cotext.metrics.significance import Resampling
@@ -81,7 +98,7 @@ def evaluate(
         def on_comet(done: int, total: int) -> None:
             if progress is not None:
                 progress.restart(total)
-                progress.reach(done)
+                progress.advance_to(done)
 
         evaluation = evaluate_files(
             hypothesis,
@@ -132,9 +149,9 @@ def _compare_decisions(paths: list[Path], baseline: str | None, json: bool) -> N
                     render_p(each.p_corrected),
                 )
             )
-        few = f"\n{comparison.documents} documents are too few for any difference to show"
+        few = f"\n{comparison.documents} documents are too few for any significant difference"
         signature = comparison.as_dict()["signature"]
         typer.echo(f"{render_rows(table, left=1)}{few if comparison.too_few else ''}\n{signature}\n")
     left_out = sorted({suite for each in systems.values() for suite in each} - {c.suite for c in found})
     if left_out:
-        typer.echo(f"not decided by all: {', '.join(left_out)}")
+        typer.echo(f"not scored by all systems: {', '.join(left_out)}")

@@ -1,4 +1,4 @@
-"""Commands that look at what is there, or change its form: `systems`, `info`, `head` and `convert`."""
+"""Commands that list, describe or convert: `systems`, `info`, `head` and `convert`."""
 
 from dataclasses import asdict
 from pathlib import Path
@@ -11,7 +11,7 @@ from cotext.cli.options import Format, Json, as_json, counted
 
 
 def systems(json: Json = False) -> None:
-    """Every recipe by paper: view, model, loss, decoding, and parameters at base size."""
+    """List the shipped recipes by paper: context window, model, loss, decoding, parameters at base size."""
     from cotext.models.describe import PAPERS, entries, render
 
     if not json:
@@ -25,7 +25,7 @@ def info(
     folder: Annotated[Path, typer.Argument(help="Run folder, or a folder made by `prepare` or `distill`.")],
     json: Json = False,
 ) -> None:
-    """What a run or prepared data are: system, data, scores, sizes, what it takes to translate elsewhere."""
+    """Describe a run folder or prepared data: system, data, scores, sizes."""
     from cotext.reports.info.folder import folder_info
 
     found = folder_info(folder)
@@ -36,17 +36,15 @@ def head(
     corpus: Annotated[
         Path, typer.Argument(help="Corpus file, in any format, or a folder made by `prepare`.")
     ],
-    target: Annotated[
-        Path | None, typer.Argument(help="Its other side, where it is a file of its own.")
-    ] = None,
-    documents: Annotated[int, typer.Option(min=1, help="How many to show.")] = 3,
-    sentences: Annotated[int, typer.Option(min=1, help="How many to show of each document.")] = 10,
-    characters: Annotated[int, typer.Option(min=1, help="How many to show of each sentence.")] = 200,
-    split: Annotated[str, typer.Option(help="Of a folder: train, dev or test.")] = "train",
+    target: Annotated[Path | None, typer.Argument(help="Target side, if it is a separate file.")] = None,
+    documents: Annotated[int, typer.Option(min=1, help="Number of documents to show.")] = 3,
+    sentences: Annotated[int, typer.Option(min=1, help="Sentences to show per document.")] = 10,
+    characters: Annotated[int, typer.Option(min=1, help="Characters to show per sentence.")] = 200,
+    split: Annotated[str, typer.Option(help="Split of a data folder: train, dev or test.")] = "train",
     format: Format = None,
     json: Json = False,
 ) -> None:
-    """Show the first documents of a corpus or of prepared data, both sides."""
+    """Print the first documents of a corpus or of prepared data."""
     from cotext.data.convert import beginning, render_beginning
 
     found = beginning(corpus, target, documents, split, format)
@@ -58,18 +56,16 @@ def head(
 
 def convert(
     source: Annotated[Path, typer.Argument(help="Corpus file, in any format; one side or both.")],
-    target: Annotated[
-        Path | None, typer.Argument(help="Its other side, where it is a file of its own.")
-    ] = None,
+    target: Annotated[Path | None, typer.Argument(help="Target side, if it is a separate file.")] = None,
     *,
-    to: Annotated[str, typer.Option(help="Format to write; those of --format.")],
-    out: Annotated[Path, typer.Option(help="File to write; of two files, that of the source side.")],
+    to: Annotated[str, typer.Option(help="Format to write, one of those of --format.")],
+    out: Annotated[Path, typer.Option(help="File to write; of two files, the source side.")],
     out_target: Annotated[
-        Path | None, typer.Option(help="File of the target side, where the format holds one language.")
+        Path | None, typer.Option(help="File for the target side, if the format holds one language.")
     ] = None,
     format: Format = None,
 ) -> None:
-    """Write a corpus in another format; as many documents and sentences come out as went in."""
+    """Convert a corpus to another format, with the same documents and sentences."""
     from cotext.data.convert import convert as convert_corpus
 
     done = convert_corpus(source, target, out, out_target, to, format)

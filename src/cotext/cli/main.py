@@ -1,4 +1,4 @@
-"""The command line: one verb each, thin; what they do lives elsewhere.
+"""The command line: one thin function per command.
 
 Everything that takes long to import is imported inside its command, so that `cotext --help` answers at once.
 """
@@ -82,7 +82,7 @@ INTERRUPTED = 130  # what shells say of a command that Ctrl-C ended; of one that
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for data, runs and the report.")] = Path("demo"),
 ) -> None:
-    """Train three tiny systems on the controlled corpus and show what context does (about ten minutes)."""
+    """Train three tiny systems on a synthetic corpus and compare their use of context (about ten minutes)."""
     from cotext.cli.demo import run_demo
 
     run_demo(out)
@@ -96,40 +96,45 @@ app.command()(distill)
 def train(
     recipe: Annotated[str, typer.Argument(help="A shipped recipe (`cotext systems`), or a YAML file.")],
     data: Annotated[Path, typer.Option(help="Folder made by `prepare`.")],
-    out: Annotated[Path, typer.Option(help="Run folder; an interrupted run in it goes on.")],
-    overrides: Annotated[list[str] | None, typer.Argument(help="key.path=value ...")] = None,
-    size: Annotated[str | None, typer.Option(help="tiny, small or base.")] = None,
-    init: Annotated[Path | None, typer.Option(help="Run whose weights training starts from.")] = None,
+    out: Annotated[Path, typer.Option(help="Run folder to make; an interrupted run in it is resumed.")],
+    overrides: Annotated[
+        list[str] | None,
+        typer.Argument(help="Settings that differ from the recipe, as in train.max_updates=1000."),
+    ] = None,
+    size: Annotated[
+        str | None, typer.Option(help="Model size: tiny, small or base; default: that of the recipe.")
+    ] = None,
+    init: Annotated[Path | None, typer.Option(help="Run folder to initialise the weights from.")] = None,
     device: Device = None,
     dry_run: Annotated[
         bool,
         typer.Option(
             "--dry-run",
-            help="Write nothing: tell parameters, memory, time and the first batch, from three updates.",
+            help="Write nothing: make three updates and print parameters, memory, time and the first batch.",
         ),
     ] = False,
     json: Json = False,
 ) -> None:
-    """Train a system; the same command goes on where it was interrupted."""
+    """Train a system; the same command resumes an interrupted training."""
     from cotext.config.recipe import load_config
 
     if json and not dry_run:
-        raise CotextError("--json is of --dry-run; training writes its figures to metrics.jsonl")
+        raise CotextError("--json needs --dry-run; training writes its figures to metrics.jsonl")
 
     # Quoted: a path is a text, whatever YAML might take it for.
     start = [] if init is None else [f"train.init={dumps(str(init))}"]
     config = load_config(recipe, size, [*(overrides or []), *start])
-    quiet = int(os.environ.get("RANK", "0")) != 0  # of several processes, one speaks
+    quiet = int(os.environ.get("RANK", "0")) != 0  # of several processes, one prints
     if dry_run:
         from cotext.training.dry_run import dry_run as make_dry_run
 
-        told = make_dry_run(config, data, out, recipe, device)
+        outcome = make_dry_run(config, data, out, recipe, device)
         if not quiet:
-            typer.echo(as_json(told.as_dict()) if json else told.render())
+            typer.echo(as_json(outcome.as_dict()) if json else outcome.render())
         return
     from cotext.runtime.progress import console, meter
+    from cotext.training.callbacks import TrainingCallbacks
     from cotext.training.run import train as train_run
-    from cotext.training.trainer import Reports
 
     with meter(recipe.rpartition("/")[2], config.train.max_updates, shown=not quiet) as progress:
 
@@ -141,7 +146,7 @@ def train(
             if "code_perplexity" in figures:
                 used = f"{figures['codes_used']:.0f} codes, perplexity {figures['code_perplexity']:.1f}"
                 note = f"{note}  {used}"
-            progress.reach(int(figures["update"]), note)
+            progress.advance_to(int(figures["update"]), note)
 
         def on_validation(figures: dict[str, float]) -> None:
             parts = [
@@ -159,8 +164,8 @@ def train(
             if not quiet:
                 console.print(text, soft_wrap=True)
 
-        reports = Reports(on_update, on_validation, on_message, progress.start, progress.stage)
-        done = train_run(config, data, out, reports, recipe, device)
+        callbacks = TrainingCallbacks(on_update, on_validation, on_message, progress.start, progress.stage)
+        done = train_run(config, data, out, callbacks, recipe, device)
     if not quiet:
         state = "finished" if done.finished else "stopped"
         best = f"best at {done.best_update}" if done.validated else "not validated yet"
@@ -176,36 +181,36 @@ def translate(
     document: Annotated[
         Path,
         typer.Argument(
-            help="File of one or more documents, in any format; or - for standard input, a sentence a line "
-            "and an empty line behind each document, to standard output."
+            help="File with documents, in any format. -: standard input to standard output, one sentence "
+            "per line, an empty line after each document."
         ),
     ],
     out: Annotated[Path | None, typer.Option(help="File to write, in the same format.")] = None,
     split: Annotated[
         bool,
         typer.Option(
-            "--split", help="Translate lines of several sentences sentence by sentence; a line stays one."
+            "--split", help="Split lines into sentences, translate these, and join them to lines again."
         ),
     ] = False,
     scores: Annotated[
-        Path | None, typer.Option(help="Write the log-probabilities of what was written here (TSV).")
+        Path | None, typer.Option(help="File for the log-probability of each translated sentence (TSV).")
     ] = None,
     format: Format = None,
     device: Device = None,
     set: Decode = None,
     checkpoint: Checkpoint = None,
     overwrite: Annotated[
-        bool, typer.Option(help="Discard what an interrupted job with other settings has translated.")
+        bool, typer.Option(help="Discard the partial output of an interrupted job with other settings.")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Translate the documents of a file; as many sentences come out as went in."""
+    """Translate the documents of a file, sentence for sentence."""
     decode = decode_settings(set)
     if str(document) == "-":
         if any((out, scores, split, overwrite, json)) or format not in (None, "text"):
             raise CotextError(
-                "- is standard input, one sentence a line, and goes to standard output: leave --out, "
-                "--scores, --split, --overwrite, --json and --format out, or give a file"
+                "- reads standard input, one sentence per line, and writes standard output: leave out --out, "
+                "--scores, --split, --overwrite, --json and --format, or give a file"
             )
         from cotext.cli.stream import translate_standard_input
 
@@ -213,19 +218,19 @@ def translate(
         return
     if out is None:
         raise CotextError("--out FILE is needed (or - as the document, for standard input and output)")
-    from cotext.decoding.translate_file import translate_file
+    from cotext.decoding.open import open_run
+    from cotext.decoding.translate_file import check_outputs, translate_file
     from cotext.runtime.progress import console, meter
 
+    check_outputs(out, scores, document)
+    opened = open_run(run, device, decode, checkpoint)
     with meter("translating", 0) as progress:
         report = translate_file(
-            run,
+            opened,
             document,
             out,
             scores=scores,
             format=format,
-            device=device,
-            decode=decode,
-            update=checkpoint,
             split=split,
             overwrite=overwrite,
             on_start=progress.restart,
@@ -243,20 +248,20 @@ def translate(
             f"  {report.recovered_pieces:,} of {report.pieces:,} {report.piece} fully recovered; "
             f"{report.recovered_documents:,} of {documents} in all of their pieces"
         )
-    for places, what in (
+    for where, what in (
         (report.missing, "missing"),
-        (report.cut, CUT_OFF),
+        (report.truncated, CUT_OFF),
         (report.long, LONG),
-        (report.shed, "with some of their context left out, to fit into view.max_tokens"),
+        (report.shed, "with part of their context dropped to fit into view.max_tokens"),
     ):
-        if places:
-            shown = f"{', '.join(places[:5])}{' ...' if places[5:] else ''}"
-            typer.echo(f"  {counted(len(places), 'sentence')} {what}; document:sentence {shown}")
-    if report.otherwise:
-        rate = len(report.otherwise) / report.sentences
+        if where:
+            shown = f"{', '.join(where[:5])}{' ...' if where[5:] else ''}"
+            typer.echo(f"  {counted(len(where), 'sentence')} {what}; document:sentence {shown}")
+    if report.resegmented:
+        rate = len(report.resegmented) / report.sentences
         typer.echo(
-            f"  {counted(len(report.otherwise), 'sentence')} ({rate:.1%}) in other subwords than their text "
-            "is split into: `cotext score` differs there, --scores FILE has the scores of what was written"
+            f"  {counted(len(report.resegmented), 'sentence')} ({rate:.1%}) in other subwords than the "
+            "tokenizer gives for their text: `cotext score` differs there, --scores FILE has their scores"
         )
     typer.echo(report.signature)
 
@@ -265,30 +270,23 @@ def translate(
 def score(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
     source: Annotated[Path, typer.Option(help="Source documents.")],
-    target: Annotated[Path | None, typer.Option(help="Their translation.")] = None,
-    out: Annotated[Path | None, typer.Option(help="Write here, not to standard output.")] = None,
+    target: Annotated[Path | None, typer.Option(help="Their translation, which is scored.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output file; default: standard output.")] = None,
     format: Format = None,
     device: Device = None,
     set: Scoring = None,
     checkpoint: Checkpoint = None,
     json: Json = False,
 ) -> None:
-    """Log-probability of every sentence of a translation, in its context (TSV)."""
+    """Compute the log-probability of each sentence of a translation, in its context (TSV)."""
     decode = scoring_settings(set)
+    from cotext.decoding.open import open_scorer
     from cotext.decoding.score_table import score_figures, score_lines
     from cotext.decoding.translate_file import score_file
 
     with output(out, [source, target]):
-        scored, signature = score_file(
-            run,
-            source,
-            target,
-            format=format,
-            device=device,
-            decode=decode,
-            update=checkpoint,
-            columns=not json,
-        )
+        opened = open_scorer(run, device, decode, checkpoint)
+        scored, signature = score_file(opened, source, target, format=format, columns=not json)
         _write_lines(out, [as_json(score_figures(scored, signature))] if json else score_lines(scored))
     typer.echo(signature, err=True)
 
@@ -310,11 +308,13 @@ app.command()(profile)
 @app.command()
 def average(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
-    out: Annotated[Path, typer.Option(help="Run folder to make, with the averaged model.")],
-    checkpoint: Annotated[list[int], typer.Option(help="Update of a checkpoint; repeat for each.")],
+    out: Annotated[Path, typer.Option(help="Run folder to make for the averaged model.")],
+    checkpoint: Annotated[
+        list[int], typer.Option(help="Update at which a checkpoint was saved; repeat for each checkpoint.")
+    ],
     json: Json = False,
 ) -> None:
-    """Average checkpoints of a run into a run folder of its own."""
+    """Average checkpoints of a run into a new run folder."""
     from cotext.models.checkpoint import average_run
 
     average_run(run, out, checkpoint)
@@ -323,7 +323,7 @@ def average(
 
         typer.echo(as_json(run_info(out).as_dict()))
         return
-    typer.echo(f"{out}: the mean of checkpoints {', '.join(map(str, checkpoint))}")
+    typer.echo(f"{out}: mean of the checkpoints {', '.join(map(str, checkpoint))}")
 
 
 app.command()(systems)
@@ -378,7 +378,7 @@ def main() -> None:
     except OSError as error:
         sys.exit(_fail(f"{error.filename or 'file system'}: {error.strerror or error}", 2))
     except (InterruptionError, KeyboardInterrupt):
-        going_on = "train, translate, distill and prepare go on with the same command"
+        going_on = "train, translate, distill and prepare resume with the same command"
         sys.exit(_fail(f"interrupted; {going_on}", INTERRUPTED))
 
 

@@ -1,4 +1,4 @@
-"""What a person gets to read where something is refused: short, and in characters that a screen can show."""
+"""Error messages for a terminal: short, and in printable characters."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,10 +17,10 @@ UsageError: Any = typer.BadParameter.__base__
 def on_a_screen(message: str) -> str:
     """The beginning of a long message, and of long lines the beginning and the end."""
     lines = message.splitlines()
-    told = [_shortened(line) for line in lines[:MAX_MESSAGE_LINES]]
+    shown_lines = [_shortened(line) for line in lines[:MAX_MESSAGE_LINES]]
     if len(lines) > MAX_MESSAGE_LINES:
-        told.append(f"... and {len(lines) - MAX_MESSAGE_LINES:,} more lines")
-    return "\n".join(told)
+        shown_lines.append(f"... and {len(lines) - MAX_MESSAGE_LINES:,} more lines")
+    return "\n".join(shown_lines)
 
 
 def _shortened(line: str) -> str:

@@ -16,36 +16,42 @@ Format = Annotated[
     typer.Option(
         "--format",
         help="text, docids, d-lines, eos-groups, line-documents, wmt-xml, tsv or jsonl; "
-        "recognised by content if not given.",
+        "detected from the content if not given.",
     ),
 ]
 Device = Annotated[
-    str | None, typer.Option("--device", help="cpu, cuda, cuda:1 ...; the GPU if there is one.")
+    str | None, typer.Option("--device", help="cpu, cuda, cuda:1 ...; default: the GPU if there is one.")
 ]
 Decode = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Decode setting key=value of the recipe, as in beam=1; may be repeated."),
+    typer.Option(
+        "--set", help="Override a decode setting of the recipe: key=value, as in beam=1; may be repeated."
+    ),
 ]
 SCORING = ("max_source_tokens", "max_tokens", "group_windows")  # of the decode settings, what scoring takes
 Scoring = Annotated[
     list[str] | None,
-    typer.Option("--set", help=f"{', '.join(SCORING)} of the decode settings: key=value; may be repeated."),
+    typer.Option(
+        "--set", help=f"Override a decode setting, key=value: {', '.join(SCORING)}; may be repeated."
+    ),
 ]
 Checkpoint = Annotated[
     int | None,
-    typer.Option("--checkpoint", help="Use the checkpoint of this update, not the final model."),
+    typer.Option("--checkpoint", help="Use the checkpoint saved at this update instead of the final model."),
 ]
 # Of commands that look at one document.
 OneDocument = Annotated[Path, typer.Argument(help="File with the document, in any format.")]
-Translated = Annotated[Path | None, typer.Option(help="Its translation; the run's own if not given.")]
-DocumentId = Annotated[
-    str | None, typer.Option("--document", help="Id of the document; the first of the file.")
+TranslationFile = Annotated[
+    Path | None, typer.Option(help="Its translation; if not given, the run translates it.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON instead.")]
+DocumentId = Annotated[
+    str | None, typer.Option("--document", help="Id of the document; default: the first of the file.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON instead of text.")]
 
-# What is told of translated sentences.
-CUT_OFF = "cut off at the length limit (--set max_ratio=... or max_extra=...)"
-LONG = "longer than what the model was trained on"
+# Messages about translated sentences.
+CUT_OFF = "truncated at the length limit (--set max_ratio=... or max_extra=...)"
+LONG = "longer than the training data"
 
 
 def decode_settings(pairs: list[str] | None) -> dict[str, Any]:

@@ -16,10 +16,11 @@ def translate_standard_input(
 ) -> None:
     """Translate what comes in line for line; what there is to say of it goes to standard error."""
     from cotext.data.formats.streams import numbered_lines
-    from cotext.decoding.translate_file import open_translator
+    from cotext.decoding.open import open_run
     from cotext.decoding.translate_stream import translate_stream
 
-    translator, loaded = open_translator(run, device, decode, checkpoint)
+    opened = open_run(run, device, decode, checkpoint)
+    translator = opened.translator
 
     def write(text: str) -> None:
         sys.stdout.write(text)
@@ -28,7 +29,7 @@ def translate_standard_input(
     report = translate_stream(translator, numbered_lines(STANDARD_INPUT), write)
     sentences, documents = counted(report.sentences, "sentence"), counted(report.documents, "document")
     typer.echo(f"{sentences} in {documents}", err=True)
-    for count, what in ((report.cut, CUT_OFF), (report.long, LONG)):
+    for count, what in ((report.truncated, CUT_OFF), (report.long, LONG)):
         if count:
             typer.echo(f"  {counted(count, 'sentence')} {what}", err=True)
-    typer.echo(f"{loaded.signature}|{translator.signature}", err=True)
+    typer.echo(opened.signature, err=True)

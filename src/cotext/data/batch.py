@@ -1,4 +1,4 @@
-"""Batch: tokens and, for each token, the sentence it belongs to.
+"""Batches: tokens and, for each token, the index of its sentence.
 
 Shapes: B rows, S source tokens, T target tokens. Padding has sentence index -1.
 
@@ -13,7 +13,7 @@ an end of its own: a label `eos` closes it, and the next is opened by the input 
 
     input     bos  a  bos  b  bos  c          label     a  eos  b  eos  c  eos
 
-Numbered sentences are bracketed sentences whose begin symbol tells their place in the document, not in the
+Numbered sentences are bracketed sentences whose begin symbol is their number in the document, not in the
 row: `<7> a eos <8> b eos <9> c eos`.
 
 On the source side a separator belongs to the sentence that it closes, and brackets show both their symbols:
@@ -39,8 +39,8 @@ class SpecialSymbols:
     """The ids that are not subwords, and how they set sentences apart.
 
     `separators` close sentence 0, 1 ... of a row where another follows; the last of them serves all later
-    sentences. With `bracket` there is one, `eos`, and `bos` opens every sentence; with `numbers`, in its
-    place, the number of the sentence in its document, the last of them for all later ones.
+    sentences. With `bracket` there is one, `eos`, and `bos` opens every sentence; with `numbers`, the
+    number of the sentence in its document does instead, the last of them for all later ones.
     """
 
     pad: int
@@ -51,11 +51,11 @@ class SpecialSymbols:
     numbers: tuple[int, ...] = ()
 
     def separator(self, sentence: int) -> int:
-        """What closes this sentence of a row where another follows."""
+        """The symbol that closes this sentence of a row where another follows."""
         return self.separators[min(sentence, len(self.separators) - 1)]
 
     def opening(self, sentence_index: int) -> int:
-        """What opens a bracketed sentence, given its place in its document."""
+        """The symbol that opens a bracketed sentence, given its index in its document."""
         return self.numbers[min(sentence_index, len(self.numbers) - 1)] if self.numbers else self.bos
 
     @property
@@ -65,21 +65,21 @@ class SpecialSymbols:
 
     @property
     def per_source_sentence(self) -> int:
-        """How many symbols stand beside the words of a source sentence."""
+        """The number of symbols of a source sentence in addition to its subwords."""
         return 2 if self.bracket else 1
 
 
 @dataclass(slots=True)
 class ExtraRows:
-    """Other rows of the documents of a batch, which a batch-level model sees beside those it answers for.
+    """Further rows of the documents of a batch, which a batch-level model attends to but does not decode.
 
-    While sentences are translated one after the other, they are the rest of what training has in one batch:
-    the source of all of them, and the target of those before the row that is being written.
+    While sentences are searched one after the other, they are the other rows that training has in one batch:
+    the source of all of them, and the target of those before the row that is searched.
     """
 
     source: "Source"  # C rows, without extra rows of their own
     target_input: Tensor  # [C, T]
-    input_sentence: Tensor  # [C, T], -1 on padding, and throughout where nothing is written yet
+    input_sentence: Tensor  # [C, T], -1 on padding, and throughout where there is no target yet
 
     def to(self, device: torch.device) -> "ExtraRows":
         """Return a copy on `device`."""
@@ -89,11 +89,11 @@ class ExtraRows:
 
 @dataclass(slots=True)
 class Source:
-    """The source side of a batch, and what a model may need to know about its rows."""
+    """The source side of a batch, with the document and the current sentences of every row."""
 
     tokens: Tensor  # [B, S]
     sentence: Tensor  # [B, S], -1 on padding
-    current: Tensor  # [B, 2], half-open range of sentences of the row that it answers for
+    current: Tensor  # [B, 2], half-open range of the current sentences of the row
     document: Tensor  # [B], ordinal of the document in its corpus
     first_sentence: Tensor  # [B], index in its document of the first sentence of the row
     extra_rows: ExtraRows | None = None
@@ -140,10 +140,10 @@ class Batch:
 
 
 def hide_words(batch: Batch, share: float, symbols: SpecialSymbols, unknown: int) -> Batch:
-    """Replace words of the source and of the decoder input by the unknown one, each with probability `share`.
+    """A batch with word dropout: subwords become the unknown one, each with probability `share`.
 
-    What trains G-Transformer (Bao et al. 2021, in the authors' code): labels and special symbols stay. Draws
-    from torch's global generator.
+    Of the source and of the decoder input; labels and special symbols stay, as in the authors' code of
+    G-Transformer (Bao et al. 2021). Draws from torch's global generator.
     """
 
     def hidden(tokens: Tensor) -> Tensor:
@@ -157,9 +157,9 @@ def hide_words(batch: Batch, share: float, symbols: SpecialSymbols, unknown: int
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """One window of one document, as token ids: what becomes a row of a batch.
+    """One window of one document as token ids, which becomes a row of a batch.
 
-    `source` and `target` hold the sentences of the window as token ids.
+    `source` and `target` hold its sentences.
     """
 
     document: int
@@ -195,82 +195,3 @@ class Instance:
     def row_tokens(self, symbols: SpecialSymbols) -> int:
         """Length of the longer side."""
         return max(self.source_tokens(symbols), self.target_tokens)
-
-
-def joined(
-    sentences: Sequence[Tokens],
-    symbols: SpecialSymbols,
-    first: int = 0,
-    opened: bool = False,
-    sentence_index: int = 0,
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Join sentences with separators and close the last with `eos`.
-
-    `opened`: a begin symbol stands before each, which may tell its place in the document, counted from
-    `sentence_index`. Returns tokens and sentence indices counted from `first`, each [T].
-    """
-    lengths = [len(s) + 1 + opened for s in sentences]
-    tokens = np.empty(sum(lengths), dtype=np.int64)
-    at = 0
-    for k, (sentence, length) in enumerate(zip(sentences, lengths, strict=True), start=first):
-        if opened:
-            tokens[at] = symbols.opening(sentence_index + k - first)
-        tokens[at + opened : at + length - 1] = sentence
-        tokens[at + length - 1] = symbols.separator(k)
-        at += length
-    tokens[-1] = symbols.eos
-    return tokens, np.repeat(np.arange(first, first + len(sentences)), lengths)
-
-
-def decoder_input(
-    label: NDArray[np.int64], sentence: NDArray[np.int64], symbols: SpecialSymbols, sentence_index: int = 0
-) -> NDArray[np.int64]:
-    """Shift labels right by one, opening with `bos`, with brackets every sentence: [T].
-
-    The sentence of an input is that of the label which it predicts, so that the separator that closes
-    sentence k as a label opens sentence k + 1 as an input. `sentence_index` is that of sentence 0 in its
-    document.
-    """
-    shifted = np.concatenate(([symbols.bos], label[:-1]))
-    if symbols.bracket:
-        opens = np.flatnonzero(np.diff(sentence, prepend=-1))
-        shifted[opens] = [symbols.opening(sentence_index + int(k)) for k in sentence[opens]]
-    return shifted
-
-
-def _padded(rows: Sequence[NDArray[np.int64]], fill: int) -> Tensor:
-    """Stack rows of unequal lengths into [B, longest]."""
-    out = np.full((len(rows), max(len(r) for r in rows)), fill, dtype=np.int64)
-    for i, row in enumerate(rows):
-        out[i, : len(row)] = row
-    return torch.from_numpy(out)
-
-
-def source_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Source:
-    """Build the source side of a batch."""
-    sides = [
-        joined(i.source, symbols, opened=symbols.bracket, sentence_index=i.first_sentence) for i in instances
-    ]
-    return Source(
-        tokens=_padded([tokens for tokens, _ in sides], symbols.pad),
-        sentence=_padded([sentence for _, sentence in sides], -1),
-        current=torch.tensor([i.current for i in instances]),
-        document=torch.tensor([i.document for i in instances]),
-        first_sentence=torch.tensor([i.first_sentence for i in instances]),
-    )
-
-
-def make_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Batch:
-    """Build a batch with targets."""
-    labels = [joined(i.target, symbols, i.target_offset) for i in instances]
-    inputs = [
-        decoder_input(*label, symbols, i.first_sentence) for label, i in zip(labels, instances, strict=True)
-    ]
-    label_sentence = _padded([sentence for _, sentence in labels], -1)
-    return Batch(
-        source=source_batch(instances, symbols),
-        target_input=_padded(inputs, symbols.pad),
-        input_sentence=label_sentence.clone(),
-        target_label=_padded([tokens for tokens, _ in labels], symbols.pad),
-        label_sentence=label_sentence,
-    )

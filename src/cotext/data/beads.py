@@ -18,7 +18,7 @@ Bead = tuple[tuple[int, ...], tuple[int, ...]]
 
 @dataclass(slots=True)
 class Alignment:
-    """How the sentences of a corpus are aligned.
+    """Counts of the sentence alignment of a corpus.
 
     `joined`: beads of several sentences on a side; `gaps`: places at which a document is cut or a piece of it
     falls away; `unaligned`: sentences left out there, source and target together; `cut`: documents that came

@@ -54,7 +54,7 @@ def build_view(config: ViewConfig) -> View:
 
 
 def build_mixture(config: ViewConfig) -> Mixture:
-    """What a configuration trains on: its view, once, and what it is mixed with.
+    """The training mixture of a configuration: its view, once, and what it is mixed with.
 
     Raises:
         CotextError: keys that one of these kinds of view does not take.

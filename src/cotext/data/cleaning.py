@@ -1,6 +1,6 @@
-"""Pairs of sentences left out of training data on request, and what becomes of their documents.
+"""Cleaning of training data: sentence pairs left out by rules, and documents cut where they were.
 
-A document is cut where a pair is left out, so that no sentence stands beside one that it did not follow; its
+A document is cut where a pair is left out, so that no sentence follows one that it did not follow; its
 pieces are documents of their own. Rules look at a pair alone, but for copies of whole passages.
 """
 
@@ -87,7 +87,7 @@ class Cleaner:
 
     `lengths`: characters of all source and all target sentences, by whose relation `ratio` judges.
 
-    Raises CotextError where languages are to be told and are not known, or the package for it is missing.
+    Raises CotextError where languages are to be identified and are not known, or the package is missing.
     """
 
     def __init__(self, rules: dict[str, float], languages: Languages, lengths: tuple[int, int]) -> None:
@@ -107,13 +107,13 @@ class Cleaner:
             self._require_languages()
 
     def documents(self, documents: Iterable[ParallelDocument]) -> Iterator[ParallelDocument]:
-        """What is left of the documents."""
+        """The documents after cleaning."""
         for document in documents:
             pairs = list(zip(document.source, document.target, strict=True))
             reasons = [self._reason(pair) for pair in pairs]
             if "duplicates" in self.cleaned.rules:
-                for place in self._repeated(pairs):
-                    reasons[place] = reasons[place] or "duplicates"
+                for i in self._repeated(pairs):
+                    reasons[i] = reasons[i] or "duplicates"
             self.cleaned.documents_before += 1
             self.cleaned.pairs_before += len(pairs)
             left_out = [reason for reason in reasons if reason]
@@ -180,11 +180,11 @@ class Cleaner:
         for language in (self._languages.source, self._languages.target):
             if language not in known:
                 raise CotextError(
-                    f"--clean language: {language} is no language that is told; leave the rule out"
+                    f"--clean language: {language} is no language that can be identified; leave the rule out"
                 )
 
     def _repeated(self, pairs: Sequence[Pair]) -> set[int]:
-        """The places of pairs in passages that came before; a shorter document is a passage by itself."""
+        """Indices of pairs in passages that came before; a shorter document is a passage by itself."""
         length = min(PASSAGE_SENTENCES, len(pairs))
         starts = range(len(pairs) - length + 1)
         passages = [

@@ -1,4 +1,4 @@
-"""Documents in which the context of one sentence is taken away or replaced.
+"""Edits of the context of one sentence of a document: removal, shuffling and replacement.
 
 An excerpt is what a sentence can be translated in sight of, as a document of its own: nothing moves up into
 the place of what is taken away. Both sides are edited alike, and the sentence itself stays as it is.

@@ -1,4 +1,4 @@
-"""A corpus from one format into another, and its beginning to look at."""
+"""Conversion of a corpus from one format into another, and a preview of its beginning."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice

@@ -1,4 +1,4 @@
-"""What the whole toolkit means by a document: an id and its sentences, in order."""
+"""Documents: an id and sentences in order."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from cotext.runtime.errors import CotextError
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A document in one language; a sentence may be empty, its place still counts."""
+    """A document in one language; a sentence may be empty and still counts."""
 
     id: str
     sentences: tuple[str, ...]

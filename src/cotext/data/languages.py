@@ -1,7 +1,7 @@
-"""The language pair of a corpus, a run or a suite: told, or guessed from names such as train.en and train.de.
+"""The language pair of a corpus, a run or a suite: given, or guessed from names as train.en and train.de.
 
 A name is a hint and no proof: what a name alone contradicts is warned of. What two sources contradict that
-both tell their languages (the pair of a run and that of a suite), and two names that are a pair the wrong way
+both have known languages (the pair of a run and that of a suite), and two names that are a pair the wrong way
 round, are errors.
 """
 
@@ -65,13 +65,13 @@ def language_code(text: str, option: str) -> str:
 
 
 def language_of_name(path: Path) -> str:
-    """The language that the name of a file tells by its last such ending, as in train.en or a.de.txt.xz."""
+    """The language in the name of a file, by its last such ending, as in train.en or a.de.txt.xz."""
     endings = path.name.lower().split(".")[1:]
     return next((ending for ending in reversed(endings) if ending in CODES), "")
 
 
 def languages_of_names(source: Path, target: Path | None) -> Languages:
-    """The pair that the names of two files tell; unknown unless they name two languages."""
+    """The language pair in the names of two files; unknown unless they name two languages."""
     if target is None:
         return Languages()
     found = Languages(language_of_name(source), language_of_name(target))
@@ -91,17 +91,17 @@ def check_sides(known: Languages, source: Path, target: Path | None, whose: str)
 
 
 def check_pair(known: Languages, other: Languages, what: str, whose: str) -> None:
-    """Refuse what tells a language pair that is not the known one; a pair that is not whole fits everything.
+    """Refuse a language pair that is not the known one; a pair with an unknown side fits every pair.
 
     Raises:
-        CotextError: both tell their languages, and they differ.
+        CotextError: both pairs are known, and they differ.
     """
     if known.contradicts(other):
         raise CotextError(f"{what} is {other}, and {whose} {known}; give one of the same language pair")
 
 
 def name_warning(path: Path, language: str, whose: str) -> str:
-    """What to tell of a source whose name says another language; empty where there is nothing to tell."""
+    """A warning of a source whose name is of another language; empty where it is not."""
     found = language_of_name(path)
     if not found or not language or found == language or len(language) != 2:
         return ""

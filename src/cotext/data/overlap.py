@@ -1,7 +1,7 @@
-"""Sentences of development and test sets that the training data hold too.
+"""Overlap of development and test sets with the training data.
 
 A system has seen their translations: scores on them say less. Compared are hashes of sentences without case
-and white space; short ones ("Thank you.") come again by chance, so that pairs are counted beside.
+and white space; short ones ("Thank you.") come again by chance, so that pairs are counted too.
 """
 
 import hashlib
@@ -56,7 +56,7 @@ class OverlapCounter:
             yield document
 
     def overlaps(self) -> dict[str, Overlap]:
-        """What was found of every set."""
+        """The overlap of every set."""
         return {
             split: Overlap(
                 len(hashes),

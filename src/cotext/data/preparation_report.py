@@ -1,4 +1,4 @@
-"""What `cotext prepare` says of what it prepared."""
+"""The report of `cotext prepare`."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ from cotext.runtime.errors import CotextError
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was prepared, from what and how; written as report.json.
+    """The content of report.json: the prepared data, their sources and settings.
 
     `inputs` and `files` hold SHA-256 digests: of what was read, and of what was written. `selected`: see
     `cotext.data.selection`.

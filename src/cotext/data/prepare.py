@@ -1,4 +1,4 @@
-"""From corpus files to a folder to train from: what `cotext prepare` does.
+"""Preparation of training data from corpus files: the command `cotext prepare`.
 
 The text is read twice, once to draw the sample the tokenizer is trained on and once to encode it; memory
 does not grow with the corpus. OUT holds train.arrow, dev.arrow, dev.jsonl, tokenizer/, report.json and, where
@@ -6,8 +6,8 @@ there is a test set, test.arrow and test.jsonl.
 """
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -22,10 +22,19 @@ from cotext.data.controlled import (
     test_documents,
     training_documents,
 )
-from cotext.data.documents import Document, ParallelDocument
-from cotext.data.formats import detect_format, read_parallel, write_documents, write_parallel
-from cotext.data.formats.docids import find_side_file
-from cotext.data.formats.streams import check_readable, numbered_lines
+from cotext.data.corpora import (
+    PROGRESS_DOCUMENTS,
+    CorpusSplit,
+    OnDocuments,
+    checked_documents,
+    corpus_of_files,
+    encode_corpus,
+    input_checksums,
+    location_of,
+    sentences_of,
+)
+from cotext.data.documents import Document
+from cotext.data.formats import read_parallel, write_documents, write_parallel
 from cotext.data.languages import Languages, check_sides, languages_of_names
 from cotext.data.overlap import Overlap, OverlapCounter
 from cotext.data.preparation import STATE, Preparation, preparing
@@ -33,8 +42,7 @@ from cotext.data.preparation_report import Report, report_of
 from cotext.data.prepared import REPORT, file_digests, write_report
 from cotext.data.selection import Selection, render
 from cotext.data.splitting import Splitter
-from cotext.data.statistics import SplitStatistics, StatisticsCollector
-from cotext.data.store import StoreWriter, TokenStore
+from cotext.data.store import TokenStore
 from cotext.data.tokenizer import (
     SentencePieceTokenizer,
     Tokenizer,
@@ -43,30 +51,11 @@ from cotext.data.tokenizer import (
     train_tokenizer,
 )
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import checksum
 from cotext.runtime.version import __version__
 
-CHUNK_SENTENCES: Final = 4096
-CHUNK_CHARACTERS: Final = 1_000_000
 CONTROLLED_VOCABULARY = 1500
 CONTROLLED_TOKENIZER_DOCUMENTS = 5000
 CONTRASTIVE_EXAMPLES: Final = 600
-PROGRESS_DOCUMENTS: Final = 1000
-
-# Called with what is being done and the documents done so far.
-Progress = Callable[[str, int], None]
-
-
-def silent(stage: str, documents: int) -> None:
-    """Report no progress."""
-
-
-@dataclass(frozen=True, slots=True)
-class _Corpus:
-    split: str
-    read: Callable[[], Iterator[ParallelDocument]]
-    files: tuple[Path, ...] = ()
-    selection: Selection | None = None
 
 
 def prepare(
@@ -87,13 +76,13 @@ def prepare(
     clean: Sequence[str] = (),
     skip_unequal: bool = False,
     overwrite: bool = False,
-    progress: Progress = silent,
+    on_documents: OnDocuments = lambda stage, documents: None,
 ) -> Report:
     """Train a tokenizer, encode training, development and test corpora, and write all to the folder `out`.
 
     `tokenizer`: a run or prepared data whose tokenizer is taken instead, so that training can go on from the
     run with other text; `settings` say nothing then. A target of None: the source file holds both languages.
-    A language that `languages` leaves open is that which the names of the training files tell. Of the
+    A language that `languages` leaves open is taken from the names of the training files. Of the
     training corpus, `split` splits lines of several sentences and `clean` names rules of
     `cotext.data.cleaning`; of all, `skip_unequal` leaves out documents whose sides have unequal numbers of
     sentences. `out` appears whole or not at all; with `overwrite` it replaces an earlier prepared folder. The
@@ -101,28 +90,13 @@ def prepare(
     for what the readers refuse, for a sentence of more than `max_characters`, for files whose names are the
     pair the wrong way round, and as `load_tokenizer`, `train_tokenizer` and `preparing` do.
     """
-    given = {
-        "train": (source, target),
-        "dev": (dev_source, dev_target),
-        "test": (test_source, test_target),
-    }
+    given = {"train": (source, target), "dev": (dev_source, dev_target), "test": (test_source, test_target)}
     pair = _languages(languages or Languages(), source, target)
     rules = parse_rules(clean)
     splitters = (Splitter(pair.source), Splitter(pair.target)) if split else None
     given_tokenizer = None if tokenizer is None else load_tokenizer(tokenizer / "tokenizer")
-    corpora = []
-    for name, (source_path, target_path) in given.items():
-        if source_path is None:
-            continue
-        check_sides(pair, source_path, target_path, "the corpus is")
-        files = (source_path,) if target_path is None else (source_path, target_path)
-        for path in files:
-            check_readable(path)
-            if not path.is_file():
-                raise CotextError(f"{path}: not a regular file; preparing reads the text twice")
-        read = partial(read_parallel, source_path, target_path, format, skip_unequal=skip_unequal)
-        selection = Selection(read, pair, *((rules, splitters) if name == "train" else ()))
-        corpora.append(_Corpus(name, selection.read, files, selection))
+    corpora = _corpora(given, format, skip_unequal, pair, rules, splitters)
+    chosen = given_tokenizer or settings or TokenizerSettings()
     command = {
         **{f"{name}_files": [str(path) for path in paths if path] for name, paths in given.items()},
         "format": format,
@@ -132,21 +106,40 @@ def prepare(
         "skip_unequal": skip_unequal,
         **({} if tokenizer is None else {"tokenizer": str(tokenizer)}),
     }
-    chosen = given_tokenizer or settings or TokenizerSettings()
     with preparing(out, overwrite, [path for corpus in corpora for path in corpus.files]) as work:
-        job = _job(command, _checksums(corpora, format), pair, chosen)
+        job = _job(command, input_checksums(corpora, format), pair, chosen)
         report = work.begin(job)
         if not report:
-            _build_tokenizer(work, corpora, corpora[0], chosen, max_characters, progress)
-            report = _build(work, corpora, job, chosen, progress)
+            _build_tokenizer(work, corpora, corpora[0], chosen, max_characters, on_documents)
+            report = _build(work, corpora, job, chosen, on_documents)
         work.publish()
         return report_of(report, work.out / REPORT)
 
 
-def _languages(told: Languages, source: Path, target: Path | None) -> Languages:
-    """What is told of the languages; a side that is not, by the names of the files."""
+def _corpora(
+    given: dict[str, tuple[Path | None, Path | None]],
+    format: str | None,
+    skip_unequal: bool,
+    languages: Languages,
+    rules: dict[str, float],
+    splitters: tuple[Splitter, Splitter] | None,
+) -> list[CorpusSplit]:
+    """The corpora in files; rules and splitters are for the training corpus alone."""
+    corpora = []
+    for split, (source, target) in given.items():
+        if source is not None:
+            check_sides(languages, source, target, "the corpus is")
+            chosen = (rules, splitters) if split == "train" else ()
+            read = partial(read_parallel, source, target, format, skip_unequal=skip_unequal)
+            selection = Selection(read, languages, *chosen)
+            corpora.append(corpus_of_files(split, source, target, selection))
+    return corpora
+
+
+def _languages(given: Languages, source: Path, target: Path | None) -> Languages:
+    """The languages as they are given; a side that is not, by the names of the files."""
     guessed = languages_of_names(source, target)
-    return Languages(told.source or guessed.source, told.target or guessed.target)
+    return Languages(given.source or guessed.source, given.target or guessed.target)
 
 
 def prepare_controlled(
@@ -157,7 +150,7 @@ def prepare_controlled(
     *,
     contrastive_examples: int = CONTRASTIVE_EXAMPLES,
     overwrite: bool = False,
-    progress: Progress = silent,
+    on_documents: OnDocuments = lambda stage, documents: None,
 ) -> Report:
     """Generate the controlled corpus and prepare it; `size` is a name in SIZES or a number of documents.
 
@@ -178,9 +171,9 @@ def prepare_controlled(
         seed=seed,
     )
     corpora = [
-        _Corpus("train", partial(training_documents, documents, seed)),
-        _Corpus("dev", partial(development_documents, seed)),
-        _Corpus("test", partial(test_documents, seed)),
+        CorpusSplit("train", partial(training_documents, documents, seed)),
+        CorpusSplit("dev", partial(development_documents, seed)),
+        CorpusSplit("test", partial(test_documents, seed)),
     ]
     command = {
         "controlled": VERSION,
@@ -194,11 +187,13 @@ def prepare_controlled(
         report = work.begin(job)
         if not report:
             # From the same documents whatever the size: all sizes of a seed share one vocabulary.
-            learn_from = _Corpus("train", partial(training_documents, CONTROLLED_TOKENIZER_DOCUMENTS, seed))
-            _build_tokenizer(work, corpora, learn_from, settings, 10_000, progress)
+            learn_from = CorpusSplit(
+                "train", partial(training_documents, CONTROLLED_TOKENIZER_DOCUMENTS, seed)
+            )
+            _build_tokenizer(work, corpora, learn_from, settings, 10_000, on_documents)
             _write_suites(work.folder, seed, contrastive_examples)
             _write_sides(work.folder, corpora[1:])
-            report = _build(work, corpora, job, settings, progress)
+            report = _build(work, corpora, job, settings, on_documents)
         work.publish()
         return report_of(report, work.out / REPORT)
 
@@ -209,7 +204,7 @@ def _write_suites(folder: Path, seed: int, examples: int) -> None:
         write_suite(folder / "contrastive" / f"{suite.name.rpartition('/')[2]}.json", suite)
 
 
-def _write_sides(folder: Path, corpora: Iterable[_Corpus]) -> None:
+def _write_sides(folder: Path, corpora: Iterable[CorpusSplit]) -> None:
     """Both languages of controlled corpora as plain text, to be translated."""
     for corpus in corpora:
         sides = {"en": (Document(d.id, d.source) for d in corpus.read())}
@@ -224,7 +219,7 @@ def _job(
     languages: Languages,
     chosen: TokenizerSettings | Tokenizer,
 ) -> dict[str, Any]:
-    """All that decides what a prepared folder holds; `inputs`: digests by file."""
+    """The settings and inputs that decide what a prepared folder holds; `inputs`: digests by file."""
     if isinstance(chosen, TokenizerSettings):
         how = asdict(chosen)
     else:
@@ -240,19 +235,19 @@ def _job(
 
 def _build_tokenizer(
     work: Preparation,
-    corpora: Sequence[_Corpus],
-    learn_from: _Corpus,
+    corpora: Sequence[CorpusSplit],
+    learn_from: CorpusSplit,
     chosen: TokenizerSettings | Tokenizer,
     max_characters: int,
-    progress: Progress,
+    on_documents: OnDocuments,
 ) -> None:
     """Check all sentences and train the tokenizer, unless that is done."""
     if work.done("tokenizer") is not None:
         return
     for corpus in corpora[1:]:
-        for _ in _checked(corpus, max_characters):
+        for _ in checked_documents(corpus, max_characters):
             pass
-    sentences = _sentences(_checked(learn_from, max_characters), progress)
+    sentences = sentences_of(checked_documents(learn_from, max_characters), on_documents)
     if isinstance(chosen, TokenizerSettings):
         tokenizer = train_tokenizer(sentences, chosen)
     else:
@@ -265,10 +260,10 @@ def _build_tokenizer(
 
 def _build(
     work: Preparation,
-    corpora: Sequence[_Corpus],
+    corpora: Sequence[CorpusSplit],
     job: dict[str, Any],
     chosen: TokenizerSettings | Tokenizer,
-    progress: Progress,
+    on_documents: OnDocuments,
 ) -> dict[str, Any]:
     """Encode the corpora that are not encoded yet, and write the report, which is returned."""
     folder = work.folder
@@ -279,20 +274,20 @@ def _build(
     for corpus in corpora:
         found = work.done(corpus.split)
         if found is None:
-            found = asdict(_encode(folder, corpus, tokenizer, progress))
+            found = asdict(encode_corpus(folder, corpus, tokenizer, on_documents))
             work.note(corpus.split, [folder / f"{corpus.split}.arrow"], found)
         splits[corpus.split] = found
     for corpus in corpora[1:]:
         write_parallel(folder / f"{corpus.split}.jsonl", None, corpus.read(), "jsonl")
     # Whether just counted or read back as JSON, whose keys are texts.
     usual = {str(q): n for q, n in splits["train"]["sentence_tokens"]["source"]["percentiles"].items()}["99"]
-    overlap = _survey(folder, corpora, usual, progress)
-    told = [line for corpus in corpora for line in _told(corpus)]
+    overlap = _survey(folder, corpora, usual, on_documents)
+    selected = [line for corpus in corpora for line in _selection_notes(corpus)]
     report = {
         **job,
         "tokenizer": {**job["tokenizer"], "pieces": tokenizer.pieces, "fingerprint": tokenizer.fingerprint},
         "splits": splits,
-        "notes": (*_notes(chosen, tokenizer), *told),
+        "notes": (*_notes(chosen, tokenizer), *selected),
         "files": {**work.digests, **file_digests(folder, without=[STATE, *work.digests])},
         "selected": {c.split: c.selection.counts() for c in corpora if c.selection is not None},
         "overlap": {split: asdict(found) for split, found in overlap.items()},
@@ -313,9 +308,9 @@ def _notes(chosen: TokenizerSettings | Tokenizer, tokenizer: Tokenizer) -> tuple
 
 
 def _survey(
-    folder: Path, corpora: Sequence[_Corpus], usual_tokens: int, progress: Progress
+    folder: Path, corpora: Sequence[CorpusSplit], usual_tokens: int, on_documents: OnDocuments
 ) -> dict[str, Overlap]:
-    """Count, in stores that are written, what is not one sentence beside another, and what training holds."""
+    """Count pairs of unlike lengths, and overlap with the training corpus, in stores that are complete."""
     overlap = OverlapCounter()
     for corpus in corpora[1:]:
         store = TokenStore(folder / f"{corpus.split}.arrow")
@@ -324,90 +319,16 @@ def _survey(
                 corpus.selection.note_lengths(document, store.lengths(index)[0], usual_tokens)
     for number, _ in enumerate(overlap.compare(corpora[0].read()), 1):
         if number % PROGRESS_DOCUMENTS == 0:
-            progress("comparing", number)
+            on_documents("comparing", number)
     return overlap.overlaps()
 
 
-def _told(corpus: _Corpus) -> list[str]:
-    """What there is to say of what was selected of a corpus."""
+def _selection_notes(corpus: CorpusSplit) -> list[str]:
+    """Notes on the documents and sentences left out of a corpus."""
     if corpus.selection is None:
         return []
 
-    def place(side: int, sentence: str) -> str:
-        return _place(corpus, side, sentence).removesuffix(": ") or repr(sentence[:40])
+    def location(side: int, sentence: str) -> str:
+        return location_of(corpus, side, sentence).removesuffix(": ") or repr(sentence[:40])
 
-    return render(corpus.split, corpus.selection, place)
-
-
-def _sentences(documents: Iterable[ParallelDocument], progress: Progress) -> Iterator[str]:
-    number = 0
-    for number, document in enumerate(documents, 1):
-        yield from document.source
-        yield from document.target
-        if number % PROGRESS_DOCUMENTS == 0:
-            progress("reading", number)
-    progress("training the tokenizer", number)
-
-
-def _checked(corpus: _Corpus, max_characters: int) -> Iterator[ParallelDocument]:
-    """Yield the documents; raises CotextError at a sentence over the limit, with the line if possible."""
-    for document in corpus.read():
-        for side, sentences in enumerate((document.source, document.target)):
-            if max(map(len, sentences)) > max_characters:
-                place, sentence = next((i, s) for i, s in enumerate(sentences) if len(s) > max_characters)
-                raise CotextError(
-                    f"{_place(corpus, side, sentence)}document {document.id!r}, sentence {place + 1}: "
-                    f"{len(sentence):,} characters, more than the limit of {max_characters:,}; split or "
-                    "remove it, or raise the limit (--max-characters)"
-                )
-        yield document
-
-
-def _place(corpus: _Corpus, side: int, sentence: str) -> str:
-    if not corpus.files:
-        return ""
-    path = corpus.files[min(side, len(corpus.files) - 1)]
-    # Only now, that there is something to tell, is the file searched for the line.
-    line = next((number for number, line in numbered_lines(path) if sentence in line), None)
-    return f"{path}: " if line is None else f"{path}:{line}: "
-
-
-def _encode(folder: Path, corpus: _Corpus, tokenizer: Tokenizer, progress: Progress) -> SplitStatistics:
-    collector = StatisticsCollector(tokenizer.unk)
-    progress(f"encoding {corpus.split}", 0)
-    with StoreWriter(folder / f"{corpus.split}.arrow", tokenizer.fingerprint) as writer:
-        for chunk in _chunks(corpus.read()):
-            source = tokenizer.encode_batch([sentence for document in chunk for sentence in document.source])
-            target = tokenizer.encode_batch([sentence for document in chunk for sentence in document.target])
-            start = 0
-            for document in chunk:
-                end = start + len(document)
-                writer.add(document.id, source[start:end], target[start:end])
-                start = end
-            collector.add(chunk, source, target)
-            progress(f"encoding {corpus.split}", writer.totals.documents)
-    return collector.statistics()
-
-
-def _chunks(documents: Iterable[ParallelDocument]) -> Iterator[list[ParallelDocument]]:
-    chunk: list[ParallelDocument] = []
-    sentences = characters = 0
-    for document in documents:
-        chunk.append(document)
-        sentences += len(document)
-        characters += sum(map(len, document.source)) + sum(map(len, document.target))
-        if sentences >= CHUNK_SENTENCES or characters >= CHUNK_CHARACTERS:
-            yield chunk
-            chunk, sentences, characters = [], 0, 0
-    if chunk:
-        yield chunk
-
-
-def _checksums(corpora: Sequence[_Corpus], format: str | None) -> dict[str, str]:
-    checksums = {}
-    for path in [path for corpus in corpora for path in corpus.files]:
-        side_file = find_side_file(path) if (format or detect_format(path)) == "docids" else None
-        for each in (path, side_file):
-            if each is not None and str(each) not in checksums:
-                checksums[str(each)] = checksum(each)
-    return checksums
+    return render(corpus.split, corpus.selection, location)

@@ -23,7 +23,7 @@ def write_report(folder: Path, content: Mapping[str, Any]) -> None:
 
 
 def read_report(folder: Path) -> dict[str, Any]:
-    """What report.json says; nothing where there is none.
+    """The content of report.json; empty where there is none.
 
     Raises:
         CotextError: it is damaged, or as `read_json`.

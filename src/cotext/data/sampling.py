@@ -1,13 +1,13 @@
-"""From a token store to batches: a token budget, length bucketing, shuffling, sharding, exact resumption.
+"""Training batches from a token store: token budget, length bucketing, shuffling, sharding, exact resumption.
 
 Documents are read in pools of about `pool_tokens`, so that memory does not grow with the corpus (but for
 8 bytes a document, the order of an epoch). Within a pool, instances of like length are packed into batches
 and the batches are shuffled. A pool is a function of (seed, epoch, shard, its first document) alone: a
 `Cursor` of three numbers is enough to go on exactly where training stopped.
 
-Batches of documents in order hold runs of consecutive windows: a document whole, or where it exceeds the
-budget, as much of it as fits, then the next batch goes on with it. Runs of several documents share a batch,
-two of one never: its rows would take each other for neighbours.
+Batches of documents in order hold runs of consecutive windows: a whole document, or where it exceeds the
+budget, as much of it as fits, and the rest in further batches. Runs of several documents share a batch, two
+of one document never: its rows would attend to each other as if they were adjacent.
 """
 
 import functools
@@ -20,20 +20,19 @@ from typing import Literal, TypeVar
 
 import numpy as np
 
-from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
+from cotext.data.batch import Batch, Instance, SpecialSymbols
+from cotext.data.batching import pack, pack_apart
+from cotext.data.collate import make_batch
 from cotext.data.store import TokenDocument, TokenStore
 from cotext.data.views import Mixture, View, Window
 from cotext.runtime.errors import CotextError
 
 T = TypeVar("T")
 
-# Batches that stay open for runs of fewer tokens a row: bounds the search, and how unlike their lengths get.
-OPEN_BATCHES = 32
-
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """The batch to come next: its epoch, its pool (by its first document in the epoch's order), its number.
+    """The position of the next batch: epoch, pool (by its first document in the epoch's order), number.
 
     Of the pools that were read to their end, `skipped` counts the instances left out as too long, and `shed`
     those that had to leave out context.
@@ -47,7 +46,7 @@ class Cursor:
 
 
 def instances_of(document: TokenDocument, view: View) -> Iterator[Instance]:
-    """The windows of one document, as rows to be; pairs without a token are no part of it."""
+    """The instances of one document; sentence pairs without a token are left out."""
     document = document.without_empty_pairs()
     return _instances(document, view.split(*_lengths(document)))
 
@@ -66,77 +65,12 @@ def _instances(document: TokenDocument, windows: Iterable[Window]) -> Iterator[I
         )
 
 
-def pack(lengths: Sequence[int], max_tokens: int) -> list[list[int]]:
-    """Group items, given in order of length, so that count times longest stays within `max_tokens`.
-
-    An item longer than the budget stands alone. Returns groups of indices.
-    """
-    groups: list[list[int]] = []
-    longest = 0
-    for i, length in enumerate(lengths):
-        longest = max(longest, length)
-        if groups and (len(groups[-1]) + 1) * longest <= max_tokens:
-            groups[-1].append(i)
-        else:
-            groups.append([i])
-            longest = length
-    return groups
-
-
-@dataclass(frozen=True, slots=True)
-class WindowSequence:
-    """Consecutive windows of one document, to be kept together in one batch."""
-
-    instances: Sequence[Instance]
-    longest: int  # tokens of the longest row
-
-    @property
-    def document(self) -> int:
-        """Whose windows they are."""
-        return self.instances[0].document
-
-
-@dataclass(slots=True)
-class _OpenBatch:
-    rows: list[Instance]
-    rows_left: int
-    documents: set[int]
-
-    def takes(self, run: WindowSequence) -> bool:
-        return len(run.instances) <= self.rows_left and run.document not in self.documents
-
-    def add(self, run: WindowSequence) -> None:
-        self.rows.extend(run.instances)
-        self.rows_left -= len(run.instances)
-        self.documents.add(run.document)
-
-
-def share_batches(runs: Iterable[WindowSequence], max_tokens: int) -> list[list[Instance]]:
-    """Put runs together so that rows times longest row stays within `max_tokens`.
-
-    No run is split, and no two of one document meet; a run over the budget stands alone. Runs of equal
-    length keep their order.
-    """
-    batches: list[list[Instance]] = []
-    waiting: list[_OpenBatch] = []
-    for run in sorted(runs, key=lambda run: -run.longest):
-        # The newest first: their rows are the shortest.
-        batch = next((b for b in reversed(waiting) if b.takes(run)), None)
-        if batch is None:
-            batch = _OpenBatch([], max_tokens // run.longest, set())
-            batches.append(batch.rows)
-            waiting.append(batch)
-        batch.add(run)
-        waiting = [b for b in waiting if b.rows_left > 0][-OPEN_BATCHES:]
-    return batches
-
-
 @dataclass(frozen=True, slots=True)
 class Arrangement:
-    """What stands together: in a batch, and in a window.
+    """The order of instances in batches, and the context in windows.
 
     `order`: shuffled instances of like length, or runs of consecutive windows. `context`: a window's own, or
-    as a control that of another document of the pool, at the same places.
+    as a control that of another document of the pool, in the same positions.
     """
 
     order: Literal["shuffled", "documents"] = "shuffled"
@@ -210,7 +144,7 @@ class Sampler:
         )
 
     def epochs(self, cursor: Cursor) -> int:
-        """How many epochs this shard has ended where `cursor` is the next batch."""
+        """The number of epochs of this shard that are complete where `cursor` is the next batch."""
         return cursor.epoch + (cursor.document >= len(range(self.shard, len(self.store), self.shards)))
 
     def require_instances(self) -> None:
@@ -281,32 +215,31 @@ class Sampler:
         # Shuffled before the stable sort, so that rows of one length meet others in every epoch.
         shuffled = [instances[i] for i in random.permutation(len(instances))]
         shuffled.sort(key=lambda i: (length(i), i.target_tokens))
-        return [
-            [shuffled[i] for i in group] for group in pack([length(i) for i in shuffled], self.max_tokens)
-        ]
+        groups = pack([[length(i)] for i in shuffled], self.max_tokens)
+        return [[shuffled[i] for i in group] for group in groups]
 
     def _in_order(self, instances: list[Instance], random: np.random.Generator) -> list[list[Instance]]:
         """Runs of consecutive instances, each as long as the budget allows."""
-        runs: list[WindowSequence] = []
+        runs: list[list[Instance]] = []
         for _, windows in groupby(instances, lambda instance: instance.document):
             document = list(windows)
-            lengths = [i.row_tokens(self.symbols) for i in document]
-            for group in pack(lengths, self.max_tokens):
-                runs.append(WindowSequence([document[i] for i in group], max(lengths[i] for i in group)))
-        return share_batches((runs[r] for r in random.permutation(len(runs))), self.max_tokens)
+            groups = pack([[i.row_tokens(self.symbols)] for i in document], self.max_tokens)
+            runs += [[document[i] for i in group] for group in groups]
+        shuffled = [runs[r] for r in random.permutation(len(runs))]
+        return _apart(shuffled, self.symbols, self.max_tokens)
 
     def _in_foreign_context(
         self, instances: Iterable[Instance], documents: Sequence[TokenDocument], random: np.random.Generator
     ) -> Iterator[Instance]:
-        """The instances with context from other documents, another for each of them."""
+        """The instances with context from other documents, drawn anew for each."""
         (view, _), *_ = self.mixture.parts
         pool = [document for document in documents if document.source]
-        places = {document.index: place for place, document in enumerate(pool)}
+        index_in_pool = {document.index: i for i, document in enumerate(pool)}
         if len(pool) == 1:
             pool.append(self._another(pool[0], random))
         for instance in instances:
             other = int(random.integers(len(pool) - 1))
-            other += other >= places[instance.document]
+            other += other >= index_in_pool[instance.document]
             yield in_context_of(pool[other], instance, view, random)
 
     def _another(self, document: TokenDocument, random: np.random.Generator) -> TokenDocument:
@@ -325,11 +258,10 @@ class Sampler:
 def in_context_of(
     other: TokenDocument, instance: Instance, view: View, random: np.random.Generator
 ) -> Instance:
-    """The instance with consecutive sentences of `other` in place of those around its current ones.
+    """The instance with consecutive sentences of `other` as context of its current ones.
 
-    They begin anywhere in `other`. Where it is too short there are fewer of them: a sentence that stood twice
-    in a row would show what it is to predict. What the view cannot take with these lengths is shed, as from
-    a window of its own.
+    They begin anywhere in `other`. Where it is too short there are fewer of them, as a sentence repeated in a
+    row would reveal its own labels. Context over the length limit of the view is shed, as in its own windows.
     """
     window, offset = instance.window, instance.target_offset
     own, stop = instance.current
@@ -361,27 +293,36 @@ def ordered_batches(
     max_row_tokens: int,
     group_windows: int | None = None,
 ) -> Iterator[Batch]:
-    """Every instance of a store once, in batches of like length: for validation.
+    """Validation batches: every instance of a store once, in batches of like length.
 
-    `group_windows`, for models that see other rows: so many consecutive windows of a document stay together,
-    even over the budget, and meet no others of theirs. What is too long leaves a gap in its group.
+    `group_windows`, for models that see other rows: so many consecutive windows of a document share a batch,
+    even over the budget, and no batch has two such groups of one document. Instances that are too long are
+    left out of their group.
     """
     length = functools.partial(Instance.row_tokens, symbols=symbols)
     if group_windows is None:
         instances = (i for d in range(len(store)) for i in instances_of(store[d], view))
         fitting = sorted((i for i in instances if length(i) <= max_row_tokens), key=length)
-        groups = [[fitting[i] for i in group] for group in pack([length(i) for i in fitting], max_tokens)]
+        packed = pack([[length(i)] for i in fitting], max_tokens)
+        groups = [[fitting[i] for i in group] for group in packed]
     else:
-        runs: list[WindowSequence] = []
+        runs: list[list[Instance]] = []
         for d in range(len(store)):
             windows = list(instances_of(store[d], view))
             for first in range(0, len(windows), group_windows):
                 group = [i for i in windows[first : first + group_windows] if length(i) <= max_row_tokens]
                 if group:
-                    runs.append(WindowSequence(group, max(map(length, group))))
-        groups = share_batches(runs, max_tokens)
+                    runs.append(group)
+        groups = _apart(runs, symbols, max_tokens)
     for group in groups:
         yield make_batch(group, symbols)
+
+
+def _apart(runs: Sequence[list[Instance]], symbols: SpecialSymbols, max_tokens: int) -> list[list[Instance]]:
+    """Batches of whole runs, no two of them of one document."""
+    lengths = [[i.row_tokens(symbols) for i in run] for run in runs]
+    packed = pack_apart(lengths, [run[0].document for run in runs], max_tokens)
+    return [[instance for r in batch for instance in runs[r]] for batch in packed]
 
 
 def read_ahead(items: Iterable[T], depth: int, clock: Callable[[], float]) -> Generator[tuple[T, float]]:

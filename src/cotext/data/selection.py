@@ -1,4 +1,4 @@
-"""What of corpus files is prepared: read, cut at gaps, on request split and cleaned; counted on the way."""
+"""The documents of corpus files that are prepared: cut at gaps, on request split and cleaned, with counts."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -7,7 +7,7 @@ from cotext.data.beads import Alignment
 from cotext.data.cleaning import Cleaned, Cleaner
 from cotext.data.documents import ParallelDocument
 from cotext.data.languages import Languages
-from cotext.data.sentence_ends import sentence_ends, told_several
+from cotext.data.sentence_ends import sentence_ends, several_warning
 from cotext.data.splitting import Splitter
 
 # A line is far too long if it has more than so many times the tokens of 99 in 100 training sentences.
@@ -73,7 +73,7 @@ class Selection:
                 self.prose.found(0, sentence)
 
     def counts(self) -> dict[str, object]:
-        """What was counted, for the report."""
+        """The counts, for the report."""
         cleaned = None if self.cleaned is None else asdict(self.cleaned)
         # Without the text of the first, which may be long; the notes say where it stands.
         prose = asdict(replace(self.prose, first=None))
@@ -123,16 +123,16 @@ def _characters(documents: Iterable[ParallelDocument]) -> tuple[int, int]:
     return source, target
 
 
-def render(split: str, selection: Selection, place: Callable[[int, str], str]) -> list[str]:
-    """What a report says of a split beside its figures; `place` finds a sentence in the files."""
+def render(split: str, selection: Selection, location: Callable[[int, str], str]) -> list[str]:
+    """The notes of a report on a split; `location` finds a sentence in the files."""
     lines = []
-    if told := selection.alignment.render(split):
-        lines.append(told)
+    if counts := selection.alignment.render(split):
+        lines.append(counts)
     prose = selection.prose
     if prose.first is not None:
         found = []
         if prose.several:
-            found.append(told_several(prose.several, prose.pairs, "pairs"))
+            found.append(several_warning(prose.several, prose.pairs, "pairs"))
         if prose.long:
             found.append(
                 f"{prose.long:,} source {'sentence has' if prose.long == 1 else 'sentences have'} more than "
@@ -148,7 +148,7 @@ def render(split: str, selection: Selection, place: Callable[[int, str], str]) -
             hint = "; --split splits pairs of as many sentences on both sides"
         lines.append(
             f"{split}: {' and '.join(found)} (by punctuation and length alone), the first at "
-            f"{place(*prose.first)}{hint}"
+            f"{location(*prose.first)}{hint}"
         )
     if selection.cleaned is not None:
         lines.append(selection.cleaned.render())

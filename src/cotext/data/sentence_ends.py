@@ -1,4 +1,4 @@
-"""Ends of sentences inside a line of text, found by punctuation alone: a light heuristic.
+"""Sentence ends inside a line of text, by a heuristic on punctuation.
 
 It knows no language but a list of abbreviations and would rather miss an end than see one where there is
 none. How often it is wrong was measured on real text: see docs/data-as-found.md. Lines of the languages that
@@ -34,7 +34,7 @@ ABBREVIATIONS: Final = frozenset(_ABBREVIATIONS.split())
 
 
 def sentence_ends(text: str) -> list[int]:
-    """Where sentences end inside a line, as offsets of what follows; its own end is none of them.
+    """Offsets at which a sentence inside a line ends and another begins; the end of the line is none of them.
 
     A line of ten sentences has nine. Takes time by the length of the line.
     """
@@ -43,8 +43,8 @@ def sentence_ends(text: str) -> list[int]:
     return sorted(ends)
 
 
-def told_several(count: int, whole: int, things: str) -> str:
-    """How a warning begins: as in "2 of 10 lines seem to hold several sentences"."""
+def several_warning(count: int, whole: int, things: str) -> str:
+    """The beginning of a warning, as in "2 of 10 lines seem to hold several sentences"."""
     return f"{count:,} of {whole:,} {things} {'seems' if count == 1 else 'seem'} to hold several sentences"
 
 

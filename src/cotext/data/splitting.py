@@ -1,4 +1,4 @@
-"""Lines of several sentences cut into these, and what became of the sentences joined into the line again.
+"""Sentence splitting of lines, and joining of the translated sentences into a line again.
 
 The languages that pysbd knows (Sadvilkar and Neumann 2020, *PySBD: Pragmatic Sentence Boundary
 Disambiguation*) are cut by its rules, which are not perfect: of its cuts, those before a closing mark move
@@ -60,23 +60,23 @@ class Splitter:
         return _cut(text, _sound(text, cuts))
 
     def _cuts(self, text: str) -> list[int]:
-        """Where pysbd cuts a text; nowhere if it has made something else of it, or nothing."""
+        """Offsets at which pysbd splits a text; none if its sentences are not the text."""
         try:
             pieces = self._segmenter.segment(text)
         except Exception:
             # Hundreds of patterns, and texts that their author has not thought of: the line stays whole.
             return []
-        cuts, place = [], 0
+        cuts, at = [], 0
         for piece in pieces:
             for character in piece:
                 if character.isspace():
                     continue
-                while place < len(text) and text[place].isspace():
-                    place += 1
-                if place == len(text) or text[place] != character:
+                while at < len(text) and text[at].isspace():
+                    at += 1
+                if at == len(text) or text[at] != character:
                     return []
-                place += 1
-            cuts.append(place)
+                at += 1
+            cuts.append(at)
         return cuts
 
 
@@ -101,13 +101,13 @@ def _sound(text: str, cuts: Sequence[int]) -> list[int]:
         # Dots that leave something out are none of an abbreviation.
         if text[end - 2 : end] != ".." and text[end - 1 : end] == "." and shortens(text, end - 1):
             continue
-        place = end
-        if closing := _CLOSING.match(text, place):
-            place = closing.end()
-        while place < len(text) and text[place].isspace():
-            place += 1
-        if place > (kept[-1] if kept else 0):
-            kept.append(place)
+        at = end
+        if closing := _CLOSING.match(text, at):
+            at = closing.end()
+        while at < len(text) and text[at].isspace():
+            at += 1
+        if at > (kept[-1] if kept else 0):
+            kept.append(at)
     return kept
 
 
@@ -117,21 +117,21 @@ def _cut(text: str, cuts: Sequence[int]) -> list[str]:
     pieces: list[str] = []
     for start, end in pairwise(bounds):
         piece = text[start:end]
-        if pieces and not (_worded(piece) and _worded(pieces[-1])):
+        if pieces and not (_has_content(piece) and _has_content(pieces[-1])):
             pieces[-1] += piece
         else:
             pieces.append(piece)
     return pieces
 
 
-def _worded(piece: str) -> bool:
+def _has_content(piece: str) -> bool:
     return any(map(str.isalnum, piece))
 
 
 def join_sentences(sentences: Sequence[str], language: str) -> str:
     """Sentences as one line: a space between them, none in Chinese and Japanese.
 
-    What is joined in an unknown language is told by its characters.
+    For an unknown language, the characters on both sides decide.
     """
     line = ""
     for sentence in sentences:

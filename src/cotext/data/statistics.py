@@ -1,4 +1,4 @@
-"""Figures of a corpus that passes by once, in memory that does not grow with it."""
+"""Statistics of a corpus in one pass, in bounded memory."""
 
 import hashlib
 from collections.abc import Iterable, Sequence
@@ -99,7 +99,7 @@ class Histogram:
         return self._sum
 
     def distribution(self) -> Distribution:
-        """Return the percentiles so far; those beyond the limit are told as the limit."""
+        """Return the percentiles so far; those beyond the limit are the limit."""
         cumulative = np.cumsum(self._counts)
         ranks = {q: -(-q * self._number // 100) for q in PERCENTILES}
         return Distribution(
@@ -132,8 +132,8 @@ class SeenPairs:
         """Whether each digest was there before, by a filter that then holds them all."""
         words = np.frombuffer(b"".join(digests), np.uint64).reshape(-1, 2)
         # Two hashes make as many as needed (Kirsch and Mitzenmacher 2006).
-        places = (words[:, 0] + self._steps * words[:, 1]) & self._mask
-        byte, bit = places >> np.uint64(3), (1 << (places & np.uint64(7))).astype(np.uint8)
+        slots = (words[:, 0] + self._steps * words[:, 1]) & self._mask
+        byte, bit = slots >> np.uint64(3), (1 << (slots & np.uint64(7))).astype(np.uint8)
         known: NDArray[np.bool_] = (self._bits[byte] & bit).astype(bool).all(axis=0)
         np.bitwise_or.at(self._bits, byte, bit)
         return known
@@ -191,10 +191,10 @@ class StatisticsCollector:
         longer, shorter = np.maximum(source, target), np.minimum(source, target)
         outliers = np.flatnonzero((longer >= OUTLIER_TOKENS) & (longer > OUTLIER_RATIO * shorter))
         self._outliers += len(outliers)
-        for place in outliers[: RATIO_EXAMPLES - len(self._examples)].tolist():
-            number = int(np.searchsorted(starts, place, "right")) - 1
-            sentence = place - int(starts[number]) + 1
-            example = RatioExample(documents[number].id, sentence, int(source[place]), int(target[place]))
+        for at in outliers[: RATIO_EXAMPLES - len(self._examples)].tolist():
+            number = int(np.searchsorted(starts, at, "right")) - 1
+            sentence = at - int(starts[number]) + 1
+            example = RatioExample(documents[number].id, sentence, int(source[at]), int(target[at]))
             self._examples.append(example)
 
     def statistics(self) -> SplitStatistics:

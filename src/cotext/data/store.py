@@ -1,7 +1,7 @@
 """A tokenised corpus on disk: an Arrow IPC file, one row per document, read through a memory map.
 
-The columns are the document id and, for each side, the tokens of all sentences end to end with the length of
-each sentence beside them. Rows lie in record batches of bounded size; a last batch without rows carries the
+The columns are the document id and, for each side, the tokens of all sentences end to end and, in another
+column, the length of each. Rows lie in record batches of bounded size; a last batch without rows carries the
 totals and the row at which each batch ends, since both are known only after writing.
 """
 
@@ -53,7 +53,7 @@ class TokenDocument:
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """What a store holds in all; the two sides have equally many sentences."""
+    """Totals of a store; the two sides have equally many sentences."""
 
     documents: int = 0
     sentences: int = 0

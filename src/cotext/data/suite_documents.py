@@ -1,4 +1,4 @@
-"""Which examples of a contrastive suite are of one document: they are not independent of each other."""
+"""The documents of the examples of a contrastive suite: examples of one are not independent."""
 
 from collections.abc import Sequence
 
@@ -9,14 +9,14 @@ def documents_of(examples: Sequence[ContrastiveExample]) -> list[int]:
     """The number of its document for every example, counted from 0.
 
     Of one document are examples for which the suite names the same; where it names none, those of the same
-    source, and neighbours in the suite that share a source sentence.
+    source, and consecutive examples that share a source sentence.
     """
     numbers: list[int] = []
     known: dict[str | tuple[str, ...], int] = {}
     count = 0
-    for place, example in enumerate(examples):
+    for i, example in enumerate(examples):
         key = example.document or example.source
-        if key not in known and place and _continues(examples[place - 1], example):
+        if key not in known and i and _continues(examples[i - 1], example):
             known[key] = numbers[-1]
         elif key not in known:
             known[key] = count

@@ -1,6 +1,6 @@
-"""Views: how a document becomes instances, and how their results become a document again.
+"""Views: the split of documents into windows, and the join of results by window into documents.
 
-The only place where a window exists: training, decoding and scoring all ask the same object.
+Windows are made here alone: training, decoding and scoring all use the same object.
 
     window view, before=2 after=1, document of 4 sentences (c = current, x = context, . = not seen)
 
@@ -101,7 +101,7 @@ class SentenceView:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """How many tokens a side of a window may hold, the symbols beside every sentence included.
+    """The length limit of a side of a window, in tokens, separators and brackets included.
 
     And how many sentences; None: any number.
     """
@@ -112,7 +112,7 @@ class Limit:
 
     @property
     def sentences(self) -> int:
-        """No side has more, where tokens are limited: a sentence takes one and the symbols beside it."""
+        """The most sentences of a side, where tokens are limited: each has a token and its symbols."""
         most = max(1, (self.max_tokens or 0) // (1 + self.per_source_sentence))
         return most if self.max_sentences is None else min(most, self.max_sentences)
 
@@ -151,7 +151,7 @@ class WindowView:
         return self.before + 1 + self.after
 
     def split(self, source_lengths: Sequence[int], target_lengths: Sequence[int]) -> list[Window]:
-        """One window per sentence, current in the place that its context leaves it."""
+        """One window per sentence, the current one, after its past and before its future context."""
         count = len(source_lengths)
         context = self.before if self.target_before is None else self.target_before
         windows = []
@@ -200,9 +200,9 @@ class DocumentView:
 
 @dataclass(frozen=True, slots=True)
 class SentenceBySentence:
-    """The sentences of every window of a view one after the other, in sight of all that the window shows.
+    """The sentences of every window of a view one by one, each with the whole window as context.
 
-    Each with the whole source of the window, and with the target sentences before it.
+    That is the whole source of the window, and the target sentences before it.
     """
 
     view: View
@@ -267,7 +267,7 @@ def _equal_parts(piece: range, parts: int) -> list[range]:
 
 @dataclass(frozen=True, slots=True)
 class Mixture:
-    """What a model is trained on: the instances of several views, each drawn `weight` times on average.
+    """The instances of several views, each drawn `weight` times on average, on which a model is trained.
 
     A window that two views have in common counts for the first alone: with weights of 1 the mixture is the
     union of their instances.

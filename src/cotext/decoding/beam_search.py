@@ -1,9 +1,8 @@
-"""Search for a probable translation, token by token: greedy and beam.
+"""Beam search and greedy search of autoregressive models, under the rules of `cotext.decoding.constraints`.
 
-Search knows the model's `decode` and a bag of state, no more. What makes an output acceptable is enforced
-while searching, by the rules of `cotext.decoding.constraints`.
+Search knows `encode` and `decode` of a model and its state, which it does not look into.
 
-Shapes: B entries (one per request still being written), W beam, R rows (R = B * W), C candidates of a step,
+Shapes: B entries (one per request that is not finished), W beam, R rows (R = B * W), C candidates of a step,
 V vocabulary, D model, M most new tokens.
 """
 
@@ -16,20 +15,29 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 from cotext.data.batch import Source
-from cotext.decoding.constraints import Align, Progress, Request, Rules, SearchSymbols, check_requests
+from cotext.data.collate import padded
+from cotext.decoding.constraints import (
+    Align,
+    Rules,
+    SearchRequest,
+    SearchSymbols,
+    SentenceProgress,
+    check_requests,
+)
+from cotext.decoding.sentence_recovery import begun_input
 from cotext.models.interface import AutoregressiveModel, TranslationModel
 from cotext.runtime.errors import CotextError
 
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
-    """How widely to search, and what to call best.
+    """Beam size, length penalty and constraints of a search.
 
     The score of a hypothesis is its log-probability / length ** length_penalty, where length counts the new
     tokens including `eos`. A beam of 1 is greedy search.
 
-    `align`: `constrained` writes what was asked for and nothing else. `free` forces nothing: any separator
-    may follow at any time, and so may `eos`, even at once.
+    `align`: `constrained` gives exactly the sentences requested. In `free` search any separator may follow at
+    any time, and so may `eos`.
     """
 
     beam: int = 4
@@ -45,30 +53,30 @@ class SearchOptions:
 
 @dataclass(frozen=True, slots=True)
 class Hypothesis:
-    """The best that was found for a request.
+    """The best hypothesis for a request.
 
     `tokens` are the new labels including separators, without the final `eos`; `token_log_probabilities` are
-    the model's own, of these tokens and that `eos`, and `log_probability` is their sum. `cut` are the places
-    of closing symbols, the final `eos` included, that stand where a limit is reached.
+    the model's own, of these tokens and that `eos`, and `log_probability` is their sum. `truncated` are the
+    positions of closing symbols, the final `eos` included, that were forced at a length limit.
     """
 
     tokens: list[int]
     token_log_probabilities: list[float]
     log_probability: float
     score: float
-    cut: tuple[int, ...]
+    truncated: tuple[int, ...]
 
 
 @dataclass(slots=True)
 class _Frontier:
-    """The hypotheses being written and, for every entry, the best one that has ended."""
+    """The hypotheses in the beam and, for every entry, the best one that has ended."""
 
     entry: Tensor  # [B], which request
-    progress: Progress
+    progress: SentenceProgress
     largest_divisor: Tensor  # [B], that of the score of a hypothesis as long as the limits allow
     tokens: Tensor  # [B, W, M]
     token_log_probability: Tensor  # [B, W, M]
-    log_probability: Tensor  # [B, W]; -inf: nothing is written here
+    log_probability: Tensor  # [B, W]; -inf: no hypothesis
     best_tokens: Tensor  # [B, M]
     best_token_log_probability: Tensor  # [B, M]
     best_length: Tensor  # [B]
@@ -79,7 +87,8 @@ class _Frontier:
         """Keep the given entries, in the given order."""
         values: list[Any] = [getattr(self, f.name) for f in fields(self)]
         kept: list[Any] = [
-            v.select(entries) if isinstance(v, Progress) else v.index_select(0, entries) for v in values
+            v.select(entries) if isinstance(v, SentenceProgress) else v.index_select(0, entries)
+            for v in values
         ]
         return _Frontier(*kept)
 
@@ -87,14 +96,14 @@ class _Frontier:
 def search(
     model: AutoregressiveModel,
     source: Source,
-    requests: Sequence[Request],
+    requests: Sequence[SearchRequest],
     symbols: SearchSymbols,
     options: SearchOptions,
 ) -> list[Hypothesis]:
     """Return the best hypothesis found for every row of the source; the model must be in eval mode.
 
-    An entry stops as soon as nothing that is still being written can beat its best closed hypothesis, however
-    long it became. Raises CotextError when a request cannot be met, or the model's output is not a number.
+    An entry is finished as soon as no hypothesis in its beam can beat its best ended one, however long it
+    became. Raises CotextError when a request cannot be met, or the model's output is not a number.
     """
     if not requests or len(requests) != source.tokens.size(0):
         raise CotextError(
@@ -129,9 +138,8 @@ def search(
                     break
                 if rows_meet:
                     ended = (~goes_on).nonzero().flatten()
-                    places = frontier.entry[ended].tolist()
-                    written_by = [(requests[i], found[i].tokens) for i in places]
-                    state.finish(ended, *_decoder_inputs(written_by, rules, ended.device))
+                    results = [(requests[i], found[i].tokens) for i in frontier.entry[ended].tolist()]
+                    state.finish(ended, *_decoder_inputs(results, rules, ended.device))
                 entries = _closing_ranks(goes_on)
                 frontier = frontier.select(entries)
                 state.select(entries, options.beam)
@@ -141,7 +149,11 @@ def search(
 
 
 def _read_prefixes(
-    model: AutoregressiveModel, state: Any, requests: Sequence[Request], rules: Rules, device: torch.device
+    model: AutoregressiveModel,
+    state: Any,
+    requests: Sequence[SearchRequest],
+    rules: Rules,
+    device: torch.device,
 ) -> Tensor:
     """Decode `bos` and the prefixes of all rows in one call: the hidden states that follow, [B, D]."""
     tokens, sentence = _decoder_inputs([(request, ()) for request in requests], rules, device)
@@ -151,31 +163,26 @@ def _read_prefixes(
 
 
 def _decoder_inputs(
-    rows: Sequence[tuple[Request, Sequence[int]]], rules: Rules, device: torch.device
+    rows: Sequence[tuple[SearchRequest, Sequence[int]]], rules: Rules, device: torch.device
 ) -> tuple[Tensor, Tensor]:
-    """What the decoder reads of requests and of new labels after their prefixes, and the sentence of each.
+    """Decoder inputs of requests and of new labels after their prefixes, and the sentence of each.
 
     Two [len(rows), longest], with sentence -1 on padding.
     """
-    special = rules.special
-    lengths = [1 + len(request.prefix) + len(labels) for request, labels in rows]
-    tokens = torch.full((len(rows), max(lengths)), special.pad, device=device)
-    sentence = torch.full_like(tokens, -1)
-    for i, (request, labels) in enumerate(rows):
-        row = torch.tensor([special.bos, *request.prefix, *labels], device=device)
-        separates = rules.separates[row]
-        k = request.first_sentence + separates.cumsum(dim=0)
-        if special.bracket:
-            separates[0] = True
-            row = torch.where(separates, rules.opening(request.place + k), row)
-        tokens[i, : len(row)], sentence[i, : len(row)] = row, k
-    return tokens, sentence
+    sides = [
+        begun_input(
+            (*request.prefix, *labels), rules.special, request.first_sentence, request.sentence_offset
+        )
+        for request, labels in rows
+    ]
+    tokens, sentence = padded(sides, rules.special.pad)
+    return tokens.to(device), sentence.to(device)
 
 
 def _start(
-    requests: Sequence[Request], symbols: SearchSymbols, options: SearchOptions, like: Tensor
+    requests: Sequence[SearchRequest], symbols: SearchSymbols, options: SearchOptions, like: Tensor
 ) -> _Frontier:
-    """Nothing written yet: one hypothesis per entry, the others of its beam impossible."""
+    """The first frontier: one empty hypothesis per entry, the others of its beam impossible."""
     entries, beam, device = len(requests), options.beam, like.device
     dtype = torch.promote_types(like.dtype, torch.float32)
     most_tokens = torch.tensor([sum(r.max_tokens) for r in requests], device=device)
@@ -184,7 +191,7 @@ def _start(
     log_probability[:, 0] = 0
     return _Frontier(
         entry=torch.arange(entries, device=device),
-        progress=Progress.start(requests, symbols, options.align, beam, device),
+        progress=SentenceProgress.start(requests, symbols, options.align, beam, device),
         largest_divisor=most_tokens**options.length_penalty,
         tokens=tokens,
         token_log_probability=torch.zeros_like(tokens, dtype=dtype),
@@ -217,7 +224,7 @@ def _advance(
     rules: Rules,
     options: SearchOptions,
 ) -> tuple[Tensor | None, Tensor]:
-    """Write one more token everywhere, in place.
+    """Extend every hypothesis by one token, in place.
 
     Returns for every row the row that it continues [R], or None where that is the row itself, and the next
     decoder inputs [R, 1].
@@ -292,7 +299,7 @@ def _closing_ranks(stays: Tensor) -> Tensor:
 def _collect(
     frontier: _Frontier,
     done: Tensor,
-    requests: Sequence[Request],
+    requests: Sequence[SearchRequest],
     rules: Rules,
     found: dict[int, Hypothesis],
 ) -> None:
@@ -310,5 +317,5 @@ def _collect(
             token_log_probabilities=frontier.best_token_log_probability[i, :length].tolist(),
             log_probability=float(frontier.best_log_probability[i]),
             score=float(frontier.best_score[i]),
-            cut=rules.cut(tokens, requests[entry]),
+            truncated=rules.truncated(tokens, requests[entry]),
         )

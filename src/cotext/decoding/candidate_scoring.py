@@ -1,30 +1,33 @@
-"""How probable several translations of one source are, without doing twice what they have in common.
+"""Candidate scoring: the probabilities of several translations of one source, sharing their common prefix.
 
-    row of a group    bos a b c | x d eos          one prefix: every input up to the first that differs
+    rows of a group   bos a b c | x d eos          one prefix: all inputs before the first that differs
                       bos a b c | y z d eos        two continuations
 
 The source is encoded and the prefix decoded once; then the state is widened as for a beam, and all
-continuations are decoded in one call. Nothing is decoded behind the last sentence that is asked for. Scores
-equal those of rows that are scored one by one.
+continuations are decoded in one call. Nothing is decoded after the last sentence to be scored. Scores equal
+those of rows that are scored one by one.
 
 Shapes: B groups, W rows of a group that differ, R rows (R = B * W), P tokens of a prefix, T of a
 continuation, N labels, D model.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import groupby, islice
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from cotext.data.batch import Instance, SpecialSymbols, decoder_input, joined, source_batch
+from cotext.data.batch import Instance, SpecialSymbols
+from cotext.data.batching import pack_while
+from cotext.data.collate import padded, source_batch, target_rows
 from cotext.data.documents import ParallelDocument
-from cotext.decoding.scorer import SentenceScore, negative_log_likelihood, require_finite
-from cotext.decoding.translator import DocumentTranslator
-from cotext.models.interface import AutoregressiveModel, TranslationModel
+from cotext.data.views import Window
+from cotext.decoding.likelihood import negative_log_likelihood
+from cotext.decoding.scorer import DocumentRow, DocumentScorer, SentenceScore, document_rows, require_finite
+from cotext.models.interface import AutoregressiveModel
 
 Ids = NDArray[np.int64]
 MANY_ROWS = 32  # fewer do not keep a processor busy
@@ -32,8 +35,8 @@ MOST_PADDED = 1.25
 
 
 @dataclass(frozen=True, slots=True)
-class Alternatives:
-    """Rows with the same source and windows, whose targets differ; `scored`: sentences of the document."""
+class CandidateRows:
+    """Rows of one window of several candidates; `scored`: the sentences to be scored, by index."""
 
     instances: Sequence[Instance]
     scored: range
@@ -41,7 +44,7 @@ class Alternatives:
 
 @dataclass(frozen=True, slots=True)
 class CandidateSet:
-    """A document, several translations of it, and the sentences by which they are to be compared."""
+    """A document, several translations of it, and the indices of the sentences that are compared."""
 
     source: Sequence[str]
     candidates: Sequence[Sequence[str]]
@@ -50,51 +53,53 @@ class CandidateSet:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """The distinct rows of alternatives, as long as needed: decoder inputs, labels, the sentence of each."""
+    """The distinct rows of a window, as long as needed: decoder inputs, labels, the sentence of each."""
 
-    place: int
+    index: int
     first: Instance
     scored: range  # counted from the first source sentence of the row
     inputs: list[Ids]
     labels: list[Ids]
     sentence: list[Ids]
-    which: list[int]  # per alternative, its row
+    which: list[int]  # per candidate, its row
     shared: int  # inputs at the beginning that all rows have in common
 
     @property
     def longest(self) -> int:
-        """Inputs of the longest continuation; 0 where there is nothing to choose from."""
+        """Inputs of the longest continuation; 0 with one row."""
         return max(len(row) for row in self.inputs) - self.shared
 
 
 def score_candidates(
-    translator: DocumentTranslator, choices: Sequence[CandidateSet]
+    scorer: DocumentScorer, candidate_sets: Sequence[CandidateSet]
 ) -> list[list[SentenceScore]]:
-    """Score the compared sentences of every candidate in their context, and add them up.
+    """Scores of the compared sentences of every candidate in their context, added up.
 
-    The same as `DocumentTranslator.score_sentences` of each candidate as a document, which is also what is
+    The same as `DocumentScorer.score_sentences` of each candidate as a document, which is also what is
     done where rows see each other.
     """
-    model = translator.model
-    if not isinstance(model, TranslationModel) or model.sees_other_rows:
+    plan = scorer.plan
+    if plan.kind.path is not None or plan.sees_other_rows:
         documents = [
             (ParallelDocument("", tuple(c.source), tuple(candidate)), c.compared)
-            for c in choices
+            for c in candidate_sets
             for candidate in c.candidates
         ]
-        found = iter(translator.score_sentences(documents))
-        return [list(islice(found, len(c.candidates))) for c in choices]
-    texts = list(dict.fromkeys(s for c in choices for side in (c.source, *c.candidates) for s in side))
-    tokens = dict(zip(texts, translator.tokenizer.encode_batch(texts), strict=True))
-    groups: list[Alternatives] = []
-    of: list[tuple[int, list[int], list[int]]] = []  # per group: choice, candidates, scored places asked for
-    for number, choice in enumerate(choices):
-        for members, group, asked in _alternatives(translator, choice, tokens):
+        found = iter(scorer.score_sentences(documents))
+        return [list(islice(found, len(c.candidates))) for c in candidate_sets]
+    texts = list(dict.fromkeys(s for c in candidate_sets for side in (c.source, *c.candidates) for s in side))
+    tokens = dict(zip(texts, scorer.tokenizer.encode_batch(texts), strict=True))
+    groups: list[CandidateRows] = []
+    of: list[tuple[int, list[int], list[int]]] = []  # per group: candidate set, candidates, scored sentences
+    for number, candidate_set in enumerate(candidate_sets):
+        for members, group, asked in _candidate_rows(scorer, candidate_set, tokens):
             groups.append(group)
             of.append((number, members, asked))
-    budget = translator.config.decode.max_tokens
-    totals = [[[0.0, 0] for _ in c.candidates] for c in choices]
-    scores = score_alternatives(model, groups, translator.symbols, budget, translator.device)
+    budget = scorer.config.decode.max_tokens
+    totals = [[[0.0, 0] for _ in c.candidates] for c in candidate_sets]
+    scores = score_candidate_rows(
+        plan.autoregressive(scorer.model), groups, plan.symbols, budget, scorer.device
+    )
     for (number, members, asked), rows in zip(of, scores, strict=True):
         for candidate, row in zip(members, rows, strict=True):
             require_finite(row)
@@ -104,92 +109,110 @@ def score_candidates(
     return [[SentenceScore(p, int(n)) for p, n in members] for members in totals]
 
 
-def _alternatives(
-    translator: DocumentTranslator, choice: CandidateSet, tokens: dict[str, list[int]]
-) -> list[tuple[list[int], Alternatives, list[int]]]:
-    """The windows that hold compared sentences: for which candidates, their rows, and which are asked for."""
-    source = [tokens[s] for s in choice.source]
-    # A sentence that is empty on both sides is no part of its document, as in translation.
-    alike: dict[tuple[int, ...], list[int]] = {}
-    for number, candidate in enumerate(choice.candidates):
-        kept = tuple(j for j, s in enumerate(candidate) if source[j] or tokens[s])
-        alike.setdefault(kept, []).append(number)
-    found = []
-    for kept, members in alike.items():
-        windows = translator.view.split([len(source[j]) for j in kept], [])
-        compared = {i for i, j in enumerate(kept) if j in choice.compared}
-        for w in windows:
-            wanted = sorted(compared.intersection(w.current))
-            if not wanted:
-                continue
-            read = [source[kept[i]] for i in w.source]
-            instances = [
-                Instance(0, w, read, [tokens[choice.candidates[c][kept[i]]] for i in w.target])
-                for c in members
-            ]
-            scored = range(wanted[0], wanted[-1] + 1)
-            found.append((members, Alternatives(instances, scored), [i - scored.start for i in wanted]))
-    return found
+def _candidate_rows(
+    scorer: DocumentScorer, candidate_set: CandidateSet, tokens: dict[str, list[int]]
+) -> list[tuple[list[int], CandidateRows, list[int]]]:
+    """The windows with compared sentences: their candidates, the rows of these, and which sentences count."""
+    source = [tokens[s] for s in candidate_set.source]
+    # By the sentences of the document, too: which are empty on both sides depends on the candidate.
+    alike: dict[tuple[tuple[int, ...], Window], tuple[list[int], list[DocumentRow]]] = {}
+    for number, candidate in enumerate(candidate_set.candidates):
+        target = [tokens[s] for s in candidate]
+        found = document_rows(scorer.plan, source, target, candidate_set.compared)
+        for [row] in found.groups:
+            members, rows = alike.setdefault((tuple(found.kept), row.instance.window), ([], []))
+            members.append(number)
+            rows.append(row)
+    asked = []
+    for members, rows in alike.values():
+        current = rows[0].instance.window.current
+        wanted = [i for i, j in zip(current, rows[0].sentences, strict=True) if j in candidate_set.compared]
+        scored = range(wanted[0], wanted[-1] + 1)
+        candidates = CandidateRows([row.instance for row in rows], scored)
+        asked.append((members, candidates, [i - scored.start for i in wanted]))
+    return asked
 
 
-def score_alternatives(
+def score_candidate_rows(
     model: AutoregressiveModel,
-    alternatives: Sequence[Alternatives],
+    windows: Sequence[CandidateRows],
     symbols: SpecialSymbols,
     max_tokens: int,
     device: torch.device,
 ) -> list[list[list[SentenceScore]]]:
-    """Score the sentences asked for, of every row of every group; the model must be in eval mode.
+    """Scores of the sentences to be scored, of every row of every group.
 
-    It must be one whose rows do not see each other.
+    The model must be in eval mode, and one whose rows do not see each other.
     """
-    groups = [_group(place, group, symbols) for place, group in enumerate(alternatives)]
-    scores: list[list[list[SentenceScore]]] = [[] for _ in alternatives]
+    groups = [_group(index, group, symbols) for index, group in enumerate(windows)]
+    scores: list[list[list[SentenceScore]]] = [[] for _ in windows]
     with torch.inference_mode():
         for batch in _packed(groups, symbols, max_tokens):
             for group, found in zip(batch, _score(model, batch, symbols, device), strict=True):
-                scores[group.place] = [found[i] for i in group.which]
+                scores[group.index] = [found[i] for i in group.which]
     return scores
 
 
-def _packed(groups: list[_Group], symbols: SpecialSymbols, max_tokens: int) -> list[list[_Group]]:
-    """Share batches among groups of equally many rows, like with like.
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """The size of groups of W rows: each is padded to the longest source, prefix and continuation."""
+
+    groups: int
+    rows: int  # W
+    source: int
+    prefix: int
+    continuation: int
+    real: int  # tokens to be decoded
+
+    def plus(self, other: "_Size") -> "_Size":
+        return _Size(
+            self.groups + other.groups,
+            self.rows,
+            max(self.source, other.source),
+            max(self.prefix, other.prefix),
+            max(self.continuation, other.continuation),
+            self.real + other.real,
+        )
+
+    def fits(self, max_tokens: int) -> bool:
+        """Within the budget and, from MANY_ROWS rows on, with little padding."""
+        decoded = self.prefix + self.rows * self.continuation
+        few = self.groups * self.rows <= MANY_ROWS or self.groups * decoded <= MOST_PADDED * self.real
+        return few and self.groups * max(self.source, decoded) <= max_tokens
+
+
+def _size(group: _Group, symbols: SpecialSymbols) -> _Size:
+    real = group.shared + sum(len(row) - group.shared for row in group.inputs)
+    source = group.first.source_tokens(symbols)
+    return _Size(1, len(group.inputs), source, group.shared, group.longest, real)
+
+
+def _packed(groups: list[_Group], symbols: SpecialSymbols, max_tokens: int) -> Iterator[list[_Group]]:
+    """Batches of groups of equally many rows.
 
     A batch holds at most `max_tokens`, padding included, or one group; from MANY_ROWS rows on, it ends where
     another group would make it more padding than MOST_PADDED allows.
     """
     groups.sort(key=lambda g: (len(g.inputs), g.longest // 4, g.shared, g.first.source_tokens(symbols)))
-    batches: list[list[_Group]] = []
-    real = source = prefix = longest = 0
-    for g in groups:
-        rows, read = len(g.inputs), g.first.source_tokens(symbols)
-        new = g.shared + sum(len(row) - g.shared for row in g.inputs)
-        if batches and rows == len(batches[-1][0].inputs):
-            source, prefix, longest = max(source, read), max(prefix, g.shared), max(longest, g.longest)
-            count = len(batches[-1]) + 1
-            decoded = prefix + rows * longest
-            few = count * rows <= MANY_ROWS or count * decoded <= MOST_PADDED * (real + new)
-            if few and count * max(source, decoded) <= max_tokens:
-                batches[-1].append(g)
-                real += new
-                continue
-        batches.append([g])
-        real, source, prefix, longest = new, read, g.shared, g.longest
-    return batches
+    for _, alike in groupby(groups, key=lambda g: len(g.inputs)):
+        members = list(alike)
+        sizes = [_size(g, symbols) for g in members]
+        for batch in pack_while(sizes, lambda size: size.fits(max_tokens)):
+            yield [members[i] for i in batch]
 
 
-def _group(place: int, alternatives: Alternatives, symbols: SpecialSymbols) -> _Group:
-    first = alternatives.instances[0]
-    offset = alternatives.scored.start - first.first_sentence, alternatives.scored.stop - first.first_sentence
+def _group(index: int, rows: CandidateRows, symbols: SpecialSymbols) -> _Group:
+    first = rows.instances[0]
+    offset = rows.scored.start - first.first_sentence, rows.scored.stop - first.first_sentence
     numbers: dict[tuple[tuple[int, ...], ...], int] = {}
     which, inputs, labels, sentences = [], [], [], []
-    for instance in alternatives.instances:
+    for instance in rows.instances:
         key = tuple(tuple(int(t) for t in s) for s in instance.target)
         if key not in numbers:
             numbers[key] = len(numbers)
-            label, sentence = joined(instance.target, symbols, instance.target_offset)
+            row, label, sentence = target_rows(instance, symbols)
             needed = int(np.searchsorted(sentence, offset[1]))
-            inputs.append(decoder_input(label, sentence, symbols, instance.first_sentence)[:needed])
+            inputs.append(row[:needed])
             labels.append(label[:needed])
             sentences.append(sentence[:needed])
         which.append(numbers[key])
@@ -198,13 +221,13 @@ def _group(place: int, alternatives: Alternatives, symbols: SpecialSymbols) -> _
         shared = min(shared, len(row))
         same = (row[:shared] == inputs[0][:shared]) & (sentence[:shared] == sentences[0][:shared])
         shared = shared if same.all() else int(same.argmin())
-    return _Group(place, first, range(*offset), inputs, labels, sentences, which, shared)
+    return _Group(index, first, range(*offset), inputs, labels, sentences, which, shared)
 
 
 def _score(
     model: AutoregressiveModel, groups: Sequence[_Group], symbols: SpecialSymbols, device: torch.device
 ) -> list[list[list[SentenceScore]]]:
-    """Score groups of equally many rows: per group, row and sentence."""
+    """Scores of groups of equally many rows: per group, row and sentence."""
     width = len(groups[0].inputs)
     hidden_MD, longest_prefix, longest = _hidden(model, groups, symbols, device)
     # Which hidden state predicts which label, and to which sums that belongs: labels that rows have in
@@ -237,10 +260,10 @@ def _score(
     picked = torch.from_numpy(np.concatenate(state)).to(device)
     label_N = torch.from_numpy(np.concatenate(label)).to(device)
     nll_N = negative_log_likelihood(model.output_weight, hidden_MD[picked], label_N).double().cpu()
-    place = torch.from_numpy(np.concatenate(slot))
+    slot_N = torch.from_numpy(np.concatenate(slot))
     totals = torch.zeros(slots, dtype=torch.float64)
-    totals.index_add_(0, place, nll_N[torch.from_numpy(np.concatenate(entry))])
-    counts = torch.bincount(place, minlength=slots)
+    totals.index_add_(0, slot_N, nll_N[torch.from_numpy(np.concatenate(entry))])
+    counts = torch.bincount(slot_N, minlength=slots)
     found = map(SentenceScore, (-totals).tolist(), counts.tolist())
     return [[list(islice(found, len(g.scored))) for _ in range(width)] for g in groups]
 
@@ -252,7 +275,7 @@ def _hidden(
     state = model.encode(source_batch([g.first for g in groups], symbols).to(device))
     longest = max(g.longest for g in groups)
     prefixes = [(g.inputs[0][: g.shared], g.sentence[0][: g.shared]) for g in groups]
-    tokens, sentence = _padded(prefixes, symbols.pad, device)
+    tokens, sentence = (side.to(device) for side in padded(prefixes, symbols.pad))
     if longest:
         state.open(tokens.size(1) + longest)
     hidden_BPD = model.decode(tokens, sentence, state)
@@ -262,20 +285,9 @@ def _hidden(
     rest = []
     for g in groups:
         for row, of in zip(g.inputs, g.sentence, strict=True):
-            # A row that has ended reads its last token again, for nothing: no row may be padding alone.
+            # A row that has ended repeats its last token, which is not scored: no row may be padding alone.
             start = min(g.shared, len(row) - 1)
             rest.append((row[start:], of[start:]))
-    after, after_sentence = _padded(rest, symbols.pad, device)
+    after, after_sentence = (side.to(device) for side in padded(rest, symbols.pad))
     hidden_RTD = model.decode(after, after_sentence, state)
     return torch.cat((hidden_BPD.flatten(0, 1), hidden_RTD.flatten(0, 1))), tokens.size(1), after.size(1)
-
-
-def _padded(rows: Sequence[tuple[Ids, Ids]], pad: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Tokens and sentences of rows of unequal lengths: two [len(rows), longest], sentence -1 on padding."""
-    size = len(rows), max(len(tokens) for tokens, _ in rows)
-    padded = np.full(size, pad), np.full(size, -1)
-    for i, sides in enumerate(rows):
-        for out, side in zip(padded, sides, strict=True):
-            out[i, : len(side)] = side
-    tokens, sentence = (torch.from_numpy(out).to(device) for out in padded)
-    return tokens, sentence

@@ -1,13 +1,14 @@
-"""What a search is asked to write, and which token may follow: sentences are closed in step with the source.
+"""Constraints of search: what is requested for a row, and which token may follow which.
 
     plain     y1 sep y2 sep y3 eos            indexed   y1 sep1 y2 sep2 y3 eos
     bracket   y1 eos y2 eos y3 eos, where the input after each `eos` but the last is `bos`
     numbered  as with brackets, but for the number of the sentence in place of `bos`
 
-Constrained, exactly the sentences that were asked for come out, none of them empty, each closed by the symbol
-of its place and within its own limit. Free, all of that is left to the model.
+Constrained search gives exactly the sentences requested, none of them empty, each closed by the separator of
+its sentence index and within its own length limit; a sentence at its limit is truncated. Free search leaves
+all of that to the model.
 
-Shapes: B entries, W beam, R rows (R = B * W), C candidates of a step, N most sentences asked for,
+Shapes: B entries, W beam, R rows (R = B * W), C candidates of a step, N most sentences requested,
 S separators, V vocabulary.
 """
 
@@ -27,10 +28,9 @@ Align = Literal["constrained", "free"]
 
 @dataclass(frozen=True, slots=True)
 class SearchSymbols:
-    """The ids that search must know.
+    """The token ids that constraints are made of.
 
-    `blank` are those that decode to an empty string, `unused` special symbols of other recipes: no output
-    holds them.
+    `blank` decode to an empty string; `unused` are special symbols of other recipes, which no output holds.
     """
 
     special: SpecialSymbols
@@ -40,33 +40,32 @@ class SearchSymbols:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What to write for one row of the source.
+class SearchRequest:
+    """The sentences to be searched for one row of the source, and the labels before them.
 
     `prefix` holds target labels already decided, for instance `y1 sep y2 sep`; `first_sentence` is the
-    sentence index of the first of them (see `cotext.data.batch`), and `place` the place in its document of
-    the row's sentence 0, which numbered sentences tell. `max_tokens` has an entry for every
-    sentence then to be produced, and bounds its new tokens, the symbol that closes it included: a sentence
-    that will not end takes nothing from those after it. A sentence that the prefix has begun counts as the
-    first. In free search only the sum counts.
+    sentence index of the first of them (see `cotext.data.batch`), and `sentence_offset` the index in its
+    document of the row's sentence 0, which numbered sentences show. `max_tokens` has an entry for every
+    sentence to be searched: the limit of its new tokens, the closing symbol included. A sentence that the
+    prefix has begun counts as the first. In free search only the sum counts.
     """
 
     prefix: Sequence[int]
     first_sentence: int
     max_tokens: tuple[int, ...]
-    place: int = 0
+    sentence_offset: int = 0
 
     @property
     def sentences(self) -> int:
-        """How many are to be produced."""
+        """The number of sentences to be searched."""
         return len(self.max_tokens)
 
     def closed_before(self, symbols: SearchSymbols) -> int:
-        """How many sentences the prefix has closed."""
+        """The number of sentences that the prefix closes."""
         return sum(token in symbols.special.separators for token in self.prefix)
 
-    def begins_worded(self, symbols: SearchSymbols) -> bool:
-        """Whether the prefix has begun the first sentence to be produced, with a token that is not blank."""
+    def has_begun(self, symbols: SearchSymbols) -> bool:
+        """Whether the prefix holds a token of the first sentence to be searched, other than blank ones."""
         for token in reversed(self.prefix):
             if token in symbols.special.separators:
                 return False
@@ -75,14 +74,18 @@ class Request:
         return False
 
 
-def check_requests(requests: Sequence[Request], symbols: SearchSymbols, align: Align) -> None:
-    """Refuse what cannot be met."""
+def check_requests(requests: Sequence[SearchRequest], symbols: SearchSymbols, align: Align) -> None:
+    """Refuse requests that no output can meet.
+
+    Raises:
+        CotextError: no sentence, or a limit too low for one.
+    """
     check_align(align, symbols.special.bracket)
     for i, request in enumerate(requests):
         if request.sentences < 1:
             raise CotextError(f"request {i} asks for 0 sentences; ask for at least 1")
         for number, limit in enumerate(request.max_tokens, start=1):
-            need = 2 - (number == 1 and request.begins_worded(symbols))
+            need = 2 - (number == 1 and request.has_begun(symbols))
             if limit < need:
                 raise CotextError(
                     f"request {i}: sentence {number} of {request.sentences} needs at least {need} tokens, "
@@ -91,15 +94,15 @@ def check_requests(requests: Sequence[Request], symbols: SearchSymbols, align: A
 
 
 @dataclass(slots=True)
-class Progress:
-    """How far every hypothesis has come with what was asked for.
+class SentenceProgress:
+    """The sentence that every hypothesis is in, and what is left of its limits.
 
-    Free search is the case in which no sentence must come before the last, none needs a word, and the one
-    limit is that of the whole.
+    In free search no sentence must come before the last, none needs a content token, and the one limit is
+    that of the whole.
     """
 
     first: Tensor  # [B], sentence index of the next decoder input when nothing was written yet
-    place: Tensor  # [B], place in the document of sentence 0
+    sentence_offset: Tensor  # [B], index in the document of sentence 0
     last: Tensor  # [B], how many sentences are closed before the last one
     limits: Tensor  # [B, N]
     closed: Tensor  # [B, W], sentences closed so far
@@ -109,24 +112,24 @@ class Progress:
     @classmethod
     def start(
         cls,
-        requests: Sequence[Request],
+        requests: Sequence[SearchRequest],
         symbols: SearchSymbols,
         align: Align,
         beam: int,
         device: torch.device,
-    ) -> "Progress":
-        """Nothing written yet."""
+    ) -> "SentenceProgress":
+        """The state before the first token."""
         free = align == "free"
         limits = [(sum(r.max_tokens),) if free else r.max_tokens for r in requests]
         most = max(map(len, limits))
-        # What stands in the place of sentences that nobody asks for is never looked at.
+        # The limits of sentences beyond those requested are never read.
         limits_BN = torch.tensor([[*row, *row[-1:] * (most - len(row))] for row in limits], device=device)
-        has_content_token = torch.tensor([free or r.begins_worded(symbols) for r in requests], device=device)
+        has_content_token = torch.tensor([free or r.has_begun(symbols) for r in requests], device=device)
         return cls(
             first=torch.tensor(
                 [r.first_sentence + r.closed_before(symbols) for r in requests], device=device
             ),
-            place=torch.tensor([r.place for r in requests], device=device),
+            sentence_offset=torch.tensor([r.sentence_offset for r in requests], device=device),
             last=torch.tensor([0 if free else r.sentences - 1 for r in requests], device=device),
             limits=limits_BN,
             closed=torch.zeros(len(requests), beam, dtype=torch.long, device=device),
@@ -139,9 +142,9 @@ class Progress:
         """Sentence index of the next decoder input: [B, W]."""
         return self.first[:, None] + self.closed
 
-    def select(self, entries: Tensor) -> "Progress":
+    def select(self, entries: Tensor) -> "SentenceProgress":
         """Keep the given entries, in the given order."""
-        return Progress(*(getattr(self, f.name).index_select(0, entries) for f in fields(self)))
+        return SentenceProgress(*(getattr(self, f.name).index_select(0, entries) for f in fields(self)))
 
     def reorder(self, origin: Tensor) -> None:
         """Beam w continues what beam origin[:, w] was: [B, W]."""
@@ -151,7 +154,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """Which token may follow and what it does, as index tensors on the right device."""
+    """The constraints as index tensors: which token may follow, and what it does to the progress."""
 
     special: SpecialSymbols
     free: bool
@@ -159,12 +162,12 @@ class Rules:
     blank: Tensor
     separators: Tensor  # [S], closing sentence 0, 1 ...
     separates: Tensor  # [V], True for these
-    openings: Tensor  # what opens the sentence at place 0, 1 ... of a document, where sentences are bracketed
+    openings: Tensor  # what opens sentence 0, 1 ... of a document, where sentences are bracketed
     words: Tensor  # [V], True for ids after which a sentence may be closed
 
     @classmethod
     def of(cls, symbols: SearchSymbols, align: Align, vocabulary: int, device: torch.device) -> "Rules":
-        """Prepare the rules for a vocabulary."""
+        """The rules for a vocabulary of this size."""
         special, free = symbols.special, align == "free"
         closing = () if free else (*special.separators, special.eos)
         unwritten = (special.pad, special.bos, symbols.unk, *special.numbers, *symbols.unused)
@@ -180,56 +183,56 @@ class Rules:
         openings = torch.tensor(special.numbers or (special.bos,), device=device)
         return cls(special, free, never, blank, separators, separates, openings, words)
 
-    def forbid(self, next_RV: Tensor, progress: Progress, written: int, near_a_limit: bool) -> None:
+    def forbid(self, next_RV: Tensor, progress: SentenceProgress, written: int, near_a_limit: bool) -> None:
         """Set the log-probabilities of tokens that may not follow to -inf, in place.
 
-        `near_a_limit`: whether some hypothesis may have come to a limit.
+        `near_a_limit`: whether some hypothesis may be at a limit.
         """
         has_content_token = progress.has_content_token.flatten()
-        place = progress.sentence.clamp(max=self.separators.numel() - 1)
+        index = progress.sentence.clamp(max=self.separators.numel() - 1)
         more = progress.closed < progress.last[:, None]
-        closer = torch.where(more, self.separators[place], self.special.eos).view(-1, 1)
+        closer = torch.where(more, self.separators[index], self.special.eos).view(-1, 1)
         closing = next_RV.gather(1, closer).masked_fill(~has_content_token[:, None], -torch.inf)
         next_RV.index_fill_(1, self.never, -torch.inf)
         if near_a_limit:
-            # A sentence needs its closing symbol and, where it has none yet, a word.
+            # A sentence needs its closing symbol and, where it has none yet, a content token.
             at_limit = progress.stop.flatten() - written <= 2 - has_content_token.long()
             if bool(at_limit.any()):
-                # One that has a word is closed now, and one that has none gets a word.
+                # With a content token it is truncated now; without, it gets one.
                 next_RV.masked_fill_((at_limit & has_content_token)[:, None], -torch.inf)
                 next_RV[:, self.blank] = next_RV[:, self.blank].masked_fill(at_limit[:, None], -torch.inf)
         next_RV.scatter_(1, closer, closing)
 
-    def ends(self, progress: Progress, origin: Tensor, token: Tensor) -> Tensor:
-        """Where a token after hypothesis `origin` of its entry ends the whole: [B, C] each."""
+    def ends(self, progress: SentenceProgress, origin: Tensor, token: Tensor) -> Tensor:
+        """A mask of tokens that end their hypothesis `origin` of an entry: [B, C] each."""
         return (token == self.special.eos) & (progress.closed.gather(1, origin) >= progress.last[:, None])
 
-    def follow(self, progress: Progress, token: Tensor, written: int) -> Tensor:
-        """Note the tokens just written, [B, W]; returns the decoder inputs that they become, [R, 1]."""
+    def follow(self, progress: SentenceProgress, token: Tensor, written: int) -> Tensor:
+        """Update the progress by the tokens just chosen, [B, W]; returns them as decoder inputs, [R, 1]."""
         separates = self.separates[token]
         progress.closed = progress.closed + separates.long()
         if not self.free:
-            # Beams that nothing possible is left for may have written anything.
+            # Beams of probability 0 may hold any tokens.
             progress.closed = torch.minimum(progress.closed, progress.last[:, None])
             stop = progress.limits.gather(1, progress.closed) + written + 1
             progress.stop = torch.where(separates, stop, progress.stop)
         progress.has_content_token = (progress.has_content_token & ~separates) | self.words[token]
         following = token
         if self.special.bracket:
-            opening = self.opening(progress.place[:, None] + progress.sentence)
+            opening = self.opening(progress.sentence_offset[:, None] + progress.sentence)
             following = torch.where(separates, opening, token)
         return following.reshape(-1, 1)
 
-    def opening(self, place: Tensor) -> Tensor:
-        """What opens bracketed sentences at these places of their documents."""
-        return self.openings[place.clamp(max=self.openings.numel() - 1)]
+    def opening(self, index: Tensor) -> Tensor:
+        """The symbols that open bracketed sentences, by their index in the document."""
+        return self.openings[index.clamp(max=self.openings.numel() - 1)]
 
-    def cut(self, tokens: Sequence[int], request: Request) -> tuple[int, ...]:
-        """The places of closing symbols, the final `eos` included, that stand where a limit is reached."""
+    def truncated(self, tokens: Sequence[int], request: SearchRequest) -> tuple[int, ...]:
+        """Positions of closing symbols, the final `eos` included, that stand at a length limit."""
         if self.free:
             return (len(tokens),) if len(tokens) + 1 == sum(request.max_tokens) else ()
         closing = set(self.special.separators)
-        places = [*(place for place, token in enumerate(tokens) if token in closing), len(tokens)]
-        lengths = (stop - start for start, stop in zip([-1, *places], places, strict=False))
-        limits = zip(places, lengths, request.max_tokens, strict=True)
-        return tuple(place for place, length, limit in limits if length == limit)
+        closers = [*(i for i, token in enumerate(tokens) if token in closing), len(tokens)]
+        lengths = (stop - start for start, stop in zip([-1, *closers], closers, strict=False))
+        limits = zip(closers, lengths, request.max_tokens, strict=True)
+        return tuple(i for i, length, limit in limits if length == limit)

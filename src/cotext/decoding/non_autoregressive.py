@@ -1,12 +1,13 @@
-"""Search for models that write all at once: the most probable symbol of every place, and what it stands for.
+"""Search with non-autoregressive models: the most probable symbol of every frame, collapsed to tokens.
 
     path     - a a - b - b b      blank is -: repeats are one token, blanks are none      a b b
 
-With a path for every sentence, as many sentences come out as were asked for by construction. With one path
-for a row, or none, they are recovered from the `eos` symbols in it (`recovery.py`). A sentence that would
-hold no word gets the one that costs its places least: none is empty, as in constrained search.
+With a path for every sentence, exactly the sentences requested come out by construction. With one path for a
+row, or none, they are recovered from its `eos` symbols (`sentence_recovery.py`). A sentence without a content
+token gets the one that lowers its probability least: none is empty, as in constrained search.
 
-Shapes: B rows, T places, N real places of all rows, one row after the other, D model, V vocabulary.
+Shapes: B rows, T frames, N frames of all rows without padding, one row after the other, D model,
+V vocabulary.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -18,7 +19,7 @@ from torch.nn.functional import linear
 
 from cotext.data.batch import Source
 from cotext.decoding.beam_search import Hypothesis, SearchOptions
-from cotext.decoding.constraints import Request, SearchSymbols, check_requests
+from cotext.decoding.constraints import SearchRequest, SearchSymbols, check_requests
 from cotext.decoding.prefix_beam import TextRules, candidates, prefix_beam
 from cotext.decoding.sentence_recovery import recover
 from cotext.models.interface import NonAutoregressiveModel
@@ -29,9 +30,9 @@ CHUNK = 1024
 
 @dataclass(frozen=True, slots=True)
 class _Text:
-    """What came out for a sentence, with the log-probability of every token and of the symbol that closes it.
+    """The tokens of a sentence, with the log-probability of each; `rest` is that of the closing symbol.
 
-    A token answers for the blanks before it and the repeats of it.
+    The log-probability of a token includes the blanks before it and its repeats.
     """
 
     tokens: list[int]
@@ -39,36 +40,36 @@ class _Text:
     rest: float
 
     def within(self, most_tokens: int) -> "_Text":
-        """The text cut to so many tokens; what is left out stays in the account."""
+        """The text truncated to so many tokens; the probability of the others goes to the closing symbol."""
         rest = self.rest + sum(self.log_p[most_tokens:])
         return _Text(self.tokens[:most_tokens], self.log_p[:most_tokens], rest)
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """The places of a row with the best symbol of each."""
+    """The frames of a row with the best symbol of each."""
 
     hidden: Tensor  # [T, D]
-    sentences: dict[int, list[int]]  # the places of each
+    sentences: dict[int, list[int]]  # the frames of each
     symbol: list[int]
     log_p: list[float]
 
-    def places(self, k: int) -> list[int]:
-        """Those of sentence k; of a sentence that has none, all."""
+    def frames(self, k: int) -> list[int]:
+        """The frames of sentence k; all where it has none."""
         return self.sentences.get(k) or list(range(len(self.symbol)))
 
 
-def write(
+def search_frames(
     model: NonAutoregressiveModel,
     source: Source,
-    requests: Sequence[Request],
+    requests: Sequence[SearchRequest],
     symbols: SearchSymbols,
     options: SearchOptions,
 ) -> list[Hypothesis]:
-    """Return what the model writes for every row of the source; it must be in eval mode.
+    """The hypothesis for every row of the source; the model must be in eval mode.
 
-    With a beam above 1, sentences are the most probable texts, not paths (`losses/prefix_beam.py`); the
-    likelihood of such a sentence stands at the symbol that closes it.
+    With a beam above 1, sentences are the most probable texts instead of paths (`prefix_beam.py`), and the
+    log-probability of such a sentence is that of its closing symbol.
 
     Raises:
         CotextError: a beam without a path for every sentence, a request that cannot be met, output that is
@@ -81,15 +82,15 @@ def write(
             f"(model.casa.path = {model.path}); choose decode.beam = 1"
         )
     with torch.inference_mode():
-        writer = _Writer(model, symbols, options)
+        frames = _FrameSearch(model, symbols, options)
         return [
-            writer.hypothesis(row, request)
-            for row, request in zip(writer.rows(source), requests, strict=True)
+            frames.hypothesis(row, request)
+            for row, request in zip(frames.rows(source), requests, strict=True)
         ]
 
 
-class _Writer:
-    """The rules of one search."""
+class _FrameSearch:
+    """A search in frames, with the symbols that no frame, or no sentence by itself, may hold."""
 
     def __init__(self, model: NonAutoregressiveModel, symbols: SearchSymbols, options: SearchOptions) -> None:
         special = symbols.special
@@ -97,12 +98,12 @@ class _Writer:
         self.never = {symbols.unk, *special.numbers, *symbols.unused}
         if model.path == "length":
             self.never.add(model.blank)
-        # What stands for no token of a sentence.
+        # Symbols that stand for no token of a sentence.
         self.non_content = {model.blank, special.bos}
-        self.wordless = {*self.never, *self.non_content, special.eos, *symbols.blank}
+        self.without_content = {*self.never, *self.non_content, special.eos, *symbols.blank}
 
     def rows(self, source: Source) -> Iterator[_Row]:
-        """Write, and look at one row after the other."""
+        """Decode, and take one row after the other."""
         draft = self.model.encode(source)
         real = draft.sentence >= 0
         hidden_ND = self.model.decode(draft)[real]
@@ -118,34 +119,34 @@ class _Writer:
             )
         sizes = real.sum(dim=1).tolist()
         parts = (torch.split(x, sizes) for x in (hidden_ND, draft.sentence[real], symbol, log_p))
-        for hidden_TD, sentence, written, probability in zip(*parts, strict=True):
-            places: dict[int, list[int]] = {}
+        for hidden_TD, sentence, best, probability in zip(*parts, strict=True):
+            frames: dict[int, list[int]] = {}
             for i, k in enumerate(sentence.tolist()):
-                places.setdefault(k, []).append(i)
-            yield _Row(hidden_TD, places, written.tolist(), probability.tolist())
+                frames.setdefault(k, []).append(i)
+            yield _Row(hidden_TD, frames, best.tolist(), probability.tolist())
 
-    def hypothesis(self, row: _Row, request: Request) -> Hypothesis:
-        """What a row holds, a text for every sentence asked for."""
+    def hypothesis(self, row: _Row, request: SearchRequest) -> Hypothesis:
+        """The hypothesis of a row, a text for every sentence requested."""
         special = self.symbols.special
         texts = self._texts(row, request)
         tokens: list[int] = []
         log_p: list[float] = []
-        cut = []
+        truncated = []
         for k, (text, limit) in enumerate(zip(texts, request.max_tokens, strict=True)):
             own = text.within(limit - 1)
-            if self.wordless.issuperset(own.tokens):
-                own = self._word(row, k)
+            if self.without_content.issuperset(own.tokens):
+                own = self._content_token(row, k)
             tokens += own.tokens
             log_p += [*own.log_p, own.rest]
             if len(own.tokens) + 1 == limit:
-                cut.append(len(tokens))
+                truncated.append(len(tokens))
             tokens.append(special.separator(k))
         tokens.pop()  # the last `eos` is understood
         total = sum(log_p)
         score = total / (len(tokens) + 1) ** self.options.length_penalty
-        return Hypothesis(tokens, log_p, total, score, tuple(cut))
+        return Hypothesis(tokens, log_p, total, score, tuple(truncated))
 
-    def _texts(self, row: _Row, request: Request) -> list[_Text]:
+    def _texts(self, row: _Row, request: SearchRequest) -> list[_Text]:
         if self.model.path != "sentences":
             return self._recovered(row, request.sentences)
         if self.options.beam > 1:
@@ -153,15 +154,15 @@ class _Writer:
         non_content = {*self.non_content, self.symbols.special.eos}
         found = []
         for k in range(request.sentences):
-            here = row.places(k)
+            here = row.frames(k)
             found.append(collapse([row.symbol[i] for i in here], [row.log_p[i] for i in here], non_content))
         return found
 
     def _searched(self, row: _Row, k: int) -> _Text:
         """The text of a sentence that is most probable over all its paths."""
         special, beam = self.symbols.special, self.options.beam
-        here = row.places(k)
-        # Of what is non_content or never written, brackets and blank have rules of their own.
+        here = row.frames(k)
+        # Among non-content and forbidden symbols, brackets and blank have rules of their own.
         ruled = {self.model.blank, special.bos, special.eos}
         rules = TextRules(
             blank=self.model.blank,
@@ -175,7 +176,7 @@ class _Writer:
         return _Text(tokens, [0.0] * len(tokens), best.log_probability)
 
     def _recovered(self, row: _Row, count: int) -> list[_Text]:
-        """The sentences of a row that has told itself where they end."""
+        """The sentences of a row in which the model has set their ends."""
         special = self.symbols.special
         whole = collapse(row.symbol, row.log_p, self.non_content, repeats=self.model.path == "row")
         labels, log_p = list(whole.tokens), list(whole.log_p)
@@ -195,15 +196,15 @@ class _Writer:
                 texts[k].log_p.append(probability)
         return [_Text(t.tokens, t.log_p, rest) for t, rest in zip(texts, rests, strict=True)]
 
-    def _word(self, row: _Row, k: int) -> _Text:
-        """The one word that costs least where sentence k stands, instead of what is best there.
+    def _content_token(self, row: _Row, k: int) -> _Text:
+        """The content token that lowers the probability of sentence k least, as its only one.
 
-        The rest of the path is as it was.
+        The other frames of the path stay as they were.
         """
-        here = row.places(k)
+        here = row.frames(k)
         if self.model.path == "sentences":
             here = here[1:-1]
-        log_p, word = self._best(row.hidden[here], self.wordless)
+        log_p, word = self._best(row.hidden[here], self.without_content)
         before = torch.tensor([row.log_p[i] for i in here], device=log_p.device, dtype=log_p.dtype)
         at = int((log_p - before).argmax())
         if not bool(log_p[at].isfinite()):
@@ -212,7 +213,7 @@ class _Writer:
         return _Text([int(word[at])], [float(log_p[at])], others)
 
     def _best(self, hidden_ND: Tensor, forbidden: Collection[int]) -> tuple[Tensor, Tensor]:
-        """The most probable symbol of every place that is not forbidden: log-probability and symbol, [N]."""
+        """The most probable symbol of every frame that is not forbidden: log-probability and symbol, [N]."""
         found = [self._log_p(part, forbidden).max(dim=1) for part in torch.split(hidden_ND, CHUNK)]
         return torch.cat([best.values for best in found]), torch.cat([best.indices for best in found])
 
@@ -224,7 +225,7 @@ class _Writer:
 
 
 def _begins(sentence: Tensor) -> Tensor:
-    """Where a sentence begins: [B, T]."""
+    """A mask of the first frame of every sentence: [B, T]."""
     begins = sentence >= 0
     begins[:, 1:] &= sentence[:, 1:] != sentence[:, :-1]
     return begins
@@ -233,7 +234,7 @@ def _begins(sentence: Tensor) -> Tensor:
 def collapse(
     path: Sequence[int], log_p: Sequence[float], non_content: Collection[int], repeats: bool = True
 ) -> _Text:
-    """What a path stands for: `repeats` of a symbol are one, and `non_content` ones are none."""
+    """The tokens of a path: `repeats` of a symbol are one, and `non_content` ones are none."""
     tokens: list[int] = []
     found: list[float] = []
     pending, before = 0.0, None

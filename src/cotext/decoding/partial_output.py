@@ -12,7 +12,7 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed, sealed_lines, unsealed
 
-# What an entry has beside the document; see `Translation`.
+# The fields of an entry other than the document; see `Translation`.
 LISTS = tuple(f.name for f in fields(Translation) if f.name != "document")
 
 
@@ -63,7 +63,7 @@ class TranslationJournal:
                 document = Document(entry["id"], tuple(entry["sentences"]))
                 lists = {k: tuple(entry[k]) for k in LISTS}
                 translation = Translation(document, **lists)
-                self.done[int(entry["place"])] = translation
+                self.done[int(entry["index"])] = translation
             except (ValueError, KeyError, TypeError, OverflowError):
                 damaged += number < len(lines)  # the last is cut off by the interruption, or nothing
                 continue
@@ -95,23 +95,23 @@ class TranslationJournal:
             )
         self.on_message(f"{self.path}: of another job ({differing}), discarded")
 
-    def add(self, place: int, translation: Translation) -> None:
+    def add(self, index: int, translation: Translation) -> None:
         """Append one document and push it to the disk."""
         assert self.file is not None
         entry = asdict(translation)
         document = entry.pop("document")
         try:
-            self.file.write(sealed({"place": place, **document, **entry}) + "\n")
+            self.file.write(sealed({"index": index, **document, **entry}) + "\n")
             self.file.flush()
         except OSError as error:
             raise CotextError(
                 f"{self.path}: cannot be written: {error.strerror or error}; make room, and the same command "
                 "goes on from there"
             ) from None
-        self.done[place] = translation
+        self.done[index] = translation
 
     def finish(self) -> None:
-        """The output is complete: the journal has done its service."""
+        """Remove the journal: the output is complete."""
         self.path.unlink(missing_ok=True)
 
     def __exit__(self, *exc: object) -> None:

@@ -1,41 +1,39 @@
-"""Lines of prose given to a system of sentences: found, warned of, and on request split and joined again.
+"""Lines of several sentences: detected, warned of, and with a splitter translated sentence by sentence.
 
-A system that was trained on one sentence a line may write one sentence for a line of ten, and nothing says
-so. Which lines hold several is told by punctuation (`cotext.data.sentence_ends`), which are far too long by
-the sentences that the system was trained on.
+A system trained on one sentence a line may give one sentence for a line of ten. Lines of several sentences
+are detected by punctuation (`cotext.data.sentence_ends`), or by a length far above that of the training data.
 """
 
-from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 from cotext.data.documents import Document
-from cotext.data.formats import place_of_sentence
 from cotext.data.selection import LONG_TIMES
-from cotext.data.sentence_ends import sentence_ends, told_several
+from cotext.data.sentence_ends import sentence_ends, several_warning
 from cotext.data.splitting import Splitter, join_sentences
 from cotext.data.tokenizer import Tokenizer
-from cotext.decoding.translator import CHARACTERS_PER_TOKEN, Translation
+from cotext.decoding.scorer import CHARACTERS_PER_TOKEN
+from cotext.decoding.translator import Translation
 from cotext.models.run_folder import noted_data
 
-# Of a translation, what names sentences by their places.
-PLACES: Final = ("cut", "long", "shed", "missing", "otherwise")
+# Fields of a translation that hold indices of sentences.
+OF_SENTENCES: Final = ("truncated", "long", "shed", "missing", "resegmented")
 
 
 def trained_length(run: Path) -> int:
     """The tokens that 99 in 100 source sentences of a run's training data have at most; 0 if it is not noted.
 
-    Noted by `cotext.training.run.note_data`.
+    Noted by `cotext.training.prepared_data.note_data`.
     """
     found = noted_data(run).get("usual_source_tokens", 0)
     return found if type(found) is int and found > 0 else 0
 
 
 class Prose:
-    """What there is of prose in the documents of a file; with a splitter, as documents of sentences.
+    """Detection of lines of several sentences in documents and, with a splitter, their splitting.
 
-    `target_language`: what sentences are joined in; empty where it is not known.
+    `target_language`: of the joined translations; empty where it is not known.
     """
 
     def __init__(
@@ -46,30 +44,29 @@ class Prose:
         self._splitter = splitter
         self._target_language = target_language
         self.lines = self.several = self.long = self.split_lines = self.split_sentences = 0
-        self.first: tuple[int, int] | None = None  # document and sentence, from 0
+        self.first: int | None = None  # in its document, the first line that looks like several
 
     @property
     def settings(self) -> str:
-        """What decides how lines are split; empty where none is."""
+        """The settings of splitting; empty without a splitter."""
         return f"{self._splitter.name}, from {self._longest} tokens" if self._splitter else ""
 
-    def count(self, documents: Iterable[Document]) -> Iterator[Document]:
-        """Pass documents on as `split` gives them, counting the lines that look like prose."""
-        for number, document in enumerate(documents):
-            for place, line in enumerate(document.sentences):
-                several, long = bool(sentence_ends(line)), self._is_long(line)
-                self.several += several
-                self.long += long
-                if (several or long) and self.first is None:
-                    self.first = number, place
-            pieces = self._pieces(document)
-            self.lines += len(pieces)
-            self.split_lines += sum(len(sentences) > 1 for sentences in pieces)
-            self.split_sentences += sum(len(sentences) for sentences in pieces if len(sentences) > 1)
-            yield _of_pieces(document, pieces)
+    def count(self, document: Document) -> Document:
+        """The document as `split` gives it; its lines that look like several sentences are counted."""
+        for index, line in enumerate(document.sentences):
+            several, long = bool(sentence_ends(line)), self._is_long(line)
+            self.several += several
+            self.long += long
+            if (several or long) and self.first is None:
+                self.first = index
+        pieces = self._pieces(document)
+        self.lines += len(pieces)
+        self.split_lines += sum(len(sentences) > 1 for sentences in pieces)
+        self.split_sentences += sum(len(sentences) for sentences in pieces if len(sentences) > 1)
+        return _of_pieces(document, pieces)
 
     def split(self, document: Document) -> Document:
-        """The document with a line of several sentences as that many; as it is where nothing is split."""
+        """The document with lines of several sentences split; as it is without a splitter."""
         return _of_pieces(document, self._pieces(document))
 
     def join(self, document: Document, translation: Translation) -> Translation:
@@ -81,46 +78,45 @@ class Prose:
         lines: list[list[str]] = [[] for _ in pieces]
         log_probabilities, tokens = [0.0] * len(pieces), [0] * len(pieces)
         source = [sentence for sentences in pieces for sentence in sentences]
-        for place, sentence in enumerate(translation.document.sentences):
-            # What has no translation stands as it is, as a line of it would.
-            copied = "" if place in translation.missing else source[place]
-            lines[line_of[place]].append(sentence or copied)
-            log_probabilities[line_of[place]] += translation.log_probabilities[place]
-            tokens[line_of[place]] += translation.tokens[place]
+        for index, sentence in enumerate(translation.document.sentences):
+            # A sentence without a translation is copied, as a line without one is.
+            copied = "" if index in translation.missing else source[index]
+            lines[line_of[index]].append(sentence or copied)
+            log_probabilities[line_of[index]] += translation.log_probabilities[index]
+            tokens[line_of[index]] += translation.tokens[index]
         joined = tuple(join_sentences(line, self._target_language) for line in lines)
-        places = {
-            name: tuple(dict.fromkeys(line_of[place] for place in getattr(translation, name)))
-            for name in PLACES
+        of_lines = {
+            name: tuple(dict.fromkeys(line_of[index] for index in getattr(translation, name)))
+            for name in OF_SENTENCES
         }
         return replace(
             translation,
             document=Document(document.id, joined),
             log_probabilities=tuple(log_probabilities),
             tokens=tuple(tokens),
-            **places,
+            **of_lines,
         )
 
-    def message(self, path: Path, format: str) -> str:
-        """What to tell of the lines counted; empty where there are none."""
+    def message(self, path: Path, first: str) -> str:
+        """A warning of the lines counted, `first` of which stands there; empty where there are none."""
         if self.first is None:
             return ""
         found = []
         if self.several:
-            found.append(told_several(self.several, self.lines, "lines"))
+            found.append(several_warning(self.several, self.lines, "lines"))
         if self.long:
             found.append(
                 f"{self.long:,} {'are' if self.long > 1 else 'is'} more than {LONG_TIMES} times as long as "
                 "99 in 100 sentences of the training data"
             )
-        place = place_of_sentence(path, format, *self.first)
-        told = f"{path}: {' and '.join(found)} (by punctuation and length alone); the first is {place}. "
+        which = f"{path}: {' and '.join(found)} (by punctuation and length alone); the first is {first}. "
         if self._splitter is not None:
             return (
-                f"{told}{self.split_lines:,} are split into {self.split_sentences:,} sentences, translated "
+                f"{which}{self.split_lines:,} are split into {self.split_sentences:,} sentences, translated "
                 "in context and joined again"
             )
         return (
-            f"{told}The system was trained on a sentence a line and may leave some of such a line out; "
+            f"{which}The system was trained on a sentence a line and may leave some of such a line out; "
             "--split splits these lines, translates their sentences in context and joins them again"
         )
 
@@ -128,7 +124,7 @@ class Prose:
         # A token takes a character or more, but for bytes of characters that the tokenizer does not know.
         if not 0 < self._longest < len(line):
             return False
-        # Whatever its tokens are: to find them would take memory by the length of the line.
+        # Without splitting it into tokens, which takes memory by the length of the line.
         certain = len(line) > CHARACTERS_PER_TOKEN * self._longest
         return certain or len(self._tokenizer.encode(line)) > self._longest
 

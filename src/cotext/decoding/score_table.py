@@ -1,4 +1,4 @@
-"""Scores of sentences as tables and figures: what `score`, and `translate --scores`, write."""
+"""Sentence scores as a table and as JSON: the output of `score` and of `translate --scores`."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -38,7 +38,7 @@ def score_lines(documents: Iterable[ScoredDocument]) -> Iterator[str]:
 
 
 def score_figures(documents: Iterable[ScoredDocument], signature: str) -> dict[str, Any]:
-    """The same for programs; what has no probability, which a parallel model knows, is None."""
+    """The same for programs; a probability of 0, possible in non-autoregressive models, is None."""
 
     def number(value: float) -> float | None:
         return value if math.isfinite(value) else None

@@ -1,24 +1,37 @@
-"""How probable a given translation is, sentence by sentence, in its context.
+"""Scoring: the probability of given translations, sentence by sentence, in their context.
 
-The same view that cuts documents for training says what a sentence is scored in; the score of a sentence is
-the sum of the log-probabilities of its labels, the symbol that closes it included.
+The only place where a document with its translation becomes rows: it is split into windows as in training,
+sentence pairs without a token are left out, and every row has the indices of its current sentences. The score
+of a sentence is the sum of the log-probabilities of its labels, the closing symbol included.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate, islice
+from collections.abc import Container, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+from typing import Any, Protocol, TypeVar
 
 import torch
-from torch import Tensor
 
-from cotext.data.batch import Batch, Instance, SpecialSymbols, make_batch
-from cotext.decoding.window_groups import pack_groups
-from cotext.losses.cross_entropy import output_loss
-from cotext.losses.ctc import ctc_nll, fits
-from cotext.losses.ctc_targets import units, written
-from cotext.models.interface import AutoregressiveModel, Model, NonAutoregressiveModel
+from cotext.config.recipe import Config
+from cotext.data.batch import Batch, Instance, SpecialSymbols
+from cotext.data.batching import pack
+from cotext.data.collate import make_batch
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.tokenizer import Tokenizer, clean
+from cotext.data.views import Window
+from cotext.decoding.document_state import Encoded, cut_document
+from cotext.decoding.likelihood import label_nll, sentence_of_label
+from cotext.decoding.plan import DecodingPlan, kind_of
+from cotext.decoding.window_groups import group_of
+from cotext.models.interface import AutoregressiveModel, Model
 from cotext.runtime.errors import CotextError
+
+# At most, on average over a sentence: longer texts are refused before they are split into tokens, which
+# takes memory by their length.
+CHARACTERS_PER_TOKEN = 100
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +42,40 @@ class SentenceScore:
     tokens: int
 
 
+@dataclass(frozen=True, slots=True)
+class DocumentRow:
+    """A window with its translation, and the indices in the document of its current sentences."""
+
+    instance: Instance
+    sentences: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRows:
+    """The rows of a document in groups that share a batch; `kept`: indices of its non-empty sentences."""
+
+    kept: list[int]
+    groups: list[list[DocumentRow]]
+
+
+def document_rows(
+    plan: DecodingPlan, source: Encoded, target: Encoded, chosen: Container[int] | None = None
+) -> DocumentRows:
+    """The rows of a document; `chosen`: only those of groups in which one of these sentences is current."""
+    cut = cut_document(plan.view, source, target)
+    found = []
+    for first in range(0, len(cut.windows), plan.group_windows):
+        group = [cut.windows[n] for n in group_of(first, len(cut.windows), plan.group_windows)]
+        if chosen is None or any(cut.kept[j] in chosen for window in group for j in window.current):
+            found.append([_row(cut.kept, window, source, target) for window in group])
+    return DocumentRows(cut.kept, found)
+
+
+def _row(kept: Sequence[int], window: Window, source: Encoded, target: Encoded) -> DocumentRow:
+    sides = [source[kept[j]] for j in window.source], [target[kept[j]] for j in window.target]
+    return DocumentRow(Instance(0, window, *sides), [kept[j] for j in window.current])
+
+
 def score_instances(
     model: Model,
     instances: Sequence[Instance],
@@ -37,28 +84,19 @@ def score_instances(
     device: torch.device,
     groups: Sequence[Sequence[int]] | None = None,
 ) -> list[list[SentenceScore]]:
-    """Score the current sentences of every instance, in the order given; the model must be in eval mode.
+    """Scores of the current sentences of every instance, in the order given; the model must be in eval mode.
 
-    `groups`: which instances, by their places, must be in one batch; if None, none need be.
+    `groups`: which instances, by index, must share a batch; None: none need to.
     """
     scores: list[list[SentenceScore]] = [[] for _ in instances]
+    sentence_nll = kind_of(model).sentence_nll
     with torch.inference_mode():
         for members, batch in _batches(instances, symbols, max_tokens, device, groups):
-            current = batch.is_current
-            # The sentences of all rows one after the other, each with its place among the current ones.
-            counts = [len(instances[i].window.current) for i in members]
-            first = torch.tensor([0, *accumulate(counts)], device=device)
-            row_N, _ = current.nonzero(as_tuple=True)
-            place_N = first[row_N] + batch.label_sentence[current] - batch.source.current[row_N, 0]
-            if isinstance(model, NonAutoregressiveModel):
-                totals = _written_at_once(model, batch)
-            else:
-                totals = torch.zeros(sum(counts), dtype=torch.float64, device=device)
-                totals.index_add_(0, place_N, _label_nll(model, batch).double())
-            labels = torch.bincount(place_N, minlength=len(totals))
-            found = map(SentenceScore, (-totals).tolist(), labels.tolist())
-            for i, count in zip(members, counts, strict=True):
-                scores[i] = list(islice(found, count))
+            nll = sentence_nll(model, batch)
+            labels = torch.bincount(sentence_of_label(batch), minlength=len(nll))
+            found = map(SentenceScore, (-nll).tolist(), labels.tolist())
+            for i in members:
+                scores[i] = list(islice(found, len(instances[i].window.current)))
     return scores
 
 
@@ -70,11 +108,11 @@ def score_labels(
     device: torch.device,
     groups: Sequence[Sequence[int]] | None = None,
 ) -> list[list[tuple[float, ...]]]:
-    """As `score_instances`, but the log-probability of every label of a sentence, its end the last."""
+    """As `score_instances`, but log-probabilities of all labels of a sentence, its end the last."""
     scores: list[list[tuple[float, ...]]] = [[] for _ in instances]
     with torch.inference_mode():
         for members, batch in _batches(instances, symbols, max_tokens, device, groups):
-            found = iter((-_label_nll(model, batch)).tolist())
+            found = iter((-label_nll(model, batch)).tolist())
             for i in members:
                 window, target = instances[i].window, instances[i].target
                 lengths = [len(target[j - window.target.start]) + 1 for j in window.current]
@@ -89,63 +127,191 @@ def _batches(
     device: torch.device,
     groups: Sequence[Sequence[int]] | None,
 ) -> Iterator[tuple[list[int], Batch]]:
-    """Which instances share a batch, by their places, and that batch."""
+    """Batches, each with the indices of its instances."""
     lengths = [(i.row_tokens(symbols), i.source_tokens(symbols)) for i in instances]
     together = [[i] for i in range(len(instances))] if groups is None else [list(g) for g in groups]
     together.sort(key=lambda group: max(lengths[i] for i in group))
     rows = [[lengths[i][0] for i in group] for group in together]
-    for packed in pack_groups(rows, max_tokens):
+    for packed in pack(rows, max_tokens):
         members = [i for g in packed for i in together[g]]
         yield members, make_batch([instances[i] for i in members], symbols).to(device)
 
 
-def _label_nll(model: AutoregressiveModel, batch: Batch) -> Tensor:
-    """Negative log-likelihoods of the labels of current sentences, one row after the other: [N]."""
-    hidden_BTD = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
-    label_N = batch.target_label[batch.is_current]
-    return negative_log_likelihood(model.output_weight, hidden_BTD[batch.is_current], label_N)
-
-
-def negative_log_likelihood(weight_VD: Tensor, hidden_ND: Tensor, label_N: Tensor) -> Tensor:
-    """Of labels, given the output layer and the hidden states that predict them: [N]."""
-    ones = torch.ones_like(label_N).to(hidden_ND.dtype)
-    _, nll_N = output_loss(hidden_ND, weight_VD, label_N, ones, 0.0)
-    return nll_N
-
-
-def _written_at_once(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
-    """Negative log-likelihoods of the sentences of all rows, which are current, one after the other.
-
-    With a path for every sentence, those of its text over all paths, infinite where it does not fit. Where
-    only the row has a likelihood, each of its sentences has an equal share of it: two versions of a row
-    then compare as wholes, whichever sentences are looked at.
-    """
-    tokens, sentence = written(batch)
-    known = (sentence >= 0).sum(dim=1) if model.path == "length" else None
-    draft = model.encode(batch.source, known)
-    real = draft.sentence >= 0
-    hidden_ND = model.decode(draft)[real]
-    sentences = sentence.max(dim=1).values + 1
-    if model.path == "length":
-        label_N = tokens[sentence >= 0]
-        nll_N = negative_log_likelihood(model.output_weight, hidden_ND, label_N)
-        row_N = real.nonzero()[:, 0]
-        nll = torch.zeros(len(sentences), dtype=torch.float64, device=row_N.device)
-        nll = nll.index_add_(0, row_N, nll_N.double()) + model.length_nll(draft).double()
-    else:
-        asked = units(model.path, draft, tokens, sentence)
-        nll = ctc_nll(hidden_ND, model.output_weight.detach(), asked, model.blank).double()
-        nll = nll.masked_fill(~fits(asked, model.blank), math.inf)
-    return nll if model.path == "sentences" else (nll / sentences).repeat_interleave(sentences)
-
-
 def require_finite(scores: Iterable[SentenceScore], none_possible: bool = False) -> None:
-    """Refuse scores that are not numbers, which would lose every comparison in silence.
+    """Refuse scores that are not numbers, which would lose every comparison unnoticed.
 
-    `none_possible`: a sentence may have no probability at all.
+    `none_possible`: the probability of a sentence may be 0.
     """
     worst = -math.inf if none_possible else None
     if not all(math.isfinite(s.log_probability) or s.log_probability == worst for s in scores):
         raise CotextError(
             "the model gives log-probabilities that are not finite numbers; its weights may be damaged"
+        )
+
+
+class _Score(Protocol[T_co]):
+    """`score_instances` or `score_labels`."""
+
+    def __call__(
+        self,
+        model: Any,
+        instances: Sequence[Instance],
+        symbols: SpecialSymbols,
+        max_tokens: int,
+        device: torch.device,
+        groups: Sequence[Sequence[int]] | None,
+    ) -> Sequence[Sequence[T_co]]: ...
+
+
+class DocumentScorer:
+    """A system that scores documents; `config` says how it sees them."""
+
+    def __init__(
+        self, model: Model, config: Config, tokenizer: Tokenizer, device: torch.device, plan: DecodingPlan
+    ) -> None:
+        self.model = model
+        self.config = config
+        self.tokenizer = tokenizer
+        self.device = device
+        self.plan = plan
+
+    @property
+    def signature(self) -> str:
+        """The signature of decoding, for reports."""
+        return self.plan.signature
+
+    def check_pairs(self, documents: Iterable[ParallelDocument]) -> None:
+        """Check that documents can be scored, before any is.
+
+        Raises:
+            CotextError: a source sentence longer than `decode.max_source_tokens`, or a target sentence longer
+                than the length limit of any output.
+        """
+        for document in documents:
+            self._encoded(document.id, document.source)
+            self._encoded_target(document.id, document.target)
+
+    def score(self, documents: Sequence[ParallelDocument]) -> list[list[SentenceScore]]:
+        """Scores of all sentences of all documents, each in its context.
+
+        A sentence that is empty on both sides is left out, as in translation: 0, of 0 tokens.
+
+        Raises:
+            CotextError: as `check_pairs`.
+        """
+        return self._score([(document, range(len(document.source))) for document in documents])
+
+    def score_sentences(
+        self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
+    ) -> list[SentenceScore]:
+        """Scores of the chosen sentences of every document in their context, added up per document.
+
+        Raises:
+            CotextError: as `check_pairs`.
+        """
+        return [
+            SentenceScore(sum(s.log_probability for s in members), sum(s.tokens for s in members))
+            for members in self._score(documents)
+        ]
+
+    def score_tokens(
+        self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
+    ) -> list[list[tuple[float, ...]]]:
+        """Log-probabilities of the tokens of the chosen sentences, each in its context, its end the last.
+
+        None for a sentence that is empty on both sides.
+
+        Raises:
+            CotextError: a non-autoregressive system, of which sentences alone have a probability; else as
+                `check_pairs`.
+        """
+        self.plan.autoregressive(self.model)
+        found = self._current(documents, score_labels)
+        for of_document in found:
+            require_finite(SentenceScore(sum(tokens), len(tokens)) for tokens in of_document.values())
+        return [[s.get(j, ()) for j in chosen] for s, (_, chosen) in zip(found, documents, strict=True)]
+
+    def visible_sentences(self, document: Document) -> list[range]:
+        """For every sentence, which sentences of its document its translation may depend on, itself too.
+
+        Whether source or target; a sentence without a token sees itself alone.
+        """
+        cut = cut_document(self.plan.view, self.tokenizer.encode_batch(document.sentences))
+        found = [range(j, j + 1) for j in range(len(document.sentences))]
+        for number, window in enumerate(cut.windows):
+            group = group_of(number, len(cut.windows), self.plan.group_windows)
+            first = min(cut.windows[n].source.start for n in group)
+            last = max(cut.windows[n].source.stop for n in group) - 1
+            for j in window.current:
+                found[cut.kept[j]] = range(cut.kept[first], cut.kept[last] + 1)
+        return found
+
+    def _score(
+        self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
+    ) -> list[list[SentenceScore]]:
+        """Scores of the chosen sentences of every document."""
+        found = self._current(documents, score_instances)
+        for of_document in found:
+            require_finite(of_document.values(), none_possible=self.plan.kind.path is not None)
+        empty = SentenceScore(0.0, 0)
+        return [[s.get(j, empty) for j in chosen] for s, (_, chosen) in zip(found, documents, strict=True)]
+
+    def _current(
+        self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]], score: _Score[T]
+    ) -> list[dict[int, T]]:
+        """For every document, what `score` gives for the current sentences of the rows of chosen ones."""
+        rows: list[tuple[int, DocumentRow]] = []
+        groups: list[range] = []
+        for index, (document, chosen) in enumerate(documents):
+            source = self._encoded(document.id, document.source)
+            target = self._encoded_target(document.id, document.target)
+            for group in document_rows(self.plan, source, target, chosen).groups:
+                groups.append(range(len(rows), len(rows) + len(group)))
+                rows += [(index, row) for row in group]
+        # To the model, every group is a document of its own: those of one document do not see each other.
+        instances = [
+            replace(rows[i][1].instance, document=ordinal)
+            for ordinal, group in enumerate(groups)
+            for i in group
+        ]
+        budget = self.config.decode.max_tokens
+        scored = score(self.model, instances, self.plan.symbols, budget, self.device, groups)
+        found: list[dict[int, T]] = [{} for _ in documents]
+        for (index, row), members in zip(rows, scored, strict=True):
+            found[index] |= zip(row.sentences, members, strict=True)
+        return found
+
+    def _encoded(self, document: str, sentences: Sequence[str]) -> list[list[int]]:
+        """The tokens of source sentences; `document` is the id of their document.
+
+        Raises:
+            CotextError: one is longer than `decode.max_source_tokens`.
+        """
+        return self._within(self.config.decode.max_source_tokens, f"document {document}, sentence", sentences)
+
+    def _encoded_target(self, document: str, sentences: Sequence[str]) -> list[list[int]]:
+        """The tokens of target sentences.
+
+        Raises:
+            CotextError: one is longer than the length limit of any output.
+        """
+        decode = self.config.decode
+        most = int(decode.max_ratio * decode.max_source_tokens) + decode.max_extra
+        return self._within(most, f"document {document}, target sentence", sentences)
+
+    def _within(self, limit: int, which: str, sentences: Sequence[str]) -> list[list[int]]:
+        most = limit * CHARACTERS_PER_TOKEN
+        for number, text in enumerate(sentences, 1):
+            if len(text) > most and len(clean(text)) > most:
+                raise self._too_long(f"{which} {number}: {len(text)} characters", limit)
+        encoded = self.tokenizer.encode_batch(sentences)
+        for number, tokens in enumerate(encoded, 1):
+            if len(tokens) > limit:
+                raise self._too_long(f"{which} {number}: {len(tokens)} tokens", limit)
+        return encoded
+
+    def _too_long(self, found: str, limit: int) -> CotextError:
+        return CotextError(
+            f"{found}, at most {limit} tokens are taken; split it (translate --split), or raise "
+            f"decode.max_source_tokens (the model was trained on up to {self.config.view.max_tokens})"
         )

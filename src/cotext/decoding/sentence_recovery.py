@@ -1,14 +1,15 @@
-"""Which sentence every label of a translation belongs to, when the model itself has set the separators.
+"""Recovery of sentences from labels: the only place where separators say which sentence a label belongs to.
 
-A piece is what stands up to a closing symbol; n sentences were asked for. Nothing that was written is thrown
-away: every label counts to one sentence, and the log-probabilities of the sentences add up to the whole.
+In free search the model itself has set the separators. A piece is what stands up to a closing symbol; n
+sentences were requested. Every label counts to one sentence, and the log-probabilities of the sentences add
+up to the whole.
 
     plain     a sep b sep c eos     Piece i is sentence i. What is missing is missing at the end; surplus
                                     pieces belong to the last sentence.
-    from end  a sep b sep c eos     The same from the other end, where only the last sentence will be kept.
-    indexed   a sep1 b sep3 c eos   A separator names the sentence that it closes and is believed, wherever it
-                                    comes and however often: a is sentence 1 and b is 3, 2 is missing. `eos`
-                                    names none: c is the one after the last named; from end, the last.
+    from end  a sep b sep c eos     The same from the other end, where only the last sentence is kept.
+    indexed   a sep1 b sep3 c eos   A separator names the sentence that it closes, wherever and however often
+                                    it comes: a is sentence 1 and b is 3, 2 is missing. `eos` names none: c is
+                                    the one after the last named; from end, the last.
 
 With brackets, and wherever search was constrained, the pieces are the sentences.
 """
@@ -17,14 +18,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+import numpy as np
+
 from cotext.data.batch import SpecialSymbols
+from cotext.data.collate import Ids
 
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """The sentence that each label belongs to, counted from the first asked for.
+    """The sentence that each label belongs to, counted from the first requested.
 
-    `exact`: as many pieces came as were asked for, in order. One of them may still hold no text.
+    `exact`: as many pieces came as were requested, in order. One of them may still hold no text.
     """
 
     sentence: tuple[int, ...]
@@ -39,7 +43,7 @@ def recover(
     A separator right before the final `eos` closes the last sentence twice, if there are enough without it.
     """
     closing = {*symbols.separators, symbols.eos}
-    stops = [place + 1 for place, label in enumerate(labels) if label in closing]
+    stops = [i + 1 for i, label in enumerate(labels) if label in closing]
     closers = [labels[stop - 1] for stop in stops]
     if len(stops) > count and stops[-1] - stops[-2] == 1:
         del stops[-2]
@@ -51,7 +55,7 @@ def recover(
             named.append(piece + count - len(stops) if from_end else piece)
         elif closer not in symbols.separators:
             named.append(count - 1 if from_end else following)
-        elif closer == symbols.separators[-1]:  # and every later place's
+        elif closer == symbols.separators[-1]:  # that of every later sentence too
             named.append(max(following, len(symbols.separators) - 1 - first))
         else:
             named.append(symbols.separators.index(closer) - first)
@@ -61,3 +65,21 @@ def recover(
         sentence=tuple(k for k, length in zip(sentences, lengths, strict=True) for _ in range(length)),
         exact=named == list(range(count)),
     )
+
+
+def begun_input(
+    labels: Sequence[int], symbols: SpecialSymbols, first: int, first_sentence: int
+) -> tuple[Ids, Ids]:
+    """Decoder input of labels that search has written so far, and the sentence of each, `bos` included: [T].
+
+    `first` is the sentence index of the first label in its row, `first_sentence` that of the row in its
+    document.
+    """
+    tokens = np.array([symbols.bos, *labels], np.int64)
+    opens = np.isin(tokens, symbols.separators)
+    opens[0] = False
+    sentence = first + opens.cumsum()
+    if symbols.bracket:
+        opens[0] = True
+        tokens[opens] = [symbols.opening(first_sentence + int(k)) for k in sentence[opens]]
+    return tokens, sentence

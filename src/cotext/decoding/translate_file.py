@@ -1,36 +1,32 @@
-"""Long jobs on files: translate and score with a run, resumable, with nothing half-written.
+"""Translation and scoring of files with a run: resumable, with nothing half-written.
 
 While a file is being translated, every finished document is appended to `<out>.partial` at once. The output
 appears under its name when it is complete; the same command continues an interrupted job.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from cotext.config.decoding import DecodeConfig
-from cotext.config.recipe import Config, dump_config, parse_config
+from cotext.config.recipe import dump_config
 from cotext.config.view import ViewConfig
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.formats import detect_format, read_documents, read_parallel, write_translations
-from cotext.data.formats.docids import find_side_file
+from cotext.data.formats import read_parallel, write_translations
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.formats.table import FORMATS, find_format
 from cotext.data.languages import check_sides, name_warning
 from cotext.data.splitting import Splitter
+from cotext.decoding.open import OpenedRun
 from cotext.decoding.partial_output import TranslationJournal
 from cotext.decoding.prose import Prose, trained_length
 from cotext.decoding.score_table import ScoredDocument, require_column, score_lines
 from cotext.decoding.scorer import SentenceScore
+from cotext.decoding.signature import scoring_signature
+from cotext.decoding.source_file import SourceFile
 from cotext.decoding.translator import DocumentTranslator, Translation
-from cotext.models.checkpoint import LoadedModel, load_run
-from cotext.models.run_folder import model_file
-from cotext.runtime.devices import choose_device, choose_threads
-from cotext.runtime.errors import CotextError, nearest, shown
+from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.runtime.locks import writing
 from cotext.runtime.version import __version__
@@ -38,7 +34,7 @@ from cotext.runtime.version import __version__
 
 @dataclass(slots=True)
 class FileReport:
-    """What became of a translated file."""
+    """Counts of a translated file, and its sentences that a person should look at, as `document:sentence`."""
 
     documents: int = 0
     sentences: int = 0
@@ -48,87 +44,21 @@ class FileReport:
     pieces: int = 0
     piece: str = "windows"  # what they are called
     align: str = "constrained"
-    cut: list[str] = field(default_factory=list)  # "document:sentence" closed by the length limit
-    long: list[str] = field(default_factory=list)  # longer than what the model was trained on
-    shed: list[str] = field(default_factory=list)  # translated with less context than the view asks for
-    missing: list[str] = field(default_factory=list)  # left without text, possible in free search alone
-    otherwise: list[str] = field(default_factory=list)  # in other subwords than their text is split into
+    truncated: list[str] = field(default_factory=list)  # at the length limit
+    long: list[str] = field(default_factory=list)  # longer than the training data
+    shed: list[str] = field(default_factory=list)  # with less context than the view has
+    missing: list[str] = field(default_factory=list)  # without text, in free search alone
+    resegmented: list[str] = field(default_factory=list)  # in other subwords than their text
     signature: str = ""
 
 
-def open_translator(
-    run: Path, device: str | None = None, decode: dict[str, Any] | None = None, update: int | None = None
-) -> tuple[DocumentTranslator, LoadedModel]:
-    """Load a run for translation, with that of its first pass; `decode` overrides keys of its configuration.
-
-    Raises:
-        CotextError: no such run or device, unknown decode keys, a first pass that has one itself.
-    """
-    loaded = load_run(run, update)
-    config = _with_decode(loaded.config, decode or {})
-    place = choose_device(device)
-    torch.set_num_threads(choose_threads(config.model.dimension, config.train.threads))
-    first_pass = None
-    if config.decode.first_pass:
-        first_pass = _open_first_pass(Path(config.decode.first_pass), place)
-    model = loaded.model.to(place)
-    return DocumentTranslator(model, config, loaded.tokenizer, place, first_pass), loaded
-
-
-def open_scorer(
-    run: Path, device: str | None = None, decode: dict[str, Any] | None = None, update: int | None = None
-) -> tuple[DocumentTranslator, LoadedModel]:
-    """Load a run to score given translations: as `open_translator`, but no first pass is needed."""
-    return open_translator(run, device, {**(decode or {}), "first_pass": ""}, update)
-
-
-def _open_first_pass(run: Path, device: torch.device) -> DocumentTranslator:
-    """Load the run that translates first, as it is configured itself."""
-    key = f"decode.first_pass = {run}"
-    try:
-        loaded = load_run(run)
-    except CotextError as error:
-        raise CotextError(f"{key}: {error}") from None
-    if further := loaded.config.decode.first_pass:
-        raise CotextError(
-            f"{key}: that system has a first pass itself ({further}), and there are two passes at most; name "
-            "one without"
-        )
-    name = f"{run.resolve().name}-{checksum(model_file(run))[:8]}"
-    return DocumentTranslator(loaded.model.to(device), loaded.config, loaded.tokenizer, device, name=name)
-
-
-def _with_decode(config: Config, decode: dict[str, Any]) -> Config:
-    known = list(DecodeConfig.model_fields)
-    for key in decode:
-        if key not in known:
-            [near] = nearest(key, known)
-            raise CotextError(
-                f"unknown decode setting {shown(key)}; the nearest known one is '{near}', all are "
-                f"{', '.join(known)}"
-            )
-    content = config.model_dump()
-    content["decode"] |= decode
-    if content["decode"]["first_pass"] == "init":
-        if not config.train.init:
-            raise CotextError(
-                "decode.first_pass = init: this run did not start from another one; name the run that "
-                "translates first"
-            )
-        content["decode"]["first_pass"] = config.train.init
-    return parse_config(content, "decode settings")
-
-
 def translate_file(
-    run: Path,
+    opened: OpenedRun,
     source: Path,
     out: Path,
     *,
     scores: Path | None = None,
     format: str | None = None,
-    device: str | None = None,
-    decode: dict[str, Any] | None = None,
-    update: int | None = None,
     split: bool = False,
     overwrite: bool = False,
     on_start: Callable[[int], None] = lambda total: None,
@@ -137,16 +67,57 @@ def translate_file(
 ) -> FileReport:
     """Translate a corpus file into the same format.
 
-    With `split`, lines that look like several sentences, or are far longer than those trained on, are cut
+    With `split`, lines that look like several sentences, or are far longer than those trained on, are split
     into their sentences, which are translated in context and joined again: a line stays a line. `scores`:
-    where the log-probabilities of what was written go, as a table. `overwrite`: what an interrupted job with
-    other settings has translated may be discarded. `on_start` is told the number of sentences, `on_sentences`
-    of each few that are done, `on_message` what a person should know at once.
+    where the log-probabilities of the output tokens go, as a table. `overwrite`: what an interrupted job with
+    other settings has translated may be discarded. `on_start` is called with the number of sentences,
+    `on_sentences` with each few that are done, `on_message` with what a person should know at once.
+
+    The file is read twice, for its checksum and for its documents, which stay in memory.
 
     Raises:
         CotextError: unreadable input, a sentence over the limit, an output that cannot be written or that
             another process writes, translations of another job; all that can be known beforehand is checked
             before any work is done. A language that only a package splits which is not installed.
+    """
+    check_outputs(out, scores, source)
+    translator = opened.translator
+    translator.plan.check_passes()
+    file = SourceFile(source, format)
+    if warning := name_warning(source, opened.languages.source, f"{opened.folder} translates"):
+        on_message(warning)
+    _require_room_for_missing(source, file.format, translator)
+    splitter = Splitter(opened.languages.source) if split else None
+    prose = Prose(trained_length(opened.folder), translator.tokenizer, splitter, opened.languages.target)
+    with _naming(source):
+        total = translator.check(file.read(prose, require_column if scores is not None else None))
+    if message := prose.message(source, file.first_prose):
+        on_message(message)
+    report = FileReport(
+        sentences=prose.lines,
+        align=translator.plan.options.align,
+        piece=_pieces(translator.config.view),
+        signature=opened.signature,
+    )
+    on_start(total)
+    header = _header(file, opened, prose.settings)
+    with writing(out) as lock, TranslationJournal(out, header, on_message, overwrite) as journal:
+        report.resumed_documents = _translate_remaining(
+            translator, prose, file.documents, journal, on_sentences
+        )
+        lock.require()
+        if scores is not None:
+            _write_scores(scores, [journal.done[index] for index in range(len(journal.done))])
+        write_translations(out, _paired(file.documents, journal.done, report), file.format)
+        journal.finish()
+    return report
+
+
+def check_outputs(out: Path, scores: Path | None, source: Path) -> None:
+    """Refuse, before a run is opened, outputs of a translation that cannot be written.
+
+    Raises:
+        CotextError: as `check_output`, or one file for both.
     """
     check_output(out, [source])
     check_output(out.with_name(f"{out.name}.partial"), [source])  # the journal
@@ -154,51 +125,6 @@ def translate_file(
         check_output(scores, [source])
         if scores.absolute() == out.absolute():
             raise CotextError(f"{out}: --out and --scores name one file; give each its own")
-    documents = read_documents(source, format)
-    if not source.is_file():
-        raise CotextError(
-            f"{source}: is no regular file, and translating reads it more than once; copy it to one"
-        )
-    kind = format or detect_format(source)
-    translator, loaded = open_translator(run, device, decode, update)
-    translator.check_passes()
-    if warning := name_warning(source, loaded.languages.source, f"{run} translates"):
-        on_message(warning)
-    _require_room_for_missing(source, kind, translator)
-    splitter = Splitter(loaded.languages.source) if split else None
-    prose = Prose(trained_length(run), translator.tokenizer, splitter, loaded.languages.target)
-    with _naming(source):
-        total = translator.check(prose.count(documents if scores is None else _with_columns(documents)))
-    if told := prose.message(source, kind):
-        on_message(told)
-    report = FileReport(
-        sentences=prose.lines,
-        align=translator.options.align,
-        piece=_pieces(translator.config.view),
-        signature=f"{loaded.signature}|{translator.signature}",
-    )
-    on_start(total)
-    header = _header(source, kind, model_file(run, update), loaded, translator)
-    header["split"] = prose.settings
-    with writing(out) as lock, TranslationJournal(out, header, on_message, overwrite) as journal:
-        todo = list(_remaining(read_documents(source, kind), journal.done))
-        report.resumed_documents = len(journal.done)
-        on_sentences(total - sum(len(prose.split(d)) for _, d in todo))
-        for number, translation in translator.translate((prose.split(d) for _, d in todo), on_sentences):
-            place, document = todo[number]
-            journal.add(place, prose.join(document, translation))
-        lock.require()
-        if scores is not None:
-            _write_scores(scores, [journal.done[place] for place in range(len(journal.done))])
-        write_translations(out, _paired(read_documents(source, kind), journal.done, report), kind)
-        journal.finish()
-    return report
-
-
-def _with_columns(documents: Iterable[Document]) -> Iterator[Document]:
-    for document in documents:
-        require_column(document.id)
-        yield document
 
 
 def _write_scores(path: Path, translations: Iterable[Translation]) -> None:
@@ -212,12 +138,12 @@ def _write_scores(path: Path, translations: Iterable[Translation]) -> None:
 
 
 def _pieces(view: ViewConfig) -> str:
-    """What a system writes at once; those of a document view are the unit of Li et al. 2022, table VII."""
+    """The windows of a view by name; sub-documents are the unit of Li et al. 2022, table VII."""
     return f"sub-documents of up to {view.max_tokens} tokens" if view.kind == "document" else "windows"
 
 
 def check_output(out: Path, inputs: Iterable[Path]) -> None:
-    """Refuse, before any work is done, an output that cannot be a new file or is one of the inputs.
+    """Check, before any work is done, that an output can be written as a new file and is no input.
 
     Raises:
         CotextError: a folder, a device, a file in a folder that does not exist, or an input.
@@ -239,7 +165,7 @@ def check_output(out: Path, inputs: Iterable[Path]) -> None:
 
 def _require_room_for_missing(source: Path, kind: str, translator: DocumentTranslator) -> None:
     """Refuse free search where a sentence that the model leaves out could not be written as one."""
-    if translator.options.align == "free" and not find_format(kind).holds_empty_sentences:
+    if translator.plan.options.align == "free" and not find_format(kind).holds_empty_sentences:
         able = ", ".join(name for name, row in FORMATS.items() if row.holds_empty_sentences)
         raise CotextError(
             f"{source}: decode.align = free may leave sentences without a translation, and the format {kind} "
@@ -249,62 +175,79 @@ def _require_room_for_missing(source: Path, kind: str, translator: DocumentTrans
 
 @contextmanager
 def _naming(*paths: Path) -> Iterator[None]:
-    """Say of what is refused in the block in which file it is: the first, if the message names none."""
+    """Name the first file in an error of the block, unless it names one itself."""
     try:
         yield
     except CotextError as error:
-        place = "" if str(error).startswith(tuple(map(str, paths))) else f"{paths[0]}: "
-        raise CotextError(f"{place}{error}") from None
+        file = "" if str(error).startswith(tuple(map(str, paths))) else f"{paths[0]}: "
+        raise CotextError(f"{file}{error}") from None
 
 
-def _header(
-    source: Path, kind: str, model: Path, loaded: LoadedModel, translator: DocumentTranslator
-) -> dict[str, Any]:
+def _header(file: SourceFile, opened: OpenedRun, split: str) -> dict[str, Any]:
     """Everything that a continued job must share with the one it continues."""
-    side_file = find_side_file(source) if kind == "docids" else None
     header: dict[str, Any] = {
         "cotext": __version__,
-        "source": [checksum(path) for path in (source, side_file) if path is not None],
-        "format": kind,
-        "model": checksum(model),
-        "tokenizer": loaded.tokenizer.fingerprint,
-        "config": dump_config(translator.config),
+        "source": file.checksums(),
+        "format": file.format,
+        **_system(opened),
     }
-    if translator.first_pass is not None:
-        header["first_pass"] = {
-            "model": checksum(model_file(Path(translator.config.decode.first_pass))),
-            "tokenizer": translator.first_pass.tokenizer.fingerprint,
-            "config": dump_config(translator.first_pass.config),
-        }
-    return header
+    if opened.first_pass is not None:
+        header["first_pass"] = _system(opened.first_pass)
+    return {**header, "split": split}
 
 
-def _remaining(documents: Iterator[Document], done: dict[int, Translation]) -> Iterator[tuple[int, Document]]:
+def _system(opened: OpenedRun) -> dict[str, Any]:
+    return {
+        "model": checksum(opened.weights),
+        "tokenizer": opened.loaded.tokenizer.fingerprint,
+        "config": dump_config(opened.config),
+    }
+
+
+def _translate_remaining(
+    translator: DocumentTranslator,
+    prose: Prose,
+    documents: Sequence[Document],
+    journal: TranslationJournal,
+    on_sentences: Callable[[int], None],
+) -> int:
+    """Translate what the journal does not hold yet; returns how many documents it held."""
+    todo = list(_remaining(documents, journal.done))
+    resumed = len(journal.done)
+    waiting = {index for index, _ in todo}
+    on_sentences(sum(len(prose.split(d)) for index, d in enumerate(documents) if index not in waiting))
+    for number, translation in translator.translate((prose.split(d) for _, d in todo), on_sentences):
+        index, document = todo[number]
+        journal.add(index, prose.join(document, translation))
+    return resumed
+
+
+def _remaining(documents: Sequence[Document], done: dict[int, Translation]) -> Iterator[tuple[int, Document]]:
     """The documents still to be translated; drops from `done` what is no translation of its document."""
-    for place, document in enumerate(documents):
-        found = done.get(place)
+    for index, document in enumerate(documents):
+        found = done.get(index)
         if found is None or (found.document.id, len(found.document)) != (document.id, len(document)):
-            done.pop(place, None)
-            yield place, document
+            done.pop(index, None)
+            yield index, document
 
 
 def _paired(
-    documents: Iterator[Document], done: dict[int, Translation], report: FileReport
+    documents: Sequence[Document], done: dict[int, Translation], report: FileReport
 ) -> Iterator[ParallelDocument]:
-    """Source and translation side by side, in input order; counts what the report tells."""
-    for place, document in enumerate(documents):
-        translation = done[place]
+    """Source and translation, in input order; fills the report."""
+    for index, document in enumerate(documents):
+        translation = done[index]
         report.documents += 1
         report.recovered_documents += translation.recovered
         report.recovered_pieces += sum(translation.pieces)
         report.pieces += len(translation.pieces)
-        report.cut += [f"{document.id}:{j + 1}" for j in translation.cut]
+        report.truncated += [f"{document.id}:{j + 1}" for j in translation.truncated]
         report.long += [f"{document.id}:{j + 1}" for j in translation.long]
         report.shed += [f"{document.id}:{j + 1}" for j in translation.shed]
         report.missing += [f"{document.id}:{j + 1}" for j in translation.missing]
-        report.otherwise += [f"{document.id}:{j + 1}" for j in translation.otherwise]
-        # A sentence without a visible character has no translation: as it is, it fits the format. One that
-        # the model left out stays empty for all to see.
+        report.resegmented += [f"{document.id}:{j + 1}" for j in translation.resegmented]
+        # A sentence without a visible character has no translation and is copied, which fits the format. One
+        # that the model left out stays empty, so that it can be seen.
         target = tuple(
             t if t or j in translation.missing else s
             for j, (s, t) in enumerate(zip(document.sentences, translation.document.sentences, strict=True))
@@ -313,14 +256,11 @@ def _paired(
 
 
 def score_file(
-    run: Path,
+    opened: OpenedRun,
     source: Path,
     target: Path | None,
     *,
     format: str | None = None,
-    device: str | None = None,
-    decode: dict[str, Any] | None = None,
-    update: int | None = None,
     columns: bool = True,
 ) -> tuple[Iterator[ScoredDocument], str]:
     """Score a translation: the documents with the scores of their sentences, and the signature of these.
@@ -329,12 +269,12 @@ def score_file(
     (`translate_file(scores=...)` has the scores of those). `columns`: ids must fit into a table.
 
     Raises:
-        CotextError: no such run or device; files named for the languages of the run the wrong way round;
-            unequal files, a sentence over the limit, on either side, or an id that does not fit, before any
-            work is done, or where a pipe, which can be read only once, has come to it.
+        CotextError: files named for the languages of the run the wrong way round; unequal files, a sentence
+            over the limit, on either side, or an id that does not fit, before any work is done, or where a
+            pipe, which can be read only once, has come to it.
     """
-    translator, loaded = open_scorer(run, device, decode, update)
-    check_sides(loaded.languages, source, target, f"{run} translates")
+    translator = opened.translator
+    check_sides(opened.languages, source, target, f"{opened.folder} translates")
     paths = [path for path in (source, target) if path is not None]
 
     def documents() -> Iterator[ParallelDocument]:
@@ -346,17 +286,5 @@ def score_file(
     if all(path.is_file() for path in paths):
         with _naming(*paths):
             translator.check_pairs(documents())
-    seen = [f"{key}:{value}" for key, value in what_is_seen(translator).items()]
     scored = ((document.id, translator.score([document])[0]) for document in documents())
-    return scored, "|".join([loaded.signature, *seen, "subwords:of-text", "unit:nats"])
-
-
-def what_is_seen(translator: DocumentTranslator) -> dict[str, str]:
-    """What a signature says of what is seen beside a sentence that is scored."""
-    entries = signature_entries(translator.signature)
-    return {key: entries[key] for key in ("view", "path", "group_windows") if key in entries}
-
-
-def signature_entries(signature: str) -> dict[str, str]:
-    """The parts of a signature by their keys."""
-    return {key: value for key, _, value in (part.partition(":") for part in signature.split("|"))}
+    return scored, scoring_signature(opened)

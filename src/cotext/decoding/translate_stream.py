@@ -26,12 +26,12 @@ class _Part:
 
 @dataclass(slots=True)
 class StreamReport:
-    """What became of a stream."""
+    """Counts of a translated stream."""
 
     documents: int = 0
     sentences: int = 0
-    cut: int = 0  # sentences closed by the length limit
-    long: int = 0  # longer than what the model was trained on
+    truncated: int = 0  # sentences at the length limit
+    long: int = 0  # longer than the training data
 
 
 def translate_stream(
@@ -45,8 +45,8 @@ def translate_stream(
         CotextError: a sentence over the limit, passes or an alignment that do not suit a stream, lines that
             cannot be read; what came before is written.
     """
-    translator.check_passes()
-    if translator.options.align == "free":
+    translator.plan.check_passes()
+    if translator.plan.options.align == "free":
         raise CotextError(
             "decode.align = free may leave sentences without a translation, and an empty line ends a "
             "document; choose decode.align = constrained, or translate a file"
@@ -93,7 +93,7 @@ def _parts(lines: Iterable[tuple[int, str]]) -> Iterator[_Part]:
 def _groups(
     arriving: "Queue[_Part | CotextError | None]",
 ) -> Iterator[tuple[list[_Part], CotextError | None]]:
-    """What has arrived since the last look, and what has ended the stream if it was a problem."""
+    """The parts that have arrived since the last call, and the error that ended the stream, if any."""
     while True:
         parts: list[_Part] = []
         entry = arriving.get()
@@ -129,7 +129,7 @@ def _translate(
         write("".join(f"{line}\n" for line in _lines(part.document, found[number])))
         report.documents += 1
         report.sentences += len(part.document)
-        report.cut += len(found[number].cut)
+        report.truncated += len(found[number].truncated)
         report.long += len(found[number].long)
         number += 1
     if problem is not None:

@@ -1,27 +1,18 @@
-"""Windows that see each other: groups of consecutive windows of a document, rows of one batch.
+"""Groups of consecutive windows of a document, whose rows see each other in batch-level models.
 
     decode.group_windows = 3     window   0 1 2 | 3 4 5 | 6
                               group      0   |   1   | 2
 
-Groups never overlap, and what a group makes of its windows depends on that group alone: several of them, of
-one document too, may share a batch. So the rows of a group carry an ordinal of their own where others carry
-that of their document.
+Groups never overlap, and the output of a group depends on that group alone: several of them, of one document
+too, may share a batch. To the model every group is a document of its own, so its rows carry its ordinal in
+place of that of the document.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-import torch
-
-from cotext.data.batch import (
-    ExtraRows,
-    Instance,
-    Source,
-    SpecialSymbols,
-    decoder_input,
-    joined,
-    source_batch,
-)
+from cotext.data.batch import Instance, Source, SpecialSymbols
+from cotext.data.collate import extra_rows, source_batch
 from cotext.decoding.document_state import OpenDocument
 
 
@@ -34,7 +25,7 @@ def group_of(number: int, windows: int, group_windows: int) -> range:
 def source_of(
     windows: Sequence[tuple[OpenDocument, int]], group_windows: int, symbols: SpecialSymbols
 ) -> Source:
-    """The source of windows to be searched, each with its number, beside the others of their groups.
+    """The source of windows to be searched, given by number, with the others of their groups as extra rows.
 
     Of a group, one window is searched or all are.
     """
@@ -48,40 +39,7 @@ def source_of(
         rows.append(replace(opened.instance(number), document=ordinal))
         for n in group:
             if (opened.index, n) not in here:
-                # In training too nothing is seen of the target of what comes later.
+                # As in training, the target of later windows is hidden.
                 others.append(replace(opened.instance(n, target=n < number), document=ordinal))
     source = source_batch(rows, symbols)
-    return replace(source, extra_rows=_extra_rows(others, symbols)) if others else source
-
-
-def _extra_rows(instances: Sequence[Instance], symbols: SpecialSymbols) -> ExtraRows:
-    """Rows that are not searched; those without a target have written nothing yet."""
-    width = max(1, *(instance.target_tokens for instance in instances))
-    target_input = torch.full((len(instances), width), symbols.pad)
-    input_sentence = torch.full_like(target_input, -1)
-    for i, instance in enumerate(instances):
-        if instance.target:
-            label, sentence = joined(instance.target, symbols, instance.target_offset)
-            inputs = decoder_input(label, sentence, symbols, instance.first_sentence)
-            target_input[i, : len(inputs)] = torch.from_numpy(inputs)
-            input_sentence[i, : len(inputs)] = torch.from_numpy(sentence)
-    return ExtraRows(source_batch(instances, symbols), target_input, input_sentence)
-
-
-def pack_groups(lengths: Sequence[Sequence[int]], max_tokens: int) -> list[list[int]]:
-    """Share batches among groups, given the lengths of their rows, in order of the longest.
-
-    Rows times longest row stays within `max_tokens`; a group that exceeds it stands alone. Returns batches
-    as indices of groups.
-    """
-    batches: list[list[int]] = []
-    rows = longest = 0
-    for i, members in enumerate(lengths):
-        longest = max(longest, *members)
-        rows += len(members)
-        if batches and rows * longest <= max_tokens:
-            batches[-1].append(i)
-        else:
-            batches.append([i])
-            rows, longest = len(members), max(members)
-    return batches
+    return replace(source, extra_rows=extra_rows(others, symbols)) if others else source

@@ -1,19 +1,21 @@
-"""From the section `loss` to a loss: the one place that knows every loss by name."""
+"""The losses by name, from the section `loss` of a configuration."""
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from cotext.config.training import LossConfig
 from cotext.data.batch import Batch
 from cotext.losses.cross_entropy import CrossEntropy, LossParts
 from cotext.losses.glancing import Glancing
-from cotext.models.interface import Model
 
 
 class Loss(Protocol):
-    """(model, batch, share of the training done) -> sum, count, named parts."""
+    """(model, batch, share of the training done) -> sum, count, named parts.
 
-    def __call__(self, model: Model, batch: Batch, done: float = 0.0) -> LossParts:
-        """Loss of a batch, summed; whoever trains divides by the count over all batches and processes."""
+    The model is of the kind that the loss is for; which go together is checked when a model is built.
+    """
+
+    def __call__(self, model: Any, batch: Batch, done: float = 0.0) -> LossParts:
+        """Loss of a batch, summed; the trainer divides by the count over all batches and processes."""
 
 
 def build_loss(config: LossConfig) -> Loss:

@@ -13,7 +13,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from cotext.data.batch import Batch
-from cotext.models.interface import Model, NonAutoregressiveModel
+from cotext.models.interface import AutoregressiveModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,9 +133,8 @@ class CrossEntropy:
         self.label_smoothing = label_smoothing
         self.context_discount = context_discount
 
-    def __call__(self, model: Model, batch: Batch, done: float = 0.0) -> LossParts:
+    def __call__(self, model: AutoregressiveModel, batch: Batch, done: float = 0.0) -> LossParts:
         """Parts: `nll_current` and `nll_context`, without smoothing or discount."""
-        assert not isinstance(model, NonAutoregressiveModel)
         state = model.encode(batch.source)
         hidden_BTD = model.decode(batch.target_input, batch.input_sentence, state)
         labelled = batch.is_label

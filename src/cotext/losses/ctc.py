@@ -31,7 +31,7 @@ GROUP_CELLS = 2**24  # numbers in the padded tensors of the units that are taken
 
 @dataclass(frozen=True, slots=True)
 class Units:
-    """Where among the positions each unit is and what it is to say.
+    """The span of frames of each unit, and its target.
 
     Forced, the first and the last position of every unit are its first and last label with probability 1.
     """
@@ -44,7 +44,7 @@ class Units:
 
     @property
     def is_label(self) -> Tensor:
-        """Where the target isn't padding: [G, L]."""
+        """The mask of targets, False on padding: [G, L]."""
         return torch.arange(self.target.size(1), device=self.target.device) < self.target_length[:, None]
 
 
@@ -102,7 +102,7 @@ class _Lattices:
         )
 
     def groups(self, dimension: int) -> Iterator["_Group"]:
-        """All of them, those of similar length together, as many as may be padded to the longest."""
+        """The lattices in groups of similar length, which are padded to the longest."""
         order = self.length.argsort(descending=True, stable=True)
         length, classes = self.length[order].tolist(), self.classes[order].tolist()
         begin, widest = 0, 0
@@ -174,7 +174,7 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class _Outcome:
-    """What there is of the units that fit."""
+    """Loss and gradients of the units that fit."""
 
     nll: Tensor  # [K]
     grad_hidden: Tensor | None  # [M, D]

@@ -22,7 +22,7 @@ from cotext.runtime.errors import CotextError
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Protocol:
-    """A way to score a corpus: the metric, what one segment is, and the choices that change the number.
+    """An evaluation protocol: the metric, its segments, and the settings that change the score.
 
     `tokenize` (BLEU only) None lets the target language choose: 13a, or zh, ja-mecab, ko-mecab.
     `smoothing` (BLEU only) is sacrebleu's name for what is done where no n-gram matches.
@@ -132,7 +132,7 @@ DEFAULT_PROTOCOLS = ("s-bleu", "d-bleu", "chrf")
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A number with the recipe that made it.
+    """A score with its signature.
 
     `value` is on sacrebleu's scale of 0 to 100 (TER may exceed it). `empty_hypotheses` counts hypothesis
     sentences without a visible character, whatever the unit. `components` has the parts of a BLEU: brevity
@@ -228,9 +228,9 @@ def _measure(
         empty_hypotheses=sum(not sentence.strip() for sentence in sentences),
         components=_components(result) if protocol.metric == "bleu" else {},
     )
-    places = [place for place, document in enumerate(sizes) for _ in document]
+    document_indices = [index for index, document in enumerate(sizes) for _ in document]
     statistics = Statistics(
-        np.array(counts, dtype=np.float64), np.array(places), protocol.unit, sum_scorer(metric)
+        np.array(counts, dtype=np.float64), np.array(document_indices), protocol.unit, sum_scorer(metric)
     )
     return Measurement(score, statistics)
 

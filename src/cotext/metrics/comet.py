@@ -37,7 +37,7 @@ Progress = Callable[[int, int], None]  # sentences scored so far, and in all
 
 @dataclass(frozen=True, slots=True)
 class Comet:
-    """Which model, where it runs, and whether document COMET is wanted too.
+    """COMET settings: the model, the interpreter that runs it, and the context of document COMET.
 
     `model` is a checkpoint file, a folder with `checkpoints/` and `hparams.yaml`, or a name of the hub.
     `context_sentences` above 0 adds document COMET with so many earlier sentences (2 in the paper).
@@ -87,7 +87,7 @@ def find_python(given: Path | None) -> Path:
         named = next((path for path in inside if path.exists()), inside[0])
     if not named.is_file():
         raise CotextError(f"{named}: no such interpreter to run COMET with; make one: {INSTALL}")
-    # Never resolved: an environment is recognised by the place of the link.
+    # Never resolved: an environment is recognised by the path of the link.
     return named.absolute()
 
 
@@ -127,8 +127,8 @@ def measure_comet(
     for context, records in found.items():
         if [record["document"] for record in records] != list(range(len(names))):
             raise CotextError(f"COMET answered for {len(records)} of {len(names)} documents; run it again")
-        for place, (name, hypothesis) in enumerate(hypotheses.items()):
-            own = records[place * len(source) : (place + 1) * len(source)]
+        for index, (name, hypothesis) in enumerate(hypotheses.items()):
+            own = records[index * len(source) : (index + 1) * len(source)]
             recipe = _recipe(comet, loaded, context, len(references))
             measured[name].append(_measurement(own, hypothesis, context, recipe))
     return measured
@@ -236,9 +236,9 @@ def _measurement(
         if len(record["scores"]) != len(document):
             raise CotextError(f"document {document.id!r}: COMET scored {len(record['scores'])} sentences")
     scores = [score for record in records for score in record["scores"]]
-    places = [place for place, record in enumerate(records) for _ in record["scores"]]
+    documents = [index for index, record in enumerate(records) for _ in record["scores"]]
     statistics = Statistics(
-        np.array([(score, 1.0) for score in scores]).reshape(-1, 2), np.array(places), "sentence", _mean
+        np.array([(score, 1.0) for score in scores]).reshape(-1, 2), np.array(documents), "sentence", _mean
     )
     shrunk, cut = (sum(record[what] for record in records) for what in ("shrunk", "cut"))
     sentences = [sentence for document in hypothesis for sentence in document.sentences]

@@ -22,7 +22,7 @@ Texts = dict[str, str]  # what COMET calls src, mt and ref
 
 
 class RefusalError(Exception):
-    """Something that the person who evaluates can put right."""
+    """An error that the user can correct."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,11 @@ def build_windows(
             for each in (sides, contexts)
         )
     windows = []
-    for place in range(len(sides["src"])):
-        possible = min(before, place)
+    for index in range(len(sides["src"])):
+        possible = min(before, index)
         for context in range(possible, -1, -1):
             texts = {
-                side: f" {separator} ".join([*contexts[side][place - context : place], lines[place]])
+                side: f" {separator} ".join([*contexts[side][index - context : index], lines[index]])
                 for side, lines in sides.items()
             }
             fitting = fits(texts)
@@ -190,11 +190,11 @@ def blocks(documents: list[dict[str, Any]]) -> Iterator[list[int]]:
     """Places of documents to be scored in one call: never of two systems, so that all are cut alike."""
     block: list[int] = []
     sentences = 0
-    for place, document in enumerate(documents):
+    for index, document in enumerate(documents):
         if block and (document["system"] != documents[block[0]]["system"] or sentences >= BLOCK_SENTENCES):
             yield block
             block, sentences = [], 0
-        block.append(place)
+        block.append(index)
         sentences += len(document["source"])
     if block:
         yield block
@@ -222,16 +222,16 @@ def serve(request: Path, answer: Callable[[dict[str, Any]], None]) -> None:
             scorer.model.enable_context()
         for block in blocks(documents):
             windows = [
-                build_windows(documents[place], before, scorer.tokenizer.sep_token, scorer.fits)
-                for place in block
+                build_windows(documents[index], before, scorer.tokenizer.sep_token, scorer.fits)
+                for index in block
             ]
             texts = [window.texts for document in windows for window in document]
             scores = iter(scorer.score(texts, head["batch_size"]) if texts else [])
-            for place, document in zip(block, windows):  # noqa: B905 (Python 3.9 is common beside COMET)
+            for index, document in zip(block, windows):  # noqa: B905 (Python 3.9 is common beside COMET)
                 answer(
                     {
                         "context": before,
-                        "document": place,
+                        "document": index,
                         "scores": [next(scores) for _ in document],
                         "shrunk": sum(window.shrunk for window in document),
                         "cut": sum(window.cut for window in document),

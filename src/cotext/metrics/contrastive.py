@@ -27,7 +27,7 @@ _Z_95_PERCENT = 1.959963984540054
 
 @dataclass(frozen=True, slots=True)
 class CandidateScores:
-    """What a model says about the candidates of one example, in the order of the suite.
+    """Log-probabilities of the candidates of one example, in the order of the suite.
 
     `log_probabilities` are sums over the scored target tokens (natural logarithm); `tokens` counts these.
     """

@@ -1,4 +1,4 @@
-"""Contrastive decisions of several systems, side by side: who is right more often, and is it more than luck.
+"""Contrastive decisions of several systems: accuracies, and tests of their differences.
 
 Decisions are read from files as `cotext contrastive --out` writes them; another tool's are welcome in the
 same form (see docs/contrastive-format.md).
@@ -20,7 +20,7 @@ from cotext.runtime.version import __version__
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """What one system decided on one suite: right or not, by the id of the example.
+    """The decisions of one system on one suite: right or not, by the id of the example.
 
     `documents` numbers the documents of the examples, where some share one; `readings` has what was decided
     without context and in foreign context, where that was asked for.
@@ -50,8 +50,8 @@ class DecisionTest:
 
 
 @dataclass(frozen=True, slots=True)
-class SuiteComparison:
-    """All systems on one suite; accuracies in per cent."""
+class SuiteDifference:
+    """Accuracies of all systems on one suite, in per cent, and tests of their differences."""
 
     suite: str
     examples: int
@@ -137,7 +137,7 @@ def _parse_readings(path: Path, suite: str, entry: dict[str, Any], right: dict[s
 
 def compare_decisions(
     systems: Mapping[str, Mapping[str, Decisions]], baseline: str | None = None
-) -> list[SuiteComparison]:
+) -> list[SuiteDifference]:
     """Compare systems on every suite that all of them decided: with `baseline`, or, if None, all pairs.
 
     Raises CotextError where there is no such suite, or its examples or the rules of the decision differ.
@@ -153,7 +153,7 @@ def compare_decisions(
     return [_compare({name: each[suite] for name, each in systems.items()}, pairs) for suite in shared]
 
 
-def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]]) -> SuiteComparison:
+def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]]) -> SuiteDifference:
     (name, first), *others = systems.items()
     for other, decisions in others:
         if decisions.right.keys() != first.right.keys():
@@ -169,11 +169,11 @@ def _compare(systems: Mapping[str, Decisions], pairs: Sequence[tuple[str, str]])
                 )
     right = {system: [each.right[key] for key in first.right] for system, each in systems.items()}
     # Any file that tells of documents tells of the same; of those that share none, each is one of its own.
-    told = next((each.documents for each in systems.values() if each.documents), {})
-    documents = [told.get(key, place) for place, key in enumerate(first.right)]
+    known = next((each.documents for each in systems.values() if each.documents), {})
+    documents = [known.get(key, index) for index, key in enumerate(first.right)]
     tests = [mcnemar_by_document(right[one], right[other], documents) for one, other in pairs]
     corrected = holm([test.p_mid for test in tests])
-    return SuiteComparison(
+    return SuiteDifference(
         suite=first.suite,
         examples=len(first.right),
         documents=len(set(documents)),

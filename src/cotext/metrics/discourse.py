@@ -2,9 +2,10 @@
 
 The authors of the Chinese-English PDC test set marked, in the English reference, the verbs of 50 documents,
 the conjunctions of 46 and the pronouns of 52, each with all the words that a translator could have put there.
-A mark is hit when one of these stands near the same place of the hypothesis. TC, CP and PT are the hits in
-per cent of the marks, TCP is their geometric mean. No tagger takes part: what counts was decided by people,
-once. The rule is that of the authors' script (tcp.py of Doc2Doc_NMT), so that numbers can be compared.
+A mark is hit when one of these occurs near the same relative position of the hypothesis. TC, CP and PT are
+the hits in per cent of the marks, TCP is their geometric mean. No tagger takes part: what counts was decided
+by people, once. The rule is that of the authors' script (tcp.py of Doc2Doc_NMT), so that numbers are
+comparable.
 """
 
 import re
@@ -26,14 +27,14 @@ Phenomenon = Literal["TC", "CP", "PT"]
 Tokens = Literal["none", "moses"]
 PHENOMENA: tuple[Phenomenon, ...] = ("TC", "CP", "PT")
 PUBLISHED_DOCUMENTS = (50, 46, 52)  # of each phenomenon, one after the other in the published file
-WINDOW = 20  # tokens before the expected place, and from it on
+WINDOW = 20  # tokens before the expected position, and from it on
 _POSITION = re.compile("[0-9]{1,9}")
 _LEAST_FIT = 0.9  # share of marks that must stand where the file says
 
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A word of the reference, by its place among the tokens, and all the renderings that are right there."""
+    """A word of the reference, by its position among the tokens, and all correct renderings of it."""
 
     position: int
     renderings: tuple[str, ...]
@@ -116,15 +117,15 @@ def measure_discourse(
 
 
 def hits(marks: Sequence[Mark], hypothesis: Sequence[str], reference_tokens: int) -> list[bool]:
-    """Say of every mark whether one of its renderings stands near its place in the hypothesis.
+    """Say of every mark whether one of its renderings stands near its position in the hypothesis.
 
-    The place is scaled by the ratio of lengths; near are the 20 tokens before it and the 20 from it on. A
+    The position is scaled by the ratio of lengths; near are the 20 tokens before it and the 20 from it on. A
     rendering of one word must be one of these, one of several words must occur in them as text.
     """
     outcome = []
     for mark in marks:
-        place = int(mark.position * (len(hypothesis) / reference_tokens))
-        near = hypothesis[max(place - WINDOW, 0) : place + WINDOW]
+        position = int(mark.position * (len(hypothesis) / reference_tokens))
+        near = hypothesis[max(position - WINDOW, 0) : position + WINDOW]
         text = " ".join(near)
         outcome.append(any(word in text if " " in word else word in near for word in mark.renderings))
     return outcome
@@ -165,7 +166,7 @@ def _tokens_of_reference(
             return tokens, lines
         shares.append(f"{100 * fitting / total:.0f} %")
     raise CotextError(
-        f"discourse marks: only {shares[0]} of the {total} marked words stand at their places in the "
+        f"discourse marks: only {shares[0]} of the {total} marked words stand at their positions in the "
         f"reference, {shares[1]} after tokenisation; give the reference that was marked, documents "
         "in the order of the marks"
     )

@@ -80,8 +80,8 @@ class Evaluation:
         """One for each score; where it counts something of the system, one for each system."""
         first, *_ = self.scores.values()
         width = max(len(score.title) for score in first)
-        for place, score in enumerate(first):
-            signatures = {name: scores[place].signature for name, scores in self.scores.items()}
+        for index, score in enumerate(first):
+            signatures = {name: scores[index].signature for name, scores in self.scores.items()}
             if len(set(signatures.values())) == 1:
                 yield f"{score.title:{width}}  {score.signature}"
             else:
@@ -107,12 +107,12 @@ class Evaluation:
         return "\n".join([render_rows(rows, left=2), *self._too_few(), *signatures])
 
     def _too_few(self) -> Iterator[str]:
-        """Where no outcome of a test could be called more than luck."""
+        """Messages for tests in which no outcome could be significant."""
         for protocol, test in self.paired.items():
             # Drawing with replacement knows no such bound.
             randomised = test.signature.startswith("test:randomisation|")
             if randomised and least_p(test.units) * len(test.comparisons) >= SIGNIFICANT:
-                yield f"{protocol}: {test.units} {test.unit}s are too few for any difference to show"
+                yield f"{protocol}: {test.units} {test.unit}s are too few for any significant difference"
 
 
 def evaluate_files(
@@ -186,9 +186,9 @@ def _paired(
     first, *_ = measured.values()
     return {
         each.score.protocol: paired_test(
-            {name: found[place].statistics for name, found in measured.items()}, baseline, resampling
+            {name: found[index].statistics for name, found in measured.items()}, baseline, resampling
         )
-        for place, each in enumerate(first)
+        for index, each in enumerate(first)
     }
 
 

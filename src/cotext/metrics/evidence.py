@@ -1,14 +1,14 @@
-"""Does a system use context? What must hold on a contrastive suite before that is said.
+"""Tests of context use on a contrastive suite.
 
-Right choices alone do not show it: a system that prefers one form is often right where that form is frequent,
-and any context, of whatever document, may change what it prefers. So five things are asked of the examples
-of a kind whose clue is equally far away, and all of them must hold:
+Accuracy alone does not show that context is used: a system that prefers one form is often right where that
+form is frequent, and context from any document may change what it prefers. So five conditions are tested on
+the examples of one phenomenon whose clue is equally far away, and all of them must hold:
 
-    chance      right more often than by guessing
-    balanced    the same where every form that is right counts the same
-    none        right more often than without context
-    foreign     right more often than beside sentences of other documents
-    cxmi        the right candidate more probable than beside sentences of other documents, in nats
+    chance      accuracy above chance
+    balanced    the same with every correct form weighted equally
+    none        accuracy above that without context
+    foreign     accuracy above that with context from other documents
+    cxmi        higher log-probability of the correct candidate than with context from other documents
 
 Each is tested over documents, two-sided, and p is multiplied by the number of groups that are asked
 (Bonferroni). A statement that needs all of several tests is as sure as the least sure of them (Berger, 1982).
@@ -31,13 +31,13 @@ from cotext.metrics.flips import SIGNIFICANT, flipped_sums, least_p, mcnemar_by_
 from cotext.metrics.forms import balanced_weights, choice_of
 from cotext.metrics.readings import Readings
 
-# What is to be said where one of them does not hold.
+# Message where one of them does not hold.
 CONDITIONS: Final[Mapping[str, str]] = {
-    "chance": "right no more often than by guessing",
-    "balanced": "right no more often than by guessing where every form counts the same",
-    "none": "right no more often than without context",
-    "foreign": "right no more often than beside sentences of other documents",
-    "cxmi": "no surer of what is right than beside sentences of other documents",
+    "chance": "accuracy not above chance",
+    "balanced": "balanced accuracy not above chance",
+    "none": "accuracy not above that without context",
+    "foreign": "accuracy not above that with context from other documents",
+    "cxmi": "the correct candidate no more probable than with context from other documents",
 }
 SAMPLES: Final = 20_000
 _SEED: Final = 12345
@@ -67,7 +67,7 @@ class Group:
 
     @property
     def chances(self) -> list[float]:
-        """How probably guessing is right, by example."""
+        """Chance accuracy of each example."""
         return [1 / len(example.candidates) for example in self.examples]
 
 
@@ -86,13 +86,13 @@ class Condition:
 
     @property
     def holds(self) -> bool:
-        """Whether it exceeds, by more than luck."""
+        """Whether `own` exceeds `other` significantly."""
         return self.own > self.other and self.p_corrected < SIGNIFICANT
 
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All conditions on one group; `groups`: how many p was corrected for."""
+    """The tests of all conditions on one group; `groups`: how many p was corrected for."""
 
     group: Group
     documents: int
@@ -198,20 +198,20 @@ def _guessed(group: Group, right: Sequence[bool], weightings: Sequence[Sequence[
     number in which range is drawn at once.
     """
     counts = list(zip(group.chances, zip(*weightings, strict=True), strict=True))
-    places: dict[int, list[int]] = defaultdict(list)
-    for place, document in enumerate(group.documents):
-        places[document].append(place)
-    alike = Counter(_outcomes([counts[place] for place in each]) for each in places.values())
+    indices: dict[int, list[int]] = defaultdict(list)
+    for index, document in enumerate(group.documents):
+        indices[document].append(index)
+    alike = Counter(_outcomes([counts[index] for index in each]) for each in indices.values())
     generator = np.random.default_rng(_SEED)
     sums_RK = np.zeros((SAMPLES, len(weightings)))
     for outcomes, documents in alike.items():
         probabilities, values = zip(*outcomes, strict=True)
         sums_RK += generator.multinomial(documents, probabilities, size=SAMPLES) @ np.asarray(values)
     found = []
-    for place, weights in enumerate(weightings):
+    for column, weights in enumerate(weightings):
         observed = math.fsum(w for w, is_right in zip(weights, right, strict=True) if is_right)
-        reached = int(np.sum(sums_RK[:, place] >= observed - _ROUNDING))
-        found.append(min(1.0, 2 * (reached + 1) / (SAMPLES + 1)))
+        as_high = int(np.sum(sums_RK[:, column] >= observed - _ROUNDING))
+        found.append(min(1.0, 2 * (as_high + 1) / (SAMPLES + 1)))
     return found
 
 
@@ -236,14 +236,14 @@ def _probabilities(group: Group, readings: Readings, ids: Sequence[str]) -> Cond
     Candidates that a system holds impossible in some context tell nothing: their logarithm is infinite.
     """
     nats = {kind: each.nats for kind, each in readings.by_context.items()}
-    finite = [place for place, id in enumerate(ids) if all(math.isfinite(each[id]) for each in nats.values())]
-    tokens = max(1, sum(readings.tokens[ids[place]] for place in finite))
+    finite = [index for index, id in enumerate(ids) if all(math.isfinite(each[id]) for each in nats.values())]
+    tokens = max(1, sum(readings.tokens[ids[index]] for index in finite))
     added = {
-        kind: sum(nats[kind][ids[place]] - nats["none"][ids[place]] for place in finite) / tokens
+        kind: sum(nats[kind][ids[index]] - nats["none"][ids[index]] for index in finite) / tokens
         for kind in ("true", "foreign")
     }
     by_document: dict[int, float] = defaultdict(float)
-    for place in finite:
-        by_document[group.documents[place]] += nats["true"][ids[place]] - nats["foreign"][ids[place]]
+    for index in finite:
+        by_document[group.documents[index]] += nats["true"][ids[index]] - nats["foreign"][ids[index]]
     p = flipped_sums(list(by_document.values()), SAMPLES, _SEED)
     return Condition("cxmi", added["true"], added["foreign"], p, p)

@@ -1,4 +1,4 @@
-"""What evidence of the use of context says, in words and as a table."""
+"""Tests of context use in words and as a table."""
 
 from collections.abc import Iterable, Sequence
 from itertools import groupby
@@ -8,10 +8,11 @@ from cotext.metrics.flips import SIGNIFICANT
 from cotext.runtime.tables import listed, render_rows
 
 LEGEND = (
-    "*: right and balanced are above chance, the others below the true context; "
-    f"p < {SIGNIFICANT:g} over documents,\n"
-    "corrected for {groups}. Context is used where all five have one. CXMI: nats a token that context\n"
-    "adds to the right candidates; none: without context; foreign: beside sentences of other documents"
+    "*: accuracy and balanced accuracy above chance, the others below that in the true context;\n"
+    f"p < {SIGNIFICANT:g} over "
+    "documents, corrected for {groups}. Context is used where all five\n"
+    "have a star. CXMI: log-probability that context adds to the correct candidates, nats per token;\n"
+    "none: without context; foreign: with context from other documents"
 )
 
 
@@ -19,10 +20,10 @@ def render_evidence(found: Sequence[Evidence]) -> str:
     """A line for every group, stars for the conditions that hold; without the legend."""
     rows = [
         (
-            "use of context",
-            "back",
-            "documents",
-            "right",
+            "context use",
+            "distance",
+            "docs",
+            "accuracy",
             "balanced",
             "chance",
             "none",
@@ -52,7 +53,7 @@ def render_evidence(found: Sequence[Evidence]) -> str:
 
 
 def legend(found: Sequence[Evidence]) -> str:
-    """What the stars of the table mean."""
+    """The legend of the table."""
     count = max(each.groups for each in found)
     return LEGEND.format(groups=f"{count} group{'' if count == 1 else 's'}")
 
@@ -61,46 +62,48 @@ def conclusion(found: Sequence[Evidence]) -> str:
     """Whether a system is shown to use context, where, and if not, what is missing; a sentence or two."""
     used = [each for each in found if each.used]
     if used:
-        rest = places(each for each in found if not each.used)
-        beside = f" Not shown in {listed(rest)}." if rest else ""
-        return f"Context is used in {listed(places(used))}.{beside}"
+        rest = groups_in_words(each for each in found if not each.used)
+        others = f" Not significant in {listed(rest)}." if rest else ""
+        return f"Context is used in {listed(groups_in_words(used))}.{others}"
     if not found:
-        return "It cannot be told whether context is used: no clue lies in context that the system sees."
+        return (
+            "Whether context is used cannot be tested: no clue lies within the context window of the system."
+        )
     if all(each.too_few for each in found):
-        return f"It cannot be told whether context is used: {too_few(found)}."
-    return f"It is not shown that context is used: {shortfall(found)}."
+        return f"Whether context is used cannot be tested: {too_few(found)}."
+    return f"Context use is not significant: {shortfall(found)}."
 
 
 def too_few(found: Sequence[Evidence]) -> str:
-    """Why nothing can be told, with the largest number of documents that there are."""
+    """Why nothing can be significant, with the largest number of documents."""
     most = max(each.documents for each in found)
     corrected = f" in {found[0].groups} tests" if found[0].groups > 1 else ""
-    return f"too few documents ({most}) for any difference to show{corrected}"
+    return f"too few documents ({most}) for any significant difference{corrected}"
 
 
 def shortfall(found: Sequence[Evidence]) -> str:
-    """What is missing in the group that comes closest, of those with documents enough."""
+    """The failing conditions of the group that comes closest, of those with enough documents."""
     able = [each for each in found if not each.too_few]
     best = min(able, key=lambda each: (len(each.failing), max(c.p for c in each.conditions.values())))
     missing = listed([CONDITIONS[name] for name in best.failing])
-    where = place(best.group.title, [best.group.distance])
-    return f"{'at best, ' if len(found) > 1 else ''}in {where}, it is {missing}"
+    where = group_in_words(best.group.title, [best.group.distance])
+    return f"{'at best, ' if len(found) > 1 else ''}in {where}: {missing}"
 
 
-def places(found: Iterable[Evidence]) -> list[str]:
-    """Where, by kind of choice."""
+def groups_in_words(found: Iterable[Evidence]) -> list[str]:
+    """Phenomena with their distances."""
     by_title = groupby(found, key=lambda each: each.group.title)
-    return [place(title, [each.group.distance for each in members]) for title, members in by_title]
+    return [group_in_words(title, [each.group.distance for each in members]) for title, members in by_title]
 
 
-def place(title: str, distances: Sequence[str]) -> str:
+def group_in_words(title: str, distances: Sequence[str]) -> str:
     """As in "pronoun (1, 2, 3 back)"."""
     return f"{title} ({away(distances)})"
 
 
 def away(distances: Sequence[str]) -> str:
-    """How far clues are away, as in "1, 2, 3 back"."""
-    names = {"ahead": "in the next sentence", "unknown": "distance not told"}
+    """Distances of clues, as in "1, 2, 3 back"."""
+    names = {"ahead": "in the next sentence", "unknown": "distance unknown"}
     back = [distance for distance in distances if distance not in names]
-    told = [f"{', '.join(back)} back"] if back else []
-    return ", ".join([*told, *(names[d] for d in distances if d in names)])
+    words = [f"{', '.join(back)} back"] if back else []
+    return ", ".join([*words, *(names[d] for d in distances if d in names)])

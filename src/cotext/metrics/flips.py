@@ -1,4 +1,4 @@
-"""Is a paired difference luck: the signs of documents flipped.
+"""Paired tests by flipping the signs of documents.
 
 Where two ways of deciding are equally good, the difference that a document makes could as well have the
 opposite sign. p is the share of all 2^n patterns of signs under which the differences of n documents add up
@@ -56,13 +56,13 @@ def flipped_sums(differences: Sequence[float], samples: int, seed: int) -> float
         patterns = np.arange(2 ** len(values))[:, None] >> np.arange(len(values)) & 1
         return float(np.mean(abs((1 - 2 * patterns) @ values) >= least))
     generator = np.random.default_rng(seed)
-    reached = done = 0
+    as_extreme = done = 0
     while done < samples:
         size = min(samples - done, max(1, _DRAWS_AT_ONCE // len(values)))
         flipped = generator.integers(2, size=(size, len(values)), dtype=np.int8) @ values
-        reached += int(np.sum(abs(values.sum() - 2 * flipped) >= least))
+        as_extreme += int(np.sum(abs(values.sum() - 2 * flipped) >= least))
         done += size
-    return (reached + 1) / (samples + 1)
+    return (as_extreme + 1) / (samples + 1)
 
 
 def mcnemar_by_document(

@@ -15,7 +15,7 @@ CandidateSet = tuple[frozenset[Form], Form]
 
 
 def words_of(sentence: str) -> Counter[str]:
-    """How often a sentence has each word, case aside.
+    """Word counts of a sentence, case-folded.
 
     Words are runs of letters and digits, marks that are neither, and single characters of Chinese and
     Japanese.
@@ -43,7 +43,7 @@ def choice_of(example: ContrastiveExample) -> CandidateSet:
 
 
 def balanced_weights(choices: Sequence[CandidateSet]) -> list[float]:
-    """What each example counts in balanced accuracy, adding up to 1.
+    """Weights of examples in balanced accuracy, which add up to 1.
 
     Balanced accuracy is the mean of the recalls of the forms that are right (Brodersen et al. 2010), among
     examples with the same forms to choose from (er, sie, es are one choice, ihn, sie, es another), and over

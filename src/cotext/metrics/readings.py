@@ -1,4 +1,4 @@
-"""What a system makes of a contrastive suite in its true context, in none, and in one of other documents."""
+"""Decisions and log-probabilities on a contrastive suite by context: true, none, and of other documents."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

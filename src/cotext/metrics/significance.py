@@ -1,4 +1,4 @@
-"""Is one system better than another, or was it luck: paired tests over documents.
+"""Paired significance tests between systems, over documents.
 
 Sentences of a document are not independent of each other, and a document system's errors least of all, so
 the unit that is drawn or swapped is the document; sentences are there for comparison with other tools. The
@@ -29,7 +29,7 @@ _Z_95_PERCENT = 1.959963984540054
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Resampling:
-    """How a paired test is made.
+    """Settings of a paired test.
 
     `randomisation` asks how often swapping the two systems' outputs at random, unit by unit, makes their
     scores differ at least as much (Riezler and Maxwell, 2005). The others draw the units of test sets of the
@@ -57,7 +57,7 @@ class Resampling:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class SystemDifference:
     """One system against another under one score.
 
     `difference` is the system's score less the baseline's, `interval_95` its percentile interval. `ahead` is
@@ -82,7 +82,7 @@ class PairedTest:
     unit: Unit
     units: int
     intervals_95: dict[str, tuple[float, float]]
-    comparisons: tuple[Comparison, ...]
+    comparisons: tuple[SystemDifference, ...]
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for a JSON file."""
@@ -131,13 +131,13 @@ def paired_test(
         units=units,
         intervals_95={name: _percentiles(scores) for name, scores in drawn.items()},
         comparisons=tuple(
-            Comparison(*row, p_corrected=value) for row, value in zip(found, corrected, strict=True)
+            SystemDifference(*row, p_corrected=value) for row, value in zip(found, corrected, strict=True)
         ),
     )
 
 
 def compared_pairs(names: Sequence[str], baseline: str | None) -> list[tuple[str, str]]:
-    """Who is compared with whom, the one that differences are taken from first."""
+    """Pairs of systems to compare, the baseline first."""
     if len(names) < 2:
         raise CotextError("a paired test compares systems; give at least two")
     if baseline is None:
@@ -212,9 +212,9 @@ def holm(p_values: Sequence[float]) -> list[float]:
     The smallest of m is multiplied by m, the next by m - 1 and so on; none falls below a smaller one's.
     """
     corrected, floor = [0.0] * len(p_values), 0.0
-    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
-        floor = max(floor, min(1.0, (len(p_values) - rank) * p_values[place]))
-        corrected[place] = floor
+    for rank, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        floor = max(floor, min(1.0, (len(p_values) - rank) * p_values[index]))
+        corrected[index] = floor
     return corrected
 
 

@@ -30,7 +30,7 @@ SumScorer = Callable[[Floats], Floats]
 class Statistics:
     """Counts of every segment of one hypothesis, and how their sum becomes a score.
 
-    `counts` has one row a segment (of which `unit` says what it is); `document` is the place of its document.
+    `counts` has one row a segment (of which `unit` says what it is); `document` is the index of its document.
     """
 
     counts: Floats

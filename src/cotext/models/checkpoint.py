@@ -140,6 +140,11 @@ class LoadedModel:
         """Names the weights in reports: system, and the updates they were taken from."""
         return model_signature(self.config, self.updates)
 
+    @property
+    def writes_left_to_right(self) -> bool:
+        """Whether the model is autoregressive."""
+        return not isinstance(self.model, NonAutoregressiveModel)
+
     def left_to_right(self, asked: str) -> TranslationModel:
         """The model where `asked` needs one that writes from left to right.
 

@@ -1,18 +1,11 @@
-"""Who looks at whom in one document: what `cotext attention` does.
-
-The document stands beside its translation, the run's own or a given one, and is read in the windows and, by
-systems whose rows see each other, in the groups of windows that the run translates it in.
-"""
+"""The files of `cotext attention`: sentence-to-sentence attention maps, gates, and their figures as JSON."""
 
 import json
 from pathlib import Path
 from typing import Any
 
-from cotext.analysis.attention_of_document import AttentionReport, watch_document
-from cotext.analysis.one_document import choose_document
-from cotext.data.documents import Document, ParallelDocument
-from cotext.decoding.translate_file import open_scorer, open_translator
-from cotext.runtime.errors import CotextError
+from cotext.analysis.attention_of_document import DocumentAttention, document_attention
+from cotext.analysis.one_document import open_document
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import working_in
 
@@ -35,8 +28,8 @@ def report_attention(
     device: str | None = None,
     decode: dict[str, Any] | None = None,
     update: int | None = None,
-) -> AttentionReport:
-    """Watch a run read one document; writes attention.json and a picture per kind into the folder `out`.
+) -> DocumentAttention:
+    """Attention maps of a run on one document; writes attention.json and a picture per kind into `out`.
 
     `target` may be the source file itself, where it holds both languages. Without `document`, the id of one,
     the first of the file is taken.
@@ -44,22 +37,12 @@ def report_attention(
     Raises:
         CotextError: no such run, device or document, a translation that does not fit, no words at all.
     """
-    chosen = choose_document(source, target, document, format)
-    own = target is None
-    opened = open_translator if own else open_scorer
-    translator, loaded = opened(run, device, decode, update)
-    loaded.left_to_right("cotext attention")
-    if own:
-        translator.check([Document(chosen.id, chosen.source)])
-    else:
-        translator.check_pairs([chosen])
-    if not any(translator.tokenizer.encode_batch(chosen.source)):
-        raise CotextError(f"{source}: document {chosen.id} has no words; there is nothing to attend to")
+    opened = open_document(run, source, target, document, format, device, decode, update, translates=False)
+    model = opened.run.loaded.left_to_right("cotext attention")
     with working_in(out):
-        if own:
-            [(_, found)] = translator.translate([Document(chosen.id, chosen.source)])
-            chosen = ParallelDocument(chosen.id, chosen.source, found.document.sentences)
-        report = watch_document(translator, chosen, f"{loaded.signature}|{translator.signature}", own)
+        report = document_attention(
+            opened.run.translator, model, opened.with_translation(), opened.run.signature, opened.own
+        )
         with replacing(out / "attention.json") as temporary:
             content = json.dumps(report.as_dict(), ensure_ascii=False, allow_nan=False)
             temporary.write_text(content, encoding="utf-8")
@@ -67,8 +50,8 @@ def report_attention(
     return report
 
 
-def _draw(report: AttentionReport, out: Path) -> None:
-    from cotext.reports.plots import gate_openness, sentence_map
+def _draw(report: DocumentAttention, out: Path) -> None:
+    from cotext.reports.pictures import gate_openness, sentence_map
 
     for each in report.kinds:
         layers = len(each.attentions)

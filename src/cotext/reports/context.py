@@ -1,8 +1,6 @@
-"""Which context sentence changes which word of one document: what `cotext context` does.
+"""The files of `cotext context`: a page, and its figures as JSON.
 
-The document stands beside its translation, the run's own or a given one. Every context sentence of every
-sentence is taken away in turn (see `cotext.analysis.context_use`); without the one that changes most, and
-without any, the sentence is translated anew.
+`cotext.analysis.context_of_document` measures, `cotext.reports.context_page` draws.
 """
 
 import json
@@ -10,11 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from cotext.analysis.context_of_document import ContextReport, examine
-from cotext.analysis.one_document import choose_document
-from cotext.data.documents import Document, ParallelDocument
+from cotext.analysis.context_of_document import DocumentContextUse, document_context_use
+from cotext.analysis.one_document import open_document
 from cotext.data.languages import check_sides
-from cotext.decoding.translate_file import check_output, open_translator
+from cotext.decoding.translate_file import check_output
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
@@ -33,8 +30,8 @@ def report_context(
     update: int | None = None,
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
-) -> ContextReport:
-    """Examine a run on one document; writes the page `out` and, beside it, the same name in .json.
+) -> DocumentContextUse:
+    """Measure the influence of each context sentence of a document; writes the page `out` and a .json file.
 
     `target` may be the source file itself, where it holds both languages. Without `document`, the id of one,
     the first of the file is taken. `on_start` is told how many sentences are to be translated anew, and
@@ -47,23 +44,22 @@ def report_context(
     from cotext.reports.context_page import render_page
 
     if out.suffix == ".json":
-        raise CotextError(f"{out}: a page is written there, and its figures beside it; call it .html")
+        raise CotextError(
+            f"{out}: the figures of the page are written to that name; give the page the suffix .html"
+        )
     figures = out.with_suffix(".json")
     for path in (out, figures):
         check_output(path, [path for path in (source, target) if path is not None])
     with writing(out, figures):
-        chosen = choose_document(source, target, document, format)
-        translator, loaded = open_translator(run, device, decode, update)
-        check_sides(loaded.languages, source, target, f"{run} translates")
-        translator.check([Document(chosen.id, chosen.source)])
-        if not any(translator.tokenizer.encode_batch(chosen.source)):
-            raise CotextError(f"{source}: document {chosen.id} has no words; there is nothing to translate")
-        own = target is None
-        if own:
-            [(_, found)] = translator.translate([Document(chosen.id, chosen.source)])
-            chosen = ParallelDocument(chosen.id, chosen.source, found.document.sentences)
-        report = examine(
-            translator, chosen, f"{loaded.signature}|{translator.signature}", own, on_start, on_sentences
+        opened = open_document(run, source, target, document, format, device, decode, update)
+        check_sides(opened.run.loaded.languages, source, target, f"{run} translates")
+        report = document_context_use(
+            opened.run.translator,
+            opened.with_translation(),
+            opened.run.signature,
+            opened.own,
+            on_start,
+            on_sentences,
         )
         page, content = render_page(report), json.dumps(report.as_dict(), indent=1, ensure_ascii=False)
         for path, text in ((figures, content), (out, page)):

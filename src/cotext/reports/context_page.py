@@ -9,12 +9,13 @@ from html import escape
 
 from cotext.analysis.context_of_document import (
     ContextInfluence,
-    ContextReport,
-    ReportedSentence,
-    Translated,
+    ContextTranslations,
+    DocumentContextUse,
+    SentenceContextUse,
     WordChange,
 )
-from cotext.reports.word_diff import differing
+from cotext.analysis.word_diff import differing
+from cotext.reports.html import facts, table, whole_page
 from cotext.runtime.version import __version__
 
 STRONG_NATS = 0.5  # from here on a figure stands beside the word
@@ -24,109 +25,60 @@ MOST_OPAQUE_PERCENT = 55  # so that the text stays legible
 MOST_COLUMNS = 24  # of the map from sentence to sentence
 SHOWN = 1  # context sentences that are not folded away
 
-STYLE = """
-:root { color-scheme: light dark; --paper: #fdfdfb; --ink: #23262b; --soft: #5b626c; --faint: #d9dbdd;
-  --up: #1668b8; --down: #c2570c; --marked: #ffe9a8; }
-@media (prefers-color-scheme: dark) { :root { --paper: #17191c; --ink: #e4e6e8; --soft: #a3abb5;
-  --faint: #3a3e44; --up: #6bb0f2; --down: #f0964e; --marked: #5c4a12; } }
-* { box-sizing: border-box; }
-body { margin: 0 auto; max-width: 60rem; padding: 1.5rem 1rem 4rem; background: var(--paper);
-  color: var(--ink); font: 1rem/1.55 system-ui, sans-serif; overflow-wrap: anywhere; }
-h1 { font-size: 1.7rem; line-height: 1.2; margin: 0 0 .6rem; }
-h2 { font-size: 1.2rem; margin: 2.6rem 0 .6rem; padding-top: .8rem; border-top: 1px solid var(--faint); }
-h3 { font-size: 1rem; margin: 0 0 .3rem; }
-p { max-width: 44rem; } .soft, dt, summary { color: var(--soft); }
-.wide { overflow-x: auto; }
-table { border-collapse: collapse; font-variant-numeric: tabular-nums; overflow-wrap: normal; }
-th, td { padding: .25rem .6rem; text-align: right; vertical-align: top; font-weight: normal; }
-thead th { font-weight: 600; border-bottom: 1px solid var(--ink); vertical-align: bottom; }
-tbody tr + tr > * { border-top: 1px solid var(--faint); }
-td.text, th.text { text-align: left; } a { color: inherit; } p.soft { font-size: .9rem; margin: 0 0 .6rem; }
-table.map td { padding: .2rem .35rem; min-width: 2.2rem; border: 1px solid var(--paper); }
-table.map th { padding: .2rem .35rem; border: 0; }
-article { margin: 1.6rem 0 0; padding-top: 1rem; border-top: 1px solid var(--faint); }
-dl { margin: 0; display: grid; grid-template-columns: 11rem 1fr; gap: .15rem .9rem; }
-dt { font-size: .9rem; } dd { margin: 0; } dd.words { line-height: 1.9; }
-.w { border-radius: .2em; padding: .1em .2em; } .w small { font-size: .7em; padding-left: .2em; }
-.up { background: color-mix(in srgb, var(--up) var(--shade), transparent); }
-.down { background: color-mix(in srgb, var(--down) var(--shade), transparent); }
-.down.strong { text-decoration: underline dotted; text-underline-offset: .2em; }
-.from { display: block; font-size: .85rem; line-height: 1.4; }
-mark { background: var(--marked); color: inherit; font-weight: 600; padding: 0 .15em; border-radius: .2em; }
-details { margin: .3rem 0; } summary { cursor: pointer; font-size: .9rem; }
-code { font: .85rem/1.5 ui-monospace, monospace; }
-@media (max-width: 40rem) { dl { grid-template-columns: 1fr; } dd { margin-bottom: .3rem; }
-  th, td { padding: .25rem .3rem; } table { font-size: .92rem; } }
-"""
-
 LEAD = """
-Every context sentence of this document was taken away in turn, on both sides, and the probability of every
-word of the translation was asked for again. A word is shaded where that made a difference.
+Each context sentence of this document was removed in turn, from source and target, and every word of the
+translation was scored again. A word is shaded where that changed its log-probability.
 """
 
 
-def render_page(report: ContextReport) -> str:
+def render_page(report: DocumentContextUse) -> str:
     """The page."""
     sources = {sentence.number: sentence.source for sentence in report.sentences}
-    body = "\n".join(
-        [
-            f"<h1>Which context sentence changes which word</h1>\n<p>{LEAD}</p>",
-            _legend(),
-            "<h2>At a glance</h2>",
-            _table(report),
-            _map(report),
-            "<h2>Sentence by sentence</h2>",
-            *(_article(sentence, sources) for sentence in report.sentences),
-            "<h2>How these figures came about</h2>",
-            _facts(report),
-        ]
-    )
-    return (
-        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        f"<title>Cotext: use of context in {escape(report.document)}</title>\n"
-        f"<style>{STYLE}</style>\n</head>\n"
-        f"<body>\n<main>\n{body}\n</main>\n</body>\n</html>\n"
-    )
+    body = [
+        f"<h1>Which context sentence changes which word</h1>\n<p>{LEAD}</p>",
+        _legend(),
+        "<h2>At a glance</h2>",
+        _table(report),
+        _map(report),
+        "<h2>Sentence by sentence</h2>",
+        *(_article(sentence, sources) for sentence in report.sentences),
+        "<h2>How these figures came about</h2>",
+        _facts(report),
+    ]
+    return whole_page(f"Cotext: use of context in {report.document}", body)
 
 
 def _legend() -> str:
     up, down = (_word(WordChange(text, nats)) for text, nats in (("likelier", 2.0), ("less likely", -2.0)))
     return (
-        f"<p>{up} with the context sentence than without it; {down} with it. Figures are nats (natural "
-        f"logarithm) and stand beside changes of {STRONG_NATS:g} and more; 0.69 doubles a probability. CXMI "
-        "is what all context together adds: log p of a sentence in its context minus log p of it alone. "
-        "Words in brackets and marked are those in which two translations differ.</p>"
+        f"<p>{up} with the context sentence than without it; {down} with it. Numbers are nats (natural "
+        f"logarithm), given for changes of {STRONG_NATS:g} or more; +0.69 doubles a probability. CXMI is "
+        "log p of a sentence in its context minus log p of the sentence alone. Where two translations "
+        "differ, the words that differ are marked and in brackets.</p>"
     )
 
 
-def _table(report: ContextReport) -> str:
+def _table(report: DocumentContextUse) -> str:
     rows = []
     for each in report.sentences:
-        cells = '<td></td><td></td><td class="text soft">sees no context</td>'
+        cells = ["", "", '<span class="soft">has no context</span>']
         if each.influences and each.influences[0].change < FAINT_NATS:
-            cells = '<td></td><td></td><td class="text soft">no context sentence matters</td>'
+            cells[2] = '<span class="soft">no context sentence changes it</span>'
         elif each.influences:
             most = each.influences[0]
-            cells = (
-                f'<td><a href="#s{most.number}">{most.number}</a></td><td>{_nats(most.nats)}</td>'
-                f'<td class="text">{_word(most.strongest, always=True)}</td>'
-            )
-        rows.append(
-            f'<tr><th scope="row"><a href="#s{each.number}">{each.number}</a></th>'
-            f"<td>{_nats(each.cxmi) if each.influences else ''}</td>{cells}</tr>"
-        )
-    return (
-        '<p class="soft">Of every sentence: its CXMI, the context sentence that changes it most when taken '
-        "away, what that one adds to it, and the word that changes most.</p>\n"
-        '<div class="wide"><table><thead><tr><th scope="col">sentence</th><th scope="col">CXMI</th>'
-        '<th scope="col">most by</th><th scope="col">nats</th><th scope="col" class="text">word</th></tr>'
-        f"</thead>\n<tbody>{''.join(rows)}</tbody></table></div>"
+            number = f'<a href="#s{most.number}">{most.number}</a>'
+            cells = [number, _nats(most.nats), _word(most.strongest, always=True)]
+        cxmi = _nats(each.cxmi) if each.influences else ""
+        rows.append((f'<a href="#s{each.number}">{each.number}</a>', cxmi, *cells))
+    caption = (
+        "For every sentence: its CXMI, the context sentence whose removal changes it most, how many nats "
+        "that one adds to it, and the word that changes most."
     )
+    return table(caption, ("sentence", "CXMI", "context sentence", "nats", "word"), rows, left=0)
 
 
-def _map(report: ContextReport) -> str:
-    """Which sentence matters to which, where that fits on a screen."""
+def _map(report: DocumentContextUse) -> str:
+    """The change of every sentence by every other, where that fits on a screen."""
     if len(report.sentences) > MOST_COLUMNS or not any(s.influences for s in report.sentences):
         return ""
     numbers = [s.number for s in report.sentences]
@@ -142,16 +94,16 @@ def _map(report: ContextReport) -> str:
         )
         rows.append(f'<tr><th scope="row">{sentence.number}</th>{cells}</tr>')
     return (
-        "<h2>Which sentence matters to which</h2>\n"
-        '<p class="soft">How much a sentence (row) changes when a context sentence (column) is taken away: '
-        "the absolute change of its tokens, added up, in nats. An empty cell: it does not see that "
-        "sentence.</p>\n"
+        "<h2>Change by context sentence</h2>\n"
+        '<p class="soft">How much a sentence (row) changes when a context sentence (column) is removed: the '
+        "sum of the absolute changes of its tokens, in nats. Empty: that sentence is outside its context "
+        "window.</p>\n"
         f'<div class="wide"><table class="map"><thead><tr><td></td>{head}</tr></thead>\n'
         f"<tbody>{''.join(rows)}</tbody></table></div>"
     )
 
 
-def _article(sentence: ReportedSentence, sources: Mapping[int, str]) -> str:
+def _article(sentence: SentenceContextUse, sources: Mapping[int, str]) -> str:
     parts = [
         ("source", escape(sentence.source)),
         (f"all context, {_nats(sentence.cxmi)}" if sentence.influences else "target", _words(sentence.words)),
@@ -174,7 +126,7 @@ def _influence(each: ContextInfluence, sources: Mapping[int, str]) -> tuple[str,
     return f"by sentence {each.number}, {_nats(each.nats)}", f"{_words(each.words)} {source}"
 
 
-def _translations(found: Translated, most: int) -> list[tuple[str, str]]:
+def _translations(found: ContextTranslations, most: int) -> list[tuple[str, str]]:
     """The run's own translations, of which only those that differ are written out."""
     parts = [("own translation", escape(found.in_context))]
     for what, text in ((f"without {most}", found.without_most), ("without context", found.alone)):
@@ -221,13 +173,13 @@ def _marked(text: str, beside: str) -> str:
     return " ".join(f"<mark>[{escape(w)}]</mark>" if marked else escape(w) for w, marked in pairs)
 
 
-def _facts(report: ContextReport) -> str:
+def _facts(report: DocumentContextUse) -> str:
     target = "the run's own translation" if report.translated_by_run else "a given translation"
-    facts = {
-        "document": report.document,
-        "words that are scored": target,
-        "model and decoding": report.signature,
-        "Cotext": __version__,
-    }
-    items = "".join(f"<dt>{k}</dt><dd><code>{escape(v)}</code></dd>" for k, v in facts.items())
-    return f"<dl>{items}</dl>"
+    return facts(
+        [
+            ("document", escape(report.document)),
+            ("words that are scored", target),
+            ("model and decoding", f"<code>{escape(report.signature)}</code>"),
+            ("Cotext", __version__),
+        ]
+    )

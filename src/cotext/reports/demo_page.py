@@ -1,37 +1,34 @@
 """The report of the demonstration: one HTML page, and report.json with all figures."""
 
 import json
-import os
-import platform
 from dataclasses import asdict
 from html import escape
 from pathlib import Path
 
-import torch
-
-from cotext.analysis.comparison import PHENOMENA, Comparison, Line, Sample
-from cotext.data.controlled import VERSION
-from cotext.reports.html import breakable, choice_plots, choice_table, curves, facts, folded, whole_page
+from cotext.analysis.contrastive_rows import PHENOMENA
+from cotext.analysis.demonstration import Demonstration, Line, Sample
+from cotext.reports.contrastive_figures import accuracy_plots, accuracy_table, curves
+from cotext.reports.html import breakable, facts, folded, whole_page
+from cotext.reports.versions import versions
 from cotext.runtime.files import replacing
-from cotext.runtime.version import __version__
 
 LEAD = """
-Tiny systems were trained on the same small English–German world, in which some words can be translated only
-with another sentence in view. It is known which sentence that is, so it is known what each system can see.
-Where a system sees the clue, it should learn to use it; where it does not, it can only guess, and exactly
-chance should come out.
+Tiny systems were trained on the same controlled English–German corpus, in which some words can be translated
+only with the clue of another sentence. It is known which sentence that is, so it is known whether the clue is
+within the context window of a system. Where it is, the system should learn to use it; where it is not, the
+system can only guess, and accuracy should be at chance.
 """
-SIGHT = """
-The sentence system sees one sentence. The document systems see three sentences before it, in the source and
-in their own translation, and none after it. So pronouns and register more than three sentences from their
-clue must stay at chance for all of them, and so must cataphora, whose clue is in the next sentence. Cohesion
-has its clue in the translation alone: the source gives no hint.
+WINDOWS = """
+The sentence system reads one sentence. The document systems also read three sentences before it, in the
+source and in their own translation, and none after it. So pronouns and register more than three sentences
+from their clue must stay at chance for all of them, and so must cataphora, whose clue is in the next
+sentence. Cohesion has its clue in the translation alone: the source gives no hint.
 """
 CURVES = """Loss of current sentences on the development set, on a logarithmic scale. The sentence system
-cannot get below what the words cost that it can only guess."""
+cannot get below the loss of the words that it can only guess."""
 
 
-def write_report(out: Path, comparison: Comparison) -> None:
+def write_report(out: Path, comparison: Demonstration) -> None:
     """Write report.html and report.json to the folder `out`."""
     content = {"versions": versions(), **asdict(comparison)}
     page = render(comparison)
@@ -41,18 +38,7 @@ def write_report(out: Path, comparison: Comparison) -> None:
         temporary.write_text(page, encoding="utf-8")
 
 
-def versions() -> dict[str, str]:
-    """What the figures depend on beside the settings."""
-    return {
-        "Cotext": __version__,
-        "controlled corpus": str(VERSION),
-        "PyTorch": torch.__version__,
-        "Python": platform.python_version(),
-        "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-    }
-
-
-def render(comparison: Comparison) -> str:
+def render(comparison: Demonstration) -> str:
     """The page."""
     systems, rows = comparison.systems, comparison.rows
     return whole_page(
@@ -60,9 +46,9 @@ def render(comparison: Comparison) -> str:
         [
             f"<h1>What context does</h1>\n<p>{LEAD}</p>",
             _checks(comparison),
-            f"<h2>Right choices</h2>\n<p>{SIGHT}</p>",
-            choice_plots(rows, systems, PHENOMENA),
-            choice_table(rows, systems, PHENOMENA),
+            f"<h2>Contrastive accuracy</h2>\n<p>{WINDOWS}</p>",
+            accuracy_plots(rows, systems, PHENOMENA),
+            accuracy_table(rows, systems, PHENOMENA),
             _bleu(comparison),
             "<h2>One document</h2>",
             _sample(comparison.sample),
@@ -74,7 +60,7 @@ def render(comparison: Comparison) -> str:
     )
 
 
-def _checks(comparison: Comparison) -> str:
+def _checks(comparison: Demonstration) -> str:
     items = []
     for expectation in comparison.expectations:
         kind, sign, word = (
@@ -87,7 +73,7 @@ def _checks(comparison: Comparison) -> str:
     return f'<ul class="checks">\n{chr(10).join(items)}\n</ul>'
 
 
-def _bleu(comparison: Comparison) -> str:
+def _bleu(comparison: Demonstration) -> str:
     systems = comparison.systems
     titles = "".join(f'<th scope="col">{breakable(system.title)}</th>' for system in systems)
     lines = []
@@ -129,14 +115,14 @@ def _marked(line: Line) -> str:
     return f'<span lang="de">{" ".join(words)}</span>'
 
 
-def _facts(comparison: Comparison) -> str:
+def _facts(comparison: Demonstration) -> str:
     parts = []
     for system in comparison.systems:
         signatures = [
             *(f"{name}: {report['signature']}" for name, report in system.accuracies.items()),
             *(score.signature for score in system.scores),
         ]
-        told = facts(
+        listed = facts(
             [
                 (
                     "recipe",
@@ -147,7 +133,7 @@ def _facts(comparison: Comparison) -> str:
             ]
         )
         parts.append(
-            f"<h3>{escape(system.title)}</h3>\n{told}\n"
+            f"<h3>{escape(system.title)}</h3>\n{listed}\n"
             f"{folded('Signatures of its figures', chr(10).join(signatures))}"
         )
     corpus = facts([("command", f"<pre>{escape(comparison.commands['corpus'])}</pre>")])

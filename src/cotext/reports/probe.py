@@ -39,11 +39,11 @@ def probe_runs(
     Raises:
         CotextError: as `parse_tasks`, `open_probes`, `choose_device`, `working_in` and `read_states`.
     """
-    place = choose_device(device)
+    where = choose_device(device)
     probes = open_probes(runs, data, update)
     with working_in(out):
         on_start(sum((each.layers + 2) * len(tasks) * seeds for each in probes))
-        found = [probe_run(each, tasks, max_tokens, seeds, place, on_classifier) for each in probes]
+        found = [probe_run(each, tasks, max_tokens, seeds, where, on_classifier) for each in probes]
         content = as_dict(found, max_tokens, seeds)
         with replacing(out / "probing.json") as temporary:
             temporary.write_text(json.dumps(content, indent=1, ensure_ascii=False), encoding="utf-8")
@@ -67,7 +67,7 @@ def as_dict(found: Sequence[RunSummary], max_tokens: int, seeds: int) -> dict[st
 
 def draw(task: Task, found: Sequence[RunSummary]) -> "Figure":
     """The picture of a task: figures 1, 2 and 3 of the paper."""
-    from cotext.reports.plots import probed_by_distance, probed_by_layer
+    from cotext.reports.pictures import probed_by_distance, probed_by_layer
 
     named = [(summary.name, summary.tasks[task]) for summary in found]
     return probed_by_layer(named) if task == "absolute" else probed_by_distance(named)

@@ -1,4 +1,4 @@
-"""Where to compute."""
+"""Devices and threads to compute on."""
 
 import os
 

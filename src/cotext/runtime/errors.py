@@ -11,7 +11,7 @@ _REPR.maxstring = _REPR.maxother = _REPR.maxlong = SHOWN_CHARACTERS
 
 
 class CotextError(Exception):
-    """Something the user can put right: says what is wrong, where, and what to do.
+    """An error that the user can correct: what is wrong, where, and what to do.
 
     The command line prints the message alone, without a traceback, and exits with code 2.
     """

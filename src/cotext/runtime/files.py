@@ -47,7 +47,7 @@ def temporary_name(path: Path) -> Path:
 
 
 def leftovers(path: Path) -> list[Path]:
-    """What processes that are no more have left beside `path` under temporary names of it."""
+    """Temporary files of `path` left by processes that have ended."""
     process = r"([0-9a-f]{12})-([0-9]+)-([0-9]+)-[0-9a-f]{4}"
     pattern = re.compile(rf"\.{re.escape(path.name)}\.{process}\.partial")
     found: list[Path] = []

@@ -1,4 +1,4 @@
-"""What tells whole content from damaged: a checksum at the end of a line of JSON, digests of files."""
+"""Checksums of JSON lines and digests of files, by which damage is noticed."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""Which process wrote a file, and whether it still runs: for locks, and for what killed processes leave."""
+"""The identity of the process that wrote a file, and whether it still runs: for locks and temporary files."""
 
 import hashlib
 import os

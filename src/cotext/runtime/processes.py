@@ -66,7 +66,7 @@ def run_jobs(jobs: Sequence[Job], at_once: int) -> None:
                     meter = meters.get(job.name) or Meter(job.name, job.total, None)
                     if job.finished():
                         finished.add(job.name)
-                        meter.reach(job.total, "already there")
+                        meter.advance_to(job.total, "already there")
                     else:
                         running.append(_Child(job, _start(job), meter))
                 for child in list(running):
@@ -76,7 +76,7 @@ def run_jobs(jobs: Sequence[Job], at_once: int) -> None:
                     _require_success(child)
                     running.remove(child)
                     finished.add(child.job.name)
-                    child.meter.reach(child.job.total, child.job.progress()[1])
+                    child.meter.advance_to(child.job.total, child.job.progress()[1])
                 if running:
                     time.sleep(POLL_SECONDS)
         finally:
@@ -111,7 +111,7 @@ def _follow(child: _Child) -> None:
     done, note = child.job.progress()
     if (done, note) != (0, ""):
         # The end is announced when the child has ended: a line for it now would come twice.
-        child.meter.reach(min(done, child.job.total - 1), note)
+        child.meter.advance_to(min(done, child.job.total - 1), note)
 
 
 def _require_success(child: _Child) -> None:
@@ -122,14 +122,14 @@ def _require_success(child: _Child) -> None:
     lines = job.log.read_text(encoding="utf-8", errors="replace").splitlines()
     tail = "\n".join(f"  {line}" for line in lines[-TAIL_LINES:])
     raise CotextError(
-        f"{job.name}: {how}; the end of {job.log}:\n{tail}\nWhen this is put right, the same command goes on."
+        f"{job.name}: {how}; the end of {job.log}:\n{tail}\nWhen this is put right, the same command resumes."
     )
 
 
 def _stop(processes: Sequence[subprocess.Popen[bytes]]) -> None:
     """Ask to stop, wait, and end what has not stopped by then."""
     if processes:
-        console.print("stopping; training saves itself, and the same command goes on from there")
+        console.print("stopping; training saves itself, and the same command resumes from there")
     for process in processes:
         process.terminate()
     deadline = time.monotonic() + STOP_SECONDS

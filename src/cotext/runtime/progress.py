@@ -1,4 +1,4 @@
-"""What a person sees while something takes long: a live line on a terminal, now and then a line elsewhere."""
+"""Progress display: a live line on a terminal, now and then a line elsewhere."""
 
 import sys
 import time
@@ -44,9 +44,9 @@ class Meter:
 
     def advance(self, count: int, note: str = "") -> None:
         """Note that `count` more are done."""
-        self.reach(self.done + count, note)
+        self.advance_to(self.done + count, note)
 
-    def reach(self, done: int, note: str = "") -> None:
+    def advance_to(self, done: int, note: str = "") -> None:
         """Note that `done` are done in all."""
         now = time.monotonic()
         if self.first is None:

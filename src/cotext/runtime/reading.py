@@ -149,8 +149,8 @@ def parse_yaml(text: str, where: str) -> Any:
             loader.dispose()
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-        raise CotextError(f"{where} is not valid YAML: {place}{error.problem}") from None
+        where_in_text = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+        raise CotextError(f"{where} is not valid YAML: {where_in_text}{error.problem}") from None
     except yaml.YAMLError as error:
         raise CotextError(f"{where} is not valid YAML: {str(error).splitlines()[0]}") from None
 
@@ -210,6 +210,6 @@ class _Loader(yaml.SafeLoader):
             raise _refusal(str(error), node) from None
 
 
-def _refusal(problem: str, place: Any) -> yaml.YAMLError:
+def _refusal(problem: str, node: Any) -> yaml.YAMLError:
     """An error at an event or a node."""
-    return yaml.MarkedYAMLError(problem=problem, problem_mark=place.start_mark)
+    return yaml.MarkedYAMLError(problem=problem, problem_mark=node.start_mark)

@@ -1,7 +1,7 @@
-"""A corpus whose training targets are what a teacher makes of its sources: what `cotext distill` does.
+"""Sequence-level knowledge distillation: training data whose targets a teacher has translated.
 
 Sequence-level knowledge distillation (Kim and Rush 2016): the student learns from the teacher's translations,
-found by beam search, in place of those that people wrote. The teacher is any run, of sentences or documents,
+found by beam search, instead of the references. The teacher is any run, of sentences or documents,
 with a tokenizer and a view of its own: it is given the text of a document and translates it as `cotext
 translate` does. The result is an ordinary prepared folder with the tokenizer of the corpus; development and
 test sets stay as they are.
@@ -31,7 +31,7 @@ from cotext.data.prepared import REPORT, checked_digests, file_digests, read_rep
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
 from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import SentencePieceTokenizer
-from cotext.decoding.translate_file import open_translator
+from cotext.decoding.open import open_run
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.run_folder import model_file
 from cotext.runtime.errors import CotextError
@@ -51,7 +51,7 @@ from cotext.training.distillation_shards import (
     working_folder,
 )
 from cotext.training.distillation_texts import CorpusTexts, MonolingualTexts, Texts, choose_side
-from cotext.training.run import READ, Data, open_data
+from cotext.training.prepared_data import READ, PreparedData, open_data
 
 EXAMPLES: Final = 5
 # Of a prepared folder, what a distilled one takes over as it is.
@@ -60,7 +60,7 @@ UNCHANGED: Final = ("tokenizer/*", "contrastive/*", "dev.*", "test.*")
 
 @dataclass(slots=True)
 class Noted:
-    """How many documents or sentences something is true of, and the first of them."""
+    """A number of documents or sentences, and the first of them as examples."""
 
     count: int = 0
     examples: list[str] = field(default_factory=list)
@@ -74,7 +74,7 @@ class Noted:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a distilled corpus holds; sentences are named document:sentence, from 1.
+    """The outcome of a distillation; sentences are named document:sentence, from 1.
 
     `kept`: documents with a sentence that the teacher does not take, which keep the target they had;
     monolingual ones are left out. The others as in `cotext.decoding.translate_file.FileReport`.
@@ -102,8 +102,8 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What is distilled, by whom and how; `decode` overrides keys of the teacher's configuration.
+class DistillationRequest:
+    """The settings of a distillation; `decode` overrides keys of the teacher's configuration.
 
     `monolingual`: documents to translate in place of the corpus's sources, which are added to it; `format` of
     the file; `side`: where they stand, as the languages tell if empty. See `distillation_texts.py`.
@@ -124,8 +124,8 @@ class Distillation:
 
     def __init__(
         self,
-        request: Request,
-        data: Data,
+        request: DistillationRequest,
+        data: PreparedData,
         texts: Texts,
         translator: DocumentTranslator,
         signature: str,
@@ -142,36 +142,38 @@ class Distillation:
         self.parts = parts
         # SentenceHypothesis, but interrupted before it had its name: nothing is left to be translated.
         self.written = _is_written(folder)
-        self._places = shard.places(0 if self.written else len(texts))
-        self.documents = len(self._places)
+        self._indices = shard.documents(0 if self.written else len(texts))
+        self.documents = len(self._indices)
         self.sentences = self.resumed_documents = self.resumed_sentences = 0
-        for place in self._places:
-            sentences = texts.sentences(place)
+        for index in self._indices:
+            sentences = texts.sentences(index)
             self.sentences += sentences
-            if place in parts:
+            if index in parts:
                 self.resumed_documents += 1
                 self.resumed_sentences += sentences
 
     def translate(self, on_sentences: Callable[[int], None] = lambda count: None) -> None:
         """Translate the documents of this shard that no shard has translated yet."""
         on_sentences(self.resumed_sentences)
-        under_way: dict[int, int] = {}  # place of each document that the translator has taken
+        under_way: dict[int, int] = {}  # index of each document that the translator has taken
 
         def documents() -> Iterator[Document]:
             number = 0
-            todo = (place for place in self._places if place not in self.parts)
-            for place, document in self.texts.documents(todo):
+            todo = (index for index in self._indices if index not in self.parts)
+            for index, document in self.texts.documents(todo):
                 if self._takes(document):
-                    under_way[number] = place
+                    under_way[number] = index
                     number += 1
                     yield document
                 else:
-                    self.parts.add(Entry(place, None))
+                    self.parts.add(Entry(index, None))
                     on_sentences(len(document))
 
         for number, found in self.translator.translate(documents(), on_sentences):
             sentences = found.document.sentences
-            self.parts.add(Entry(under_way.pop(number), sentences, found.cut, found.long, found.missing))
+            self.parts.add(
+                Entry(under_way.pop(number), sentences, found.truncated, found.long, found.missing)
+            )
 
     def write(self, on_documents: Callable[[int], None] = lambda count: None) -> Outcome:
         """Write the distilled corpus, give it its name and say what it holds; all must be translated.
@@ -264,7 +266,7 @@ class Distillation:
 
 
 def outcome_of(folder: Path) -> Outcome:
-    """What a distilled folder says that it holds.
+    """The description of a distilled folder.
 
     Raises:
         CotextError: it is not finished, or damaged.
@@ -287,7 +289,7 @@ def _is_written(folder: Path) -> bool:
 
 @contextmanager
 def distillation(
-    request: Request, shard: Shard | None = None, device: str | None = None
+    request: DistillationRequest, shard: Shard | None = None, device: str | None = None
 ) -> Iterator[Distillation]:
     """Open a distillation, or go on with an interrupted one; without a shard, all that is left to be done.
 
@@ -301,11 +303,12 @@ def distillation(
     if not finished:
         _require_new(out, request)
     data = open_data(request.data)
-    translator, loaded = open_translator(request.teacher, device, request.decode, request.update)
-    translator.check_passes()
+    opened = open_run(request.teacher, device, request.decode, request.update)
+    translator, loaded = opened.translator, opened.loaded
+    translator.plan.check_passes()
     request, texts = _texts(replace(request, out=out), data, loaded.languages)
     job = {**_job(request, data, translator), **texts.identity()}
-    signature = f"{loaded.signature}|{translator.signature}"
+    signature = opened.signature
     chosen = shard or Shard()
     if finished:
         # Repeated, or killed before it could say so.
@@ -323,7 +326,9 @@ def distillation(
             yield Distillation(request, data, texts, translator, signature, folder, chosen, parts)
 
 
-def _texts(request: Request, data: Data, teacher: Languages) -> tuple[Request, Texts]:
+def _texts(
+    request: DistillationRequest, data: PreparedData, teacher: Languages
+) -> tuple[DistillationRequest, Texts]:
     """What is translated; the request with the side that is chosen for it."""
     if request.monolingual is None:
         check_pair(teacher, data.languages, f"{request.data}", f"{request.teacher} translates")
@@ -334,14 +339,14 @@ def _texts(request: Request, data: Data, teacher: Languages) -> tuple[Request, T
     return replace(request, side=side), texts
 
 
-def _require_new(out: Path, request: Request) -> None:
+def _require_new(out: Path, request: DistillationRequest) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CotextError(f"{request.out}: is there already; choose another --out")
     if out.is_relative_to(request.data.resolve()):
         raise CotextError(f"{request.out}: lies inside the data to be distilled; choose another --out")
 
 
-def _job(request: Request, data: Data, translator: DocumentTranslator) -> dict[str, Any]:
+def _job(request: DistillationRequest, data: PreparedData, translator: DocumentTranslator) -> dict[str, Any]:
     """Everything that decides what the distilled corpus holds."""
     job: dict[str, Any] = {
         "cotext": __version__,

@@ -1,4 +1,4 @@
-"""What the shards of a distillation have translated so far: a hidden folder beside the output.
+"""Partial output of the shards of a distillation, in a hidden folder next to the output.
 
     .OUT.distilling/distillation.json   what is distilled, and how; stays in the output
     .OUT.distilling/part-2-of-4.jsonl   what shard 2 of 4 has translated, one line per document
@@ -35,7 +35,7 @@ LOCKS = "part-*.lock"
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """Which documents are translated: those at the places `number` - 1, `number` - 1 + `of`, ..."""
+    """A shard of the documents: those at the indices `number` - 1, `number` - 1 + `of`, ..."""
 
     number: int = 1
     of: int = 1
@@ -52,9 +52,9 @@ class Shard:
             return cls(int(found[1]), int(found[2]))
         raise CotextError(f"--shard {shown(text)}: write i/n, as in 1/4 to 4/4 for four shards")
 
-    def places(self, documents: int) -> range:
-        """The documents of this shard."""
-        return range(self.number - 1, documents, self.of)
+    def documents(self, count: int) -> range:
+        """The indices of the documents of this shard, of `count` in all."""
+        return range(self.number - 1, count, self.of)
 
     @property
     def part(self) -> str:
@@ -68,12 +68,12 @@ class Shard:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What became of one document; `sentences` is None where the teacher does not take it.
+    """The translation of one document; `sentences` is None where the teacher refuses it.
 
     Sentences are counted from 0: `cut`, `long` and `missing` as in `cotext.decoding.translator.Translation`.
     """
 
-    place: int
+    index: int
     sentences: tuple[str, ...] | None
     cut: tuple[int, ...] = ()
     long: tuple[int, ...] = ()
@@ -116,9 +116,9 @@ class Parts:
         with suppress(OSError):
             self._stack.close()
 
-    def __contains__(self, place: int) -> bool:
+    def __contains__(self, index: int) -> bool:
         """Whether a document is done, whichever shard did it."""
-        return bool(self._file[place] >= 0)
+        return bool(self._file[index] >= 0)
 
     def add(self, entry: Entry) -> None:
         """Append one document and push it to the disk.
@@ -130,19 +130,19 @@ class Parts:
         with storage(self.path):
             self._own.write(line)
             self._own.flush()
-        self._file[entry.place], self._offset[entry.place] = len(self._files) - 1, self._end
+        self._file[entry.index], self._offset[entry.index] = len(self._files) - 1, self._end
         self._end += len(line)
 
-    def read(self, place: int) -> Entry:
-        """What became of a document that is done.
+    def read(self, index: int) -> Entry:
+        """The translation of a finished document.
 
         Raises:
             CotextError: somebody has changed the part since.
         """
-        file = self._files[self._file[place]]
-        file.seek(int(self._offset[place]))
+        file = self._files[self._file[index]]
+        file.seek(int(self._offset[index]))
         entry = _parse(file.readline())
-        if entry is None or entry.place != place:
+        if entry is None or entry.index != index:
             raise CotextError(f"{self.path.parent}: a part has changed meanwhile; run the command again")
         return entry
 
@@ -153,10 +153,10 @@ class Parts:
         file.seek(0)
         for line in file:
             entry = _parse(line)
-            if entry is None or not 0 <= entry.place < len(self._file):
+            if entry is None or not 0 <= entry.index < len(self._file):
                 self.damaged += line.endswith(b"\n")
                 break
-            self._file[entry.place], self._offset[entry.place] = len(self._files) - 1, end
+            self._file[entry.index], self._offset[entry.index] = len(self._files) - 1, end
             end += len(line)
         return end
 
@@ -169,7 +169,7 @@ def _parse(line: bytes) -> Entry | None:
         content = unsealed(line.decode())
         sentences = content["sentences"]
         return Entry(
-            int(content["place"]),
+            int(content["index"]),
             None if sentences is None else tuple(map(str, sentences)),
             **{key: tuple(map(int, content[key])) for key in ("cut", "long", "missing")},
         )
@@ -242,7 +242,7 @@ def storage(path: Path) -> Iterator[None]:
     except OSError as error:
         raise CotextError(
             f"{error.filename or path}: cannot be written: {error.strerror or error}; put that right, and "
-            "the same command goes on from there"
+            "the same command resumes from there"
         ) from None
 
 
@@ -256,7 +256,7 @@ def _require_same(folder: Path, job: dict[str, Any]) -> None:
 
 
 def differences(folder: Path, job: dict[str, Any]) -> str:
-    """What sets a job apart from that whose folder this is, a line for each key; nothing if they are one.
+    """The differences between a job and the one that the folder belongs to, a line for each key.
 
     Raises:
         CotextError: the folder does not say whose it is.

@@ -1,8 +1,8 @@
-"""What a teacher translates, and the training documents that come of it: a corpus, or monolingual documents.
+"""The texts that a teacher translates, a corpus or monolingual documents, and the training data made of them.
 
 A corpus keeps its documents, and its targets become the teacher's. Monolingual documents are added to a
 corpus: as sources of what the teacher wrote (forward translation), or as targets of it (back-translation,
-Sennrich et al. 2016, *Improving Neural Machine Translation Models with Monolingual Data*).
+Sennrich et al. 2016, *Improving Neural Machine Translation Models with Monolingual PreparedData*).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,12 +17,12 @@ from cotext.data.formats import place_of_sentence, read_documents
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.streams import without_compression
 from cotext.data.languages import Languages, check_pair
-from cotext.data.sentence_ends import sentence_ends, told_several
+from cotext.data.sentence_ends import sentence_ends, several_warning
 from cotext.data.tokenizer import Tokenizer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.training.distillation_shards import Entry
-from cotext.training.run import Data
+from cotext.training.prepared_data import PreparedData
 
 CHUNK_DOCUMENTS: Final = 256  # encoded and written at once
 SIDES: Final = ("source", "target")
@@ -32,7 +32,7 @@ Ids = list[list[int]]
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A training document to be written; `entry` is what the teacher made of it, `text` None if left out."""
+    """A training document to be written; `entry` is the teacher's translation, `text` None if left out."""
 
     id: str
     entry: Entry | None
@@ -42,31 +42,31 @@ class Row:
 
 
 class Texts(Protocol):
-    """Documents to be translated, by their places; `rows` training documents come of them in all."""
+    """Documents to be translated, by their indices; `rows` training documents come of them in all."""
 
     @property
     def rows(self) -> int:
-        """How many documents `chunks` gives."""
+        """The number of documents that `chunks` gives."""
         ...
 
     def __len__(self) -> int:
         """Count the documents to be translated."""
         ...
 
-    def sentences(self, place: int) -> int:
+    def sentences(self, index: int) -> int:
         """Count the sentences of one."""
         ...
 
-    def documents(self, places: Iterable[int]) -> Iterator[tuple[int, Document]]:
-        """Those at the places, which ascend."""
+    def documents(self, indices: Iterable[int]) -> Iterator[tuple[int, Document]]:
+        """The documents at the indices, which ascend."""
         ...
 
     def chunks(self, read: Callable[[int], Entry], tokenizer: Tokenizer) -> Iterator[list[Row]]:
-        """All training documents, in order; `read` gives what the teacher made of the document at a place."""
+        """All training documents, in order; `read` gives the translation of a document by its index."""
         ...
 
     def identity(self) -> dict[str, Any]:
-        """What decides the result, beside the corpus and the teacher."""
+        """The settings that change the result, apart from the corpus and the teacher."""
         ...
 
     def inputs(self) -> list[Path]:
@@ -74,14 +74,14 @@ class Texts(Protocol):
         ...
 
     def messages(self) -> list[str]:
-        """What to tell before the work begins."""
+        """Messages to print before the work begins."""
         ...
 
 
 class CorpusTexts:
     """The sources of a prepared corpus; a document that the teacher does not take keeps its target."""
 
-    def __init__(self, data: Data) -> None:
+    def __init__(self, data: PreparedData) -> None:
         self._data = data
 
     @property
@@ -93,24 +93,24 @@ class CorpusTexts:
         """Count the documents of the corpus."""
         return len(self._data.train)
 
-    def sentences(self, place: int) -> int:
+    def sentences(self, index: int) -> int:
         """Count the sentences of a document."""
-        return len(self._data.train.lengths(place)[0])
+        return len(self._data.train.lengths(index)[0])
 
-    def documents(self, places: Iterable[int]) -> Iterator[tuple[int, Document]]:
+    def documents(self, indices: Iterable[int]) -> Iterator[tuple[int, Document]]:
         """The sources as text, which the teacher reads with its own tokenizer."""
-        for place in places:
-            document = self._data.train[place]
-            yield place, Document(document.id, _decoded(self._data, document.source))
+        for index in indices:
+            document = self._data.train[index]
+            yield index, Document(document.id, _decoded(self._data, document.source))
 
     def chunks(self, read: Callable[[int], Entry], tokenizer: Tokenizer) -> Iterator[list[Row]]:
         """The documents of the corpus, each with what the teacher wrote."""
-        for places in _in_chunks(len(self)):
-            entries = [read(place) for place in places]
+        for indices in _in_chunks(len(self)):
+            entries = [read(index) for index in indices]
             encoded = iter(tokenizer.encode_batch([s for e in entries for s in e.sentences or ()]))
             chunk = []
             for entry in entries:
-                before = _kept(self._data, entry.place)
+                before = _kept(self._data, entry.index)
                 if entry.sentences is None or before.text is None:
                     chunk.append(Row(before.id, entry, before.text, before.source, before.target))
                     continue
@@ -143,7 +143,9 @@ class MonolingualTexts:
     Raises CotextError for what the readers refuse, and for what cannot be read twice.
     """
 
-    def __init__(self, data: Data, path: Path, format: str | None, side: str, warning: str = "") -> None:
+    def __init__(
+        self, data: PreparedData, path: Path, format: str | None, side: str, warning: str = ""
+    ) -> None:
         self._data = data
         self._warning = warning
         self._path = path
@@ -160,10 +162,10 @@ class MonolingualTexts:
     def _counts(self, documents: Iterable[Document]) -> Iterator[int]:
         for number, document in enumerate(documents):
             self.lines += len(document)
-            for place, line in enumerate(document.sentences):
+            for index, line in enumerate(document.sentences):
                 if sentence_ends(line):
                     self.several += 1
-                    self._first = self._first or (number, place)
+                    self._first = self._first or (number, index)
             yield len(document)
 
     @property
@@ -175,26 +177,26 @@ class MonolingualTexts:
         """Count the monolingual documents."""
         return len(self._sentences)
 
-    def sentences(self, place: int) -> int:
+    def sentences(self, index: int) -> int:
         """Count the sentences of a document."""
-        return int(self._sentences[place])
+        return int(self._sentences[index])
 
-    def documents(self, places: Iterable[int]) -> Iterator[tuple[int, Document]]:
-        """The documents at the places, as the file has them."""
+    def documents(self, indices: Iterable[int]) -> Iterator[tuple[int, Document]]:
+        """The documents at the indices, as the file has them."""
         read = enumerate(read_documents(self._path, self._format))
-        for wanted in places:
-            yield next((place, document) for place, document in read if place == wanted)
+        for wanted in indices:
+            yield next((index, document) for index, document in read if index == wanted)
 
     def chunks(self, read: Callable[[int], Entry], tokenizer: Tokenizer) -> Iterator[list[Row]]:
         """The documents of the corpus as they are, then these with what the teacher wrote."""
-        for places in _in_chunks(len(self._data.train)):
-            yield [_kept(self._data, place) for place in places]
+        for indices in _in_chunks(len(self._data.train)):
+            yield [_kept(self._data, index) for index in indices]
         documents = self.documents(range(len(self)))
-        for places in _in_chunks(len(self)):
+        for indices in _in_chunks(len(self)):
             chunk = []
-            for place in places:
+            for index in indices:
                 _, document = next(documents)
-                entry, name = read(place), f"{self._name}/{document.id}"
+                entry, name = read(index), f"{self._name}/{document.id}"
                 if entry.sentences is None:
                     chunk.append(Row(name, entry, None, [], []))
                     continue
@@ -215,42 +217,42 @@ class MonolingualTexts:
 
     def messages(self) -> list[str]:
         """A name that tells another language, and lines of several sentences."""
-        told = [self._warning] if self._warning else []
+        messages = [self._warning] if self._warning else []
         if self._first is not None:
-            place = place_of_sentence(self._path, self._format, *self._first)
-            told.append(
-                f"{self._path}: {told_several(self.several, self.lines, 'lines')} (by punctuation alone), "
-                f"the first is {place}; a system trained on a sentence a line may leave some of such a line "
+            where = place_of_sentence(self._path, self._format, *self._first)
+            messages.append(
+                f"{self._path}: {several_warning(self.several, self.lines, 'lines')} (by punctuation alone), "
+                f"the first is {where}; a system trained on a sentence a line may leave some of such a line "
                 "out"
             )
-        return told
+        return messages
 
 
-def choose_side(asked: str, teacher: Languages, data: Languages, place: str) -> str:
-    """The side of monolingual documents in new training data: as asked, or as the languages tell.
+def choose_side(side: str, teacher: Languages, data: Languages, folder: str) -> str:
+    """The side of monolingual documents in new training data: the given one, or as the languages say.
 
     Documents that a teacher of the same direction reads are sources; of the other direction, targets.
 
     Raises:
         CotextError: no such side, languages that do not tell, or that tell another.
     """
-    if asked and asked not in SIDES:
-        raise CotextError(f"--side {asked}: choose source or target")
-    if not asked:
+    if side and side not in SIDES:
+        raise CotextError(f"--side {side}: choose source or target")
+    if not side:
         if not str(teacher) or not str(data):
             raise CotextError(
-                f"{place}: teacher and data do not both tell their languages; say with --side source or "
+                f"{folder}: teacher and data do not both tell their languages; say with --side source or "
                 "--side target which side of the data the monolingual documents are"
             )
-        asked = "target" if teacher.reversed == data else "source"
-    direction = teacher if asked == "source" else teacher.reversed
-    check_pair(data, direction, f"a teacher for the side {asked}", f"{place} is")
-    return asked
+        side = "target" if teacher.reversed == data else "source"
+    direction = teacher if side == "source" else teacher.reversed
+    check_pair(data, direction, f"a teacher for the side {side}", f"{folder} is")
+    return side
 
 
-def _kept(data: Data, place: int) -> Row:
+def _kept(data: PreparedData, index: int) -> Row:
     """A document of the corpus as it is."""
-    document = data.train[place]
+    document = data.train[index]
     text = ParallelDocument(document.id, _decoded(data, document.source), _decoded(data, document.target))
     return Row(
         document.id, None, text, [s.tolist() for s in document.source], [t.tolist() for t in document.target]
@@ -261,5 +263,5 @@ def _in_chunks(count: int) -> Iterator[range]:
     return (range(start, min(start + CHUNK_DOCUMENTS, count)) for start in range(0, count, CHUNK_DOCUMENTS))
 
 
-def _decoded(data: Data, sentences: Iterable[Any]) -> tuple[str, ...]:
+def _decoded(data: PreparedData, sentences: Iterable[Any]) -> tuple[str, ...]:
     return tuple(data.tokenizer.decode(tokens) for tokens in sentences)

@@ -1,4 +1,4 @@
-"""What a training would be: its size, its first batch, what an update takes. Nothing is written."""
+"""A dry run of training: model size, first batch, memory and time of an update; nothing is written."""
 
 import resource
 import sys
@@ -15,8 +15,8 @@ from cotext.models.describe import entry
 from cotext.models.parameters import count_parameters
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import in_bytes
-from cotext.training.run import set_up
-from cotext.training.trainer import Reports
+from cotext.training.callbacks import TrainingCallbacks
+from cotext.training.setup import set_up
 
 UPDATES: Final = 3  # made; the first is not timed
 PATIENCE_SECONDS: Final = 60.0  # where one update takes longer, it is the only one
@@ -32,7 +32,7 @@ class FirstBatch:
     rows: int
     source_tokens: int
     target_tokens: int
-    padding: float  # share of all places, both sides
+    padding: float  # share of all positions, both sides
     current_labels: int
     source: tuple[str, ...]
     target: tuple[str, ...]
@@ -41,7 +41,7 @@ class FirstBatch:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """What `train --dry-run` tells; memory in bytes."""
+    """The figures of `train --dry-run`; memory in bytes."""
 
     system: str
     device: str
@@ -58,7 +58,7 @@ class DryRun:
 
     @property
     def seconds(self) -> float:
-        """Of all updates, without validation."""
+        """Time of all updates, without validation."""
         return self.updates * self.seconds_an_update
 
     def as_dict(self) -> dict[str, Any]:
@@ -78,10 +78,10 @@ class DryRun:
             f"target tokens, {batch.current_labels:,} of them current; {batch.padding:.0%} padding",
         ]
         for side, sentences in (("source", batch.source), ("target", batch.target)):
-            for place, sentence in enumerate(sentences[:SHOWN_SENTENCES]):
-                mark = ">" if begin <= place < end else " "
-                told = sentence if len(sentence) <= SHOWN_CHARACTERS else f"{sentence[:SHOWN_CHARACTERS]}..."
-                lines.append(f"  {side} {mark} {told}")
+            for index, sentence in enumerate(sentences[:SHOWN_SENTENCES]):
+                mark = ">" if begin <= index < end else " "
+                shown = sentence if len(sentence) <= SHOWN_CHARACTERS else f"{sentence[:SHOWN_CHARACTERS]}..."
+                lines.append(f"  {side} {mark} {shown}")
             if len(sentences) > SHOWN_SENTENCES:
                 lines.append(f"  {side}   ... {len(sentences) - SHOWN_SENTENCES} more sentences")
         lines += [
@@ -103,11 +103,11 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
     if (run / "config.yaml").exists():
         raise CotextError(f"{run}: holds a run; choose another --out to see what another would be")
     setup = set_up(config, data_folder, run, recipe, device)
-    nobody = Reports(lambda figures: None, lambda figures: None, lambda text: None)
+    nobody = TrainingCallbacks(lambda figures: None, lambda figures: None, lambda text: None)
     bleu = (lambda model: 0.0) if config.train.validate_bleu else None  # is not asked
     trainer = setup.trainer(run, nobody, bleu)
     parameters = count_parameters(setup.model)
-    place = setup.accelerator.device
+    torch_device = setup.accelerator.device
     found: list[tuple[list[Batch], float]] = []
     for batches, seconds in trainer.rehearse(UPDATES):
         found.append((batches, seconds))
@@ -115,16 +115,16 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
             break
     labels = sum(int((b.is_label & b.is_current).sum()) for batches, _ in found for b in batches)
     totals = setup.data.train.totals
-    told = setup.config
-    words = entry("", told, parameters)
+    resolved = setup.config
+    words = entry("", resolved, parameters)
     return DryRun(
         system=f"{words.model}; {words.view}; {words.loss}",
-        device=place.type,
+        device=torch_device.type,
         parameters=parameters,
         training_documents=totals.documents,
         training_sentences=totals.sentences,
-        updates=told.train.max_updates,
-        batches_an_update=told.train.accumulate * setup.accelerator.num_processes,
+        updates=resolved.train.max_updates,
+        batches_an_update=resolved.train.accumulate * setup.accelerator.num_processes,
         seconds_an_update=min(seconds for _, seconds in found[1:] or found),
         # Every sentence is the current one of a row once an epoch, and has a symbol behind it.
         updates_an_epoch=max(
@@ -133,7 +133,7 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
             / max(1, labels / len(found) * setup.accelerator.num_processes),
         ),
         model_memory=ADAM_BYTES * parameters,
-        peak_memory=_peak_memory(place),
+        peak_memory=_peak_memory(torch_device),
         first_batch=_described(found[0][0][0], setup.data.tokenizer),
     )
 
@@ -157,13 +157,13 @@ def _described(batch: Batch, tokenizer: Tokenizer) -> FirstBatch:
 def _sentences(tokens: torch.Tensor, sentence: torch.Tensor, tokenizer: Tokenizer) -> tuple[str, ...]:
     """The text of every sentence of a row; symbols, which follow the subwords, have none."""
     count = int(sentence.max()) + 1
-    return tuple(tokenizer.decode(tokens[sentence == place].tolist()) for place in range(count))
+    return tuple(tokenizer.decode(tokens[sentence == index].tolist()) for index in range(count))
 
 
-def _peak_memory(place: torch.device) -> int:
+def _peak_memory(torch_device: torch.device) -> int:
     """Bytes that this process has held at most: of the device, or of the machine if it is the CPU."""
-    if place.type == "cuda":
-        return int(torch.cuda.max_memory_allocated(place))
+    if torch_device.type == "cuda":
+        return int(torch.cuda.max_memory_allocated(torch_device))
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
 
 

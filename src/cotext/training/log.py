@@ -1,4 +1,4 @@
-"""What a run reports of itself: sums between two reports, one line of JSON for each report, curves.
+"""The metrics log of a run: one line of JSON for each report, and TensorBoard curves.
 
 `metrics.jsonl` is append-only but for one moment: on resumption, what was written after the checkpoint goes.
 Each of its lines ends with a checksum.
@@ -6,15 +6,11 @@ TensorBoard gets the same figures in `tensorboard/` and is told to forget the sa
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-import torch
-from torch import Tensor
 from torch.utils.tensorboard import SummaryWriter
 
-from cotext.losses.cross_entropy import LossParts
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed, sealed_lines, unsealed
@@ -23,28 +19,7 @@ from cotext.runtime.integrity import sealed, sealed_lines, unsealed
 TIMING = ("time", "tokens_per_second", "waiting_share")
 
 
-@dataclass(slots=True)
-class Interval:
-    """What this process has added up since the last report, `since` a time in seconds.
-
-    `sums` are pairs of a sum and its count, float64 [2] on the CPU; `labels` are those of the batches,
-    whatever a loss counts.
-    """
-
-    since: float
-    labels: int = 0
-    waited_seconds: float = 0.0
-    grad_norm: float = 0.0
-    sums: dict[str, Tensor] = field(default_factory=dict)
-
-    def add(self, outcome: LossParts) -> None:
-        """Add the figures of one batch."""
-        for name, (total, count) in {"loss": (outcome.loss, outcome.count), **outcome.parts}.items():
-            pair = torch.stack((total.detach(), count)).cpu().double()
-            self.sums[name] = self.sums[name] + pair if name in self.sums else pair
-
-
-class Journal:
+class MetricsLog:
     """The reports of a run, as lines of JSON and as curves beside them."""
 
     def __init__(self, path: Path) -> None:

@@ -1,10 +1,10 @@
-"""What training needs beside the weights to go on as if it had never stopped.
+"""The training state of a checkpoint: what resumption needs to be bit for bit the same training.
 
 A checkpoint that training can resume from holds:
 
     model.safetensors      weights (see `checkpoint`)
     optimizer.safetensors  moments and step counts, named after their parameters
-    process-0.safetensors  of each process: random state, place in the data, sums since the last report
+    process-0.safetensors  of each process: random state, position in the data, sums since the last report
     trainer.json           how far training is, what was best, the scale of the loss in half precision, and a
                            digest of every other file: written last, and checked before anything is read
 """
@@ -31,8 +31,8 @@ MOMENTS = frozenset({"step", "exp_avg", "exp_avg_sq"})  # of AdamW, by the names
 
 
 @dataclass(slots=True)
-class Progress:
-    """How far a run is and what was best.
+class TrainingProgress:
+    """The progress of a training run, and its best validation.
 
     `epoch` counts those that the processes have ended, on average. `validated` lists the updates with a
     validation behind them: the checkpoints that averaging may choose from, others being stops on the way.
@@ -53,7 +53,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True)
 class ProcessState:
-    """Where one process stands: its place in the data and its sums since the last report."""
+    """The state of one process: its position in the data and its sums since the last report."""
 
     cursor: Cursor
     sums: Mapping[str, Tensor]
@@ -63,7 +63,7 @@ class ProcessState:
 class _Saved:
     """The content of `trainer.json`: progress, and SHA-256 of the files beside it."""
 
-    progress: Progress
+    progress: TrainingProgress
     files: dict[str, str]
 
 
@@ -104,7 +104,7 @@ def _is_moment(entry: str, value: Tensor, parameter: Tensor) -> bool:
 
 
 def save_process_state(folder: Path, rank: int, state: ProcessState) -> None:
-    """Write this process's random state, place in the data and sums."""
+    """Write this process's random state, position in the data and sums."""
     cursor = state.cursor
     tensors = {
         "random": torch.get_rng_state(),
@@ -136,21 +136,21 @@ def load_process_state(folder: Path, rank: int) -> ProcessState:
         if name not in tensors or (tensors[name].dtype, tensors[name].shape) != (dtype, shape):
             raise CotextError(f"{path}: not the training state of a process: '{name}' is missing or another")
     if bool((tensors["cursor"] < 0).any()):
-        raise CotextError(f"{path}: its place in the data lies before their beginning")
+        raise CotextError(f"{path}: its position in the data is negative")
     torch.set_rng_state(tensors["random"])
     if "random_cuda" in expected:
         torch.cuda.set_rng_state(tensors["random_cuda"])
     return ProcessState(Cursor(*(int(n) for n in tensors["cursor"])), sums)
 
 
-def save_progress(folder: Path, progress: Progress) -> None:
+def save_progress(folder: Path, progress: TrainingProgress) -> None:
     """Write `trainer.json`, when all other files of a checkpoint are written."""
     saved = _Saved(progress, digests(folder, folder.glob("*.safetensors")))
     with replacing(folder / "trainer.json") as temporary:
         temporary.write_text(f"{sealed(asdict(saved))}\n", encoding="utf-8")
 
 
-def load_progress(folder: Path) -> Progress:
+def load_progress(folder: Path) -> TrainingProgress:
     """Read how far training was, from `trainer.json`.
 
     Raises:
@@ -197,4 +197,4 @@ def _load(folder: Path) -> _Saved:
 
 
 def _remedy(folder: Path) -> str:
-    return f"delete {folder}, and the same command goes on from the checkpoint before, or from the beginning"
+    return f"delete {folder}, and the same command resumes from the checkpoint before, or from the beginning"

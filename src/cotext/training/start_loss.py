@@ -1,7 +1,7 @@
-"""Development loss of a model before its first update, beside that of the run whose weights it starts from.
+"""Development loss of a model before its first update, and of the run whose weights it starts from.
 
 On single sentences the two are equal as far as what is new in the model starts at settings that change
-nothing; what the instances of its own view cost it at first is told beside them.
+nothing; the loss on instances of its own view is given too.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from cotext.data.store import TokenDocument, TokenStore
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import SentenceView, View
 from cotext.losses.cross_entropy import CrossEntropy
-from cotext.models.checkpoint import load_run
-from cotext.models.interface import Model, NonAutoregressiveModel
+from cotext.models.checkpoint import LoadedModel, load_run
+from cotext.models.interface import Model, TranslationModel
 
 SAMPLE_SENTENCES = 400  # in whole documents, from the first on: two passes over them take seconds
 
@@ -50,31 +50,31 @@ def start_loss(
     Raises:
         CotextError: the run cannot be loaded.
     """
-    there = load_run(run)
-    if isinstance(model, NonAutoregressiveModel) or isinstance(there.model, NonAutoregressiveModel):
+    here, there = LoadedModel(model, config, tokenizer, []), load_run(run)
+    if not (here.writes_left_to_right and there.writes_left_to_right):
         return None
+    own, trained = (each.left_to_right("the loss at the start").to(device) for each in (here, there))
     documents: list[TokenDocument] = []
     sentences = 0
     while len(documents) < len(dev) and sentences < SAMPLE_SENTENCES:
         documents.append(dev[len(documents)])
         sentences += len(documents[-1].source)
-    trained, model = there.model.to(device), model.to(device)
-    here_mode = model.training
+    here_mode = own.training
     figures = [
         _mean_nll(each, settings, documents, view, tokenizer, device)
         for each, settings, view in (
             (trained, there.config, SentenceView()),
-            (model, config, SentenceView()),
-            (model, config, build_view(config.view)),
+            (own, config, SentenceView()),
+            (own, config, build_view(config.view)),
         )
     ]
-    model.train(here_mode)
+    own.train(here_mode)
     return StartLoss(*figures)
 
 
 @torch.no_grad()
 def _mean_nll(
-    model: Model,
+    model: TranslationModel,
     config: Config,
     documents: list[TokenDocument],
     view: View,

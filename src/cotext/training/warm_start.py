@@ -43,7 +43,7 @@ DECODER = ("decoder", "target", "latent", "length")  # how the modules begin tha
 
 @dataclass(slots=True)
 class Inheritance:
-    """Where the parameters of a model started from: their names, and those of the other run.
+    """The origins of a model's initial parameters: their names, and those in the other run.
 
     `sizes` counts the numbers in each parameter of the model; `partly` holds rows taken and rows in all.
     """
@@ -58,7 +58,7 @@ class Inheritance:
 
     @property
     def unused(self) -> list[str]:
-        """What the other run has and the model does not."""
+        """Parameters of the other run that the model does not use."""
         used = {*self.taken, *self.adopted.values(), *self.partly}
         return [name for name in self.source if name not in used]
 
@@ -68,21 +68,22 @@ class Inheritance:
         return [*self.neutral, *self.fresh]
 
     def lines(self) -> Iterator[str]:
-        """The account for a person; layers and parts that share their fate are told together."""
-        yield f"  by name: {self._told(self.taken)}"
+        """The account for a person; layers and parts that are treated alike are listed together."""
+        yield f"  taken by name: {self._listed(self.taken)}"
         if self.adopted:
             pairs = dict.fromkeys(_without_common_ending(own, other) for own, other in self.adopted.items())
-            told = _numbered_together(f"{own} from {other}" for own, other in pairs)
-            yield f"  copied from another: {self._count(self.adopted)}: {', '.join(told)}"
+            words = _numbered_together(f"{own} from {other}" for own, other in pairs)
+            yield f"  copied from another parameter: {self._count(self.adopted)}: {', '.join(words)}"
         for name, (rows, all_rows) in self.partly.items():
-            yield f"  partly: {name}, the first {rows:,} of {all_rows:,} rows; the others are fresh"
+            rest = "the rest is initialised at random"
+            yield f"  taken in part: {name}, the first {rows:,} of {all_rows:,} rows; {rest}"
         if self.neutral:
-            yield f"  so that they change nothing yet: {self._told(self.neutral)}"
-        yield f"  fresh: {self._told(self.fresh)}"
+            yield f"  set to a neutral constant, without effect at first: {self._listed(self.neutral)}"
+        yield f"  initialised at random: {self._listed(self.fresh)}"
         if self.unused:
             yield f"  not used: {', '.join(grouped(self.unused, self.source))}"
 
-    def _told(self, names: Collection[str]) -> str:
+    def _listed(self, names: Collection[str]) -> str:
         return f"{self._count(names)}: {', '.join(grouped(names, self.sizes))}" if names else "nothing"
 
     def _count(self, names: Collection[str]) -> str:
@@ -113,14 +114,16 @@ class WarmStart:
         if self.left_out:
             left_out = ", ".join(grouped(self.left_out, [*self.inheritance.source, *self.left_out]))
             lines.append(
-                f"  left out, as train.init_parts = encoder: {left_out}; the embedding, which is also the "
-                "decoder's, is not"
+                f"  left out, as train.init_parts = encoder: {left_out}; the embedding, which encoder and "
+                "decoder share, is taken"
             )
         if self.symbols:
             lines.append(f"  symbols: {self.symbols}")
         if self.differing:
-            told = (f"{key} = {here}, there {there}" for key, (here, there) in self.differing.items())
-            lines.append(f"  settings that differ: {', '.join(told)}")
+            words = (
+                f"{key} = {here}, {there} in the other run" for key, (here, there) in self.differing.items()
+            )
+            lines.append(f"  settings that differ: {', '.join(words)}")
         return "\n".join(lines)
 
     def write(self, path: Path) -> None:
@@ -206,8 +209,8 @@ def start_from(run: Path, model: System, config: Config, tokenizer: Tokenizer) -
     # Vectors of one length, and tables of more rows, are found between models of any two widths.
     matrices = {name for name, tensor in model.state_dict().items() if tensor.dim() > 1}
     if matrices.isdisjoint({*inheritance.taken, *inheritance.adopted}):
-        told = "".join(f"\n  {key}: {there} there, {here} here" for key, (here, there) in differing.items())
-        raise CotextError(f"{run}: none of its weights fits this model; start from another run{told}")
+        words = "".join(f"\n  {key}: {there} there, {here} here" for key, (here, there) in differing.items())
+        raise CotextError(f"{run}: none of its weights fits this model; start from another run{words}")
     return WarmStart(run, described.updates, inheritance, differing, symbols, left_out)
 
 
@@ -222,10 +225,10 @@ def translate_symbols(
     """
     shared, wanted = tokenizer.vocabulary_size, further_symbols(here)
     known = table[shared:][:wanted] if there.separators == here.separators else table[:0]
-    table, told = table[:shared].clone(), []
+    table, words = table[:shared].clone(), []
     if _has_separators(here) and not _has_separators(there):
         table[tokenizer.sep] = table[tokenizer.eos]
-        told.append("the separator is copied from the end symbol")
+        words.append("the separator is copied from the end symbol")
     if wanted:
         numbered = here.separators == "numbered"
         first, name = (tokenizer.bos, "the begin symbol") if numbered else (tokenizer.sep, "the separator")
@@ -233,9 +236,9 @@ def translate_symbols(
         copied = wanted - len(known)
         kind = "numbers of sentences" if numbered else "further separators"
         copies = f", {copied} copied from {name}" if copied else ""
-        told.append(f"{kind}: {len(known)} taken{copies}")
+        words.append(f"{kind}: {len(known)} taken{copies}")
         table = torch.cat((table, known, like.expand(copied, -1)))
-    return table, "; ".join(told)
+    return table, "; ".join(words)
 
 
 def _has_separators(view: ViewConfig) -> bool:
@@ -301,7 +304,7 @@ def _without_common_ending(own: str, other: str) -> tuple[str, str]:
 
 
 def grouped(names: Collection[str], everything: Iterable[str]) -> list[str]:
-    """Names of parameters, told by the largest modules that hold no others, numbered ones together.
+    """Names of parameters, words by the largest modules that hold no others, numbered ones together.
 
     `encoder.4.ffn.weight`, `encoder.4.ffn.bias`, `encoder.5.ffn...` become `encoder.4-5.ffn`.
     """

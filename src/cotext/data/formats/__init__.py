@@ -1,6 +1,7 @@
 """Corpus files of eight formats, read and written a document at a time; .xz and .gz are transparent."""
 
 from cotext.data.formats.corpus import (
+    located_documents,
     place_of_sentence,
     read_documents,
     read_parallel,
@@ -18,6 +19,7 @@ __all__ = [
     "CorpusProblems",
     "Problem",
     "detect_format",
+    "located_documents",
     "place_of_sentence",
     "read_documents",
     "read_parallel",

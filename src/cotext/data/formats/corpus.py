@@ -37,19 +37,29 @@ def _documents(path: Path, format: Format, side: Side) -> Iterator[Document]:
         yield Document(record.id, record.sentences or ())
 
 
+def located_documents(
+    path: Path, format: str | None = None, side: Side = "source"
+) -> Iterator[tuple[Document, Callable[[int], str]]]:
+    """As `read_documents`, each with a function that says where a sentence stands, counted from 0.
+
+    That is file and line, as messages give it; where several sentences share a line, which of them it is.
+    """
+    for record in _side_records(path, _resolve(path, format), side):
+        yield Document(record.id, record.sentences or ()), partial(_location, path, record)
+
+
+def _location(path: Path, record: Record, sentence: int) -> str:
+    within = "" if record.lines_per_sentence else f" (document {record.id!r}, sentence {sentence + 1})"
+    return f"{path}:{record.line_of(sentence)}{within}"
+
+
 def place_of_sentence(
     path: Path, format: str | None, document: int, sentence: int, side: Side = "source"
 ) -> str:
-    """Where a sentence stands, as messages tell it: file and line; both numbers count from 0.
-
-    The file is read again, up to there. Where several sentences share a line, which of them it is.
-    """
-    for number, record in enumerate(_side_records(path, _resolve(path, format), side)):
+    """File and line of a sentence; both numbers count from 0. The file is read again, up to there."""
+    for number, (_, location_of) in enumerate(located_documents(path, format, side)):
         if number == document:
-            beside = (
-                "" if record.lines_per_sentence else f" (document {record.id!r}, sentence {sentence + 1})"
-            )
-            return f"{path}:{record.line_of(sentence)}{beside}"
+            return location_of(sentence)
     return str(path)
 
 
@@ -81,7 +91,7 @@ def read_parallel(
 
 
 def second_file(source: Path, target: Path | None) -> Path | None:
-    """What `read_parallel` is given beside the source: None where the target is that very file."""
+    """The second file for `read_parallel`: None where the target is the source file."""
     same = target is None or (target.exists() and source.exists() and target.samefile(source))
     return None if same else target
 
@@ -344,7 +354,7 @@ class _SideFile:
             return
         if not self._same:
             raise CotextError(
-                f"{self._sink.path} tells other documents than are to be written, and belongs to "
+                f"{self._sink.path} names other documents than are to be written, and belongs to "
                 f"{self._relying[0]} too; choose a name with another beginning for what is written"
             )
         # Equal content, perhaps in the other variant: the user's own file stays as it is.

@@ -1,4 +1,4 @@
-"""Tell the format of a corpus file from the beginning of its content and the files beside it."""
+"""Detection of corpus formats by the beginning of the content and by side files."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The format docids: one sentence a line, and a parallel file that tells the document of each.
+"""The format docids: one sentence a line, and a parallel file with the document of each.
 
 The side file of `train.en` is `train.docids`. Either it has one id for every sentence line, or one line for
 every document: the id, a tab, the number of its sentences.
@@ -100,7 +100,7 @@ def _counts_sentences(side_path: Path) -> bool:
     for _, line in numbered_lines(side_path):
         if line.strip(OUTER_SPACE):
             return COUNT_LINE.fullmatch(line.strip(OUTER_SPACE)) is not None
-    raise CotextError(f"{side_path}: is empty; it must tell the documents of the text file beside it")
+    raise CotextError(f"{side_path}: is empty; it must name the documents of the text file beside it")
 
 
 def _count_lines(side_path: Path) -> Iterator[tuple[int, str, int]]:

@@ -1,4 +1,4 @@
-"""Files that are no corpus, told by their content: markup, subtitles, office documents, other binary files.
+"""Files that are no corpus, detected by their content: markup, subtitles, office documents, binary files.
 
 Named, so that a person learns what the file is and not which of its bytes is no UTF-8. Each rule asks for
 more than the first characters: an ordinary sentence may begin with "<", "1" or "GIF89a".
@@ -59,7 +59,7 @@ _KNOWN_ROOTS: Final = {
     "svg": "an SVG picture",
     "rss": "an RSS feed",
 }
-# Of these, files without an XML declaration are about; of others they are not told from text.
+# Of these, files without an XML declaration are about; others cannot be told from text.
 _BARE_ROOTS: Final = ("html", "head", "body", "tmx", "xliff", "tt")
 _DOCTYPE = r"<!DOCTYPE[^\[>]*(?:\[[^\]]*\]\s*)?>"
 _PROLOG = re.compile(rf"(?:\s+|<\?.*?\?>|<!--.*?-->|{_DOCTYPE})*", re.DOTALL | re.IGNORECASE)
@@ -80,7 +80,7 @@ def refuse(path: Path, kind: str) -> None:
 
 
 def binary_kind(head: bytes) -> str:
-    """What a file of bytes is by its beginning; empty for a text in whatever encoding.
+    """The kind of a binary file, by its beginning; empty for text in any encoding.
 
     Compressed by gzip or xz and UTF-16 are no kinds: these are texts once they are put right.
     """
@@ -115,7 +115,7 @@ def _is_utf8(head: bytes) -> bool:
 
 
 def markup_kind(text: str) -> str:
-    """What markup a text is; empty for ordinary text and for XML that the reader of wmt-xml may take."""
+    """The kind of markup of a text; empty for plain text and for XML that the reader of wmt-xml may take."""
     start = _PROLOG.match(text)
     begin = start.end() if start else 0
     declared = text[:begin].strip()
@@ -141,18 +141,18 @@ def _goes_on_as_markup(text: str, after: int) -> bool:
 
 
 def subtitle_kind(lines: list[str]) -> str:
-    """What subtitles the first lines are; empty for any other text."""
-    told = [line.strip() for line in lines if line.strip()][:200]
-    if not told:
+    """The kind of subtitles, by the first lines; empty for any other text."""
+    first = [line.strip() for line in lines if line.strip()][:200]
+    if not first:
         return ""
-    if told[0].isdigit() and len(told) > 1 and _SRT_TIME.match(told[1]):
+    if first[0].isdigit() and len(first) > 1 and _SRT_TIME.match(first[1]):
         return "subtitles (SubRip, srt)"
-    if re.match(r"WEBVTT(?:\s|$)", told[0]) and any(map(_VTT_TIME.match, told)):
+    if re.match(r"WEBVTT(?:\s|$)", first[0]) and any(map(_VTT_TIME.match, first)):
         return "subtitles (WebVTT)"
-    if told[0] == "[Script Info]":
+    if first[0] == "[Script Info]":
         return "subtitles (ASS, SSA)"
-    if _SBV_TIME.match(told[0]):
+    if _SBV_TIME.match(first[0]):
         return "subtitles (SBV)"
-    if len(told) > 1 and all(re.match(r"\{\d+\}\{\d+\}", line) for line in told[:2]):
+    if len(first) > 1 and all(re.match(r"\{\d+\}\{\d+\}", line) for line in first[:2]):
         return "subtitles (MicroDVD)"
     return ""

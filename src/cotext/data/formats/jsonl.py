@@ -31,16 +31,16 @@ def read_jsonl(path: Path) -> Iterator[Record]:
         yield _record(f"{path}:{number}", number, value, escapes="\\" in line)
 
 
-def _record(place: str, number: int, value: object, escapes: bool) -> Record:
+def _record(where: str, number: int, value: object, escapes: bool) -> Record:
     if not isinstance(value, dict):
-        raise CotextError(f"{place}: expected a JSON object with the key 'id', found {type(value).__name__}")
+        raise CotextError(f"{where}: expected a JSON object with the key 'id', found {type(value).__name__}")
     document_id = value.get("id")
     if not isinstance(document_id, str) or not document_id:
-        raise CotextError(f"{place}: the key 'id' must hold a text that is not empty")
-    sides = {key: _sentences(place, document_id, key, value.get(key), escapes) for key in LISTS}
+        raise CotextError(f"{where}: the key 'id' must hold a text that is not empty")
+    sides = {key: _sentences(where, document_id, key, value.get(key), escapes) for key in LISTS}
     if (sides["sentences"] is None) == (sides["source"] is None and sides["target"] is None):
         raise CotextError(
-            f"{place}: document {document_id!r} needs either the key 'sentences' or the keys 'source' and "
+            f"{where}: document {document_id!r} needs either the key 'sentences' or the keys 'source' and "
             "'target'"
         )
     source, target = sides["source"], sides["target"]
@@ -49,23 +49,23 @@ def _record(place: str, number: int, value: object, escapes: bool) -> Record:
         try:
             beads = read_beads(value["beads"], (len(source), len(target)))
         except CotextError as error:
-            raise CotextError(f"{place}: document {document_id!r}: {error}") from None
+            raise CotextError(f"{where}: document {document_id!r}: {error}") from None
     return Record(document_id, number, 0, sides["sentences"], source, target, beads)
 
 
 def _sentences(
-    place: str, document_id: str, key: str, value: object, escapes: bool
+    where: str, document_id: str, key: str, value: object, escapes: bool
 ) -> tuple[str, ...] | None:
     if value is None:
         return None
     if not isinstance(value, list) or not all(isinstance(sentence, str) for sentence in value):
-        raise CotextError(f"{place}: document {document_id!r}: the key {key!r} must hold a list of texts")
+        raise CotextError(f"{where}: document {document_id!r}: the key {key!r} must hold a list of texts")
     if escapes:
         for index, sentence in enumerate(value):
             try:
                 one_line(document_id, index, sentence)
             except CotextError as error:
-                raise CotextError(f"{place}: {error}") from None
+                raise CotextError(f"{where}: {error}") from None
     return tuple(value)
 
 

@@ -1,4 +1,4 @@
-"""What every format's reader yields and every format's writer takes: a document and where it stands."""
+"""Records: the documents of a file in any format, with their lines."""
 
 from dataclasses import dataclass
 from pathlib import Path

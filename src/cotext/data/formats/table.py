@@ -11,7 +11,7 @@ from cotext.runtime.errors import CotextError, nearest, shown
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """How one corpus format is read and written.
+    """One corpus format: its reader, its writer and its properties.
 
     `encode` gives the text of one document; `header`, `between` and `footer` surround the documents.
     `holds_empty_sentences`: wherever they stand.

@@ -1,4 +1,4 @@
-"""Look a corpus over before hours are spent on it, and report everything at once."""
+"""Validation of a corpus: all problems in one report, before it is used."""
 
 import re
 from collections.abc import Iterator
@@ -36,7 +36,7 @@ class Problem:
 
 @dataclass(frozen=True, slots=True)
 class CorpusProblems:
-    """What validate_corpus found; `left_out` counts problems beyond the first `max_problems`."""
+    """The problems found by `validate_corpus`; `left_out` counts problems beyond the first `max_problems`."""
 
     problems: tuple[Problem, ...]
     left_out: int

@@ -176,10 +176,10 @@ def _segment(document_id: str, index: int, sentence: str) -> str:
     return f'<seg id="{index + 1}">{escape(text, {chr(13): "&#13;"})}</seg>\n'
 
 
-def _check_characters(text: str, place: str) -> None:
+def _check_characters(text: str, what: str) -> None:
     refused = _NOT_XML.search(text)
     if refused:
         raise CotextError(
-            f"{place} contains U+{ord(refused[0]):04X}, which XML cannot hold; remove it or write jsonl "
+            f"{what} contains U+{ord(refused[0]):04X}, which XML cannot hold; remove it or write jsonl "
             "instead"
         )

@@ -1,26 +1,26 @@
-"""What `cotext compare` does: find what is to be measured, measure it of every run, write the files."""
+"""The files of `cotext compare`: inputs checked, runs measured, page and tables written."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cotext.analysis.runs.comparison import RunComparison, compare_runs
+from cotext.analysis.runs.measured import EvaluationSet, MeasurementSettings, ProgressFactory, measure_run
 from cotext.data.contrastive_suites import ContrastiveSuite, read_suite
 from cotext.data.languages import Languages, check_pair, check_sides
 from cotext.decoding.translate_file import check_output
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, find_protocol
 from cotext.metrics.significance import Resampling
 from cotext.models.run_folder import describe_file, model_file
-from cotext.reports.compare.figures import RunComparison, compare_runs
-from cotext.reports.compare.measured import Asked, EvaluationSet, Watch, measure_run
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What is to be compared, as the command line says it; empty tuples: the defaults."""
+class ComparisonRequest:
+    """The inputs and settings of a comparison; empty tuples: the defaults."""
 
     runs: tuple[Path, ...]
     data: Path | None = None
@@ -39,7 +39,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Outputs:
+class ComparisonFiles:
     """Files to write; None: none of the kind."""
 
     page: Path
@@ -48,11 +48,13 @@ class Outputs:
 
     @property
     def all(self) -> list[Path]:
-        """Those that are written."""
+        """The paths that are written."""
         return [path for path in (self.page, self.csv, self.latex) if path is not None]
 
 
-def compare_folders(request: Request, outputs: Outputs, watch: Watch) -> RunComparison:
+def compare_folders(
+    request: ComparisonRequest, outputs: ComparisonFiles, new_progress: ProgressFactory
+) -> RunComparison:
     """Measure all runs and write the files; what a run folder holds already is not measured again.
 
     Raises:
@@ -78,11 +80,12 @@ def compare_folders(request: Request, outputs: Outputs, watch: Watch) -> RunComp
     _check_languages(request, test, suites)
     with writing(*outputs.all):
         decode = request.decode or {}
-        asked = Asked(
+        settings = MeasurementSettings(
             test, suites, decode, request.device, request.use, request.attention, controls=request.controls
         )
         measured = [
-            measure_run(run, title, asked, watch) for run, title in zip(request.runs, titles, strict=True)
+            measure_run(run, title, settings, new_progress)
+            for run, title in zip(request.runs, titles, strict=True)
         ]
         found = compare_runs(
             measured,
@@ -97,7 +100,7 @@ def compare_folders(request: Request, outputs: Outputs, watch: Watch) -> RunComp
 
 
 def _check_languages(
-    request: Request, test: EvaluationSet | None, suites: Mapping[Path, ContrastiveSuite]
+    request: ComparisonRequest, test: EvaluationSet | None, suites: Mapping[Path, ContrastiveSuite]
 ) -> None:
     """Refuse runs, suites and files of unlike languages, as far as they tell."""
     known, whose = Languages(), ""
@@ -118,14 +121,14 @@ def name_runs(runs: Sequence[Path]) -> list[str]:
     Raises CotextError where a run is given twice.
     """
     resolved = [run.resolve() for run in runs]
-    for place, run in enumerate(resolved):
-        if run in resolved[:place]:
-            raise CotextError(f"{runs[place]}: is given twice; a run compared with itself tells nothing")
+    for index, run in enumerate(resolved):
+        if run in resolved[:index]:
+            raise CotextError(f"{runs[index]}: is given twice; a run compared with itself tells nothing")
     plain = [run.name for run in resolved]
     return [name if plain.count(name) == 1 else str(run) for name, run in zip(plain, runs, strict=True)]
 
 
-def _test_set(request: Request) -> EvaluationSet | None:
+def _test_set(request: ComparisonRequest) -> EvaluationSet | None:
     if request.source is not None or request.reference is not None:
         if request.source is None or request.reference is None:
             raise CotextError("--source and --reference belong together: give both (or the same file twice)")
@@ -150,7 +153,7 @@ def _test_set(request: Request) -> EvaluationSet | None:
     )
 
 
-def _suites(request: Request) -> dict[Path, ContrastiveSuite]:
+def _suites(request: ComparisonRequest) -> dict[Path, ContrastiveSuite]:
     paths = list(request.suites)
     if not paths and request.data is not None:
         paths = _suite_files(request.data)
@@ -171,7 +174,7 @@ def _suite_files(data: Path) -> list[Path]:
     return sorted((data / "contrastive").glob("*.json"))
 
 
-def _write(found: RunComparison, outputs: Outputs) -> None:
+def _write(found: RunComparison, outputs: ComparisonFiles) -> None:
     from cotext.reports.compare.page import render_comparison
     from cotext.reports.compare.tables import as_csv, as_latex
 

@@ -1,4 +1,4 @@
-"""The page of `cotext compare`: first what the figures say, then the figures and where they are from."""
+"""The page of `cotext compare`: conclusions first, then the figures and their signatures."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -6,47 +6,38 @@ from itertools import groupby
 
 import numpy as np
 
-from cotext.analysis.comparison import PHENOMENA
+from cotext.analysis.contrastive_rows import PHENOMENA
+from cotext.analysis.runs.against_papers import PublishedComparison
+from cotext.analysis.runs.comparison import RunComparison, TestedScore, signature
 from cotext.data.contrastive_suites import CONTROLLED
 from cotext.metrics.evidence import CONDITIONS, Condition
 from cotext.metrics.evidence_words import away
 from cotext.metrics.profile import Bucket
 from cotext.reports.attention import title_of
-from cotext.reports.compare.beside import BesidePaper
-from cotext.reports.compare.figures import RunComparison, ScoreOf, signature
 from cotext.reports.compare.tables import NOTE
-from cotext.reports.compare.verdict import sight, verdict
-from cotext.reports.demo_page import versions
-from cotext.reports.html import (
-    breakable,
-    choice_plots,
-    choice_table,
-    curves,
-    facts,
-    folded,
-    legend,
-    whole_page,
-)
+from cotext.reports.compare.verdict import verdict, window_words
+from cotext.reports.contrastive_figures import accuracy_plots, accuracy_table, curves, legend
+from cotext.reports.html import breakable, facts, folded, table, whole_page
 from cotext.reports.plots import attention_shares, quality_by
+from cotext.reports.versions import versions
 from cotext.runtime.tables import render_p
 
-LEAD = """What these runs make of context, measured on the same sentences and choices. Differences are taken
-from the first one. Every sentence here is computed from the tables below."""
+LEAD = """How these runs use context, measured on the same test set and contrastive suites. Differences are
+relative to the first run. Every sentence here is computed from the tables below."""
 CURVES = "Loss of current sentences on the development set of each run, on a logarithmic scale."
-MAPS = """How the attention of a sentence is shared out among the sentences that it sees: the mean of all
-layers and heads of a kind. A full square is everything, grey is out of sight. Where attention goes is not
-what decides: what context changes is told by the choices and by what context adds."""
-USE = """What context adds to the log-probability of the reference, beside the sentence alone, in nats a token
-(0.69 doubles a probability); intervals by drawing documents. Random context holds sentences of other
-documents: what it adds, or takes, is not use of this document."""
+MAPS = """How the attention of a sentence is distributed over sentences: the mean of all layers and heads of a
+kind. A full square is a share of 1, grey is outside the context window. Attention does not show what changes
+a translation: see contrastive accuracy and CXMI for that."""
+USE = """CXMI: what context adds to the log-probability of the reference, compared with the sentence alone, in
+nats per token (0.69 doubles a probability); intervals by bootstrap over documents. Random context is
+sentences of other documents: what it adds or takes away is not use of this document."""
 
 
-EVIDENCE = """What each system chooses in its true context, without context, and beside sentences of
-other documents. It is said to use context where all five hold: it is right more often than by guessing;
-the same where every form counts the same (“balanced”); more often than without context; more often than
-beside sentences of other documents; and it is surer of what is right than beside these (CXMI: what
-context adds to the log-probability of the right candidate, in nats a token). Bold: the true context is
-better, p &lt; 0.05."""
+EVIDENCE = """The accuracy of each system with the true context, without context, and with context from other
+documents. It is said to use context where all five conditions hold: its accuracy is above chance; so is its
+balanced accuracy, where every correct form has the same weight; its accuracy is above that without context,
+and above that with context from other documents; and the correct candidate is more probable than with the
+latter (CXMI: what context adds to its log-probability, nats per token). Bold: p &lt; 0.05."""
 
 
 def render_comparison(found: RunComparison) -> str:
@@ -64,22 +55,22 @@ def render_comparison(found: RunComparison) -> str:
     if found.rows:
         about = {name: words for name, words in PHENOMENA.items() if _has_controlled(found, name)}
         body += [
-            "<h2>Right choices</h2>",
-            choice_plots(found.rows, found.systems, about),
-            choice_table(found.rows, found.systems, about),
+            "<h2>Contrastive accuracy</h2>",
+            accuracy_plots(found.rows, found.systems, about),
+            accuracy_table(found.rows, found.systems, about),
         ]
     if any(found.evidence):
-        body += ["<h2>Use of context</h2>", f"<p>{EVIDENCE}</p>", _evidence(found)]
-    if found.choices:
-        body.append(_choice_tests(found))
-    if any(found.uses):
-        body += ["<h2>What context adds</h2>", f"<p>{USE}</p>", _uses(found)]
+        body += ["<h2>Context use, tested</h2>", f"<p>{EVIDENCE}</p>", _evidence(found)]
+    if found.contrastive_tests:
+        body.append(_contrastive_tests(found))
+    if any(found.gains):
+        body += ["<h2>CXMI</h2>", f"<p>{USE}</p>", _uses(found)]
     if any(run.attention for run in found.runs):
         body += ["<h2>Attention</h2>", f"<p>{MAPS}</p>", *_maps(found)]
     if any(run.curve for run in found.runs):
         body += ["<h2>Training</h2>", curves(found.systems, CURVES)]
-    if found.beside:
-        body += ["<h2>Beside the papers</h2>", *_beside(found)]
+    if found.published:
+        body += ["<h2>Published values</h2>", *_published_tables(found)]
     body += ["<h2>How these figures came about</h2>", _facts(found)]
     return whole_page("Cotext: systems side by side", body)
 
@@ -97,46 +88,19 @@ def _verdict(found: RunComparison) -> str:
     return f'<dl class="verdict">{"".join(items)}</dl>\n{notes}'
 
 
-def table(
-    caption: str, header: Sequence[str], rows: Iterable[Sequence[str]], *, left: int = 1, heads: int = 1
-) -> str:
-    """A table of HTML cells; the first `heads` of a row are its head, the first `left` stand flush left."""
-    titles = "".join(
-        f'<th scope="col"{_class(place, left)}>{title}</th>' if title else "<td></td>"
-        for place, title in enumerate(header)
-    )
-    lines = []
-    for row in rows:
-        cells = [
-            f'<th scope="row"{_class(place, left)}>{cell}</th>'
-            if place < heads
-            else f"<td{_class(place, left)}>{cell}</td>"
-            for place, cell in enumerate(row)
-        ]
-        lines.append(f"<tr>{''.join(cells)}</tr>")
-    return (
-        f'<div class="wide"><table><caption>{caption}</caption>\n<thead><tr>{titles}</tr></thead>\n'
-        f"<tbody>{chr(10).join(lines)}</tbody></table></div>"
-    )
-
-
-def _class(place: int, left: int) -> str:
-    return ' class="left"' if place < left else ""
-
-
 def _systems(found: RunComparison) -> str:
     rows = [
         (
             escape(run.title),
             escape(run.recipe.title),
-            sight(run.sight.before, run.sight.after),
+            window_words(run.window.before, run.window.after),
             f"{run.parameters:,}",
             f"{run.updates:,}",
         )
         for run in found.runs
     ]
-    caption = "“May see”: sentences around the one that is translated, as far as its view goes."
-    return table(caption, ("system", "recipe", "may see", "parameters", "updates"), rows, left=3)
+    caption = "Context window: the sentences around the one that is translated which the system may read."
+    return table(caption, ("system", "recipe", "context window", "parameters", "updates"), rows, left=3)
 
 
 def _scores(found: RunComparison) -> str:
@@ -145,10 +109,10 @@ def _scores(found: RunComparison) -> str:
         (breakable(run.title), *map(_score, scores))
         for run, scores in zip(found.runs, found.scores, strict=True)
     ]
-    tested = any(each.beside_first for scores in found.scores for each in scores)
+    tested = any(each.against_first for scores in found.scores for each in scores)
     words = (
         " With 95 % intervals; below, the difference from the first system, its interval, and p after "
-        "correction. Bold: more than luck, p &lt; 0.05."
+        "correction. Bold: significant, p &lt; 0.05."
         if tested
         else ""
     )
@@ -156,18 +120,18 @@ def _scores(found: RunComparison) -> str:
     return table(caption, ("", *map(escape, titles)), rows)
 
 
-def _score(each: ScoreOf) -> str:
+def _score(each: TestedScore) -> str:
     value = f"{each.score.value:.2f}"
     if each.interval_95:
         value += f' <span class="interval">{each.interval_95[0]:.1f} to {each.interval_95[1]:.1f}</span>'
-    if each.beside_first is None:
+    if each.against_first is None:
         return value
-    low, high = each.beside_first.interval_95
-    difference = f"{each.beside_first.difference:+.2f}"
+    low, high = each.against_first.interval_95
+    difference = f"{each.against_first.difference:+.2f}"
     return (
         f"{value}{f'<b>{difference}</b>' if each.differs else difference} "
         f'<span class="interval">{low:+.2f} to {high:+.2f}</span>'
-        f'<span class="interval">p {escape(render_p(each.beside_first.p_corrected))}</span>'
+        f'<span class="interval">p {escape(render_p(each.against_first.p_corrected))}</span>'
     )
 
 
@@ -177,11 +141,11 @@ def _profiles(found: RunComparison) -> str:
         ("sentences in the document", found.lengths),
         ("position in the document", found.positions),
     ):
-        told = ". ".join(
+        words = ". ".join(
             f"{run.title}: " + ", ".join(f"{b.scores[i][0].value:.1f} at {b.name}" for b in buckets)
             for i, run in enumerate(found.runs)
         )
-        description = escape(f"{buckets[0].scores[0][0].title} by {what}. {told}.")
+        description = escape(f"{buckets[0].scores[0][0].title} by {what}. {words}.")
         figures.append(
             f"<figure>{quality_by(what, buckets, found.systems, description)}"
             f"<figcaption>{_counts(buckets)}</figcaption></figure>"
@@ -210,16 +174,17 @@ def _evidence(found: RunComparison) -> str:
                     _evident(f"{foreign.other:.1f}", foreign),
                     f"{cxmi.own:+.3f}",
                     _evident(f"{cxmi.other:+.3f}", cxmi),
-                    "too few to tell" if each.too_few else "used" if each.used else "not shown",
+                    "too few documents" if each.too_few else "used" if each.used else "not significant",
                 )
             )
     count = max(each.groups for evidence in found.evidence for each in evidence)
     caption = (
-        "Per cent right, below it p over documents, two-sided, corrected for all "
-        f"{count} rows (Bonferroni). Clues that lie in context that the system may see."
+        "Accuracy in per cent, below it p over documents, two-sided, corrected for all "
+        f"{count} rows (Bonferroni). Only clues within the context window of the system."
     )
     header = (
-        "system", "choices", "right", "balanced", "no context", "foreign", "CXMI", "foreign", "context",
+        "system", "phenomenon", "accuracy", "balanced", "no context", "other documents", "CXMI",
+        "other documents", "context",
     )  # fmt: skip
     return table(caption, header, rows, left=2, heads=2)
 
@@ -230,15 +195,15 @@ def _evident(figure: str, condition: Condition) -> str:
     return f'{shown} <span class="interval">p {escape(render_p(condition.p_corrected))}</span>'
 
 
-def _choice_tests(found: RunComparison) -> str:
+def _contrastive_tests(found: RunComparison) -> str:
     first = escape(found.runs[0].title)
     rows = []
-    for each in found.choices:
+    for each in found.contrastive_tests:
         low, high = each.test.interval_95
-        told = "too few documents to tell" if each.too_few else "no difference found"
+        words = "too few documents" if each.too_few else "no significant difference"
         if each.significant:
-            told = f"{'more' if each.own > each.first else 'fewer'} right"
-        told += f"; {first} sees the clue, too" if each.first_sees else ""
+            words = "higher accuracy" if each.own > each.first else "lower accuracy"
+        words += f"; also within the context window of {first}" if each.first_sees else ""
         rows.append(
             (
                 escape(found.runs[each.run].title),
@@ -248,23 +213,25 @@ def _choice_tests(found: RunComparison) -> str:
                 f"{each.own:.1f}",
                 f'{each.test.difference:+.1f} <span class="interval">{low:+.1f} to {high:+.1f}</span>',
                 escape(render_p(each.p_corrected)),
-                told,
+                words,
             )
         )
     caption = (
-        f"Choices whose clue is in context that the system may see, beside those of {first}: per cent right, "
-        "difference in points with its 95 % interval, and p of McNemar's test over documents, corrected for "
-        "all rows. "
+        f"Contrastive examples whose clue is within the context window of the system, compared with {first}: "
+        "accuracy in per cent, difference in points with its 95 % interval, and p of McNemar's test over "
+        "documents, corrected for all rows. "
         f"<code>{escape(signature(found))}</code>"
     )
-    header = ("system", "choices", "back", first, "own", "difference", "p", "in words")
+    header = ("system", "phenomenon", "distance", first, "own", "difference", "p", "in words")
     content = table(caption, header, rows, left=2)
-    return f"<details><summary>Every difference in choices, tested</summary>\n{content}</details>"
+    return (
+        f"<details><summary>Every difference in contrastive accuracy, tested</summary>\n{content}</details>"
+    )
 
 
 def _uses(found: RunComparison) -> str:
     rows = []
-    for run, uses in zip(found.runs, found.uses, strict=True):
+    for run, uses in zip(found.runs, found.gains, strict=True):
         for use in uses:
             low, high = use.interval_95
             rows.append(
@@ -278,13 +245,13 @@ def _uses(found: RunComparison) -> str:
                     f"{use.tokens:,}",
                 )
             )
-    header = ("system", "context", "nats a token", "95 % interval", "p", "documents", "tokens")
-    return table("Of all sentences that have context.", header, rows, left=2, heads=2)
+    header = ("system", "context", "nats per token", "95 % interval", "p", "documents", "tokens")
+    return table("Over all sentences that have context.", header, rows, left=2, heads=2)
 
 
 def _maps(found: RunComparison) -> list[str]:
     parts = []
-    for place, run in enumerate(found.runs):
+    for number, run in enumerate(found.runs):
         report = run.attention
         if report is None:
             continue
@@ -298,7 +265,7 @@ def _maps(found: RunComparison) -> list[str]:
                 f"{own:.2f} on the sentence itself."
             )
             svg = attention_shares(
-                f"attention-{place}-{each.kind}", report.numbers, share, place, description
+                f"attention-{number}-{each.kind}", report.numbers, share, number, description
             )
             figures.append(
                 f"<figure>{svg}<figcaption>{escape(title)}; on the sentence itself {own:.2f}</figcaption>"
@@ -311,19 +278,19 @@ def _maps(found: RunComparison) -> list[str]:
     return parts
 
 
-def _beside(found: RunComparison) -> Iterable[str]:
+def _published_tables(found: RunComparison) -> Iterable[str]:
     yield (
-        f"<p>{escape(NOTE)} Below a value stands its difference from the first row of the table, where both "
-        "are published; after “here”, the figure measured here on the same suite or test set, and its "
+        f"<p>{escape(NOTE)} Below a value: its difference from the first row of the table, where both are "
+        "published; after “here”: the figure measured here on the same suite or test set, and its "
         "difference.</p>"
     )
-    for place, group in groupby(found.beside, key=lambda each: each.published.place):
-        yield _published(found, place, list(group))
+    for title, group in groupby(found.published, key=lambda each: each.published.table_title):
+        yield _published(found, title, list(group))
 
 
-def _published(found: RunComparison, place: str, values: Sequence[BesidePaper]) -> str:
+def _published(found: RunComparison, title: str, values: Sequence[PublishedComparison]) -> str:
     columns = list(dict.fromkeys(each.published.column for each in values))
-    by_row: dict[tuple[int, str], dict[str, BesidePaper]] = {}
+    by_row: dict[tuple[int, str], dict[str, PublishedComparison]] = {}
     for each in values:
         by_row.setdefault((each.run, each.published.row), {})[each.published.column] = each
     rows = [
@@ -335,18 +302,18 @@ def _published(found: RunComparison, place: str, values: Sequence[BesidePaper]) 
         for (run, row), cells in by_row.items()
     ]
     described = {each.published.column: each.published for each in values}
-    told = "; ".join(
+    words = "; ".join(
         f"{name}: {described[name].test.corpus}, {described[name].test.direction}, "
         f"{described[name].measure.title}, {described[name].measure.protocol}"
         for name in columns
     )
     return (
-        f"{table(f'<b>{escape(place)}</b>', ('system', 'row', *map(escape, columns)), rows, left=2)}\n"
-        f"{folded('What the columns are', told.replace('; ', chr(10)))}"
+        f"{table(f'<b>{escape(title)}</b>', ('system', 'row', *map(escape, columns)), rows, left=2)}\n"
+        f"{folded('Columns', words.replace('; ', chr(10)))}"
     )
 
 
-def _published_cell(each: BesidePaper) -> str:
+def _published_cell(each: PublishedComparison) -> str:
     value = each.published.value
     cell = "–" if value is None else f"{value:g}"
     if value is not None and each.first_published is not None:
@@ -365,14 +332,14 @@ def _facts(found: RunComparison) -> str:
         signatures = [each.score.signature for each in found.scores[number]]
         signatures += [f"{name}: {each.signature}" for name, each in run.decisions.items()]
         signatures += [f"context: {run.use.signature}"] if run.use else []
-        told = facts(
+        words = facts(
             [
                 ("run", f"<code>{escape(str(run.path))}</code>"),
                 ("model and decoding", f"<code>{escape(run.signature)}</code>"),
             ]
         )
         parts.append(
-            f"<h3>{escape(run.title)}</h3>\n{told}\n"
+            f"<h3>{escape(run.title)}</h3>\n{words}\n"
             f"{folded('Signatures of its figures', chr(10).join(signatures))}"
         )
     tests = list(dict.fromkeys(test.signature for test in found.tests.values()))

@@ -7,17 +7,17 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Any
 
-from cotext.analysis.comparison import Row
+from cotext.analysis.contrastive_rows import Row
+from cotext.analysis.runs.against_papers import PublishedComparison
+from cotext.analysis.runs.comparison import RunComparison, TestedScore, signature
 from cotext.metrics.evidence import CONDITIONS
 from cotext.metrics.evidence_words import legend, render_evidence
-from cotext.reports.compare.beside import BesidePaper
-from cotext.reports.compare.figures import RunComparison, ScoreOf, signature
-from cotext.reports.compare.verdict import sight, uses_context, verdict
+from cotext.reports.compare.verdict import uses_context, verdict, window_words
 from cotext.runtime.tables import render_p, render_rows
 
 NOTE = (
-    "Published systems learned from other corpora, with other vocabularies: compare signs and sizes of "
-    "differences between systems, never a value of ours with one of theirs."
+    "Published systems were trained on other corpora with other vocabularies: compare differences between "
+    "systems, never a value measured here with a published one."
 )
 _LATEX_CONDITIONS = {
     "chance": "chance", "balanced": "balanced (chance)", "none": "no context", "foreign": "foreign",
@@ -43,9 +43,9 @@ def as_text(found: RunComparison) -> str:
     if found.rows:
         blocks.append(_choices(found))
     blocks += _evidence(found)
-    if found.choices:
-        blocks.append(_choice_tests(found))
-    blocks += [block for block in (_profiles(found), _beside(found)) if block]
+    if found.contrastive_tests:
+        blocks.append(_contrastive_tests(found))
+    blocks += [block for block in (_profiles(found), _published_tables(found)) if block]
     if found.notes:
         blocks.append("\n".join(found.notes))
     return "\n\n".join(blocks)
@@ -53,13 +53,13 @@ def as_text(found: RunComparison) -> str:
 
 def _systems(found: RunComparison) -> str:
     titles = [each.score.title for each in found.scores[0]]
-    rows = [("", "recipe", "may see", "parameters", "updates", *titles)]
+    rows = [("", "recipe", "context window", "parameters", "updates", *titles)]
     for run, scores in zip(found.runs, found.scores, strict=True):
         rows.append(
             (
                 run.title,
                 run.recipe.title,
-                sight(run.sight.before, run.sight.after),
+                window_words(run.window.before, run.window.after),
                 f"{run.parameters:,}",
                 f"{run.updates:,}",
                 *(_with_mark(each) for each in scores),
@@ -67,22 +67,22 @@ def _systems(found: RunComparison) -> str:
         )
     lines = [render_rows(rows, left=3)]
     if any(test.comparisons for test in found.tests.values()):
-        lines.append("* differs from the first system, p < 0.05 after correction")
+        lines.append("* differs significantly from the first system, p < 0.05 after correction")
         lines += dict.fromkeys(test.signature for test in found.tests.values())
     lines += [each.score.signature for each in found.scores[0]]
     return "\n".join(lines)
 
 
-def _with_mark(each: ScoreOf) -> str:
+def _with_mark(each: TestedScore) -> str:
     return f"{each.score.value:.2f}{'*' if each.differs else ' '}"
 
 
 def _choices(found: RunComparison) -> str:
-    rows = [("right choices, %", "back", "chance", *(run.title for run in found.runs), "")]
+    rows = [("contrastive accuracy, %", "distance", "chance", *(run.title for run in found.runs), "")]
     for row in found.rows:
-        cells = [f"{c.percent:.1f} " if c.in_reach else f"({c.percent:.1f})" for c in row.cells]
+        cells = [f"{c.percent:.1f} " if c.in_window else f"({c.percent:.1f})" for c in row.cells]
         rows.append((row.phenomenon, row.distance, f"{row.chance:.1f}", *cells, row.verdict))
-    return f"{render_rows(rows, left=1)}\n(in brackets): the clue is out of sight"
+    return f"{render_rows(rows, left=1)}\n(in brackets): the clue is outside the context window"
 
 
 def _evidence(found: RunComparison) -> list[str]:
@@ -97,9 +97,11 @@ def _evidence(found: RunComparison) -> list[str]:
     return tables
 
 
-def _choice_tests(found: RunComparison) -> str:
-    rows = [("", "choices", "back", "first", "own", "difference", "95 % interval", "p", "corrected", "")]
-    for each in found.choices:
+def _contrastive_tests(found: RunComparison) -> str:
+    rows = [
+        ("", "phenomenon", "distance", "first", "own", "difference", "95 % interval", "p", "corrected", "")
+    ]
+    for each in found.contrastive_tests:
         low, high = each.test.interval_95
         rows.append(
             (
@@ -112,7 +114,11 @@ def _choice_tests(found: RunComparison) -> str:
                 f"[{low:+.1f}, {high:+.1f}]",
                 render_p(each.test.p_mid),
                 render_p(each.p_corrected),
-                "too few documents" if each.too_few else "the first sees it too" if each.first_sees else "",
+                "too few documents"
+                if each.too_few
+                else "in the window of the first, too"
+                if each.first_sees
+                else "",
             )
         )
     return f"{render_rows(rows, left=3)}\n{signature(found)}"
@@ -131,11 +137,11 @@ def _profiles(found: RunComparison) -> str:
     return "\n\n".join(blocks)
 
 
-def _beside(found: RunComparison) -> str:
-    if not found.beside:
+def _published_tables(found: RunComparison) -> str:
+    if not found.published:
         return ""
     blocks = []
-    for place, group in groupby(found.beside, key=lambda each: each.published.place):
+    for title, group in groupby(found.published, key=lambda each: each.published.table_title):
         values = list(group)
         columns = list(dict.fromkeys(each.published.column for each in values))
         cells: dict[tuple[int, str], dict[str, str]] = {}
@@ -144,11 +150,11 @@ def _beside(found: RunComparison) -> str:
             difference = _difference(value, each.first_published)
             key = each.run, each.published.row
             cells.setdefault(key, {})[each.published.column] = f"{_value(value)} {difference}".strip()
-        rows = [(place, "row", *columns)]
+        rows = [(title, "row", *columns)]
         for (run, row), of_row in cells.items():
             rows.append((found.runs[run].title, row, *(of_row.get(column, "") for column in columns)))
         blocks.append(render_rows(rows, left=2))
-    return "\n\n".join([*blocks, f"{NOTE} Beside a value: its difference from the first row of the table."])
+    return "\n\n".join([*blocks, f"{NOTE} After a value: its difference from the first row of the table."])
 
 
 def _value(value: float | None) -> str:
@@ -181,10 +187,10 @@ def as_dict(found: RunComparison) -> dict[str, Any]:
                 "system": run.title,
                 "recipe": run.recipe.title,
                 "languages": str(run.languages),
-                "sees_context": run.sight.context,
+                "has_context": run.window.has_context,
                 "uses_context": uses_context(found, number),
                 "use_of_context": [
-                    {"choices": each.group.title, **each.as_dict()} for each in found.evidence[number]
+                    {"title": each.group.title, **each.as_dict()} for each in found.evidence[number]
                 ],
             }
             for number, run in enumerate(found.runs)
@@ -202,15 +208,15 @@ def _lines(found: RunComparison) -> Iterator[dict[str, object]]:
         for update, loss in run.curve:
             yield {**base, "kind": "curve", "name": "nll_current", "group": update, "value": loss}
         yield from ({**base, **line} for line in _score_lines(found, number, first))
-        yield from ({**base, **line} for line in _choice_lines(found, number, first))
+        yield from ({**base, **line} for line in _accuracy_lines(found, number, first))
         yield from ({**base, **line} for line in _evidence_lines(found, number))
-        for use in found.uses[number]:
+        for use in found.gains[number]:
             yield {
-                **base, "kind": "context", "name": f"{use.condition} context, nats a token",
+                **base, "kind": "context", "name": f"{use.condition} context, nats per token",
                 "value": use.nats, "low": use.interval_95[0], "high": use.interval_95[1], "p": use.p,
                 "n": use.tokens,
             }  # fmt: skip
-        for each in found.beside:
+        for each in found.published:
             if each.run == number and each.published.value is not None:
                 yield {**base, **_published_line(each)}
 
@@ -223,8 +229,8 @@ def _score_lines(found: RunComparison, number: int, first: str) -> Iterator[dict
         }  # fmt: skip
         if each.interval_95:
             line |= {"low": each.interval_95[0], "high": each.interval_95[1]}
-        if each.beside_first:
-            test = each.beside_first
+        if each.against_first:
+            test = each.against_first
             line |= {
                 "baseline": first, "difference": test.difference, "difference_low": test.interval_95[0],
                 "difference_high": test.interval_95[1], "p": test.p, "p_corrected": test.p_corrected,
@@ -239,17 +245,17 @@ def _score_lines(found: RunComparison, number: int, first: str) -> Iterator[dict
             }  # fmt: skip
 
 
-def _choice_lines(found: RunComparison, number: int, first: str) -> Iterator[dict[str, object]]:
+def _accuracy_lines(found: RunComparison, number: int, first: str) -> Iterator[dict[str, object]]:
     for row in found.rows:
         cell = row.cells[number]
         yield {
             "kind": "accuracy", "name": row.phenomenon, "group": row.distance, "value": cell.percent,
             "low": cell.low, "high": cell.high, "n": cell.total,
         }  # fmt: skip
-    for each in found.choices:
+    for each in found.contrastive_tests:
         if each.run == number:
             yield {
-                "kind": "choices in sight", "name": each.phenomenon, "group": each.distance,
+                "kind": "contrastive test", "name": each.phenomenon, "group": each.distance,
                 "value": each.own, "baseline": first, "difference": each.test.difference,
                 "difference_low": each.test.interval_95[0], "difference_high": each.test.interval_95[1],
                 "p": each.test.p_mid, "p_corrected": each.p_corrected, "n": each.test.total,
@@ -269,10 +275,10 @@ def _evidence_lines(found: RunComparison, number: int) -> Iterator[dict[str, obj
             }  # fmt: skip
 
 
-def _published_line(each: BesidePaper) -> dict[str, object]:
+def _published_line(each: PublishedComparison) -> dict[str, object]:
     published = each.published
     line: dict[str, object] = {
-        "kind": "published", "name": f"{published.place}, {published.row}", "group": published.column,
+        "kind": "published", "name": f"{published.table_title}, {published.row}", "group": published.column,
         "value": published.value,
         "signature": f"{published.measure.title}|{published.test.direction}|{published.test.corpus}|"
         f"{published.measure.protocol}",
@@ -283,7 +289,7 @@ def _published_line(each: BesidePaper) -> dict[str, object]:
 
 
 def as_latex(found: RunComparison) -> str:
-    """Tables for a paper: scores, choices, and what is published of these systems (needs booktabs)."""
+    """LaTeX tables of scores, contrastive accuracies and published values (needs booktabs)."""
     titles = [each.score.title for each in found.scores[0]]
     rows = [
         [_escaped(run.title), f"{run.parameters / 1e6:.1f}M", *map(_latex_score, scores)]
@@ -295,16 +301,24 @@ def as_latex(found: RunComparison) -> str:
         _tabular(["system", "parameters", *map(_escaped, titles)], rows),
     ]
     if found.rows:
-        parts.append("% right choices in per cent; in brackets: the clue is out of sight")
-        header = ["choices", "back", "chance", *(_escaped(run.title) for run in found.runs)]
-        parts.append(_tabular(header, [_latex_choices(row) for row in found.rows]))
+        parts.append(
+            "% contrastive accuracy in per cent; in brackets: the clue is outside the context window"
+        )
+        header = ["phenomenon", "distance", "chance", *(_escaped(run.title) for run in found.runs)]
+        parts.append(_tabular(header, [_latex_accuracies(row) for row in found.rows]))
     if any(found.evidence):
         parts.append(
-            "% use of context in per cent, CXMI in nats a token; *: what it takes is shown, p < 0.05"
+            "% context use: accuracy in per cent, CXMI in nats per token; *: the condition holds, p < 0.05"
         )
-        header = ["system", "choices", "back", "right", *(_LATEX_CONDITIONS[name] for name in CONDITIONS)]
+        header = [
+            "system",
+            "phenomenon",
+            "distance",
+            "accuracy",
+            *(_LATEX_CONDITIONS[name] for name in CONDITIONS),
+        ]
         parts.append(_tabular(header, list(_latex_evidence(found))))
-    if found.beside:
+    if found.published:
         parts.append(f"% {NOTE}")
         parts += list(_latex_published(found))
     return "\n".join(parts) + "\n"
@@ -330,7 +344,7 @@ def _latex_evidence(found: RunComparison) -> Iterator[list[str]]:
 
 
 def _latex_published(found: RunComparison) -> Iterator[str]:
-    for place, group in groupby(found.beside, key=lambda each: each.published.place):
+    for title, group in groupby(found.published, key=lambda each: each.published.table_title):
         values = list(group)
         columns = list(dict.fromkeys(each.published.column for each in values))
         by_row: dict[tuple[int, str], dict[str, float | None]] = {}
@@ -342,7 +356,7 @@ def _latex_published(found: RunComparison) -> Iterator[str]:
             [_escaped(found.runs[run].title), _escaped(row), *(_value(cells.get(c)) or "--" for c in columns)]
             for (run, row), cells in by_row.items()
         ]
-        yield f"% {place}"
+        yield f"% {title}"
         yield _tabular(["system", "row", *map(_escaped, columns)], rows)
 
 
@@ -361,12 +375,12 @@ def _tabular(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     )
 
 
-def _latex_score(each: ScoreOf) -> str:
+def _latex_score(each: TestedScore) -> str:
     return f"{each.score.value:.2f}{'$^{*}$' if each.differs else ''}"
 
 
-def _latex_choices(row: Row) -> list[str]:
-    cells = [f"{c.percent:.1f}" if c.in_reach else f"({c.percent:.1f})" for c in row.cells]
+def _latex_accuracies(row: Row) -> list[str]:
+    cells = [f"{c.percent:.1f}" if c.in_window else f"({c.percent:.1f})" for c in row.cells]
     return [_escaped(row.phenomenon), _escaped(row.distance), f"{row.chance:.1f}", *cells]
 
 

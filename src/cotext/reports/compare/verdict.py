@@ -1,4 +1,4 @@
-"""What the figures of a comparison say, in words: who uses context, where, how much, and is it real.
+"""Conclusions of a comparison in words: which system uses context, where, how much, and how surely.
 
 Every sentence is computed from figures that stand in the tables below it. What it takes to say that a system
 uses context is in `metrics.evidence`.
@@ -8,11 +8,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import groupby
 
-from cotext.analysis.comparison import EVERYTHING
+from cotext.analysis.contrastive_rows import WHOLE_DOCUMENT
+from cotext.analysis.runs.comparison import ContrastiveTest, RunComparison, TestedScore
+from cotext.analysis.runs.gains import ContextGain
 from cotext.metrics.evidence import Evidence
-from cotext.metrics.evidence_words import place, places, shortfall, too_few
+from cotext.metrics.evidence_words import group_in_words, groups_in_words, shortfall, too_few
 from cotext.metrics.flips import SIGNIFICANT, least_p
-from cotext.reports.compare.figures import ChoiceTest, RunComparison, ScoreOf, UseOf
 from cotext.runtime.tables import listed, render_p
 
 
@@ -30,16 +31,16 @@ def verdict(found: RunComparison) -> tuple[Answer, ...]:
         Answer("Which system uses context?", tuple(_which(found))),
         Answer("Where?", tuple(_where(found))),
         Answer("How much?", tuple(_how_much(found))),
-        Answer("Is the difference real?", tuple(_real(found))),
+        Answer("Are the differences significant?", tuple(_real(found))),
         Answer("Are the translations better?", tuple(_quality(found))),
     ]
     return tuple(answer for answer in answers if answer.lines)
 
 
-def sight(before: int, after: int) -> str:
-    """What a system may see of the context, in words."""
-    if before == EVERYTHING:
-        return "the whole document" if after == EVERYTHING else "all sentences before"
+def window_words(before: int, after: int) -> str:
+    """A context window in words."""
+    if before == WHOLE_DOCUMENT:
+        return "the whole document" if after == WHOLE_DOCUMENT else "all sentences before"
     parts = [f"{count} {side}" for count, side in ((before, "before"), (after, "after")) if count]
     return " and ".join(parts) or "one sentence"
 
@@ -49,76 +50,77 @@ def uses_context(found: RunComparison, run: int) -> bool | None:
 
     where it was scored, does not speak against it. None where nothing was measured that could show it.
     """
-    told = [each.used for each in found.evidence[run] if each.used is not None]
-    if not told:
+    tested = [each.used for each in found.evidence[run] if each.used is not None]
+    if not tested:
         return None
-    return any(told) and _against(found, run) is None
+    return any(tested) and _against(found, run) is None
 
 
-def _against(found: RunComparison, run: int) -> UseOf | None:
+def _against(found: RunComparison, run: int) -> ContextGain | None:
     """True context of the test set, if it adds no more than sentences of other documents do.
 
     Where there are documents enough to tell.
     """
-    for use in found.uses[run]:
+    for use in found.gains[run]:
         if use.p_foreign is not None and least_p(use.documents) < SIGNIFICANT:
-            foreign = next(other for other in found.uses[run] if other.condition == "random")
+            foreign = next(other for other in found.gains[run] if other.condition == "random")
             if use.nats <= foreign.nats or use.p_foreign >= SIGNIFICANT:
                 return use
     return None
 
 
 def _which(found: RunComparison) -> Iterable[str]:
-    if not found.rows and not any(found.uses):
+    if not found.rows and not any(found.gains):
         return
     states = {run.title: uses_context(found, number) for number, run in enumerate(found.runs)}
-    blind = [run.title for run in found.runs if not run.sight.context]
+    blind = [run.title for run in found.runs if not run.window.has_context]
     if using := [title for title, state in states.items() if state]:
         yield f"{listed(using)} {_verb(using, 'uses', 'use')} context."
     for number, run in enumerate(found.runs):
         if states[run.title] is False and run.title not in blind:
-            yield f"{run.title} sees context, and it is not shown that it uses it: {_missing(found, number)}."
+            yield f"{run.title} has context, but its use is not significant: {_missing(found, number)}."
     if blind:
-        yield f"{listed(blind)} {_verb(blind, 'sees', 'see')} one sentence at a time, and cannot use any."
+        yield f"{listed(blind)} {_verb(blind, 'reads', 'read')} single sentences and cannot use context."
     for number, run in enumerate(found.runs):
         if states[run.title] is None and run.title not in blind:
-            yield f"Of {run.title} it cannot be told: {_untold(found, number)}."
+            yield f"For {run.title} it cannot be tested: {_untold(found, number)}."
 
 
 def _missing(found: RunComparison, run: int) -> str:
     against = _against(found, run)
     if against is None or not any(each.used for each in found.evidence[run]):
         return shortfall(found.evidence[run])
+    used = listed(groups_in_words(each for each in found.evidence[run] if each.used))
     return (
-        f"its choices do in {listed(places(each for each in found.evidence[run] if each.used))}, but of the "
-        "test set it finds the references no more probable than beside sentences of other documents "
+        f"its contrastive accuracy shows use in {used}, but the references of the test set are no more "
+        "probable than with context from other documents "
         f"(p {render_p(against.p_foreign or 0.0)})"
     )
 
 
 def _untold(found: RunComparison, run: int) -> str:
-    """Why it cannot be told whether a run uses context."""
+    """Why it cannot be tested whether a run uses context."""
     if found.evidence[run]:
         return too_few(found.evidence[run])
     if not found.rows:
-        return "no suite was decided, and probabilities alone do not show what is chosen"
-    sees = any(row.cells[run].in_reach and row.distance != "0" for row in found.rows)
+        return "no contrastive suite was scored, and CXMI alone does not show which candidate is preferred"
+    sees = any(row.cells[run].in_window and row.distance != "0" for row in found.rows)
     if sees:
-        return "its choices without context and in that of other documents were not measured"
-    return "no clue of the suites lies in context that it sees"
+        return "its accuracy without context and with context from other documents was not measured"
+    return "no clue of the suites lies within its context window"
 
 
 def _where(found: RunComparison) -> Iterable[str]:
     for number, run in enumerate(found.runs):
         evidence = found.evidence[number]
-        used = places(each for each in evidence if each.used)
-        rest = places(each for each in evidence if each.used is False)
-        few = places(each for each in evidence if each.used is None)
+        used = groups_in_words(each for each in evidence if each.used)
+        rest = groups_in_words(each for each in evidence if each.used is False)
+        few = groups_in_words(each for each in evidence if each.used is None)
         parts = [f"in {listed(used)}"] if used else []
         if rest:
-            parts.append(f"not shown in {listed(rest)}")
+            parts.append(f"not significant in {listed(rest)}")
         if few:
-            parts.append(f"too few documents to tell in {listed(few)}")
+            parts.append(f"too few documents in {listed(few)}")
         if parts:
             yield f"{run.title}: {'; '.join(parts)}."
 
@@ -133,16 +135,20 @@ def _how_much(found: RunComparison) -> Iterable[str]:
         shared = [t for t in _tests(found, number, first_sees=True) if t.significant]
         if shared:
             parts = [
-                f"{'more' if t.own > t.first else 'fewer'} in {place(t.phenomenon, [t.distance])}: "
-                f"{t.own:.1f} % against {t.first:.1f} % ({_points(t)})"
+                f"{'higher' if t.own > t.first else 'lower'} in "
+                f"{group_in_words(t.phenomenon, [t.distance])}: {t.own:.1f} % against "
+                f"{t.first:.1f} % ({_points(t)})"
                 for t in shared
             ]
-            yield f"{run.title} is right where {first} sees the clue as well: {listed(parts)}."
-        yield from (_added(found, run.title, use) for use in found.uses[number])
+            yield (
+                f"Accuracy of {run.title} where the clue is within the context window of {first}, too: "
+                f"{listed(parts)}."
+            )
+        yield from (_added(found, run.title, use) for use in found.gains[number])
 
 
 def _amount(title: str, used: list[Evidence]) -> str:
-    """How often a run is right over all distances where it uses context, and under its own controls."""
+    """The accuracy of a run over all distances where it uses context, and with its control contexts."""
     sizes = [len(each.group.examples) for each in used]
 
     def mean(values: Iterable[float]) -> float:
@@ -153,63 +159,64 @@ def _amount(title: str, used: list[Evidence]) -> str:
         mean(each.conditions[name].other for each in used) for name in ("chance", "none", "foreign")
     )
     return (
-        f"{own:.1f} % right in {title} ({none:.1f} % without context, {foreign:.1f} % in foreign context, "
-        f"{chance:.1f} % by guessing)"
+        f"{own:.1f} % accuracy in {title} ({none:.1f} % without context, {foreign:.1f} % with context "
+        f"from other documents, {chance:.1f} % by chance)"
     )
 
 
-def _added(found: RunComparison, title: str, use: UseOf) -> str:
+def _added(found: RunComparison, title: str, use: ContextGain) -> str:
     low, high = use.interval_95
-    what = "its true context" if use.condition == "true" else "sentences of other documents"
+    what = "the true context" if use.condition == "true" else "sentences of other documents"
     verb, to = ("add", "to") if use.nats >= 0 else ("take", "from")
     beside = ""
     if use.p_foreign is not None:
-        beside = f"; p {render_p(use.p_foreign)} beside sentences of other documents"
+        beside = f"; p {render_p(use.p_foreign)} against context from other documents"
         if least_p(use.documents) >= SIGNIFICANT:
-            beside = f"; too few documents ({use.documents}) for a difference from others' sentences to show"
+            beside = f"; too few documents ({use.documents}) for a significant difference from random context"
     return (
-        f"{title}: {what} {verb}{'s' if use.condition == 'true' else ''} {abs(use.nats):.4f} nats a token "
+        f"{title}: {what} {verb}{'s' if use.condition == 'true' else ''} {abs(use.nats):.4f} nats per token "
         f"{to} the log-probability of the reference [{low:+.4f}, {high:+.4f}]{beside}."
     )
 
 
 def _real(found: RunComparison) -> Iterable[str]:
-    if not found.choices:
+    if not found.contrastive_tests:
         if len(found.runs) == 1 and found.rows:
-            yield "One run alone: compare it with one that sees less, to tell what its context gives."
+            yield "A single run: compare it with one that has less context, to measure the gain."
         return
-    real = [t for t in found.choices if t.significant]
+    real = [t for t in found.contrastive_tests if t.significant]
     titles = [run.title for run in found.runs]
+    count = len(found.contrastive_tests)
     if real:
         worst = max(t.p_corrected for t in real)
         yield (
-            f"{len(real)} of {len(found.choices)} differences in choices from {titles[0]} are more than "
-            f"luck: {_at_most(worst)} (McNemar by documents, corrected for all {len(found.choices)} by Holm)."
+            f"{len(real)} of {count} differences in contrastive accuracy from {titles[0]} are significant: "
+            f"{_at_most(worst)} (McNemar by documents, Holm correction for all {count})."
         )
     for number, title in enumerate(titles):
-        tests = [t for t in found.choices if t.run == number]
+        tests = [t for t in found.contrastive_tests if t.run == number]
         if gained := [t for t in tests if t.significant and t.own > t.first and not _by_context(found, t)]:
             yield (
-                f"{title} is right more often than {titles[0]} in {listed(_places(gained))}, but it is not "
-                "shown that its context makes it so."
+                f"{title} has a higher accuracy than {titles[0]} in {listed(_groups(gained))}, but not "
+                "significantly because of its context."
             )
         rest = [t for t in tests if not t.significant]
         if able := [t for t in rest if not t.too_few]:
             least = min(t.p_corrected for t in able)
             yield (
-                f"No difference found: {title} in {listed(_places(able))} (p "
+                f"No significant difference: {title} in {listed(_groups(able))} (p "
                 f"{'at least ' if least < 1 else ''}{render_p(least)})."
             )
         if few := [t for t in rest if t.too_few]:
             most = max(t.test.documents for t in few)
             yield (
-                f"Too few documents (at most {most}) for any difference to show: {title} in "
-                f"{listed(_places(few))}."
+                f"Too few documents (at most {most}) for any significant difference: {title} in "
+                f"{listed(_groups(few))}."
             )
 
 
-def _by_context(found: RunComparison, test: ChoiceTest) -> bool:
-    """Whether it is shown that the run uses context in the choices of a test."""
+def _by_context(found: RunComparison, test: ContrastiveTest) -> bool:
+    """Whether context use is significant on the examples of a test."""
     return any(
         each.used and (each.group.title, each.group.distance) == (test.phenomenon, test.distance)
         for each in found.evidence[test.run]
@@ -218,32 +225,32 @@ def _by_context(found: RunComparison, test: ChoiceTest) -> bool:
 
 def _quality(found: RunComparison) -> Iterable[str]:
     for number, run in enumerate(found.runs):
-        tested = [each for each in found.scores[number] if each.beside_first is not None]
+        tested = [each for each in found.scores[number] if each.against_first is not None]
         outcomes = dict.fromkeys(_outcome(found, each) for each in tested)
         for outcome in outcomes:
             parts = [_score_words(each) for each in tested if _outcome(found, each) == outcome]
             yield f"{run.title}: {outcome}: {', '.join(parts)}."
 
 
-def _outcome(found: RunComparison, each: ScoreOf) -> str:
-    assert each.beside_first is not None
+def _outcome(found: RunComparison, each: TestedScore) -> str:
+    assert each.against_first is not None
     first = found.runs[0].title
     test = found.tests[each.score.protocol]
     if least_p(test.units) * len(test.comparisons) >= SIGNIFICANT:
-        return f"too few documents ({test.units}) for a difference from {first} to show"
-    if each.beside_first.p_corrected >= SIGNIFICANT:
-        return f"no difference found from {first}"
+        return f"too few documents ({test.units}) for a significant difference from {first}"
+    if each.against_first.p_corrected >= SIGNIFICANT:
+        return f"no significant difference from {first}"
     lower_is_better = each.score.protocol == "ter"
-    better = (each.beside_first.difference > 0) != lower_is_better
-    return f"{'better' if better else 'worse'}, by more than luck, than {first}"
+    better = (each.against_first.difference > 0) != lower_is_better
+    return f"significantly {'better' if better else 'worse'} than {first}"
 
 
-def _score_words(each: ScoreOf) -> str:
-    assert each.beside_first is not None
-    low, high = each.beside_first.interval_95
+def _score_words(each: TestedScore) -> str:
+    assert each.against_first is not None
+    low, high = each.against_first.interval_95
     return (
-        f"{each.score.title} {each.score.value:.1f} ({each.beside_first.difference:+.2f} [{low:+.2f}, "
-        f"{high:+.2f}], p {render_p(each.beside_first.p_corrected)})"
+        f"{each.score.title} {each.score.value:.1f} ({each.against_first.difference:+.2f} [{low:+.2f}, "
+        f"{high:+.2f}], p {render_p(each.against_first.p_corrected)})"
     )
 
 
@@ -251,18 +258,18 @@ def _at_most(p: float) -> str:
     return "p below 0.0001" if p < 0.0001 else f"p at most {render_p(p)}"
 
 
-def _tests(found: RunComparison, run: int, *, first_sees: bool) -> list[ChoiceTest]:
-    return [t for t in found.choices if t.run == run and t.first_sees is first_sees]
+def _tests(found: RunComparison, run: int, *, first_sees: bool) -> list[ContrastiveTest]:
+    return [t for t in found.contrastive_tests if t.run == run and t.first_sees is first_sees]
 
 
-def _points(test: ChoiceTest) -> str:
+def _points(test: ContrastiveTest) -> str:
     low, high = test.test.interval_95
     return f"{test.test.difference:+.1f} points [{low:+.1f}, {high:+.1f}]"
 
 
-def _places(tests: Iterable[ChoiceTest]) -> list[str]:
+def _groups(tests: Iterable[ContrastiveTest]) -> list[str]:
     by_phenomenon = groupby(tests, key=lambda test: test.phenomenon)
-    return [place(name, [test.distance for test in group]) for name, group in by_phenomenon]
+    return [group_in_words(name, [test.distance for test in group]) for name, group in by_phenomenon]
 
 
 def _verb(subjects: list[str], one: str, several: str) -> str:

@@ -1,4 +1,4 @@
-"""What prepared data are: languages, splits, tokenizer, what they were made from, size on disk."""
+"""A summary of prepared data: languages, splits, tokenizer, origin, size on disk."""
 
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,7 +15,7 @@ MARKS: Final = (REPORT, "train.arrow")  # any of them makes a folder prepared da
 
 @dataclass(slots=True)
 class DataInfo:
-    """What was found in a folder of prepared data; None or empty: not known. `size` in bytes.
+    """The content of a folder of prepared data; None or empty: not known. `size` in bytes.
 
     `content` is what report.json says, `report` its part that every report has. `problems`: what is missing
     or damaged; the other files are not read.
@@ -68,7 +68,7 @@ class DataInfo:
 
 
 def data_info(folder: Path) -> DataInfo:
-    """Read what a folder of prepared data says of itself; damage is told in `problems`."""
+    """Read what a folder of prepared data says of itself; damage is listed in `problems`."""
     info = DataInfo(folder, size=size_of(folder))
     try:
         info.content = read_report(folder)

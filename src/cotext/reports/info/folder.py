@@ -1,4 +1,4 @@
-"""What a folder is, that Cotext has made: what `cotext info` tells."""
+"""A summary of a folder that Cotext has made: `cotext info`."""
 
 import os
 from pathlib import Path
@@ -9,7 +9,7 @@ from cotext.runtime.errors import CotextError
 
 
 def folder_info(folder: Path) -> run_info.RunInfo | data_info.DataInfo:
-    """What a run folder or a folder of prepared data says of itself.
+    """The summary of a run folder or of prepared data.
 
     Raises:
         CotextError: neither.

@@ -1,6 +1,6 @@
-"""What a run is and holds: system, data, scores, sizes, and what of it translates elsewhere.
+"""A summary of a run: system, data, scores, sizes, and the files needed to translate elsewhere.
 
-Read without torch, and within limits, from whatever lies there: what is missing or damaged is told beside the
+Read without torch, and within limits, from whatever lies there: what is missing or damaged is listed with the
 rest. Weights are not read.
 """
 
@@ -12,12 +12,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
+from cotext.analysis.runs.recipe import recipe_of
 from cotext.config.recipe import Config, parse_config
 from cotext.data.prepared import read_report
 from cotext.data.tokenizer import KINDS, load_tokenizer
 from cotext.models.describe import entry
 from cotext.models.run_folder import Description, checkpoints, describe_file, read_metadata, read_shapes
-from cotext.reports.compare.recipe import recipe_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import sealed_lines, unsealed
 from cotext.runtime.reading import parse_yaml, read_text
@@ -31,7 +31,7 @@ LABEL_WIDTH: Final = 14
 
 @dataclass(slots=True)
 class RunInfo:
-    """What was found in a run folder; None or empty: not known. `problems`: what is missing or damaged.
+    """The content of a run folder; None or empty: not known. `problems`: what is missing or damaged.
 
     `system` is the configuration in words; `data` what training noted of its data, and whether these are
     still there; `scores` are those on the development set; sizes in bytes. `travels`: the files that it takes
@@ -135,8 +135,8 @@ class RunInfo:
                     where = f"on the development set, at update {best['update']:,}"
                     rows.append((title, f"{best['value']:.4g}{unit} {where}"))
             if final := found["final"]:
-                told = [f"{key} {value:.4g}" for key, value in final.items() if value is not None]
-                rows.append(("final model", f"{', '.join(told)} on the development set"))
+                scores = [f"{key} {value:.4g}" for key, value in final.items() if value is not None]
+                rows.append(("final model", f"{', '.join(scores)} on the development set"))
         return rows
 
     def _size_rows(self) -> list[tuple[str, str]]:
@@ -154,7 +154,7 @@ class RunInfo:
 
 
 def run_info(run: Path) -> RunInfo:
-    """Read what a run folder says of itself; damage is told in `problems`."""
+    """Read what a run folder says of itself; damage is listed in `problems`."""
     info = RunInfo(run, checkpoints=checkpoints(run))
     _read_model(info)
     _read_tokenizer(info)

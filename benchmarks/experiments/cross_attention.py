@@ -1,0 +1,39 @@
+"""How evenly cross-attention of a trained run spreads, over its layers, on the development set.
+
+python -m benchmarks.experiments.cross_attention RUN DATA OUT.json
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from cotext.analysis.attention import attention_spread
+from cotext.data.build import build_view, special_symbols
+from cotext.data.sampling import ordered_batches
+from cotext.models.checkpoint import load_run
+from cotext.training.prepared_data import open_data
+
+MAX_TOKENS = 2100  # of a batch
+
+
+def main() -> None:
+    """Write the entropy of every layer, and the least and the most of them."""
+    run, data, out = map(Path, sys.argv[1:])
+    loaded, opened = load_run(run), open_data(data)
+    view = loaded.config.view
+    symbols = special_symbols(loaded.tokenizer, view)
+    batches = ordered_batches(opened.dev, build_view(view), symbols, MAX_TOKENS, view.max_tokens)
+    spread = attention_spread(loaded.left_to_right("the spread of cross-attention"), batches)
+    figures = {}
+    for name in ("nats", "normalised"):
+        layers = {
+            layer: each.nats if name == "nats" else each.normalised_entropy
+            for layer, each in spread.items()
+            if "cross" in layer
+        }
+        figures[name] = {"least": min(layers.values()), "most": max(layers.values()), "layers": layers}
+    out.write_text(json.dumps(figures, indent=1), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

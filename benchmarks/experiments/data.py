@@ -1,0 +1,89 @@
+"""Prepared data of an experiment, each made once, in a folder of its own."""
+
+import sys
+from collections.abc import Iterable, Iterator
+from itertools import count, islice
+from pathlib import Path
+
+from benchmarks.experiments.plan import Controlled, Data, Settings
+from cotext.data.contrastive_suites import write_suite
+from cotext.data.controlled import SIZES, contrastive_suites, development_documents, training_documents
+from cotext.data.controlled import test_documents as held_out_documents
+from cotext.data.documents import ParallelDocument
+from cotext.data.formats import write_parallel
+from cotext.data.prepare import prepare, prepare_controlled
+from cotext.data.tokenizer import TokenizerSettings
+from cotext.runtime.errors import CotextError
+
+COTEXT = (sys.executable, "-m", "cotext")
+SUITES = "contrastive"
+
+
+def command(data: Data, out: Path, teacher: Path | None = None, source: Path | None = None) -> list[str]:
+    """The command that makes prepared data, or goes on with it; `source` is what a teacher translates."""
+    if data.prepare is not None:
+        options = []
+        for key, value in data.prepare.items():
+            for each in value if isinstance(value, list) else [value]:
+                options += [f"--{key}"] if each is True else [f"--{key}", str(each)]
+        return [*COTEXT, "prepare", *options, "--out", str(out)]
+    if data.distilled is not None:
+        options = as_options(data.distilled.settings)
+        return [*COTEXT, "distill", str(teacher), "--data", str(source), "--out", str(out), *options]
+    assert data.controlled is not None
+    return [sys.executable, "-m", "benchmarks.experiments.data", data.controlled.model_dump_json(), str(out)]
+
+
+def as_options(settings: Settings) -> list[str]:
+    """Settings of decoding as `--set key=value`."""
+    return [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+
+
+def make_controlled(controlled: Controlled, out: Path) -> None:
+    """Generate the controlled corpus and prepare it; nothing is done where it is there."""
+    size = controlled.documents
+    if controlled.joined == 1:
+        prepare_controlled(size, out, controlled.seed, contrastive_examples=controlled.examples)
+        return
+    documents = SIZES.get(size, 0) if isinstance(size, str) else size
+    if documents < controlled.joined:
+        raise CotextError(f"{documents} documents make none of {controlled.joined}")
+    splits = {
+        "train": training_documents(documents, controlled.seed),
+        "dev": development_documents(controlled.seed),
+        "test": held_out_documents(controlled.seed),
+    }
+    texts = out.with_name(f"{out.name}-texts")
+    texts.mkdir(parents=True, exist_ok=True)
+    files = {name: texts / f"{name}.tsv" for name in splits}
+    for name, stream in splits.items():
+        write_parallel(files[name], None, joined(stream, controlled.joined), "tsv")
+    if not (out / "report.json").is_file():
+        settings = TokenizerSettings(kind="sentencepiece-bpe", vocabulary=1500, byte_fallback=False)
+        prepare(files["train"], None, files["dev"], None, out, test_source=files["test"], settings=settings)
+    unfinished = out / f".{SUITES}"
+    unfinished.mkdir(exist_ok=True)
+    for suite in contrastive_suites(controlled.seed, controlled.examples):
+        write_suite(unfinished / f"{suite.name.rpartition('/')[2]}.json", suite)
+    unfinished.replace(out / SUITES)
+
+
+def joined(documents: Iterable[ParallelDocument], of: int) -> Iterator[ParallelDocument]:
+    """Long documents of so many each; what does not fill one is left out."""
+    stream = iter(documents)
+    for number in count():
+        group = list(islice(stream, of))
+        if len(group) < of:
+            return
+        source = tuple(sentence for document in group for sentence in document.source)
+        target = tuple(sentence for document in group for sentence in document.target)
+        yield ParallelDocument(f"long-{number}", source, target)
+
+
+def main() -> None:
+    """Make a controlled corpus in a process of its own."""
+    make_controlled(Controlled.model_validate_json(sys.argv[1]), Path(sys.argv[2]))
+
+
+if __name__ == "__main__":
+    main()

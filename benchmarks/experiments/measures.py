@@ -1,0 +1,221 @@
+"""What is measured of a trained row: the commands that do it, and the figures in what they write.
+
+Figures are numbers by dotted name, so that a table names any of them as `MEASURE.FIGURE`.
+"""
+
+import statistics
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from benchmarks.experiments.data import COTEXT, as_options
+from benchmarks.experiments.plan import PLACEHOLDERS, Contrastive, Measure, Translation
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.formats import read_parallel, write_documents
+from cotext.models.run_folder import checkpoints
+from cotext.runtime.errors import CotextError
+from cotext.runtime.integrity import sealed_lines, unsealed
+from cotext.runtime.reading import parse_json, read_text
+
+# Commands that run a model, and so take a device.
+ON_DEVICE = ("train", "distill", "translate", "score", "contrastive", "probe", "attention", "context", "cxmi")
+Figures = dict[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a row is measured: its run, its data, the file for figures, and the runs of all rows."""
+
+    run: Path
+    data: Path
+    out: Path
+    runs: Mapping[str, Path]
+
+    def filled(self, text: str) -> str:
+        """A text with its placeholders replaced by paths."""
+        names = {"run": self.run, "data": self.data, "out": self.out}
+        names |= {f"runs[{name}]": run for name, run in self.runs.items()}
+        return PLACEHOLDERS.sub(lambda found: str(names[found[1]]), text)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A command; what it prints is kept as JSON where `printed` names a file."""
+
+    arguments: tuple[str, ...]
+    printed: Path | None = None
+
+
+def cotext(*arguments: str | Path, device: str | None, printed: Path | None = None) -> Step:
+    """A command of Cotext, on the device where it takes one."""
+    on_device = ("--device", device) if device is not None and arguments[0] in ON_DEVICE else ()
+    return Step((*COTEXT, *map(str, arguments), *on_device), printed)
+
+
+def steps(measure: Measure, place: Place, device: str | None) -> list[Step]:
+    """The commands of a measure, in order; raises CotextError where a file is missing."""
+    if measure.contrastive is not None:
+        return [_contrastive(measure.contrastive, place, device)]
+    if measure.translation is not None:
+        return list(_translation(measure.translation, place, device))
+    if measure.cotext is not None:
+        return [cotext(*map(place.filled, measure.cotext), device=device)]
+    if measure.python is not None:
+        return [Step((sys.executable, "-m", *map(place.filled, measure.python)))]
+    return []
+
+
+def figures(measure: Measure, place: Place) -> Figures:
+    """What was measured, of what the commands have written."""
+    if measure.training:
+        return of_training(place.run)
+    if measure.contrastive is not None:
+        return of_suites(_read(place.out))
+    if measure.translation is not None:
+        found = of_evaluation(_read(place.out)) | of_translation(_read(_translated(place.out)))
+        for path in place.out.parent.glob(f"{place.out.stem}.at.*.json"):
+            update = path.name.removesuffix(".json").rpartition(".")[2]
+            found |= {f"{name}.at.{update}": value for name, value in of_evaluation(_read(path)).items()}
+        return found
+    return dict(flat(_read(place.out))) if place.out.is_file() else {}
+
+
+def _read(path: Path) -> Any:
+    return parse_json(read_text(path, max_bytes=1 << 30), str(path))
+
+
+# ------------------------------------------------------------------------------------------- commands
+
+
+def _contrastive(asked: Contrastive, place: Place, device: str | None) -> Step:
+    suites: list[Path] = []
+    for path in (Path(place.filled(suite)) for suite in asked.suites):
+        suites += sorted(path.glob("*.json")) if path.is_dir() else [path]
+    if not suites:
+        raise CotextError(f"{', '.join(map(place.filled, asked.suites))}: no contrastive suite there")
+    controls = ["--controls"] if asked.controls else []
+    options = [*controls, *as_options(_filled(asked.settings, place)), "--out", str(place.out)]
+    return cotext("contrastive", place.run, *suites, *options, device=device)
+
+
+def _filled(settings: Mapping[str, Any], place: Place) -> dict[str, Any]:
+    return {k: place.filled(v) if isinstance(v, str) else v for k, v in settings.items()}
+
+
+def _translation(asked: Translation, place: Place, device: str | None) -> Iterator[Step]:
+    """Translate, then evaluate; first the final model, then checkpoints."""
+    source, reference = (Path(place.filled(path)) for path in (asked.source, asked.reference))
+    if asked.documents is not None or asked.single_sentences:
+        source, reference = _excerpt(asked, source, reference, place)
+    protocols = [word for protocol in asked.protocols for word in ("--protocol", protocol)]
+    options = as_options(_filled(asked.settings, place))
+    for update in (None, *(checkpoints(place.run) if asked.checkpoints else ())):
+        name = place.out.stem if update is None else f"{place.out.stem}.at.{update}"
+        chosen = [] if update is None else ["--checkpoint", str(update)]
+        hypothesis = place.out.with_name(f"{name}-{source.name}")
+        written = place.out.with_name(f"{name}.json")
+        told = ("--out", str(hypothesis), "--json", *options, *chosen)
+        yield cotext("translate", place.run, source, *told, device=device, printed=_translated(written))
+        files = {"--source": source, "--hypothesis": hypothesis, "--reference": reference}
+        named = [word for option, path in files.items() for word in (option, str(path))]
+        yield cotext("evaluate", *named, *protocols, "--json", device=device, printed=written)
+
+
+def _translated(out: Path) -> Path:
+    return out.with_suffix(".translated")
+
+
+def _excerpt(asked: Translation, source: Path, reference: Path, place: Place) -> tuple[Path, Path]:
+    """Both sides of the documents that are asked for."""
+    documents = read_parallel(source, None if source == reference else reference)
+    chosen = list(islice(documents, asked.documents))
+    if asked.single_sentences:
+        chosen = [
+            ParallelDocument(f"{d.id}:{i}", (s,), (t,))
+            for d in chosen
+            for i, (s, t) in enumerate(zip(d.source, d.target, strict=True), 1)
+        ]
+    one, other = (place.out.with_name(f"{place.out.stem}.{side}.jsonl") for side in ("source", "target"))
+    write_documents(one, (Document(d.id, d.source) for d in chosen), "jsonl")
+    write_documents(other, (Document(d.id, d.target) for d in chosen), "jsonl")
+    return one, other
+
+
+# --------------------------------------------------------------------------------------------- figures
+
+
+def of_training(run: Path) -> Figures:
+    """Losses and BLEU on the development set of the final model and by update; target tokens a second."""
+    entries = [unsealed(line) for line in sealed_lines(run / "metrics.jsonl") if line]
+    validations = [entry for entry in entries if entry["kind"] == "validation"]
+    told = ("loss", "nll_current", "nll_context", "without_path", "bleu")
+    found: Figures = {}
+    for entry in (*validations, *(entry for entry in entries if entry["kind"] == "final")):
+        found |= {name: entry[name] for name in told if name in entry}
+    for name in told:
+        found |= {f"{name}.at.{v['update']:.0f}": v[name] for v in validations if name in v}
+    if validations:
+        found["best"] = min(v["nll_current"] for v in validations)
+        found["updates"] = validations[-1]["update"]
+    speed = [entry["tokens_per_second"] for entry in entries if entry["kind"] == "train"]
+    if speed:
+        found["tokens_per_second"] = statistics.median(speed)
+    return found
+
+
+def of_suites(report: Mapping[str, Any]) -> Figures:
+    """Accuracy in per cent by suite, and by sentences back to the clue where a suite knows them.
+
+    `elsewhere` is the mean over distances where the clue is not in the current sentence, `beyond.N` over
+    those of more than N sentences back; without a suite, over the distances of all suites.
+    """
+    found: Figures = {}
+    elsewhere: list[float] = []
+    beyond: dict[int, list[float]] = {}
+    for title, suite in report.items():
+        name = title.rpartition("/")[2].split(" ")[0]
+        found |= {name: suite["overall"]["accuracy_percent"]}
+        found |= {f"{name}.chance": suite["overall"]["chance_percent"]}
+        distances = {d: each["accuracy_percent"] for d, each in suite["by_distance"].items()}
+        found |= {f"{name}.{distance}": value for distance, value in distances.items()}
+        away = [value for distance, value in distances.items() if distance != "0"]
+        elsewhere += away
+        if away:
+            found[f"{name}.elsewhere"] = statistics.mean(away)
+        for limit in range(4):
+            beyond.setdefault(limit, []).extend(v for d, v in distances.items() if _further(d, limit))
+    if elsewhere:
+        found["elsewhere"] = statistics.mean(elsewhere)
+    return found | {f"beyond.{n}": statistics.mean(values) for n, values in beyond.items() if values}
+
+
+def _further(distance: str, limit: int) -> bool:
+    return distance == ">3" or (distance.isdecimal() and int(distance) > limit)
+
+
+def of_evaluation(report: Mapping[str, Any]) -> Figures:
+    """Scores by protocol."""
+    [system] = report["systems"].values()
+    return {name: float(score["value"]) for name, score in system["scores"].items()}
+
+
+def of_translation(report: Mapping[str, Any]) -> Figures:
+    """Pieces of documents whose sentences free decoding has separated as the source has them, in per cent."""
+    if report["align"] != "free":
+        return {}
+    return {"recovered": 100 * report["recovered_pieces"] / max(report["pieces"], 1)}
+
+
+def flat(content: object, prefix: str = "") -> Iterator[tuple[str, float]]:
+    """All numbers of nested mappings by their dotted keys; lists count from 0."""
+    if isinstance(content, Mapping):
+        for key, value in content.items():
+            yield from flat(value, f"{prefix}{key}.")
+    elif isinstance(content, Sequence) and not isinstance(content, str):
+        for number, value in enumerate(content):
+            yield from flat(value, f"{prefix}{number}.")
+    elif isinstance(content, int | float) and not isinstance(content, bool):
+        yield prefix.removesuffix("."), float(content)

@@ -1,0 +1,121 @@
+"""How fast a corpus is prepared, and in how much memory: `python -m benchmarks.speed.data`.
+
+Each corpus is prepared in a process of its own. The rate counts everything but the training of the tokenizer:
+reading the text twice, encoding, statistics, writing. Memory is the peak of the anonymous resident set
+(Linux), sampled every 10 ms, so that pages of mapped files do not count.
+"""
+
+import argparse
+import json
+import random
+import tempfile
+import time
+from pathlib import Path
+
+from benchmarks.speed.harness import PeakMemory, in_child, table
+from cotext.data.documents import ParallelDocument
+from cotext.data.formats import write_parallel
+from cotext.data.prepare import prepare
+from cotext.data.tokenizer import TokenizerSettings
+
+REAL_DATA = Path(__file__).resolve().parents[3] / "shared" / "data" / "mix-ende"
+SAMPLE_SENTENCES = 20_000
+VOCABULARY = 8_000
+SMALL_PAIRS = 30_000
+FACTOR = 8
+
+
+def generated(pairs: int, seed: int) -> list[ParallelDocument]:
+    """Documents of 24 sentences on average, 18 words each, with words as unequally frequent as real ones."""
+    generator = random.Random(seed)
+    syllables = [
+        first + second for first in "bdfgklmnprstvz" for second in ("a", "e", "i", "o", "u", "ein", "er")
+    ]
+    vocabularies = [
+        ["".join(generator.choices(syllables, k=generator.randint(1, 4))) for _ in range(20_000)]
+        for _ in range(2)
+    ]
+    cumulative, total = [], 0.0
+    for rank in range(1, 20_001):
+        total += 1 / rank
+        cumulative.append(total)
+
+    def sentence(words: list[str], length: int) -> str:
+        return " ".join(generator.choices(words, cum_weights=cumulative, k=length)).capitalize() + "."
+
+    documents: list[ParallelDocument] = []
+    left = pairs
+    while left:
+        sentences = min(left, generator.randint(4, 44))
+        lengths = [generator.randint(4, 32) for _ in range(sentences)]
+        source, target = (tuple(sentence(words, n) for n in lengths) for words in vocabularies)
+        documents.append(ParallelDocument(str(len(documents)), source, target))
+        left -= sentences
+    return documents
+
+
+def measure(source: Path, target: Path, dev_source: Path, dev_target: Path) -> dict[str, float]:
+    """Prepare a corpus in this process; give pairs, pairs per second, training seconds and peak MiB."""
+    moments: dict[str, float] = {}
+
+    def progress(stage: str, documents: int) -> None:
+        moments.setdefault(stage, time.perf_counter())
+
+    memory = PeakMemory()
+    with tempfile.TemporaryDirectory() as folder:
+        settings = TokenizerSettings(vocabulary=VOCABULARY, sample_sentences=SAMPLE_SENTENCES)
+        start = time.perf_counter()
+        out = Path(folder) / "out"
+        report = prepare(
+            source, target, dev_source, dev_target, out, settings=settings, on_documents=progress
+        )
+        whole = time.perf_counter() - start
+    training = moments["encoding train"] - moments["training the tokenizer"]
+    pairs = sum(split.sentences for split in report.splits.values())
+    return {
+        "pairs": pairs,
+        "pairs_per_second": pairs / (whole - training),
+        "training_seconds": training,
+        "peak_mebibytes": memory.stop() / 1024,
+    }
+
+
+def measure_apart(*paths: Path) -> dict[str, float]:
+    """Run `measure` in a child process."""
+    found = in_child("data", "--corpus", *map(str, paths))
+    assert isinstance(found, dict)
+    return found
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--corpus", nargs=4, type=Path, help="measure these four files in this process")
+    arguments = parser.parse_args()
+    if arguments.corpus:
+        print(json.dumps(measure(*arguments.corpus)))
+        return
+    rows: dict[str, dict[str, float]] = {}
+    with tempfile.TemporaryDirectory() as folder:
+        dev = Path(folder) / "dev.source", Path(folder) / "dev.target"
+        write_parallel(*dev, generated(500, seed=0), "text")
+        for factor in (1, FACTOR):
+            train = Path(folder) / f"{factor}.source", Path(folder) / f"{factor}.target"
+            write_parallel(*train, generated(factor * SMALL_PAIRS, seed=1), "text")
+            rows[f"generated, {factor}x"] = measure_apart(*train, *dev)
+    if REAL_DATA.is_dir():
+        names = ("train.en.xz", "train.de.xz", "dev.en.xz", "dev.de.xz")
+        rows["mix-ende"] = measure_apart(*(REAL_DATA / name for name in names))
+    forms = {
+        "pairs": "{:,.0f}",
+        "pairs_per_second": "{:,.0f}",
+        "training_seconds": "{:.1f}",
+        "peak_mebibytes": "{:.0f}",
+    }
+    cells = [(name, *(form.format(row[key]) for key, form in forms.items())) for name, row in rows.items()]
+    table(("corpus", "pairs", "pairs/s", "tokenizer, s", "peak MiB"), cells)
+    small, large = (rows[f"generated, {factor}x"]["peak_mebibytes"] for factor in (1, FACTOR))
+    print(f"peak memory, {FACTOR}x over 1x: {large / small:.2f}")
+
+
+if __name__ == "__main__":
+    main()

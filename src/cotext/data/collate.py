@@ -1,0 +1,130 @@
+"""Collation: instances to padded batches. The only place where sentences are joined and rows are padded.
+
+The layout of a row (separators, brackets, sentence indices) is drawn in `cotext.data.batch`.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from cotext.data.batch import Batch, ExtraRows, Instance, Source, SpecialSymbols, Tokens
+from cotext.layers.positions import ranks
+
+Ids = NDArray[np.int64]
+
+
+def joined(
+    sentences: Sequence[Tokens],
+    symbols: SpecialSymbols,
+    first: int = 0,
+    opened: bool = False,
+    sentence_index: int = 0,
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Join sentences with separators and close the last with `eos`.
+
+    `opened`: a begin symbol stands before each, where sentences are numbered that of its index in the
+    document, counted from `sentence_index`. Returns tokens and sentence indices, counted from `first`, each
+    [T].
+    """
+    lengths = [len(s) + 1 + opened for s in sentences]
+    tokens = np.empty(sum(lengths), dtype=np.int64)
+    at = 0
+    for k, (sentence, length) in enumerate(zip(sentences, lengths, strict=True), start=first):
+        if opened:
+            tokens[at] = symbols.opening(sentence_index + k - first)
+        tokens[at + opened : at + length - 1] = sentence
+        tokens[at + length - 1] = symbols.separator(k)
+        at += length
+    tokens[-1] = symbols.eos
+    return tokens, np.repeat(np.arange(first, first + len(sentences)), lengths)
+
+
+def decoder_input(
+    label: NDArray[np.int64], sentence: NDArray[np.int64], symbols: SpecialSymbols, sentence_index: int = 0
+) -> NDArray[np.int64]:
+    """Shift labels right by one, opening with `bos`, with brackets every sentence: [T].
+
+    The sentence of an input is that of the label which it predicts, so that the separator that closes
+    sentence k as a label opens sentence k + 1 as an input. `sentence_index` is that of sentence 0 in its
+    document.
+    """
+    shifted = np.concatenate(([symbols.bos], label[:-1]))
+    if symbols.bracket:
+        opens = np.flatnonzero(np.diff(sentence, prepend=-1))
+        shifted[opens] = [symbols.opening(sentence_index + int(k)) for k in sentence[opens]]
+    return shifted
+
+
+def target_rows(instance: Instance, symbols: SpecialSymbols) -> tuple[Ids, Ids, Ids]:
+    """Decoder input, labels and sentence indices of an instance, [T] each; empty without a target."""
+    if not instance.target:
+        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
+    label, sentence = joined(instance.target, symbols, instance.target_offset)
+    return decoder_input(label, sentence, symbols, instance.first_sentence), label, sentence
+
+
+def padded(rows: Sequence[tuple[Ids, Ids]], pad: int) -> tuple[Tensor, Tensor]:
+    """Tokens and sentence indices of rows of unequal lengths: two [B, longest], sentence -1 on padding."""
+    size = len(rows), max(1, *(len(tokens) for tokens, _ in rows))
+    stacked = np.full(size, pad, np.int64), np.full(size, -1, np.int64)
+    for i, sides in enumerate(rows):
+        for out, side in zip(stacked, sides, strict=True):
+            out[i, : len(side)] = side
+    return torch.from_numpy(stacked[0]), torch.from_numpy(stacked[1])
+
+
+def source_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Source:
+    """The source side of a batch."""
+    sides = [
+        joined(i.source, symbols, opened=symbols.bracket, sentence_index=i.first_sentence) for i in instances
+    ]
+    tokens, sentence = padded(sides, symbols.pad)
+    return Source(
+        tokens=tokens,
+        sentence=sentence,
+        current=torch.tensor([i.current for i in instances]),
+        document=torch.tensor([i.document for i in instances]),
+        first_sentence=torch.tensor([i.first_sentence for i in instances]),
+    )
+
+
+def extra_rows(instances: Sequence[Instance], symbols: SpecialSymbols) -> ExtraRows:
+    """Rows that others in the batch attend to; those without a target have no decoder input yet."""
+    rows = [(inputs, sentence) for inputs, _, sentence in (target_rows(i, symbols) for i in instances)]
+    return ExtraRows(source_batch(instances, symbols), *padded(rows, symbols.pad))
+
+
+def make_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Batch:
+    """A batch with targets."""
+    targets = [target_rows(i, symbols) for i in instances]
+    target_input, input_sentence = padded([(inputs, k) for inputs, _, k in targets], symbols.pad)
+    target_label, label_sentence = padded([(label, k) for _, label, k in targets], symbols.pad)
+    return Batch(
+        source=source_batch(instances, symbols),
+        target_input=target_input,
+        input_sentence=input_sentence,
+        target_label=target_label,
+        label_sentence=label_sentence,
+    )
+
+
+def bracketed_targets(batch: Batch) -> tuple[Tensor, Tensor]:
+    """The targets of non-autoregressive models, `bos y1 eos bos y2 eos ...`, and the sentence of each token.
+
+    Two [B, Y], sentence -1 on padding; on the device of the batch.
+    """
+    k, width = batch.label_sentence, batch.label_sentence.size(1)
+    wide = width + int(k.max()) + 1
+    t = torch.arange(width, device=k.device) + k  # sentence k has the `bos` of k others before its own
+    row = torch.arange(k.size(0), device=k.device)[:, None].expand_as(k)
+    tokens, sentence = k.new_zeros(k.size(0), wide), k.new_full((k.size(0), wide), -1)
+    for chosen, shift, symbols in (
+        (k >= 0, 1, batch.target_label),
+        ((k >= 0) & (ranks(k) == 0), 0, batch.target_input),
+    ):
+        at = row[chosen], t[chosen] + shift
+        tokens[at], sentence[at] = symbols[chosen], k[chosen]
+    return tokens, sentence

@@ -1,0 +1,85 @@
+"""The interface of tokenizers, settings for their training, and the normal form of text that they encode."""
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+SPECIAL_SYMBOLS = 4
+MAX_VOCABULARY = 1_000_000
+_WORD_BOUNDARY = "▁"  # sentencepiece's own mark for a space; it can't be told from one
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029▁]")
+# Zero-width space and joiner, soft hyphen, byte order mark, half surrogates, the mark of broken bytes.
+_INVISIBLE = re.compile(r"[\u00ad\u200b\u2060\ufeff\ud800-\udfff\ufffd]")
+_BROKEN_BYTE = "\ufffd"
+
+
+def clean(text: str) -> str:
+    """Return the text as one line in Unicode normal form C.
+
+    White space is folded and trimmed, control characters and line separators become a space, invisible
+    characters are dropped. `clean(clean(x)) == clean(x)`; everything else stays, full-width forms included.
+    """
+    if not text.isprintable() or _WORD_BOUNDARY in text or _BROKEN_BYTE in text:
+        text = _INVISIBLE.sub("", _CONTROL.sub(" ", text))
+    return " ".join(unicodedata.normalize("NFC", text).split())
+
+
+@dataclass(frozen=True, slots=True)
+class TokenizerSettings:
+    """Settings for training a tokenizer.
+
+    `vocabulary` counts the pieces (for `moses-bpe`, the merges). None asks for 32,000, or as many as the text
+    supports. `byte_fallback` None: on from 4,000 pieces, so that no output shows an unknown symbol.
+    `character_coverage` None: 0.9995 with byte fallback, else 1. `num_threads` changes the pieces a little
+    (sums in another order), hence it is a setting and not taken from the machine. `language` steers the Moses
+    rules alone, for both sides; the outputs are detokenised with it, so name the target language.
+    """
+
+    kind: str = "sentencepiece"
+    vocabulary: int | None = None
+    byte_fallback: bool | None = None
+    character_coverage: float | None = None
+    sample_sentences: int = 500_000
+    seed: int = 1
+    num_threads: int = 4
+    language: str = "en"
+
+    @property
+    def requested_vocabulary(self) -> int:
+        """Return the size to aim at."""
+        return 32_000 if self.vocabulary is None else self.vocabulary
+
+
+class Tokenizer(Protocol):
+    """Turns sentences into piece ids and back.
+
+    `fingerprint` is a SHA-256 over everything that decides how text is encoded.
+    """
+
+    kind: str
+    pieces: int
+    vocabulary_size: int
+    pad: int
+    bos: int
+    eos: int
+    sep: int
+    unk: int
+    fingerprint: str
+
+    def encode(self, sentence: str) -> list[int]:
+        """Return the piece ids of a sentence, without special symbols."""
+
+    def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Encode many sentences at once."""
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text as one line, white space folded; special symbols show nothing."""
+
+    def blank(self) -> list[int]:
+        """Return the pieces that show nothing wherever they stand, in rising order."""
+
+    def save(self, folder: Path) -> None:
+        """Write tokenizer.json and the model file into the folder, which is made if absent."""

@@ -1,0 +1,139 @@
+"""Subwords by sentencepiece: the unigram model and byte pair encoding."""
+
+import io
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Self
+
+import sentencepiece
+
+from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, TokenizerSettings, clean
+from cotext.data.tokenizer.storage import fingerprint_of, save
+from cotext.runtime.errors import CotextError
+
+# Below this size the 256 byte pieces would be a sizeable part of the vocabulary.
+BYTE_FALLBACK_FROM = 4000
+
+
+class SentencePieceTokenizer:
+    """Unigram subwords (Kudo 2018) over text in normal form C.
+
+    With byte fallback, `decode(encode(x)) == clean(x)` for every text. Without, a character that training
+    did not see decodes to " ⁇ ".
+    """
+
+    kind = "sentencepiece"
+    model_type = "unigram"
+    model_name = "sentencepiece.model"
+
+    def __init__(self, model: bytes, num_threads: int = 1) -> None:
+        """Wrap a trained model; raises CotextError when the bytes are no sentencepiece model."""
+        if not model:  # which sentencepiece would take for a model without pieces
+            raise CotextError("not a sentencepiece model: it is empty")
+        try:
+            self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+        except RuntimeError as error:
+            raise CotextError(f"not a sentencepiece model: {error}") from error
+        self._model = model
+        self.fingerprint = fingerprint_of(self.kind, model)
+        self._num_threads = num_threads
+        self.pieces: int = self._processor.get_piece_size()
+        self.pad, self.bos, self.eos, self.sep = range(self.pieces, self.pieces + SPECIAL_SYMBOLS)
+        self.vocabulary_size = self.pieces + SPECIAL_SYMBOLS
+        self.unk: int = self._processor.unk_id()
+
+    @classmethod
+    def train(cls, sample: Sequence[str], settings: TokenizerSettings) -> Self:
+        """Train on clean, non-empty sentences; raises CotextError as `train_tokenizer` does."""
+        requested = settings.requested_vocabulary
+        byte_fallback = settings.byte_fallback
+        if byte_fallback is None:
+            byte_fallback = requested >= BYTE_FALLBACK_FROM
+        coverage = settings.character_coverage
+        if coverage is None:
+            coverage = 0.9995 if byte_fallback else 1.0
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=iter(sample),
+                model_writer=model,
+                model_type=cls.model_type,
+                vocab_size=requested,
+                # Soft: the largest possible vocabulary where the text can't fill the one asked for.
+                hard_vocab_limit=False,
+                character_coverage=coverage,
+                byte_fallback=byte_fallback,
+                normalization_rule_name="identity",  # `clean` normalises, and loses less than NFKC
+                unk_id=0,
+                pad_id=-1,
+                bos_id=-1,
+                eos_id=-1,
+                num_threads=settings.num_threads,
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise CotextError(_training_problem(str(error), requested)) from error
+        tokenizer = cls(model.getvalue())
+        if settings.vocabulary is not None and tokenizer.pieces < settings.vocabulary:
+            raise CotextError(
+                f"the text can't fill a vocabulary of {settings.vocabulary} pieces; the largest possible is "
+                f"{tokenizer.pieces}: ask for at most that, or for no size to get the largest possible"
+            )
+        return tokenizer
+
+    def with_threads(self, num_threads: int) -> Self:
+        """Return the same tokenizer with so many threads for `encode_batch`; the ids stay the same."""
+        return type(self)(self._model, num_threads)
+
+    def encode(self, sentence: str) -> list[int]:
+        """Return the piece ids of a sentence, without special symbols."""
+        ids: list[int] = self._processor.encode(clean(sentence))
+        return ids
+
+    def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
+        """Encode many sentences at once."""
+        cleaned = [clean(sentence) for sentence in sentences]
+        ids: list[list[int]] = self._processor.encode(cleaned, num_threads=self._num_threads)
+        return ids
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """Return the text as one line; special symbols and bytes that form no character show nothing."""
+        return clean(self._processor.decode([int(i) for i in ids if i < self.pieces]))
+
+    def blank(self) -> list[int]:
+        """Return the pieces that show nothing wherever they stand, in rising order.
+
+        Bytes from 0x80 on show nothing alone but form characters together, so they are not among them.
+        """
+        processor = self._processor
+        return [
+            i
+            for i in range(self.pieces)
+            if not self.decode([i])
+            and not (processor.is_byte(i) and int(processor.id_to_piece(i)[1:-1], 16) >= 0x80)
+        ]
+
+    def save(self, folder: Path) -> None:
+        """Write tokenizer.json and the model file into the folder, which is made if absent."""
+        save(folder, self, self.kind, self.model_name, self._model)
+
+
+class SentencePieceBPETokenizer(SentencePieceTokenizer):
+    """Subwords by byte pair encoding (Sennrich et al. 2016), otherwise the same.
+
+    Merging makes whole words of frequent ones, where the unigram model may keep cutting them.
+    """
+
+    kind = "sentencepiece-bpe"
+    model_type = "bpe"
+
+
+def _training_problem(error: str, requested: int) -> str:
+    too_small = re.search(r"smaller than required_chars\. \d+ vs (\d+)", error)
+    if too_small:
+        return (
+            f"a vocabulary of {requested} pieces can't hold the characters of the text; ask for at least "
+            f"{too_small[1]}, or lower the character coverage"
+        )
+    return f"sentencepiece can't train on this text with {requested} pieces: {error}"

@@ -1,0 +1,73 @@
+"""Likelihoods of the current sentences of a batch, for both kinds of models.
+
+Shapes: B rows, T tokens (frames of a non-autoregressive decoder), N labels or frames without padding, one row
+after the other, D model, V vocabulary.
+"""
+
+import math
+
+import torch
+from torch import Tensor
+
+from cotext.data.batch import Batch
+from cotext.data.collate import bracketed_targets
+from cotext.losses.cross_entropy import output_loss
+from cotext.losses.ctc import ctc_nll, fits
+from cotext.losses.ctc_targets import units
+from cotext.models.interface import AutoregressiveModel, NonAutoregressiveModel
+
+
+def sentence_of_label(batch: Batch) -> Tensor:
+    """The sentence of every current label, counted through the current sentences of all rows: [N]."""
+    counts = batch.source.current[:, 1] - batch.source.current[:, 0]
+    first = counts.cumsum(dim=0) - counts
+    current = batch.is_current
+    row_N, _ = current.nonzero(as_tuple=True)
+    return first[row_N] + batch.label_sentence[current] - batch.source.current[row_N, 0]
+
+
+def negative_log_likelihood(weight_VD: Tensor, hidden_ND: Tensor, label_N: Tensor) -> Tensor:
+    """Negative log-likelihoods of labels, given the output layer and their hidden states: [N]."""
+    ones = torch.ones_like(label_N).to(hidden_ND.dtype)
+    _, nll_N = output_loss(hidden_ND, weight_VD, label_N, ones, 0.0)
+    return nll_N
+
+
+def label_nll(model: AutoregressiveModel, batch: Batch) -> Tensor:
+    """Negative log-likelihoods of the labels of current sentences, one row after the other: [N]."""
+    hidden_BTD = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
+    label_N = batch.target_label[batch.is_current]
+    return negative_log_likelihood(model.output_weight, hidden_BTD[batch.is_current], label_N)
+
+
+def autoregressive_nll(model: AutoregressiveModel, batch: Batch) -> Tensor:
+    """Negative log-likelihoods of the current sentences of all rows, one after the other, in float64."""
+    counts = batch.source.current[:, 1] - batch.source.current[:, 0]
+    nll = torch.zeros(int(counts.sum()), dtype=torch.float64, device=batch.source.tokens.device)
+    return nll.index_add_(0, sentence_of_label(batch), label_nll(model, batch).double())
+
+
+def non_autoregressive_nll(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
+    """Negative log-likelihoods of the sentences of all rows, which are current, one after the other.
+
+    With a path for every sentence, those of its text over all paths, infinite where it does not fit. Where
+    only the row has a likelihood, each of its sentences has an equal share of it: two versions of a row
+    then compare as wholes, whichever sentences are looked at.
+    """
+    tokens, sentence = bracketed_targets(batch)
+    known = (sentence >= 0).sum(dim=1) if model.path == "length" else None
+    draft = model.encode(batch.source, known)
+    real = draft.sentence >= 0
+    hidden_ND = model.decode(draft)[real]
+    sentences = sentence.max(dim=1).values + 1
+    if model.path == "length":
+        label_N = tokens[sentence >= 0]
+        nll_N = negative_log_likelihood(model.output_weight, hidden_ND, label_N)
+        row_N = real.nonzero()[:, 0]
+        nll = torch.zeros(len(sentences), dtype=torch.float64, device=row_N.device)
+        nll = nll.index_add_(0, row_N, nll_N.double()) + model.length_nll(draft).double()
+    else:
+        asked = units(model.path, draft, tokens, sentence)
+        nll = ctc_nll(hidden_ND, model.output_weight.detach(), asked, model.blank).double()
+        nll = nll.masked_fill(~fits(asked, model.blank), math.inf)
+    return nll if model.path == "sentences" else (nll / sentences).repeat_interleave(sentences)

@@ -1,0 +1,134 @@
+"""Opened runs: loaded once, and passed on to translation, scoring and analysis."""
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from cotext.config.decoding import DecodeConfig
+from cotext.config.recipe import Config, parse_config
+from cotext.data.languages import Languages
+from cotext.decoding.translator import DocumentTranslator
+from cotext.models.checkpoint import LoadedModel, load_run
+from cotext.models.run_folder import model_file
+from cotext.runtime.devices import choose_device, choose_threads
+from cotext.runtime.errors import CotextError, nearest, shown
+from cotext.runtime.files import checksum
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedRun:
+    """A run with its model on a device, its decode settings, and the run of its first pass.
+
+    `weights` is the model file. `translator` translates and scores documents.
+    """
+
+    folder: Path
+    weights: Path
+    loaded: LoadedModel
+    translator: DocumentTranslator
+    first_pass: "OpenedRun | None" = None
+
+    @property
+    def config(self) -> Config:
+        """The configuration, decode settings as they were overridden."""
+        return self.translator.config
+
+    @property
+    def languages(self) -> Languages:
+        """Source and target language; unknown where those of the training data were."""
+        return self.loaded.languages
+
+    @property
+    def signature(self) -> str:
+        """The model and how it decodes, for reports."""
+        return f"{self.loaded.signature}|{self.translator.signature}"
+
+    def with_decode(self, decode: dict[str, Any]) -> "OpenedRun":
+        """The same model with other decode settings, which override those of the run's configuration.
+
+        Raises:
+            CotextError: as `open_run`.
+        """
+        return _opened(self.folder, self.weights, self.loaded, self.translator.device, decode)
+
+    def for_scoring(self) -> "OpenedRun":
+        """The same without a first pass, which scoring does not need."""
+        settings = {**self.config.decode.model_dump(), "first_pass": ""}
+        return self.with_decode(settings) if self.first_pass is not None else self
+
+
+def open_run(
+    run: Path, device: str | None = None, decode: dict[str, Any] | None = None, update: int | None = None
+) -> OpenedRun:
+    """Load a run, with that of its first pass; `decode` overrides keys of its configuration.
+
+    `update`: of the checkpoint to load; None: the model of the run.
+
+    Raises:
+        CotextError: no such run or device, unknown decode keys, a first pass that has one itself.
+    """
+    loaded = load_run(run, update)
+    chosen = choose_device(device)
+    torch.set_num_threads(choose_threads(loaded.config.model.dimension, loaded.config.train.threads))
+    loaded = replace(loaded, model=loaded.model.to(chosen))
+    return _opened(run, model_file(run, update), loaded, chosen, decode or {})
+
+
+def open_scorer(
+    run: Path, device: str | None = None, decode: dict[str, Any] | None = None, update: int | None = None
+) -> OpenedRun:
+    """Load a run to score given translations: as `open_run`, but no first pass is needed."""
+    return open_run(run, device, {**(decode or {}), "first_pass": ""}, update)
+
+
+def _opened(
+    folder: Path, weights: Path, loaded: LoadedModel, device: torch.device, decode: dict[str, Any]
+) -> OpenedRun:
+    config = _with_decode(loaded.config, decode)
+    named = config.decode.first_pass
+    first_pass = _open_first_pass(Path(named), device) if named else None
+    before = None if first_pass is None else first_pass.translator
+    translator = DocumentTranslator(loaded.model, config, loaded.tokenizer, device, before)
+    return OpenedRun(folder, weights, loaded, translator, first_pass)
+
+
+def _open_first_pass(run: Path, device: torch.device) -> OpenedRun:
+    """Load the run that translates first, as it is configured itself."""
+    key = f"decode.first_pass = {run}"
+    try:
+        loaded = load_run(run)
+    except CotextError as error:
+        raise CotextError(f"{key}: {error}") from None
+    if further := loaded.config.decode.first_pass:
+        raise CotextError(
+            f"{key}: that system has a first pass itself ({further}), and there are two passes at most; name "
+            "one without"
+        )
+    weights = model_file(run)
+    name = f"{run.resolve().name}-{checksum(weights)[:8]}"
+    model = loaded.model.to(device)
+    translator = DocumentTranslator(model, loaded.config, loaded.tokenizer, device, name=name)
+    return OpenedRun(run, weights, loaded, translator)
+
+
+def _with_decode(config: Config, decode: dict[str, Any]) -> Config:
+    known = list(DecodeConfig.model_fields)
+    for key in decode:
+        if key not in known:
+            [near] = nearest(key, known)
+            raise CotextError(
+                f"unknown decode setting {shown(key)}; the nearest known one is '{near}', all are "
+                f"{', '.join(known)}"
+            )
+    content = config.model_dump()
+    content["decode"] |= decode
+    if content["decode"]["first_pass"] == "init":
+        if not config.train.init:
+            raise CotextError(
+                "decode.first_pass = init: this run did not start from another one; name the run that "
+                "translates first"
+            )
+        content["decode"]["first_pass"] = config.train.init
+    return parse_config(content, "decode settings")

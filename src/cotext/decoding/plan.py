@@ -1,0 +1,221 @@
+"""Decoding plans: all that is decided before the first batch, checked once.
+
+A plan is made from a configuration, a tokenizer and a model. It says which windows are searched and scored,
+with which symbols and functions, and which of them wait for others.
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from cotext.config.decoding import DecodeConfig
+from cotext.config.recipe import Config
+from cotext.data.batch import Batch, Source, SpecialSymbols
+from cotext.data.build import build_view, check_align, special_symbols
+from cotext.data.tokenizer import Tokenizer
+from cotext.data.views import SentenceBySentence, View
+from cotext.decoding.beam_search import Hypothesis, SearchOptions, search
+from cotext.decoding.constraints import SearchRequest, SearchSymbols
+from cotext.decoding.likelihood import autoregressive_nll, non_autoregressive_nll
+from cotext.decoding.non_autoregressive import search_frames
+from cotext.models.describe import describe_cut, describe_model
+from cotext.models.interface import Model, NonAutoregressiveModel, PathKind, TranslationModel
+from cotext.runtime.errors import CotextError
+
+Search = Callable[[Any, Source, Sequence[SearchRequest], SearchSymbols, SearchOptions], list[Hypothesis]]
+
+
+@dataclass(frozen=True, slots=True)
+class ModelKind:
+    """Search and scoring of autoregressive or of non-autoregressive models.
+
+    `sentence_nll` gives the negative log-likelihoods of the current sentences of a batch, one row after the
+    other. `path` is that of a non-autoregressive model, whose single tokens have no probability; None:
+    autoregressive.
+    """
+
+    search: Search
+    sentence_nll: Callable[[Any, Batch], Tensor]
+    path: PathKind | None
+
+
+def kind_of(model: Model) -> ModelKind:
+    """The kind of a model: the only place in decoding that asks."""
+    if isinstance(model, NonAutoregressiveModel):
+        return ModelKind(search_frames, non_autoregressive_nll, model.path)
+    return ModelKind(search, autoregressive_nll, None)
+
+
+@dataclass(frozen=True, slots=True)
+class DecodingPlan:
+    """The settings, views and functions by which a system translates and scores documents.
+
+    `view` cuts documents as training does, and for scoring; `searched_view` for search, which differs where
+    the sentences of a piece are searched one by one. `group_windows` consecutive windows see each other, 1
+    where rows do not. Of every `sequential_windows` consecutive ones, each waits for the one before it; 1
+    where groups are searched whole. `first_pass` is the plan of the system that translates every document
+    before, `name` what signatures call this one where it is such a system.
+    """
+
+    config: Config
+    kind: ModelKind
+    sees_other_rows: bool
+    view: View
+    searched_view: View
+    symbols: SpecialSymbols
+    search_symbols: SearchSymbols
+    options: SearchOptions
+    group_windows: int
+    sequential_windows: int
+    first_pass: "DecodingPlan | None" = None
+    name: str = "unnamed"
+
+    @classmethod
+    def of(
+        cls,
+        config: Config,
+        tokenizer: Tokenizer,
+        model: Model,
+        first_pass: "DecodingPlan | None" = None,
+        name: str = "unnamed",
+    ) -> "DecodingPlan":
+        """The plan of a configuration.
+
+        Raises:
+            CotextError: settings that do not go together, or that the model cannot follow.
+        """
+        decode, kind = config.decode, kind_of(model)
+        view, symbols = build_view(config.view), special_symbols(tokenizer, config.view)
+        group_windows = decode.group_windows if model.sees_other_rows else 1
+        check_align(decode.align, symbols.bracket)
+        return cls(
+            config=config,
+            kind=kind,
+            sees_other_rows=model.sees_other_rows,
+            view=view,
+            searched_view=_searched_view(config, kind, symbols, view),
+            symbols=symbols,
+            search_symbols=SearchSymbols(
+                symbols,
+                tokenizer.unk,
+                blank=tuple(tokenizer.blank()),
+                # Brackets have no separator between them.
+                unused=(tokenizer.sep,) if symbols.bracket else (),
+            ),
+            options=SearchOptions(decode.beam, decode.length_penalty, decode.align),
+            group_windows=group_windows,
+            sequential_windows=group_windows if decode.schedule == "sequential" else 1,
+            first_pass=first_pass,
+            name=name,
+        )
+
+    @property
+    def decode(self) -> DecodeConfig:
+        """The decode settings."""
+        return self.config.decode
+
+    @property
+    def translations_as_context(self) -> bool:
+        """Whether finished translations are the target context of other windows."""
+        view = self.config.view
+        has_context = view.kind == "window" and view.before > 0 and view.target_before != 0
+        return has_context and self.decode.target_context == "prefix"
+
+    @property
+    def forces_prefix(self) -> bool:
+        """Whether the target sentences of a window before its current ones are given to search."""
+        return self.decode.target_context == "prefix" or self.searched_view is not self.view
+
+    @property
+    def signature(self) -> str:
+        """The signature of decoding, for reports."""
+        view, decode = self.config.view, self.decode
+        whole = "" if view.kind == "sentence" else f"-{view.max_tokens}"
+        parts = [f"view:{describe_cut(view, view.max_sentences)}{whole}"]
+        if view.kind != "sentence":
+            parts.append(f"separators:{view.separators}")
+        parts += [f"align:{decode.align}", f"beam:{decode.beam}"]
+        if self.searched_view is not self.view:
+            parts.append(f"beam_per:{decode.beam_per}")
+        # Non-autoregressive output is neither ranked by length nor ended by the model.
+        path = self.kind.path
+        parts.append(f"lp:{decode.length_penalty:g}" if path is None else f"path:{path}")
+        parts.append(f"limit:{decode.max_ratio:g}x+{decode.max_extra}")
+        if view.kind == "window" and view.target_before != 0:
+            parts.append(f"target:{decode.target_context}")
+        if self.sees_other_rows:
+            parts += [f"schedule:{decode.schedule}", f"group_windows:{decode.group_windows}"]
+        if self.first_pass is not None:
+            parts.append(f"first_pass:{self.first_pass.name}")
+        return "|".join(parts)
+
+    def check_passes(self) -> None:
+        """Refuse passes and schedules that do not go together; scoring needs no first pass.
+
+        Raises:
+            CotextError: a schedule that lacks its first pass, or a first pass that would not be used, was not
+                opened, or has one itself.
+        """
+        decode, first = self.decode, self.first_pass
+        if first is None:
+            if decode.first_pass:
+                raise CotextError(
+                    f"decode.first_pass = {decode.first_pass}: that run was not opened; open this one with "
+                    "cotext.load, or leave decode.first_pass empty"
+                )
+            if self.group_windows > self.sequential_windows and self.translations_as_context:
+                raise CotextError(
+                    "decode.schedule = simultaneous: all windows of a group are searched together, so the "
+                    "translations which are their target context must be there before; name a run that makes "
+                    "them with decode.first_pass, or choose decode.schedule = sequential"
+                )
+            return
+        if not self.translations_as_context:
+            raise CotextError(
+                f"decode.first_pass = {decode.first_pass}: its translations would not be used, as this "
+                f"system ({self.signature}) is given no target context; leave decode.first_pass empty"
+            )
+        if first.first_pass is not None or first.decode.first_pass:
+            raise CotextError(
+                f"decode.first_pass = {decode.first_pass}: that system has a first pass itself "
+                f"({first.decode.first_pass}), and there are two passes at most; name one without"
+            )
+        first.check_passes()
+
+    def autoregressive(self, model: Model) -> TranslationModel:
+        """The model of this plan, where every token is to have a probability of its own.
+
+        Raises:
+            CotextError: it is non-autoregressive.
+        """
+        if isinstance(model, NonAutoregressiveModel):
+            raise CotextError(
+                f"{describe_model(self.config.model)} is non-autoregressive: sentences have a probability "
+                "(`cotext score`), single tokens have none; examine a system that writes from left to right"
+            )
+        return model
+
+
+def _searched_view(config: Config, kind: ModelKind, symbols: SpecialSymbols, view: View) -> View:
+    """The view that documents are searched in; scores do not depend on it.
+
+    Raises:
+        CotextError: sentences are to be searched one by one, but end otherwise within a row than at its end,
+            or nothing is searched.
+    """
+    if config.decode.beam_per != "sentence" or config.view.kind != "document":
+        return view
+    if kind.path is not None:
+        raise CotextError(
+            f"decode.beam_per = sentence: {describe_model(config.model)} is non-autoregressive and "
+            "searches no sentence by itself; leave it out"
+        )
+    if not symbols.bracket:
+        raise CotextError(
+            "decode.beam_per = sentence needs view.separators = bracket: with "
+            f"{config.view.separators} ones, the model ends a sentence in the midst of a document "
+            "otherwise than the last; choose decode.beam_per = document"
+        )
+    return SentenceBySentence(view)

@@ -1,0 +1,43 @@
+"""The corpus of a training run: prepared data as one configuration cuts and samples it."""
+
+from dataclasses import dataclass
+
+from cotext.config.recipe import Config
+from cotext.data.batch import SpecialSymbols
+from cotext.data.build import build_mixture, build_view, special_symbols
+from cotext.data.prepared import checked_digests
+from cotext.data.store import TokenStore
+from cotext.data.views import Mixture, View
+from cotext.training.prepared_data import READ, PreparedData
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """Training and development data of a run, with the views that cut them."""
+
+    train: TokenStore
+    dev: TokenStore
+    view: View  # of validation and translation
+    mixture: Mixture  # of training
+    symbols: SpecialSymbols
+    unknown: int  # what hidden words become
+    max_row_tokens: int
+    checksums: dict[str, str]  # of the files that it was read from, and of the tokenizer
+
+
+def corpus_of(config: Config, data: PreparedData) -> Corpus:
+    """The corpus of a configuration, from prepared data.
+
+    Raises:
+        CotextError: a file is not what the report of the prepared folder says.
+    """
+    return Corpus(
+        train=data.train,
+        dev=data.dev,
+        view=build_view(config.view),
+        mixture=build_mixture(config.view),
+        symbols=special_symbols(data.tokenizer, config.view),
+        unknown=data.tokenizer.unk,
+        max_row_tokens=config.view.max_tokens,
+        checksums={**checked_digests(data.folder, READ), "tokenizer": data.tokenizer.fingerprint},
+    )

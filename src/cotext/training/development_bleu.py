@@ -1,0 +1,51 @@
+"""BLEU on the development set, by translating it with the model as it stands."""
+
+from collections.abc import Callable
+
+import torch
+
+from cotext.config.recipe import Config
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.formats import read_parallel
+from cotext.decoding.translator import DocumentTranslator
+from cotext.metrics.bleu import evaluate
+from cotext.models.interface import Model
+from cotext.training.prepared_data import PreparedData
+
+
+def development_bleu(
+    config: Config,
+    data: PreparedData,
+    device: torch.device,
+    on_stage: Callable[[str, int, int], None] = lambda stage, done, total: None,
+) -> Callable[[Model], float]:
+    """A function that translates the first development documents greedily and returns sentence BLEU.
+
+    `on_stage` as in `TrainingCallbacks`.
+    """
+    documents: list[ParallelDocument] = []
+    for document in read_parallel(data.folder / "dev.jsonl", None):
+        if len(documents) == config.train.validate_documents:
+            break
+        documents.append(document)
+    # Greedy and in one pass: the figure is for comparing checkpoints of one run, many times a run.
+    alone = {"beam": 1, "schedule": "sequential", "first_pass": ""}
+    decode = config.decode.model_copy(update=alone)
+    fast = config.model_copy(update={"decode": decode})
+    references = [Document(d.id, d.target) for d in documents]
+    total = sum(map(len, documents))
+
+    def score(model: Model) -> float:
+        done = 0
+
+        def on_sentences(count: int) -> None:
+            nonlocal done
+            done += count
+            on_stage("translating the development set, sentences", done, total)
+
+        translator = DocumentTranslator(model, fast, data.tokenizer, device)
+        found = dict(translator.translate((Document(d.id, d.source) for d in documents), on_sentences))
+        hypotheses = [found[i].document for i in range(len(documents))]
+        return float(evaluate(hypotheses, references, ("s-bleu",))[0].value)
+
+    return score

@@ -1,0 +1,125 @@
+"""The prepared data of a run: opening a folder that `cotext prepare` made, and noting it in the run."""
+
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cotext.data.languages import Languages
+from cotext.data.prepared import REPORT, read_report
+from cotext.data.store import TokenStore
+from cotext.data.tokenizer import Tokenizer, load_tokenizer
+from cotext.models.run_folder import noted_data
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import replacing
+from cotext.runtime.integrity import sealed
+
+READ = ("train.arrow", "dev.arrow", "dev.jsonl")  # what training reads of a prepared folder
+
+
+@dataclass(frozen=True)
+class PreparedData:
+    """A folder that `cotext prepare` made, opened."""
+
+    folder: Path
+    tokenizer: Tokenizer
+    train: TokenStore
+    dev: TokenStore
+
+    @cached_property
+    def report(self) -> dict[str, Any]:
+        """The content of its report; raises CotextError as `read_report`."""
+        return read_report(self.folder)
+
+    @property
+    def languages(self) -> Languages:
+        """The language pair; unknown in data prepared without."""
+        try:
+            languages = self.report["languages"]
+            return Languages(str(languages["source"]), str(languages["target"]))
+        except (KeyError, TypeError):
+            return Languages()
+
+    @property
+    def usual_source_tokens(self) -> int:
+        """The 99th percentile of source sentence lengths of the training corpus; 0 without a report."""
+        try:
+            splits = self.report["splits"]
+            return int(splits["train"]["sentence_tokens"]["source"]["percentiles"]["99"])
+        except (ValueError, KeyError, TypeError):
+            return 0
+
+    @property
+    def mean_sentence_tokens(self) -> int:
+        """Mean sentence length over both sides of the training corpus, rounded: the shift `corpus`."""
+        totals = self.train.totals
+        return round((totals.source_tokens + totals.target_tokens) / (2 * max(totals.sentences, 1)))
+
+    def most_sentences(self) -> int:
+        """Sentences of the longest training document, pairs without a token left out; at least 1."""
+        lengths = map(self.train.lengths, range(len(self.train)))
+        return max((int(np.count_nonzero(source + target)) for source, target in lengths), default=0) or 1
+
+
+def open_data(folder: Path) -> PreparedData:
+    """Open a prepared folder.
+
+    Raises:
+        CotextError: not such a folder, or parts of it made with another tokenizer.
+    """
+    if not (folder / "train.arrow").is_file() or not (folder / REPORT).is_file():
+        raise CotextError(
+            f"{folder}: no prepared data there; make it with `cotext prepare ... --out {folder}`"
+        )
+    tokenizer = load_tokenizer(folder / "tokenizer")
+    train, dev = TokenStore(folder / "train.arrow"), TokenStore(folder / "dev.arrow")
+    for store in (train, dev):
+        store.require_tokenizer(tokenizer)
+    return PreparedData(folder, tokenizer, train, dev)
+
+
+def note_data(run: Path, data: PreparedData, checksums: dict[str, str]) -> None:
+    """Write into a run folder which data it is trained on: `data.json`."""
+    totals = {"train": asdict(data.train.totals), "dev": asdict(data.dev.totals)}
+    content = {
+        "folder": str(data.folder.resolve()),
+        **totals,
+        "checksums": checksums,
+        "usual_source_tokens": data.usual_source_tokens,
+    }
+    if noted_data(run) != content:
+        with replacing(run / "data.json") as temporary:
+            temporary.write_text(f"{sealed(content)}\n", encoding="utf-8")
+
+
+def data_of(run: Path, folder: Path | None) -> PreparedData:
+    """Open the data that a run was trained on: `folder`, or if None the one noted in `data.json`.
+
+    Raises:
+        CotextError: nothing noted or no longer there, or data of another tokenizer than the run's.
+    """
+    tokenizer = load_tokenizer(run / "tokenizer")
+    data = open_data(folder or _noted_folder(run))
+    if data.tokenizer.fingerprint != tokenizer.fingerprint:
+        raise CotextError(
+            f"{data.folder}: prepared with another tokenizer than that of {run}; give --data FOLDER, the "
+            "data that it was trained on"
+        )
+    return data
+
+
+def _noted_folder(run: Path) -> Path:
+    try:
+        folder = Path(noted_data(run)["folder"])
+    except KeyError:
+        raise CotextError(
+            f"{run}: does not say which data it was trained on (data.json is missing or damaged); give "
+            "--data FOLDER"
+        ) from None
+    if not (folder / "train.arrow").is_file():
+        raise CotextError(
+            f"{folder}: the data that {run} was trained on is no longer there; give --data FOLDER"
+        )
+    return folder

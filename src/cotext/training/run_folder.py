@@ -1,0 +1,68 @@
+"""The folder of a run: begun, or found to hold the same run."""
+
+from pathlib import Path
+
+from cotext.config.recipe import Config, differences, dump_config
+from cotext.data.tokenizer import Tokenizer, load_tokenizer
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import replacing
+from cotext.runtime.locks import NAME
+from cotext.training.resolve import written_config
+
+# Keys that may change between an interruption and its continuation: they say how long and how loudly.
+MAY_CHANGE = (
+    "paper",
+    "languages",
+    "train.max_updates",
+    "train.patience",
+    "train.log_every",
+    "train.threads",
+    "train.average",
+    "train.average_by",
+    "train.keep",
+)
+
+
+def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
+    """Begin a run in a folder, or check that the run in it is the same.
+
+    Raises:
+        CotextError: the folder holds another run, or something else, or cannot be written.
+    """
+    path = run / "config.yaml"
+    try:
+        if path.exists():
+            _require_same(written_config(path), config, run)
+        elif any(not entry.name.startswith((".config.yaml", NAME)) for entry in run.iterdir()):
+            raise CotextError(f"{run}: the folder is not empty and holds no run; choose another --out")
+        # The configuration comes first: what it stands beside is a run, however early it was cut short.
+        with replacing(path) as temporary:
+            temporary.write_text(dump_config(config), encoding="utf-8")
+        _keep_tokenizer(run, tokenizer)
+    except OSError as error:
+        raise CotextError(f"{run}: cannot be written: {error.strerror or error}") from None
+
+
+def _keep_tokenizer(run: Path, tokenizer: Tokenizer) -> None:
+    """Copy the tokenizer into the run, or check that the copy there is the same."""
+    folder = run / "tokenizer"
+    if not (run / "checkpoints").exists():
+        tokenizer.save(folder)
+    elif load_tokenizer(folder).fingerprint != tokenizer.fingerprint:
+        raise CotextError(
+            f"{folder}: another tokenizer than that of the data; give the data that the run was trained on, "
+            "or choose another --out"
+        )
+
+
+def _require_same(before: Config, now: Config, run: Path) -> None:
+    changed = [entry for entry in differences(before, now) if entry[0] not in MAY_CHANGE]
+    if changed:
+        lines = (
+            f"  {key}: {'nothing' if there == '' else there} there, {asked} asked for"
+            for key, there, asked in changed
+        )
+        raise CotextError(
+            f"{run}: holds a run with another configuration; choose another --out, or give the same settings "
+            "to go on with it:\n" + "\n".join(lines)
+        )

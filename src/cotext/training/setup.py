@@ -1,0 +1,105 @@
+"""Everything that a training run needs, built and checked before anything is written."""
+
+import os
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from accelerate import Accelerator
+
+from cotext.config.recipe import Config
+from cotext.losses.build import build_loss
+from cotext.models.build import build_model
+from cotext.models.interface import Model
+from cotext.models.parameters import parameters_asked, parameters_at_most
+from cotext.models.run_folder import checkpoints
+from cotext.runtime.devices import choose_threads
+from cotext.runtime.errors import CotextError
+from cotext.runtime.locks import Lock
+from cotext.training.accelerator import make_accelerator
+from cotext.training.callbacks import TrainingCallbacks
+from cotext.training.corpus import Corpus, corpus_of
+from cotext.training.prepared_data import PreparedData, open_data
+from cotext.training.resolve import resolve, settle_first_sentence, settle_start
+from cotext.training.trainer import Trainer
+from cotext.training.warm_start import WarmStart, read_new, start_from
+
+
+def _require_memory(config: Config, vocabulary: int) -> None:
+    """Refuse a model whose weights alone are more than this machine has memory for.
+
+    Raises:
+        CotextError: they are.
+    """
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if 4 * parameters_at_most(config, vocabulary) <= memory:
+        return
+    weights = 4 * parameters_asked(config, vocabulary)
+    if weights > memory:
+        raise CotextError(
+            f"the model asked for has {weights // 4:,} parameters, {weights / 2**30:,.0f} GiB, and this "
+            f"machine has {memory / 2**30:,.0f} GiB of memory; ask for fewer layers or a smaller "
+            "model.dimension"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingSetup:
+    """The parts of a training run, checked, with nothing written: see `set_up`."""
+
+    config: Config
+    data: PreparedData
+    corpus: Corpus
+    model: Model
+    accelerator: Accelerator
+    start: WarmStart | None
+    fresh: Collection[str]
+
+    def trainer(
+        self,
+        run: Path,
+        callbacks: TrainingCallbacks,
+        score_development: Callable[[Model], float] | None = None,
+        lock: Lock | None = None,
+    ) -> Trainer:
+        """The trainer of a run; raises CotextError where nothing of the data could be trained on."""
+        trainer = Trainer(
+            self.config,
+            self.model,
+            build_loss(self.config.loss),
+            self.corpus,
+            run,
+            callbacks,
+            score_development=score_development,
+            accelerator=self.accelerator,
+            fresh=self.fresh,
+            lock=lock,
+        )
+        trainer.require_batches()
+        return trainer
+
+
+def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: str | None) -> TrainingSetup:
+    """Open the data, settle the configuration and build the model, as for `train`.
+
+    Raises:
+        CotextError: settings that do not fit together, to the data or to this machine.
+    """
+    data = open_data(data_folder)
+    config = settle_first_sentence(settle_start(resolve(config, data), run, recipe), run)
+    _require_memory(config, data.tokenizer.vocabulary_size)
+    torch.manual_seed(config.train.seed)
+    model = build_model(config, data.tokenizer.vocabulary_size)
+    accelerator = make_accelerator(config.train, model.spares_parameters, device)
+    threads = choose_threads(config.model.dimension, config.train.threads)
+    if not config.train.threads:
+        threads = max(1, threads // accelerator.num_processes)  # which share the cores
+    torch.set_num_threads(threads)
+    start, new = None, []
+    if config.train.init and not checkpoints(run):
+        start = start_from(Path(config.train.init), model, config, data.tokenizer)
+        new = start.inheritance.new
+    elif config.train.init and config.train.fresh_rate != 1:
+        new = read_new(run / "init.json")
+    return TrainingSetup(config, data, corpus_of(config, data), model, accelerator, start, new)

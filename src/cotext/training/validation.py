@@ -1,0 +1,84 @@
+"""Validation: the loss on the development set, and BLEU where a function that translates it is given."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from accelerate import Accelerator
+from accelerate.utils import gather_object
+from torch import nn
+
+from cotext.config.recipe import Config
+from cotext.data.batch import Batch
+from cotext.data.sampling import ordered_batches
+from cotext.losses.cross_entropy import LossParts
+from cotext.models.interface import Model
+from cotext.runtime.errors import CotextError
+from cotext.training.corpus import Corpus
+from cotext.training.sums import IntervalSums, add_over_processes
+
+
+@dataclass(frozen=True, slots=True)
+class Validator:
+    """The evaluation of one model on the development set, shared among the processes.
+
+    `objective` maps a batch to `LossParts`. `score_development` translates the development documents with
+    the model as it stands and returns BLEU; it is called on the main process alone. `on_stage` as in
+    `TrainingCallbacks`.
+    """
+
+    config: Config
+    corpus: Corpus
+    model: Model
+    objective: nn.Module
+    accelerator: Accelerator
+    on_stage: Callable[[str, int, int], None]
+    score_development: Callable[[Model], float] | None
+
+    def batches(self) -> Iterator[Batch]:
+        """The development set in batches, in the order of its documents."""
+        corpus = self.corpus
+        return ordered_batches(
+            corpus.dev,
+            corpus.view,
+            corpus.symbols,
+            self.config.train.max_tokens,
+            corpus.max_row_tokens,
+            # As in translation: the figures are those of what it will do.
+            group_windows=self.config.decode.group_windows if self.model.sees_other_rows else None,
+        )
+
+    def require_batches(self) -> None:
+        """Refuse a view by which nothing can be validated.
+
+        Raises:
+            CotextError: no sentence of the development set fits into a row.
+        """
+        if next(self.batches(), None) is None:
+            raise CotextError(
+                f"{self.corpus.dev.path}: no sentence of the development set fits into "
+                f"{self.corpus.max_row_tokens} tokens; raise view.max_tokens"
+            )
+
+    @torch.no_grad()
+    def figures(self) -> dict[str, float]:
+        """Loss, `nll_current` and `nll_context` per label, in nats, and `bleu` if asked for."""
+        self.objective.eval()
+        main, process = self.accelerator.is_main_process, self.accelerator.process_index
+        interval = IntervalSums(0.0)
+        totals, done = self.corpus.dev.totals, 0
+        for number, batch in enumerate(self.batches()):
+            if number % self.accelerator.num_processes == process:
+                outcome: LossParts = self.objective(batch.to(self.accelerator.device))
+                interval.add(outcome)
+            if main:
+                done += int(batch.is_current.sum())
+                self.on_stage("validating, tokens", done, totals.target_tokens + totals.sentences)
+        reduced = add_over_processes(interval.as_floats())
+        loss, count = reduced.pop("loss")
+        figures = {"loss": loss / count}
+        figures |= {name: total / count for name, (total, count) in reduced.items() if count}
+        if self.score_development is not None:
+            own = self.score_development(self.model) if main else 0.0
+            figures["bleu"] = gather_object([own])[0]
+        return figures

@@ -1,0 +1,48 @@
+"""The harness of timings: rounds in turn, by any clock, told as medians and ratios of a round."""
+
+from collections.abc import Iterator
+from itertools import count
+
+from benchmarks.speed.harness import Times, added_mebibytes, in_turn, spread
+
+
+def test_ways_take_turns_and_the_warm_up_does_not_count() -> None:
+    calls: list[str] = []
+    now = 0.0
+
+    def way(name: str, seconds: Iterator[float]) -> None:
+        nonlocal now
+        calls.append(name)
+        now += next(seconds)
+
+    seconds = {"one": iter([100.0, 2.0, 3.0]), "two": iter([100.0, 4.0, 9.0])}
+    ways = {name: lambda n=name: way(n, seconds[n]) for name in seconds}
+    times = in_turn(ways, rounds=2, clock=lambda: now)
+    assert calls == ["one", "two"] * 3
+    assert times["one"] == [2.0, 3.0]
+    assert times.ratios("two", "one") == [2.0, 3.0]
+    assert times.ratio("two", "one") == "2.50 (2.00-3.00)"
+    assert times.rate("one", "{:.1f}", things=6) == "2.5 (2.0-3.0)"
+    assert times.speed_rows("{:.1f}", 12)[1] == ("two", "2.2 (1.3-3.0)", "0.42 (0.33-0.50)")
+
+
+def test_a_way_that_gives_a_number_is_timed_for_each_thing_done() -> None:
+    ticks = count()
+    times = in_turn(lambda number: {"labels": lambda: 4.0 * number}, 2, clock=lambda: next(ticks))
+    assert times["labels"] == [1 / 4, 1 / 8]  # rounds 1 and 2; round 0 warms up
+
+
+def test_a_spread_is_the_median_with_the_smallest_and_the_largest() -> None:
+    assert spread([3.0, 1.0, 2.0]) == "2.00 (1.00-3.00)"
+    assert Times({"a": [1.0, 5.0, 2.0]}).median("a") == 2.0
+
+
+def test_memory_that_is_added_is_seen() -> None:
+    held: list[bytearray] = []
+
+    def work() -> None:
+        held.append(bytearray(b"x") * (64 << 20))
+        for _ in range(20_000):  # long enough for the sampler to see it
+            sum(range(50))
+
+    assert 50 < added_mebibytes(work) < 100
