@@ -112,15 +112,19 @@ SYSTEMS: dict[str, dict[str, Any]] = {
         "decoder": MEMORY,
     },
 }
-# Which of their spans, scores and layers are taken up by no system above.
-APART = {"transformer_xl", "nodes", "node_queries"}
+# Of models that predict all at once, beside those of recipes.
+AT_ONCE: dict[str, dict[str, Any]] = {
+    "node queries": {"attention": {"span": "sentence", "top": {"layers": 1, "span": "node_queries"}}},
+    "gated nodes": {"attention": {"span": "sentence", "top": {"layers": 1, "span": "nodes", "mix": "gated"}}},
+    "positions in sentences": {"attention": {"span": "sentence", "score": "positions"}},
+    "rotary": {"attention": {"score": "rotary"}},
+    "alibi": {"attention": {"score": "alibi"}},
+}
 
 
 def test_every_value_of_a_slot_is_among_the_systems() -> None:
-    """Nodes are of models that predict all at once, which the recipes of CASA are."""
-    told = set(re.findall(r"[\w]+", json.dumps(SYSTEMS)))
-    values = {*SPANS, *SCORES, *BATCH_CONTEXTS_BUILT, *DOCUMENT_LAYERS}
-    assert values - told <= APART
+    told = set(re.findall(r"\w+", json.dumps([SYSTEMS, AT_ONCE]))) | {"content"}  # the default
+    assert {*SPANS, *SCORES, *BATCH_CONTEXTS_BUILT, *DOCUMENT_LAYERS} <= told
 
 
 def config_of(system: str, view: str, **train: str) -> Config:
@@ -422,6 +426,18 @@ def test_every_slot_in_every_view(system: str, store: TokenStore, monkeypatch: p
             assert moved.labels, view
             sees = shows_targets(config) and (view != "document" or "across" in system)
             assert bool(moved.across) == sees, view
+
+
+@pytest.mark.parametrize("slots", AT_ONCE)
+def test_every_slot_of_models_that_predict_at_once(
+    slots: str, store: TokenStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    overrides = [f"model.{key}={json.dumps(value)}" for key, value in AT_ONCE[slots].items()]
+    config = load_config("casa/casa", "tiny", [*SMALL, *overrides])
+    model = model_of(config)
+    assert isinstance(model, NonAutoregressiveModel)
+    rows, _ = next(batches(config, store, monkeypatch))
+    check_at_once(model, rows, special_symbols(TOKENIZER, config.view))
 
 
 def opened(config: Config, store: TokenStore) -> list[OpenDocument]:

@@ -30,8 +30,10 @@ from cotext.data.batch import Source
 from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import load_tokenizer
 from cotext.layers.blocks import Stack
-from cotext.layers.kernels.packing import Ragged
-from cotext.models.build import MODELS, build_model
+from cotext.layers.kernels.packing import Packing
+from cotext.layers.layout import Layout, Packed, Shared
+from cotext.layers.positions import PositionTable
+from cotext.models.build import build_model
 from cotext.models.checkpoint import load_run
 from cotext.models.interface import TranslationModel
 from cotext.reports.pictures import probed_by_distance, probed_by_layer
@@ -189,12 +191,12 @@ def test_pairs_stay_in_their_row_and_within_reach() -> None:
 class Marking(nn.Module):
     """A block that adds 1000 to every state, with or without padding."""
 
-    def forward(self, x: Tensor, own: tuple[Any, ...]) -> Tensor:
+    def forward(self, x: Tensor, layout: Any) -> Tensor:
         return x + 1000
 
 
-class TokenAndPlace(TranslationModel):
-    """A model whose states are (token, place in the row, 0) at the input of its blocks."""
+class TokenAndPosition(TranslationModel):
+    """A model whose states are (token, position in the row, 0) at the input of its blocks."""
 
     def __init__(self, states: str, blocks: int = 2) -> None:
         super().__init__()
@@ -206,22 +208,19 @@ class TokenAndPlace(TranslationModel):
         raise NotImplementedError
 
     def embed(self, source: Source) -> Tensor:
-        place = torch.arange(source.tokens.size(1)).expand_as(source.tokens)
-        return torch.stack((source.tokens, place, torch.zeros_like(place)), dim=-1).float()
+        position = torch.arange(source.tokens.size(1)).expand_as(source.tokens)
+        return torch.stack((source.tokens, position, torch.zeros_like(position)), dim=-1).float()
 
     def encode(self, source: Source) -> Tensor:
         x = self.embed(source)
-        own: tuple[Any, ...] = (None, None)
-        if self.states != "padded":
-            ragged = Ragged(source.sentence >= 0)
-            if self.states == "longest first":
-                length = (source.sentence >= 0).sum(dim=1, keepdim=True).expand_as(source.sentence)
-                order = length.flatten()[ragged.place_N].argsort(descending=True, stable=True)
-                ragged.place_N = ragged.place_N[order]
-            own = ((None, ragged),)
-            x = ragged.pack(x)
+        layout = Layout(source.sentence, Shared(PositionTable(4)), Packed())
+        if self.states == "padded":
+            layout.__dict__["packing"] = None
+        elif self.states == "longest first":  # in the order of buckets of sentences
+            layout = Layout(source.sentence, Shared(PositionTable(4)), Packed(by_sentence=True))
+        x = layout.pack(x)
         for block in self.encoder:
-            x = block(x, own)
+            x = block(x, layout)
         return x
 
     def decode(self, tokens: Tensor, sentence: Tensor, state: Any) -> Tensor:
@@ -243,7 +242,7 @@ def padded_source(lengths: list[int], first: int = 100) -> Source:
 @pytest.mark.parametrize("states", ["padded", "packed", "longest first"])
 def test_states_stand_beside_their_tokens_whatever_the_order(states: str) -> None:
     batches = [padded_source([3, 1, 5]), padded_source([4, 4], first=109)]
-    found = read_states(TokenAndPlace(states), batches, CPU)
+    found = read_states(TokenAndPosition(states), batches, CPU)
     assert found.token.tolist() == list(range(100, 117))
     assert found.position.tolist() == [1, 2, 3, 1, 1, 2, 3, 4, 5, 1, 2, 3, 4, 1, 2, 3, 4]
     assert found.row_length.tolist() == [3] * 3 + [1] + [5] * 5 + [4] * 8
@@ -256,10 +255,10 @@ def test_states_stand_beside_their_tokens_whatever_the_order(states: str) -> Non
 
 def test_hooks_go_and_layer_0_is_what_came_in() -> None:
     class InPlace(nn.Module):
-        def forward(self, x: Tensor, own: tuple[Any, ...]) -> Tensor:
+        def forward(self, x: Tensor, layout: Any) -> Tensor:
             return x.add_(1)
 
-    model = TokenAndPlace(states="padded")
+    model = TokenAndPosition(states="padded")
     model.encoder = Stack([InPlace(), InPlace()])
     found = read_states(model, [padded_source([2, 3])], CPU)
     assert [int(states[0, 2]) for states in found.layers] == [0, 1, 2]
@@ -274,15 +273,15 @@ def test_hooks_go_and_layer_0_is_what_came_in() -> None:
 class Fewer(nn.Module):
     """A block that lets the first token of every row go."""
 
-    def forward(self, x: Tensor, own: tuple[Any, ...]) -> Tensor:
+    def forward(self, x: Tensor, layout: Any) -> Tensor:
         return x[:, 1:]
 
 
-class WithoutPlaces(TokenAndPlace):
+class WithoutLayout(TokenAndPosition):
     """Packed, and no block is told where the states stand: they could be in any order."""
 
     def encode(self, source: Source) -> Tensor:
-        x = Ragged(source.sentence >= 0).pack(self.embed(source))
+        x = Packing(source.sentence >= 0).pack(self.embed(source))
         for block in self.encoder:
             x = block(x, ())
         return x
@@ -295,19 +294,19 @@ class Pair(nn.Module):
         return x, x
 
 
-class Twice(TokenAndPlace):
+class Twice(TokenAndPosition):
     def encode(self, source: Source) -> Tensor:
         super().encode(source)
         return super().encode(source)
 
 
-class Broken(TokenAndPlace):
+class Broken(TokenAndPosition):
     def embed(self, source: Source) -> Tensor:
         return super().embed(source) / 0
 
 
 def test_layers_that_cannot_be_probed_are_named() -> None:
-    model = TokenAndPlace(states="padded")
+    model = TokenAndPosition(states="padded")
     model.encoder = Stack([Marking(), Fewer()])
     with pytest.raises(CotextError, match=r"layer 2 gives states of shape .* not see every token"):
         read_states(model, [padded_source([3, 5])], CPU)
@@ -315,8 +314,8 @@ def test_layers_that_cannot_be_probed_are_named() -> None:
         read_states(Twice(states="packed"), [padded_source([3, 5])], CPU)
     with pytest.raises(CotextError, match="layer 0 gives states that are not finite"):
         read_states(Broken(states="packed"), [padded_source([3, 5])], CPU)
-    with pytest.raises(CotextError, match=r"layer 0 gives .* does not say where they stand"):
-        read_states(WithoutPlaces("packed"), [padded_source([3, 5])], CPU)
+    with pytest.raises(CotextError, match=r"layer 0 gives .* does not say which they are"):
+        read_states(WithoutLayout("packed"), [padded_source([3, 5])], CPU)
     model.encoder = Stack([Marking(), Pair()])
     with pytest.raises(CotextError, match="layer 2 gives a tuple"):
         read_states(model, [padded_source([3, 5])], CPU)
@@ -328,7 +327,7 @@ def test_a_model_without_encoder_blocks_is_refused() -> None:
     with pytest.raises(CotextError, match="Linear has no stack of encoder blocks"):
         encoder_of(nn.Linear(2, 2))
     with pytest.raises(CotextError, match="no stack"):
-        encoder_of(TokenAndPlace(states="padded", blocks=0))
+        encoder_of(TokenAndPosition(states="padded", blocks=0))
 
 
 def test_rows_of_one_token_have_no_pairs() -> None:
@@ -418,24 +417,35 @@ def test_positions_of_a_model_line_up_with_its_embedding(world: Path) -> None:
     assert torch.allclose(together.layers[0], expected, atol=1e-5)
 
 
-# What writes all at once is refused before: tests/decoding/test_non_autoregressive.py.
-@pytest.mark.parametrize("name", sorted(MODELS.keys() - {"casa"}))
+FILLED: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    "sentences": {"attention": {"span": "sentence"}},
+    "gated": {"attention": {"span": "sentence", "top": {"layers": 1, "mix": "gated"}}},
+    "current on top": {"encoder": {"top": {"layers": 1, "span": "current"}}},
+    "segment distance": {"encoder": {"score": "segment_distance"}},
+    "segment gate": {"encoder": {"span": "sentence"}, "document_layer": "segment_gate"},
+    "hierarchical": {"document_layer": "hierarchical"},
+    **{score: {"attention": {"score": score}} for score in ("positions", "rotary", "alibi")},
+    **{context: {"batch_context": context} for context in ("flat", "datapoints", "mean")},
+}
+
+
+# What predicts all at once is refused before: tests/decoding/test_non_autoregressive.py.
+@pytest.mark.parametrize("name", FILLED)
 def test_every_system_can_be_probed_or_says_why_not(name: str, world: Path) -> None:
     opened = probe_module.open_probes([world / "window"], None, None)[0]
-    size = {"name": name, "encoder_layers": 3}
-    own = {"g_transformer": {"g_transformer": {"global_layers": 1}}}
-    config = with_section(opened.loaded.config, "model", **size, **own.get(name, {}))
+    config = with_section(opened.loaded.config, "model", encoder_layers=3, **FILLED[name])
     torch.manual_seed(0)
     model = build_model(config, opened.loaded.tokenizer.vocabulary_size).eval()
     sources = list(probe_module._batches(opened, probe_module._sample(opened, 300)["train"]))
     # Fewer states than tokens at the top, or one more in front of every row.
-    unlike_tokens = {"flat_transformer": 3, "batch_embedding": 0}
+    unlike_tokens = {"current on top": 3, "mean": 0}
     if name in unlike_tokens:
         with pytest.raises(CotextError, match=f"encoder layer {unlike_tokens[name]} gives states"):
             read_states(model, sources, CPU)
         return
     found = read_states(model, sources, CPU)
-    assert len(found.layers) == 4 + (name == "mcn")  # whose layer over the row is one more
+    assert len(found.layers) == 4 + ("document_layer" in FILLED[name])  # which is one more
     assert all(states.shape == (len(found), 16) for states in found.layers)
     # Layer 3 of the first row of the last batch, read alone.
     last = sources[-1]
