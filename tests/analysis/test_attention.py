@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from test_equivalence import SYSTEMS
 from tiny import TINY_MODEL, PlainWordTokenizer, random_model, tiny_config, window
 from torch import Tensor, nn
 
@@ -22,14 +21,24 @@ from cotext.data.views import Window, WindowView
 from cotext.decoding.translator import DocumentTranslator
 from cotext.layers.kernels.relative import attend_relative
 from cotext.layers.kernels.sdpa import attend, watch_weights
+from cotext.layers.layout import Layout
 from cotext.models.build import build_model
-from cotext.models.docflat import DocFlat
-from cotext.models.interface import TranslationModel
+from cotext.models.docflat import FlatBatch
+from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
 
 SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
 SMALL = ["model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.initialisation=xavier"]
-SMALL += ["model.encoder_layers=2", "model.decoder_layers=1", "model.g_transformer.global_layers=1"]
+SMALL += ["model.encoder_layers=2", "model.decoder_layers=1"]
+FILLED = {
+    "nothing": ["model.attention.score=content"],
+    "positions": ["model.attention.score=positions"],
+    "gated": [
+        "model.attention={score: content, span: sentence, top: {layers: 1, span: row, mix: gated}}",
+    ],
+    "current on top": ["model.attention.score=content", "model.encoder.top={layers: 1, span: current}"],
+    "flat": ["model.attention.score=content", "model.batch_context=flat"],
+}
 
 
 def batch(rows: int = 2) -> Batch:
@@ -41,9 +50,11 @@ def batch(rows: int = 2) -> Batch:
     return make_batch(both[:rows], SYMBOLS)
 
 
-def model(name: str = "transformer") -> TranslationModel:
+def model(name: str = "nothing") -> Transformer:
     torch.manual_seed(0)
-    return build_model(load_config("p-transformer/doc", None, [*SMALL, f"model.name={name}"]), 24).eval()
+    built = build_model(load_config("p-transformer/doc", None, [*SMALL, *FILLED[name]]), 24).eval()
+    assert isinstance(built, Transformer)
+    return built
 
 
 def test_even_weights_have_the_entropy_of_the_keys_there_are() -> None:
@@ -71,7 +82,7 @@ def test_even_weights_have_the_entropy_of_the_keys_there_are() -> None:
     assert found["decoder.0.attention"].uniform == pytest.approx(2 * (math.log(24) + math.log(2)))
 
 
-@pytest.mark.parametrize("name", ["transformer", "p_transformer"])
+@pytest.mark.parametrize("name", ["nothing", "positions"])
 def test_rows_together_are_the_rows_alone(name: str) -> None:
     watched = model(name)
     one, other = (
@@ -102,7 +113,7 @@ def test_the_weights_shown_are_those_that_mix_the_values(causal: bool, relative:
     table = torch.randn(7, 4, generator=torch.Generator().manual_seed(3))
     mask = None if causal else torch.tensor([True, True, False, True, True]).view(1, 1, 1, 5)
     shown: list[Tensor] = []
-    with watch_weights(lambda weights, real, places: shown.append(weights)):
+    with watch_weights(lambda weights, real, tokens: shown.append(weights)):
         out = (
             attend_relative(q, k, v, table, mask, causal, 0) if relative else attend(q, k, v, mask, causal, 0)
         )
@@ -123,7 +134,7 @@ def document(before: int = 1, batches: int = 1) -> list[Batch]:
     return [make_batch(rows[i::batches], SYMBOLS) for i in range(batches)]
 
 
-def even(name: str = "transformer") -> TranslationModel:
+def even(name: str = "nothing") -> Transformer:
     """Every query is the same but for a trace, and all keys that it may see have the same weight."""
     made = model(name)
     with torch.no_grad():
@@ -180,25 +191,65 @@ def test_even_weights_give_shares_that_count_tokens(batches: int) -> None:
     assert spread.normalised_entropy == pytest.approx(1)
 
 
-# Whose rows see each other.
-BATCH_LEVEL: dict[str, dict[str, Any]] = {
-    f"docflat, {gate}": {"name": "docflat", "docflat": {"gate": gate}}
-    for gate in ("continuous", "discrete", "identity")
-} | {
-    f"{name}, {sides}": {"name": name, name: sides}
-    for name in ("batch_embedding", "datapoints")
-    for sides in ({"source": True, "target": False}, {"source": True, "target": True})
+MEMORY = {"span": "memory", "score": "transformer_xl"}
+MCN = {
+    "encoder": {"span": "sentence"},
+    "cross": {"span": "sentence"},
+    "document_layer": "segment_gate",
+    "target_positions": "none",
 }
-WATCHED = {**SYSTEMS, **BATCH_LEVEL}
+# Slots, and how far what attention is as each kind: sentences before, sentences after.
+WATCHED: dict[str, tuple[dict[str, Any], dict[str, tuple[int, int]]]] = {
+    "nothing": ({}, {}),
+    **{
+        score: ({"attention": {"score": score}}, {})
+        for score in ("absolute", "relative", "positions", "rotary", "alibi")
+    },
+    "sentences": ({"attention": {"span": "sentence"}}, {}),
+    "gated": ({"attention": {"span": "sentence", "top": {"layers": 1, "mix": "gated"}}}, {}),
+    "gated positions": (
+        {"attention": {"span": "sentence", "score": "positions", "top": {"layers": 1, "mix": "gated"}}},
+        {},
+    ),
+    "current on top": (
+        {"encoder_layers": 2, "encoder": {"top": {"layers": 1, "span": "current"}}},
+        {"cross": (0, 0)},
+    ),
+    "cross-attention to current sentences": ({"cross": {"span": "current"}}, {"cross": (0, 0)}),
+    "segment distance": ({"encoder": {"score": "segment_distance"}}, {}),
+    **{
+        f"memory of {m}": (
+            MCN | {"decoder": MEMORY | {"memory_sentences": m}},
+            {"decoder": (-m, 0), "decoder-local": (0, 0)},
+        )
+        for m in (0, 1, 2)
+    },
+    "ordinary decoder, context of one": (
+        MCN | {"decoder": {"span": "sentence"}, "target_positions": "reset", "source_sentences": 1},
+        {"encoder-document": (-1, 1)},
+    ),
+    **{
+        f"flat, {gate}": ({"batch_context": "flat", "batch": {"gate": gate}}, {})
+        for gate in ("continuous", "discrete", "identity")
+    },
+    **{
+        f"{kind}, {'both sides' if target else 'source'}": (
+            {"batch_context": kind, "batch": {"target": target}},
+            {},
+        )
+        for kind in ("mean", "datapoints")
+        for target in (False, True)
+    },
+}
 
 
 @pytest.mark.parametrize("name", WATCHED)
 def test_shares_of_every_system(name: str) -> None:
     """They sum to one, within a window whose sentences come from the right places of the document."""
-    chosen = WATCHED[name]
-    batch_level = chosen.get("name") in ("docflat", "batch_embedding", "datapoints")
+    slots, spans = WATCHED[name]
+    batch_level = "batch_context" in slots
     view = window(2, after=1) | ({"separators": "numbered", "numbers": 3} if batch_level else {})
-    config = tiny_config(model={**TINY_MODEL, **chosen}, view=view)
+    config = tiny_config(model={**TINY_MODEL, **slots}, view=view)
     tokenizer = PlainWordTokenizer(["the", "cat", "sat", "on", "a", "mat"])
     watched = random_model(config, tokenizer)
     translator = DocumentTranslator(watched, config, tokenizer, torch.device("cpu"))
@@ -212,19 +263,17 @@ def test_shares_of_every_system(name: str) -> None:
     ones = torch.ones(6, dtype=torch.float64)
     for each in found.maps.values():
         torch.testing.assert_close(each.share.nansum(dim=1) + each.beside, ones)
-        lower, upper = (-5, 5) if each.kind.startswith("batch") else (-2, 1)
-        if chosen.get("name") == "mcn":  # whose decoder remembers, and whose source sees, so many sentences
-            mcn = config.model.mcn
-            memory = mcn.memory_sentences if mcn.xl else 0
-            lower = -memory if each.kind == "decoder" else lower
-            if each.kind == "encoder" and mcn.context is not None:
-                lower, upper = -mcn.context, mcn.context
-        inside = torch.ones(6, 6).triu(lower).tril(0 if each.kind in ("decoder", "batch-target") else upper)
-        if each.kind.endswith("local"):
-            inside = torch.eye(6)
-        assert not (each.seen & ~inside.bool()).any()
-        if not each.kind.endswith("local") and chosen.get("name") != "flat_transformer":
-            assert torch.equal(each.seen, inside.bool()), each.kind
+        if each.kind.startswith("batch"):
+            lower, upper = -5, 5
+        else:
+            lower, upper = spans.get(each.kind, (0, 0) if each.kind.endswith("local") else (-2, 1))
+        inside = torch.ones(6, 6).triu(lower).tril(min(upper, 0) if "decoder" in each.kind else upper)
+        if each.kind == "batch-target":
+            inside = inside.tril(0)
+        if name == "current on top" and each.kind == "encoder":  # below the row, above one sentence
+            top = next(iter(each_map for each_map in found.maps if each_map.endswith("1.attention")))
+            inside = torch.eye(6) if each is found.maps[top] else inside
+        assert torch.equal(each.seen, inside.bool()), each.kind
     for kind in found.kinds:
         torch.testing.assert_close(kind.share.nansum(dim=1) + kind.beside, ones)
     json.dumps(found.as_dict(), allow_nan=False)
@@ -232,14 +281,14 @@ def test_shares_of_every_system(name: str) -> None:
 
 
 def test_the_top_of_flat_transformer_sees_the_current_sentence_alone() -> None:
-    maps, _ = sentence_maps(model("flat_transformer"), document(before=2), 3)
+    maps, _ = sentence_maps(model("current on top"), document(before=2), 3)
     assert torch.equal(maps["encoder.0.attention"].seen, torch.ones(3, 3).tril().bool())
     assert torch.equal(maps["encoder.1.attention"].seen, torch.eye(3).bool())
     assert torch.equal(maps["decoder.0.cross"].seen, torch.eye(3).bool())
 
 
 def test_local_attention_tells_which_sentences_it_re_arranged() -> None:
-    maps, _ = sentence_maps(model("g_transformer"), document(before=2), 3)
+    maps, _ = sentence_maps(model("gated"), document(before=2), 3)
     assert {each.kind for each in maps.values()} == {
         *("encoder", "decoder", "cross", "encoder-local", "decoder-local", "cross-local")
     }
@@ -252,7 +301,7 @@ def test_local_attention_tells_which_sentences_it_re_arranged() -> None:
 
 
 def test_averages_over_layers_count_what_is_out_of_sight_as_nothing() -> None:
-    maps, _ = sentence_maps(model("flat_transformer"), document(before=1), 3)
+    maps, _ = sentence_maps(model("current on top"), document(before=1), 3)
     both = next(each for each in average_by_kind(maps) if each.kind == "encoder")
     assert both.attentions == ("encoder.0.attention", "encoder.1.attention")
     below, above = (maps[name].share for name in both.attentions)
@@ -263,7 +312,10 @@ def test_averages_over_layers_count_what_is_out_of_sight_as_nothing() -> None:
 
 def test_attention_over_unknown_tokens_is_refused() -> None:
     class Pool(nn.Module):
-        def forward(self, x: Tensor, own: tuple[Any, ...]) -> Tensor:
+        def enter(self, x: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
+            return x, layout
+
+        def forward(self, x: Tensor, layout: Layout) -> Tensor:
             q = torch.ones(1, 1, 7, 2)
             attend(q, q, q, None, False, 0.0)
             return x
@@ -293,10 +345,10 @@ def test_openness_by_distance() -> None:
 
 def test_attention_across_the_batch_and_its_gate() -> None:
     """9 current source tokens see each other; of 7 target ones, the t-th sees t of 2, 2 and 3."""
-    made = model("docflat")
-    assert isinstance(made, DocFlat)
+    made = model("flat")
+    assert isinstance(made.batch_context, FlatBatch)
     with torch.no_grad():
-        for context in (made.source_context, made.target_context):
+        for context in (made.batch_context.source_context, made.batch_context.target_context):
             assert context is not None
             assert context.gate is not None
             context.attention.qkv.weight[:16].zero_()
@@ -305,30 +357,31 @@ def test_attention_across_the_batch_and_its_gate() -> None:
             context.gate.linear.bias.fill_(math.log(3))  # three quarters open
     maps, gates = sentence_maps(made, document(before=1), 3)
     assert {name: each.kind for name, each in maps.items()} == {
-        "source_context.attention": "batch-source",
+        "batch_context.source_context.attention": "batch-source",
         "encoder.0.attention": "encoder",
         "encoder.1.attention": "encoder",
-        "target_context.attention": "batch-target",
+        "batch_context.target_context.attention": "batch-target",
         "decoder.0.attention": "decoder",
         "decoder.0.cross": "cross",
     }
     even = torch.tensor([3 / 9, 2 / 9, 4 / 9]).double()
-    torch.testing.assert_close(maps["source_context.attention"].share, even.expand(3, 3), atol=1e-6, rtol=0)
+    of_source = maps["batch_context.source_context.attention"]
+    torch.testing.assert_close(of_source.share, even.expand(3, 3), atol=1e-6, rtol=0)
     ninth = torch.full((3, 3), 1 / 9).double()
-    torch.testing.assert_close(maps["source_context.attention"].mean, ninth, atol=1e-6, rtol=0)
+    torch.testing.assert_close(of_source.mean, ninth, atol=1e-6, rtol=0)
     nan = math.nan
     causal = [
         [1, nan, nan],
         [(2 / 3 + 2 / 4) / 2, (1 / 3 + 2 / 4) / 2, nan],
         [(2 / 5 + 2 / 6 + 2 / 7) / 3, (2 / 5 + 2 / 6 + 2 / 7) / 3, (1 / 5 + 2 / 6 + 3 / 7) / 3],
     ]
-    found = maps["target_context.attention"].share
+    found = maps["batch_context.target_context.attention"].share
     torch.testing.assert_close(found, torch.tensor(causal).double(), equal_nan=True, atol=1e-6, rtol=0)
     assert {name: gate.kind for name, gate in gates.items()} == {
-        "source_context.gate": "batch-source",
-        "target_context.gate": "batch-target",
+        "batch_context.source_context.gate": "batch-source",
+        "batch_context.target_context.gate": "batch-target",
     }
     for gate in gates.values():
         torch.testing.assert_close(gate.openness, torch.full((3,), 0.75).double())
-    passed = gates["source_context.gate"].by_distance(maps["source_context.attention"].share)[2].passed
+    passed = gates["batch_context.source_context.gate"].by_distance(of_source.share)[2].passed
     assert passed == pytest.approx(0.75 * 3 / 9)

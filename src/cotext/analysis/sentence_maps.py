@@ -240,6 +240,7 @@ def _kind(name: str, module: nn.Module, of_target: bool) -> str:
         return "batch-target" if of_target else "batch-source"
     if parts[0].endswith("_document"):
         return "decoder-document" if of_target else "encoder-document"
-    inside = isinstance(module, SelfAttention | CrossAttention) and isinstance(module.span, SentenceSpan)
+    span = module.span if isinstance(module, SelfAttention | CrossAttention) else None
+    inside = isinstance(span, SentenceSpan) and span.memory_sentences == 0
     kind = "cross" if "cross" in parts else parts[0]
     return f"{kind}-local" if inside else kind
