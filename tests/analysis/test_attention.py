@@ -29,7 +29,7 @@ from cotext.runtime.errors import CotextError
 
 SYMBOLS = SpecialSymbols(pad=20, bos=21, eos=22, separators=(23,))
 SMALL = ["model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.initialisation=xavier"]
-SMALL += ["model.encoder_layers=2", "model.decoder_layers=1", "model.g_transformer.global_layers=1"]
+SMALL += ["model.encoder_layers=2", "model.decoder_layers=1", "model.attention.top.layers=1"]
 
 
 def batch(rows: int = 2) -> Batch:
