@@ -1,4 +1,4 @@
-"""What a system is to predict, it is not shown: over every recipe, and every model in every view.
+"""What a system is to predict, it is not shown: over every recipe, and every slot in every view.
 
 left to right     what is predicted for a label does not move when a target token at or after it in its
                   document changes: in all rows that hold it, as in another document, or in one of them alone
@@ -10,7 +10,9 @@ The rows are those that training, validation and translation make of a small cor
 opens with a name of its own, so that a row tells what it holds, whatever is said of it.
 """
 
+import json
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
@@ -22,7 +24,6 @@ import torch
 from tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer, pieces, random_model, tiny_config, window
 from torch import Tensor
 
-from cotext.config.model import ModelConfig
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.data import sampling
 from cotext.data.batch import Batch, Instance, SpecialSymbols
@@ -37,7 +38,8 @@ from cotext.decoding.translator import DocumentTranslator
 from cotext.decoding.window_groups import source_of
 from cotext.losses.build import build_loss
 from cotext.losses.glancing import Glancing
-from cotext.models.build import MODELS, build_model
+from cotext.models.build import BATCH_CONTEXTS as BATCH_CONTEXTS_BUILT
+from cotext.models.build import DOCUMENT_LAYERS, SCORES, SPANS, build_model
 from cotext.models.interface import Draft, Model, NonAutoregressiveModel, TranslationModel
 from cotext.runtime.errors import CotextError
 
@@ -72,30 +74,59 @@ VIEWS: dict[str, dict[str, Any]] = {
         ]
     },
 }
-SHOW_TARGETS = ("docflat", "datapoints")  # models whose rows may see target tokens of others
-
-
-def settings_that_meet(name: str) -> list[dict[str, Any]]:
-    """Of a model whose rows see others, all that lets them: inside documents, and across them."""
-    section = ModelConfig.model_fields.get(name)
-    if section is None or not hasattr(section.default, "cross_document"):
-        return [{}]
-    return [{"source": True, "target": True, "cross_document": crosses} for crosses in (False, True)]
-
-
-SYSTEMS = {
-    f"{name} across documents" if settings.get("cross_document") else name: (name, settings)
-    for name in MODELS
-    for settings in settings_that_meet(name)
+GATED = {"layers": 1, "span": "row", "mix": "gated"}
+MEMORY = {"span": "memory", "memory_sentences": 2, "score": "transformer_xl"}
+BATCH_CONTEXTS = ("flat", "datapoints", "mean")
+SHOW_TARGETS = ("flat", "datapoints")  # contexts through which rows may see target tokens of others
+# Every value of every slot, as overrides of `model`.
+SYSTEMS: dict[str, dict[str, Any]] = {
+    "nothing": {},
+    **{
+        f"{context}{' across documents' if crosses else ''}": {
+            "batch_context": context,
+            "batch": {"cross_document": crosses},
+        }
+        for context in BATCH_CONTEXTS
+        for crosses in (False, True)
+    },
+    "sentences": {"attention": {"span": "sentence"}},
+    "gated": {"attention": {"span": "sentence", "top": GATED}},
+    "current": {"encoder": {"top": {"layers": 1, "span": "current"}}, "segments": "current"},
+    "cross-attention to current sentences": {"cross": {"span": "current"}},
+    "memory": {"decoder": MEMORY, "target_positions": "none", "cross": {"span": "sentence"}},
+    **{
+        score: {"attention": {"score": score}}
+        for score in ("absolute", "relative", "positions", "rotary", "alibi")
+    },
+    "positions in gated layers": {"attention": {"span": "sentence", "top": GATED, "score": "positions"}},
+    "segment distance": {"encoder": {"score": "segment_distance"}},
+    "segment gate": {"document_layer": "segment_gate", "encoder": {"span": "sentence"}},
+    "hierarchical": {"document_layer": "hierarchical", "document": {"target": True}},
+    "shifted, learned": {"positions": "shifted", "shift": "sequence", "segments": "learned"},
+    "flat, gated": {"batch_context": "flat", "attention": {"span": "sentence", "top": GATED}},
+    "flat, positions": {"batch_context": "flat", "attention": {"score": "positions"}},
+    "datapoints, hierarchical, memory": {
+        "batch_context": "datapoints",
+        "document_layer": "hierarchical",
+        "document": {"target": True},
+        "decoder": MEMORY,
+    },
 }
+# Which of their spans, scores and layers are taken up by no system above.
+APART = {"transformer_xl", "nodes", "node_queries"}
+
+
+def test_every_value_of_a_slot_is_among_the_systems() -> None:
+    """Nodes are of models that predict all at once, which the recipes of CASA are."""
+    told = set(re.findall(r"[\w]+", json.dumps(SYSTEMS)))
+    values = {*SPANS, *SCORES, *BATCH_CONTEXTS_BUILT, *DOCUMENT_LAYERS}
+    assert values - told <= APART
 
 
 def config_of(system: str, view: str, **train: str) -> Config:
-    name, settings = SYSTEMS[system]
     return tiny_config(
-        model={"name": name, "encoder_layers": 2, **({name: settings} if settings else {})},
+        model={"encoder_layers": 2, **SYSTEMS[system]},
         view={"separators": "bracket", **VIEWS[view]},
-        loss={"name": "glancing" if name == "casa" else "cross_entropy"},
         train=train,
         decode={"group_windows": 4},
     )
@@ -115,17 +146,22 @@ def recipes_of(paper: str) -> dict[str, Config]:
 papers = pytest.mark.parametrize("paper", sorted({name.split("/")[0] for name in recipe_names()}))
 
 
-def settings_of(config: Config) -> dict[str, Any]:
-    """Those of the model's own."""
-    return dict(getattr(config.model, config.model.name, None) or {})
+def shows_targets(config: Config) -> bool:
+    """Whether rows may see target tokens of others."""
+    return config.model.batch_context in SHOW_TARGETS and config.model.batch.target
+
+
+def crosses_documents(config: Config) -> bool:
+    """Whether rows of different documents meet in training."""
+    return config.model.batch_context != "none" and config.model.batch.cross_document
 
 
 def model_of(config: Config) -> Model:
-    if config.model.name != "casa":
+    if config.model.writes == "left_to_right":
         return random_model(config, TOKENIZER)
     # With one code for all words, the codes that training gives away say nothing.
-    casa = config.model.casa.model_copy(update={"codes": 1})
-    config = config.model_copy(update={"model": config.model.model_copy(update={"casa": casa})})
+    nat = config.model.nat.model_copy(update={"codes": 1})
+    config = config.model_copy(update={"model": config.model.model_copy(update={"nat": nat})})
     return build_model(config, TOKENIZER.vocabulary_size).double().eval()
 
 
@@ -173,23 +209,23 @@ def batches(
 
 # --- what stands where
 
-Place = tuple[int, int, int]  # document, sentence, token: of a label, or of a target token
+Position = tuple[int, int, int]  # document, sentence, token: of a label, or of a target token
 Rows = list[Instance]
 
 
-def places(row: Instance) -> list[Place]:
+def places(row: Instance) -> list[Position]:
     """Of every label of a row."""
     held = [SENTENCES[int(s[0]) - WORDS] for s in row.source[row.target_offset :]]
     return [(*held[k], t) for k, sentence in enumerate(row.target) for t in range(len(sentence) + 1)]
 
 
-def numbered(place: Place) -> int:
+def numbered(place: Position) -> int:
     """Places of one document in their order."""
     document, sentence, token = place
     return 10_000 * document + 100 * sentence + token
 
 
-def changed(row: Instance, where: Callable[[Place], bool]) -> Instance:
+def changed(row: Instance, where: Callable[[Position], bool]) -> Instance:
     """With other words at some of the places that the row holds."""
     at = iter(places(row))
     target = []
@@ -206,11 +242,11 @@ class Change:
     `shorter`: sentences that go on after that place lose one, too.
     """
 
-    first: Place
+    first: Position
     rows: range
     shorter: bool
 
-    def behind(self, place: Place) -> bool:
+    def behind(self, place: Position) -> bool:
         return place[0] == self.first[0] and place >= self.first
 
     def of(self, rows: Rows) -> Rows:
@@ -303,7 +339,7 @@ def check_rows(
     moved, symbols = Moved(), special_symbols(TOKENIZER, config.view)
     for rows, training in batches(config, store, monkeypatch):
         if training or model.sees_other_rows:
-            crosses = training and settings_of(config).get("cross_document", False)
+            crosses = training and crosses_documents(config)
             # The places of words say how long the context before them is, whosesoever it is.
             made = changes(rows, model.sees_other_rows, shorter=config.train.context == "own")
             versions = [rows, *(change.of(rows) for change in made)]
@@ -355,7 +391,7 @@ def check_at_once(model: NonAutoregressiveModel, rows: Rows, symbols: SpecialSym
     raise AssertionError(kinds)
 
 
-# --- every recipe, and every model in every view
+# --- every recipe, and every slot in every view
 
 
 @papers
@@ -368,12 +404,11 @@ def test_every_recipe(paper: str, store: TokenStore, monkeypatch: pytest.MonkeyP
             continue
         moved = check_rows(model, config, store, monkeypatch)
         assert moved.labels, recipe
-        on_target = config.model.name in SHOW_TARGETS and settings_of(config)["target"]
-        assert bool(moved.across) == on_target, recipe
+        assert bool(moved.across) == shows_targets(config), recipe
 
 
-@pytest.mark.parametrize("system", [s for s in SYSTEMS if s != "casa"])
-def test_every_model_in_every_view(system: str, store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("system", SYSTEMS)
+def test_every_slot_in_every_view(system: str, store: TokenStore, monkeypatch: pytest.MonkeyPatch) -> None:
     for view in VIEWS:
         for context in ("own", "foreign"):
             config = config_of(system, view, context=context)
@@ -385,7 +420,7 @@ def test_every_model_in_every_view(system: str, store: TokenStore, monkeypatch: 
             assert isinstance(model, TranslationModel)
             moved = check_rows(model, config, store, monkeypatch)
             assert moved.labels, view
-            sees = config.model.name in SHOW_TARGETS and (view != "document" or "across" in system)
+            sees = shows_targets(config) and (view != "document" or "across" in system)
             assert bool(moved.across) == sees, view
 
 
@@ -402,7 +437,7 @@ def opened(config: Config, store: TokenStore) -> list[OpenDocument]:
 
 
 @pytest.mark.parametrize("view", [v for v in VIEWS if v != "mixture"])
-@pytest.mark.parametrize("system", [s for s, (_, settings) in SYSTEMS.items() if settings])
+@pytest.mark.parametrize("system", [s for s, slots in SYSTEMS.items() if "batch_context" in slots])
 def test_windows_that_are_translated_in_turn(system: str, view: str, store: TokenStore) -> None:
     """One of every document, beside extra rows: within a group of four, and in the next one."""
     config = config_of(system, view)
@@ -434,7 +469,7 @@ def test_windows_that_are_translated_in_turn(system: str, view: str, store: Toke
             )
         moved.check(rows, made, found, apart=True)
     assert moved.labels
-    on_target = config.model.name in SHOW_TARGETS and view != "document"
+    on_target = shows_targets(config) and view != "document"
     assert bool(moved.across) == on_target
 
 

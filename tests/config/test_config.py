@@ -221,24 +221,39 @@ def test_the_reference_covers_every_key() -> None:
         assert value == default
 
 
-def test_shifted_positions_are_the_transformers_alone() -> None:
-    config = load_config("p-transformer/doc", None, ["model.positions=shifted", "model.shift=3"])
-    with pytest.raises(CotextError, match=r"shifted is for model.name = transformer, not p_transformer"):
-        build_model(config, 100)
-
-
 def test_sizes_are_laid_over_subsections() -> None:
     """A size changes one key of a subsection and leaves what else stands there."""
-    config = load_config("g-transformer/randinit", "tiny", ["model.p_transformer.cross=false"])
-    assert config.model.g_transformer.global_layers == 1
-    assert config.model.p_transformer.cross is False
-    assert config.model.p_transformer.relative is True
-    assert load_config("g-transformer/randinit").model.g_transformer.global_layers == 2
+    config = load_config("g-transformer/randinit", "tiny", ["model.cross.score=absolute"])
+    assert config.model.attention.top.layers == 1
+    assert (config.model.attention.span, config.model.attention.top.mix) == ("sentence", "gated")
+    assert (config.model.stack("cross").score, config.model.stack("cross").span) == ("absolute", "sentence")
+    assert load_config("g-transformer/randinit").model.attention.top.layers == 2
 
 
-def test_positions_that_p_transformer_tells_again_are_absolute() -> None:
-    with pytest.raises(CotextError, match="are absolute"):
-        build_model(load_config("p-transformer/doc", None, ["model.positions=reset"]), 100)
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["positions=reset"], "model.positions = reset: the positions that every layer adds are absolute"),
+        (["target_positions=shifted"], "shifted takes model.positions = shifted"),
+        (["encoder.span=memory"], "model.encoder.span = memory: the encoder takes one of row, sentence"),
+        (["decoder.span=current"], "model.decoder.span = current: the decoder takes one of row, sentence"),
+        (["decoder.span=memory"], "with the span memory in the decoder; choose transformer_xl"),
+        (["decoder.score=segment_distance"], "model.decoder.score = segment_distance: there is no kernel"),
+        (["cross.score=transformer_xl"], "model.cross.score = transformer_xl: there is no kernel"),
+        (["attention.score=content", "cross.span=nodes"], "takes model.writes = non_autoregressive"),
+        (["encoder.top={layers: 7}"], "model.encoder.top.layers = 7, but this stack has 6 layers"),
+        (["document_layer=segment_gate", "document.target=true"], "stands on the encoder alone"),
+        (
+            ["document_layer=segment_gate", "encoder.top={layers: 1, span: current}"],
+            "leaves the current ones alone; choose one of the two",
+        ),
+        (["writes=non_autoregressive"], "takes loss.name = glancing"),
+    ],
+)
+def test_slots_that_do_not_go_together(overrides: list[str], message: str) -> None:
+    with pytest.raises(CotextError) as caught:
+        build_model(load_config("p-transformer/doc", None, [f"model.{each}" for each in overrides]), 100)
+    assert message in str(caught.value)
 
 
 def test_learned_segments_suffice_for_every_view_of_a_mixture() -> None:
@@ -247,14 +262,18 @@ def test_learned_segments_suffice_for_every_view_of_a_mixture() -> None:
     assert dict(model.named_parameters())["embedding.segment"].shape == (4, 128)
 
 
-def test_the_name_of_a_model_tells_its_switches() -> None:
+def test_the_name_of_a_model_tells_its_slots() -> None:
     def name(*overrides: str) -> str:
         return describe_model(load_config("p-transformer/doc", None, overrides).model)
 
-    assert name() == "p_transformer"
-    assert name("model.p_transformer.cross=false") == "p_transformer(cross=False)"
-    assert name("model.g_transformer.global_layers=0") == "p_transformer"
+    assert name() == "transformer(attention.score=positions)"
+    told = "transformer(attention.score=positions,cross.score=content)"
+    assert name("model.cross.score=content") == told
+    assert name("model.decoder.score=content", "model.attention.score=content").endswith(
+        "(decoder.score=content)"
+    )
     assert describe_model(load_config("focused-concatenation/base").model) == "transformer"
+    assert describe_model(load_config("casa/casa").model).startswith("nat(attention.span=sentence,")
 
 
 def test_symbols_of_separators() -> None:

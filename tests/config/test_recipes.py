@@ -1,6 +1,8 @@
 """Every shipped recipe is opened, built and trained for a few updates."""
 
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -84,16 +86,18 @@ def test_a_recipe_repeats_no_default(recipe: str) -> None:
 
     path = Path(cotext.__file__).parent / "config" / "recipes" / f"{recipe}.yaml"
     written = yaml.safe_load(path.read_text())
-    defaults = Config().model_dump(mode="json")
-    different = {
-        section: {k: v for k, v in values.items() if defaults[section][k] != v}
-        for section, values in written.items()
-        if isinstance(values, dict)
-    }
-    allowed = {"view": {"after", "kind"}, "model": {"shift"}}  # said for clarity
-    for section, values in written.items():
-        if isinstance(values, dict):
-            assert set(values) - set(different[section]) <= allowed.get(section, set())
+    below = [load_config(parent) for parent in written.pop("extends", [])] or [Config()]
+    clear = {"view.after", "view.kind", "model.shift", "model.attention.top.span"}  # said for clarity
+    assert set(repeated(written, [config.model_dump(mode="json") for config in below])) <= clear
+
+
+def repeated(written: dict[str, Any], below: list[dict[str, Any]], prefix: str = "") -> Iterator[str]:
+    """Dotted keys whose value is the same in all that lies below."""
+    for key, value in written.items():
+        if isinstance(value, dict):
+            yield from repeated(value, [each.get(key) or {} for each in below], f"{prefix}{key}.")
+        elif all(each.get(key, Ellipsis) == value for each in below):
+            yield f"{prefix}{key}"
 
 
 def test_parameters_of_the_base_transformer() -> None:
@@ -150,5 +154,5 @@ def test_parameters_that_mcn_has_beyond_its_sentence_model() -> None:
     """
     final, sent = (load_config(f"mcn/{name}") for name in ("final", "sent"))
     assert parameters(final, 32_000) - parameters(sent, 32_000) == 4_746_368
-    attention = load_config("mcn/final", None, ["model.mcn.feed_forward=false"])
+    attention = load_config("mcn/final", None, ["model.document.feed_forward=false"])
     assert round((parameters(attention, 32_000) - parameters(sent, 32_000)) / 1e6, 1) == 2.6

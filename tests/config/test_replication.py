@@ -19,7 +19,7 @@ TOLD = re.compile(
     r"((sub)?section|appendix|table|figure|equation)s? \w+.*"
     r"|authors' (scripts|configurations|code)\b.*"
     r"|default of the authors' toolkit"
-    r"|(Bao|Ma|Sun) et al\. 20\d\d\b.*"
+    r"|[A-Z][\w-]*( et al\.| and [\w-]+) 20\d\d\b.*"
     r"|ours: .+"
 )
 
@@ -47,7 +47,7 @@ def test_the_page_is_up_to_date() -> None:
 @pytest.mark.parametrize("recipe", recipe_names())
 def test_every_value_of_a_recipe_says_where_it_is_told(recipe: str) -> None:
     settings = MAKER["written"](recipe)
-    assert settings
+    assert settings or recipe.startswith("mixtures/")  # of nothing but what is extended
     for each in settings:
         assert TOLD.fullmatch(each.told), f"{each.key}: {each.told!r}"
 
@@ -86,7 +86,8 @@ def test_every_table_and_figure_has_its_place(paper: str, kind: str) -> None:
 
 
 def test_every_recipe_stands_for_something() -> None:
-    assert {each.split()[0] for r in results() for each in r.get("recipes", ())} == set(recipe_names())
+    of_tables = {name for name in recipe_names() if name.partition("/")[0] not in MAKER["OF_NO_TABLE"]}
+    assert {each.split()[0] for r in results() for each in r.get("recipes", ())} == of_tables
 
 
 def test_rows_that_are_on_record_stand_in_their_tables() -> None:

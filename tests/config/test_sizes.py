@@ -5,15 +5,18 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from cotext.models.casa import Casa
 
+from cotext.config.model import ModelConfig
 from cotext.config.recipe import Config, load_config, recipe_names
-from cotext.config.sizes import SIZES, TOP_LAYERS
-from cotext.layers.context_nodes import ContextSelfAttention
+from cotext.config.sizes import SIZES, STACKS
+from cotext.layers.multi_head import SelfAttention
+from cotext.layers.node_spans import NodeSpan
 from cotext.models.build import build_model
-from cotext.models.g_transformer import Gated, GTransformer
+from cotext.models.g_transformer import GatedSelfAttention
 from cotext.models.interface import Model
-from cotext.models.mcn import MCN, GlobalContext
+from cotext.models.mcn import SegmentGate
+from cotext.models.nat import NonAutoregressiveTransformer
+from cotext.models.transformer import Transformer
 
 # Rows of several papers that are one system.
 THE_SAME = {frozenset({"docflat/g-transformer", "g-transformer/finetune"})}
@@ -25,8 +28,10 @@ def built(config: Config) -> Model:
         return build_model(config.model_copy(update={"model": model}), 100)
 
 
-def of_a_model(name: str) -> list[str]:
-    return [recipe for recipe in recipe_names() if load_config(recipe).model.name == name]
+def top_layers(model: ModelConfig) -> dict[str, int]:
+    """How many top layers of another kind every section asks for that says so."""
+    tops = {name: getattr(model, name).top for name in STACKS}
+    return {name: top.layers for name, top in tops.items() if top is not None}
 
 
 @pytest.mark.parametrize(
@@ -67,22 +72,26 @@ def test_no_two_recipes_become_one(size: str) -> None:
 @pytest.mark.parametrize("size", SIZES)
 def test_every_stack_has_both_kinds_of_layers(size: str) -> None:
     """Local ones below and others on top; a decoder of a single layer has both in one."""
-    for name, key in TOP_LAYERS.items():
-        for recipe in of_a_model(name):
-            model = load_config(recipe, size).model
-            layers = getattr(getattr(model, name), key)
-            asked = getattr(getattr(load_config(recipe).model, name), key)
-            shortest = min(model.encoder_layers, model.decoder_layers)
-            assert (layers > 0) == (asked > 0), recipe
-            assert layers == asked if size == "base" else layers < max(shortest, 2), recipe
+    seen = 0
+    for recipe in recipe_names():
+        model, asked = load_config(recipe, size).model, top_layers(load_config(recipe).model)
+        found = top_layers(model)
+        assert found.keys() == asked.keys()
+        shortest = min(model.encoder_layers, model.decoder_layers)
+        for name, layers in found.items():
+            seen += layers > 0
+            assert (layers > 0) == (asked[name] > 0), recipe
+            assert layers == asked[name] if size == "base" else layers < max(shortest, 2), recipe
+    assert seen > 20
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_casa_has_local_and_context_layers_on_every_side(size: str) -> None:
     system = built(load_config("casa/casa", size))
-    assert isinstance(system, Casa)
+    assert isinstance(system, NonAutoregressiveTransformer)
     for stack in (system.encoder, system.decoder):
-        context = [isinstance(block.attention, ContextSelfAttention) for block in stack]
+        spans = [block.attention.span for block in stack if isinstance(block.attention, SelfAttention)]
+        context = [isinstance(span, NodeSpan) for span in spans]
         assert not context[0]
         assert context[-1]
 
@@ -91,27 +100,26 @@ def test_casa_has_local_and_context_layers_on_every_side(size: str) -> None:
 @pytest.mark.parametrize("recipe", ["g-transformer/randinit", "casa/2to2", "casa/shadow-10-2"])
 def test_g_transformer_has_local_and_global_layers(recipe: str, size: str) -> None:
     system = built(load_config(recipe, size))
-    assert isinstance(system, GTransformer)
-    gated = [isinstance(block.attention, Gated) for block in system.encoder]
+    assert isinstance(system, Transformer)
+    gated = [isinstance(block.attention, GatedSelfAttention) for block in system.encoder]
     assert not gated[0]
     assert gated[-1]
-    assert any(isinstance(block.attention, Gated) for block in system.decoder)
+    assert any(isinstance(block.attention, GatedSelfAttention) for block in system.decoder)
 
 
 @pytest.mark.parametrize("size", SIZES)
 def test_mcn_has_local_layers_below_the_global_one(size: str) -> None:
     system = built(load_config("mcn/final", size))
-    assert isinstance(system, MCN)
-    *below, top = system.encoder
-    assert isinstance(top, GlobalContext)
-    assert len(below) == load_config("mcn/sent", size).model.encoder_layers >= 2
+    assert isinstance(system, Transformer)
+    assert isinstance(system.source_document, SegmentGate)
+    assert len(system.encoder) == load_config("mcn/sent", size).model.encoder_layers >= 2
 
 
 def test_what_is_asked_for_has_the_last_word() -> None:
-    asked = ["model.encoder_layers=9", "model.casa.context_layers=4", "train.learning_rate=0.01"]
+    asked = ["model.encoder_layers=9", "model.attention.top.layers=4", "train.learning_rate=0.01"]
     config = load_config("casa/casa", "tiny", asked)
     assert (config.model.encoder_layers, config.model.decoder_layers) == (9, 2)
-    assert (config.model.casa.context_layers, config.train.learning_rate) == (4, 0.01)
+    assert (config.model.attention.top.layers, config.train.learning_rate) == (4, 0.01)
 
 
 def starting_from_a_run() -> Iterator[str]:

@@ -2,6 +2,7 @@
 
 import json
 import string
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,16 +13,23 @@ from command_line import RECIPE, TINY, World
 
 from cotext.config.recipe import load_config, recipe_names
 from cotext.config.reference import reference
-from cotext.config.sizes import TOP_LAYERS
+from cotext.config.sizes import STACKS
 
 KEYS = [key for key, *_ in reference()]
 RECIPES = {name: load_config(name, "tiny") for name in recipe_names()}
-# Of shallow stacks, whatever the recipe.
-SHALLOW = [f"model.{model}.{key}=1" for model, key in TOP_LAYERS.items()]
 NUMBERS = ["0", "-1", "1", "2", "3", "7", "1e-3", "0.5", "1e9", "1e300", "-0.0", ".inf", ".nan", "9" * 400]
 WORDS = ["", "true", "null", "none", "corpus", "epoch", "init", "sentence", "window", "document", "bracket"]
-WORDS += ["numbered", "casa", "docflat", "mcn", "g_transformer", "datapoints", "xavier", "~", "2001-99-99"]
+WORDS += ["numbered", "non_autoregressive", "flat", "nodes", "memory", "gated", "segment_gate", "datapoints", "xavier", "~", "2001-99-99"]
 SHAPES = ["[]", "{}", "[1, 2]", "{a: 1}", "[[[[", "*a", "&a [*a]", "!!python/object:os.system x", "\ud800"]
+
+
+def shallow(recipe: str) -> Iterator[str]:
+    """Overrides for stacks of one layer: no more top layers than that."""
+    model = RECIPES[recipe].model
+    for stack in STACKS:
+        top = getattr(model, stack).top
+        if top is not None and top.layers > 1:
+            yield f"model.{stack}.top.layers=1"
 
 
 def usual(key: str, attacks: Attacks) -> str:
@@ -87,7 +95,7 @@ def test_overrides(attacks: Attacks, world: World, tmp_path: Path, part: int) ->
         given = [override(attacks) for _ in range(attacks.random.randint(1, 3))]
         recipe = attacks.random.choice([name for name, config in RECIPES.items() if not config.train.init])
         out = tmp_path / "run"
-        tiny = [*TINY, *SHALLOW, "train.max_updates=1"]
+        tiny = [*TINY, *shallow(recipe), "train.max_updates=1"]
         outcome = attacks.run(
             f"{number}: {recipe} {given!r}",
             *(
