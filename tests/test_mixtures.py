@@ -98,7 +98,7 @@ def test_every_combined_recipe_fills_two_slots_or_is_about_one() -> None:
 
 @pytest.mark.parametrize(("recipe", "key"), [(name, key) for name in COMBINED for key in filled(name)])
 def test_no_slot_does_nothing(recipe: str, key: str) -> None:
-    """With one slot put back to its neutral value, and the same weights elsewhere, the loss is another one."""
+    """With one slot put back to neutral, and the same weights elsewhere, the loss is another one."""
     weights = weights_of(recipe)
     whole = outcome(config_of(recipe), weights)
     without = outcome(config_of(recipe, *overrides(key)), weights)

@@ -182,7 +182,7 @@ def test_even_weights_give_shares_that_count_tokens(batches: int) -> None:
 
 # Whose rows see each other.
 BATCH_LEVEL: dict[str, dict[str, Any]] = {
-    f"docflat, {gate}": {"name": "docflat", "docflat": {"gate": gate}}
+    f"docflat, {gate}": {"batch_context": "flat", "batch": {"gate": gate}}
     for gate in ("continuous", "discrete", "identity")
 } | {
     f"{name}, {sides}": {"name": name, name: sides}

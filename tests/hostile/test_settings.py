@@ -19,7 +19,19 @@ KEYS = [key for key, *_ in reference()]
 RECIPES = {name: load_config(name, "tiny") for name in recipe_names()}
 NUMBERS = ["0", "-1", "1", "2", "3", "7", "1e-3", "0.5", "1e9", "1e300", "-0.0", ".inf", ".nan", "9" * 400]
 WORDS = ["", "true", "null", "none", "corpus", "epoch", "init", "sentence", "window", "document", "bracket"]
-WORDS += ["numbered", "non_autoregressive", "flat", "nodes", "memory", "gated", "segment_gate", "datapoints", "xavier", "~", "2001-99-99"]
+WORDS += [
+    "numbered",
+    "non_autoregressive",
+    "flat",
+    "nodes",
+    "memory",
+    "gated",
+    "segment_gate",
+    "datapoints",
+    "xavier",
+    "~",
+    "2001-99-99",
+]
 SHAPES = ["[]", "{}", "[1, 2]", "{a: 1}", "[[[[", "*a", "&a [*a]", "!!python/object:os.system x", "\ud800"]
 
 

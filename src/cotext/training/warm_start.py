@@ -35,12 +35,18 @@ from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed, unsealed
 from cotext.runtime.reading import read_text
 
-# Settings of the model under which the same weights may mean something else: how tokens are compared, and what
-# is added to their embeddings.
+# Settings of the model under which the same weights may mean something else: how tokens are compared, and
+# what is added to their embeddings.
 TELLING = ("score", "positions", "target_positions", "shift", "segments", "target_segments", "from_first")
 SIZES = ("dimension", "feed_forward", "heads", "encoder_layers", "decoder_layers", "pre_norm")
 VOCABULARY = "embedding.weight"  # of every system
-DECODER = ("decoder", "target", "batch_context.target", "latent", "length")  # how the modules begin that the encoder has no part in
+DECODER = (
+    "decoder",
+    "target",
+    "batch_context.target",
+    "latent",
+    "length",
+)  # how the modules begin that the encoder has no part in
 
 
 @dataclass(slots=True)
