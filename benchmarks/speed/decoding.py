@@ -264,7 +264,7 @@ def prefix_against_regenerate(model: Transformer, beam: int, rounds: int, clock:
         "regenerate": SearchRequest((), 0, (SENTENCE + 1,) * 4),
     }
 
-    def searched(request: Request) -> None:
+    def searched(request: SearchRequest) -> None:
         search(model, source([row]), [request], SEARCH_SYMBOLS, SearchOptions(beam, 0.6))
 
     ways = {name: partial(searched, request) for name, request in requests.items()}

@@ -56,9 +56,9 @@ def epoch(size: str, rounds: int) -> None:
         "Transformer (sent)": ("p-transformer/transformer-sent", ()),
         "Transformer (doc)": ("p-transformer/transformer-doc", ()),
         "P-Transformer (sent)": ("p-transformer/sent", ()),
-        "P-Transformer (sent) -rel": ("p-transformer/sent", ("model.p_transformer.relative=false",)),
+        "P-Transformer (sent) -rel": ("p-transformer/sent", ("model.attention.score=absolute",)),
         "P-Transformer (doc)": ("p-transformer/doc", ()),
-        "P-Transformer (doc) -rel": ("p-transformer/doc", ("model.p_transformer.relative=false",)),
+        "P-Transformer (doc) -rel": ("p-transformer/doc", ("model.attention.score=absolute",)),
         "G-Transformer (doc)": ("g-transformer/randinit", ()),
     }
     trainees = {name: Trainee(config_of(recipe, size, *more)) for name, (recipe, more) in cases.items()}
@@ -145,7 +145,7 @@ def length(rounds: int) -> None:
     table(("tokens", "local, us a token", "dense, us a token", "local / dense"), rows)
     rows = []
     trainees = {
-        n: Trainee(config_of("g-transformer/randinit", "small", f"model.g_transformer.global_layers={n}"))
+        n: Trainee(config_of("g-transformer/randinit", "small", f"model.attention.top.layers={n}"))
         for n in (0, 2)
     }
     for tokens in LENGTHS:

@@ -43,7 +43,7 @@ def trained(trainee: Trainee, batches: Sequence[Batch]) -> float:
 
 def training(size: str, rounds: int) -> None:
     """Labels a second on the same sentences: as documents, and as batches of sentences of like length."""
-    without = "model.mcn.memory_sentences=0"
+    without = "model.decoder.memory_sentences=0"
     configs = {
         "Transformer (sent)": config_of("mcn/sent", size),
         "MCN": config_of("mcn/final", size),

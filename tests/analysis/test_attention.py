@@ -198,7 +198,7 @@ MCN = {
     "document_layer": "segment_gate",
     "target_positions": "none",
 }
-# Slots, and how far what attention is as each kind: sentences before, sentences after.
+# Slots; by kind of attention, how many sentences before and after its own it sees, if not the row.
 WATCHED: dict[str, tuple[dict[str, Any], dict[str, tuple[int, int]]]] = {
     "nothing": ({}, {}),
     **{
@@ -220,7 +220,7 @@ WATCHED: dict[str, tuple[dict[str, Any], dict[str, tuple[int, int]]]] = {
     **{
         f"memory of {m}": (
             MCN | {"decoder": MEMORY | {"memory_sentences": m}},
-            {"decoder": (-m, 0), "decoder-local": (0, 0)},
+            {"decoder": (-m, 0)},
         )
         for m in (0, 1, 2)
     },

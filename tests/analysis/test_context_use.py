@@ -253,9 +253,9 @@ LONG = ParallelDocument(
 )
 FURTHER: dict[str, Config] = {
     "future": tiny_config(view=window(1, after=2)),
-    "rows that see each other": tiny_config(model={"name": "docflat"}, decode={"group_windows": 3}),
+    "rows that see each other": tiny_config(model={"batch_context": "flat"}, decode={"group_windows": 3}),
     "such rows, with context": tiny_config(
-        view=window(1), model={"name": "docflat"}, decode={"group_windows": 3}
+        view=window(1), model={"batch_context": "flat"}, decode={"group_windows": 3}
     ),
     "parts, of pieces": tiny_config(view=pieces(14, parts=2)),
 }

@@ -26,7 +26,7 @@ def docflat(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of DocFlat, trained for two updates."""
     content = {
         "view": {"kind": "window", "before": 1, "separators": "numbered", "max_tokens": 60},
-        "model": {"name": "docflat", "dimension": 16, "feed_forward": 32, "heads": 2}
+        "model": {"batch_context": "flat", "dimension": 16, "feed_forward": 32, "heads": 2}
         | {"encoder_layers": 2, "decoder_layers": 1},
         "train": {"max_updates": 2, "max_tokens": 500, "order": "documents", "validate_every": 2}
         | {"validate_bleu": False, "threads": 1},
@@ -157,7 +157,17 @@ def mcn(world: World, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run of MCN in pieces of five sentences, trained for two updates."""
     content = {
         "view": {"kind": "document", "separators": "bracket", "max_tokens": 80, "max_sentences": 5},
-        "model": {"name": "mcn", "dimension": 16, "feed_forward": 32, "heads": 2, "positions": "reset"}
+        "model": {
+            "encoder": {"span": "sentence"},
+            "document_layer": "segment_gate",
+            "decoder": {"span": "memory", "score": "transformer_xl"},
+            "cross": {"span": "sentence"},
+            "target_positions": "none",
+            "dimension": 16,
+            "feed_forward": 32,
+            "heads": 2,
+            "positions": "reset",
+        }
         | {"encoder_layers": 2, "decoder_layers": 1, "segments": "learned"},
         "train": {"max_updates": 2, "max_tokens": 500, "validate_every": 2}
         | {"validate_bleu": False, "threads": 1},

@@ -171,7 +171,7 @@ REFUSED = (
     "view.kind=sentence view.before=1 view.target_before=null",
     "view.separators=bracket decode.align=free",
     "model.dimension=17",
-    "model.positions=reset model.name=p_transformer",
+    "model.positions=reset model.attention.score=positions",
     "loss.name=glancing",
     "train.context=foreign view.mixed_with=[{kind: sentence}]",
     "train.precision=fp16",

@@ -116,7 +116,7 @@ def test_every_system(name: str, view: str) -> None:
 def test_systems_that_write_at_once(name: str) -> None:
     """They have no prefixes; a sentence may be impossible. Their tokens have no probability of their own."""
     config = tiny_config(
-        model={"name": "casa", "encoder_layers": 2, "casa": PARALLEL[name]},
+        model={"writes": "non_autoregressive", "encoder_layers": 2, **PARALLEL[name]},
         view={"kind": "document", "separators": "bracket"},
         loss={"name": "glancing"},
     )

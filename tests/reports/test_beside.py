@@ -149,7 +149,7 @@ def test_rows_of_longer_inputs() -> None:
 
 
 def test_a_row_with_two_settings_needs_both() -> None:
-    settings = ["model.p_transformer.self_source=false", "model.p_transformer.self_target=false"]
+    settings = ["model.encoder.score=relative", "model.decoder.score=relative"]
     for chosen, row in ((settings, "-self-src, -self-tgt"), (settings[:1], "-self-src")):
         found = rows(recipe_of(load_config("p-transformer/doc", overrides=chosen)))
         assert found == {"Li et al. 2022, table VI": {row}}

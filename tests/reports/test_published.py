@@ -182,7 +182,7 @@ def test_settings_stand_apart_from_the_recipe_as_it_is() -> None:
     assert "Li et al. 2022, table VI" in tables_of("p-transformer/doc")
     (plain,) = [v for v in tables_of("p-transformer/doc")["Li et al. 2022, table VI"] if v.column == "TED"]
     assert plain.value == 27.09
-    (changed,) = tables_of("p-transformer/doc", "model.p_transformer.cross=false").values()
+    (changed,) = tables_of("p-transformer/doc", "model.cross.score=content").values()
     assert [v.value for v in changed] == [0.70, 0.83, 33.67]
     assert not tables_of("p-transformer/doc", "model.heads=3")
 

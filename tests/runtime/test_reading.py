@@ -214,7 +214,7 @@ def test_many_problems_are_counted(tmp_path: Path) -> None:
         ("model.dimension=1000000", "less than or equal to 65536"),
         ("model.encoder_layers=100000", "less than or equal to 256"),
         ("model.shift=1000000000", "less than or equal to 10000"),
-        ("model.casa.codes=1000000000", "less than or equal to 100000"),
+        ("model.nat.codes=1000000000", "less than or equal to 100000"),
         ("view.numbers=1000000000", "less than or equal to 100000"),
         ("view.before=1000000000", "less than or equal to 10000"),
         ("view.mixed_with=[{weight: 1.0e+300}]", "less than or equal to 1000"),

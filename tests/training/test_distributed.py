@@ -270,7 +270,11 @@ def test_two_processes_keep_one_codebook(data: Path, tmp_path: Path) -> None:
     """Of CASA-Latent, whose codes follow what both processes see; no gradient keeps them together."""
     content = run_config(max_updates=3, max_tokens=200, average=1, word_dropout=0.0).model_dump(mode="json")
     content["view"] = {"kind": "document", "separators": "bracket", "max_tokens": 60}
-    content["model"] |= {"name": "casa", "casa": {"latent": True, "codes": 4}}
+    content["model"] |= {
+        "writes": "non_autoregressive",
+        "attention": {"span": "sentence", "top": {"layers": 1, "span": "nodes"}},
+        "nat": {"latent": True, "codes": 4},
+    }
     content["loss"] = {"name": "glancing"}
     config = parse_config(content, "test")
     train_in_two(config, data, tmp_path / "run")

@@ -72,7 +72,7 @@ def test_for_people(world: World, tmp_path: Path) -> None:
 def test_systems_of_every_kind(world: World, tmp_path: Path, recipe: str) -> None:
     init = ["--init", world.run] if load_config(recipe).train.init else []
     shown = succeed("train", recipe, *TINY, *init, "--data", world.folder / "data", "--out", tmp_path / "r",
-                    "model.g_transformer.global_layers=1", "--dry-run")  # fmt: skip
+                    "model.attention.top.layers=1", "--dry-run")  # fmt: skip
     assert "parameters" in shown.out
     assert not (tmp_path / "r").exists()
 

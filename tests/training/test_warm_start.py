@@ -134,7 +134,7 @@ class TestInheriting:
         """As in the authors' runs of G-Transformer (Bao et al. 2021)."""
         size = open_data(data).tokenizer.vocabulary_size
         plain = build_model(run_config(), size)
-        chosen = {"name": "g_transformer", "g_transformer": {"global_layers": 1}}
+        chosen = {"attention": {"span": "sentence", "top": {"layers": 1, "span": "row", "mix": "gated"}}}
         config = with_section(run_config(), "model", **chosen)
         copied = inherit(build_model(config, size), plain.state_dict())
         found = inherit(build_model(config, size), plain.state_dict(), copies=False)
@@ -512,7 +512,7 @@ class TestFirstLoss:
         bracketed = with_section(sentence_config(), "view", separators="bracket")
         train_here(bracketed, data, tmp_path / "start")
         view = {"kind": "document", "before": 0, "separators": "bracket", "max_tokens": 60}
-        model = {"name": "g_transformer", "g_transformer": {"global_layers": 1}}
+        model = {"attention": {"span": "sentence", "top": {"layers": 1, "span": "row", "mix": "gated"}}}
         config = with_section(with_section(bracketed, "view", **view), "model", **model)
         there, here, instances = self.measured(config, data, tmp_path / "start")
         assert here == pytest.approx(there, abs=1e-6)
@@ -595,7 +595,7 @@ class TestGoingOn:
 
     def test_new_parameters_keep_their_rate(self, data: Path, source: Path, tmp_path: Path) -> None:
         """Which they are is read from the account of the start, without which the run does not go on."""
-        model = {"name": "g_transformer", "g_transformer": {"global_layers": 1}}
+        model = {"attention": {"span": "sentence", "top": {"layers": 1, "span": "row", "mix": "gated"}}}
 
         def config(updates: int, rate: float = 5.0) -> Config:
             return with_section(started(source, max_updates=updates, fresh_rate=rate), "model", **model)

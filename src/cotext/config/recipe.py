@@ -80,9 +80,14 @@ def parse_config(content: Any, where: str) -> Config:
     if not isinstance(content, dict):
         raise CotextError(f"{where}: expected a mapping of keys to values")
     try:
-        return Config.model_validate(renamed(content))
+        return Config.model_validate(content)
     except ValidationError as error:
         raise CotextError("\n".join(_explain(error, where))) from None
+
+
+def parse_run_config(content: Any, where: str) -> Config:
+    """Check the configuration that a run keeps, whose keys may be those of 0.1.0's previews."""
+    return parse_config(renamed(content) if isinstance(content, dict) else content, where)
 
 
 def dump_config(config: Config) -> str:

@@ -79,7 +79,7 @@ def search_frames(
     if options.beam > 1 and model.path != "sentences":
         raise CotextError(
             f"decode.beam = {options.beam}: a beam is over the paths of a sentence, and this model has none "
-            f"(model.casa.path = {model.path}); choose decode.beam = 1"
+            f"(model.nat.path = {model.path}); choose decode.beam = 1"
         )
     with torch.inference_mode():
         frames = _FrameSearch(model, symbols, options)

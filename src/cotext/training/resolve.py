@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from cotext.config.recipe import Config, parse_config
+from cotext.config.recipe import Config, parse_run_config
 from cotext.data.languages import Languages, check_pair
 from cotext.models.run_folder import describe_file, model_file
 from cotext.runtime.errors import CotextError
@@ -69,4 +69,4 @@ def settle_first_sentence(config: Config, run: Path) -> Config:
 
 def written_config(path: Path) -> Config:
     """The configuration in a run folder; raises CotextError as `parse_config`."""
-    return parse_config(parse_yaml(read_text(path), str(path)), str(path))
+    return parse_run_config(parse_yaml(read_text(path), str(path)), str(path))

@@ -35,10 +35,18 @@ from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed, unsealed
 from cotext.runtime.reading import read_text
 
-# What may differ between two models whose weights mean the same.
-HARMLESS = ("model.name", "model.dropout", "model.attention_dropout", "model.activation_dropout")
+# Settings of the model under which the same weights may mean something else: how tokens are compared, and
+# what is added to their embeddings.
+TELLING = ("score", "positions", "target_positions", "shift", "segments", "target_segments", "from_first")
+SIZES = ("dimension", "feed_forward", "heads", "encoder_layers", "decoder_layers", "pre_norm")
 VOCABULARY = "embedding.weight"  # of every system
-DECODER = ("decoder", "target", "latent", "length")  # how the modules begin that the encoder has no part in
+DECODER = (
+    "decoder",
+    "target",
+    "batch_context.target",
+    "latent",
+    "length",
+)  # how the modules begin that the encoder has no part in
 
 
 @dataclass(slots=True)
@@ -204,7 +212,8 @@ def start_from(run: Path, model: System, config: Config, tokenizer: Tokenizer) -
     differing = {
         key: (str(here), str(there))
         for key, there, here in differences(described.config, config)
-        if key.startswith(("model.", "view.separators")) and key not in HARMLESS
+        if key == "view.separators"
+        or (key.startswith("model.") and key.rpartition(".")[2] in (*TELLING, *SIZES))
     }
     # Vectors of one length, and tables of more rows, are found between models of any two widths.
     matrices = {name for name, tensor in model.state_dict().items() if tensor.dim() > 1}

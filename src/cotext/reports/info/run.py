@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.analysis.runs.recipe import recipe_of
-from cotext.config.recipe import Config, parse_config
+from cotext.config.recipe import Config, parse_run_config
 from cotext.data.prepared import read_report
 from cotext.data.tokenizer import KINDS, load_tokenizer
 from cotext.models.describe import entry
@@ -185,7 +185,9 @@ def _read_model(info: RunInfo) -> None:
         info.problems.append(str(error))
     if not info.system and os.path.lexists(written):
         try:
-            info.system = _system(parse_config(parse_yaml(read_text(written), str(written)), str(written)))
+            info.system = _system(
+                parse_run_config(parse_yaml(read_text(written), str(written)), str(written))
+            )
         except CotextError as error:
             info.problems.append(str(error))
 

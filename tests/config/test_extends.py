@@ -1,0 +1,71 @@
+"""Recipes that extend others: what they take, what wins, and what contradicts."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from cotext.config.recipe import load_config, recipe_names
+from cotext.runtime.errors import CotextError
+
+
+def recipe(folder: Path, name: str, content: dict[str, Any]) -> str:
+    path = folder / f"{name}.yaml"
+    path.write_text(yaml.safe_dump(content))
+    return str(path)
+
+
+def test_keys_of_parents_are_taken_and_own_ones_win(tmp_path: Path) -> None:
+    own = {"extends": ["mcn/final"], "model": {"positions": "absolute", "encoder": {"score": "absolute"}}}
+    config, parent = load_config(recipe(tmp_path, "own", own)), load_config("mcn/final")
+    assert (config.model.positions, config.model.encoder.score) == ("absolute", "absolute")
+    assert config.model.encoder.span == parent.model.encoder.span == "sentence"
+    assert config.view == parent.view
+    assert config.train == parent.train
+    assert config.paper == ""  # that of a parent is not its own
+
+
+def test_two_parents_that_agree_or_have_keys_of_their_own(tmp_path: Path) -> None:
+    parents = ["focused-concatenation/s4to4-cd", "parts/position-aware", "parts/context-discounting"]
+    config = load_config(recipe(tmp_path, "own", {"extends": parents}))
+    assert (config.view.before, config.loss.context_discount) == (3, 0.01)
+    assert config.model.attention.score == "positions"
+
+
+def test_two_parents_that_contradict_each_other_are_named(tmp_path: Path) -> None:
+    own = recipe(tmp_path, "own", {"extends": ["p-transformer/ctx", "focused-concatenation/s4to4"]})
+    with pytest.raises(CotextError) as error:
+        load_config(own)
+    for told in (own, "p-transformer/ctx", "focused-concatenation/s4to4", "view.before", "4", "3"):
+        assert told in str(error.value)
+
+
+def test_a_setting_on_the_command_line_combines_too() -> None:
+    config = load_config("p-transformer/ctx", overrides=["model.batch_context=flat"])
+    assert (config.model.attention.score, config.model.batch_context) == ("positions", "flat")
+
+
+def test_a_circle_a_missing_parent_and_a_wrong_list_are_refused(tmp_path: Path) -> None:
+    one, other = (str(tmp_path / f"{name}.yaml") for name in ("one", "other"))
+    recipe(tmp_path, "one", {"extends": [other]})
+    recipe(tmp_path, "other", {"extends": [one]})
+    with pytest.raises(CotextError, match="circle"):
+        load_config(one)
+    with pytest.raises(CotextError, match=r"no recipe 'parts/gate'.*parts/gated-attention"):
+        load_config(recipe(tmp_path, "missing", {"extends": ["parts/gate"]}))
+    with pytest.raises(CotextError, match="extends takes a list"):
+        load_config(recipe(tmp_path, "text", {"extends": "mcn/final"}))
+
+
+def test_chains_have_an_end(tmp_path: Path) -> None:
+    for i in range(20):
+        recipe(tmp_path, f"r{i}", {"extends": [str(tmp_path / f"r{i + 1}.yaml")]})
+    recipe(tmp_path, "r20", {})
+    with pytest.raises(CotextError, match="deep"):
+        load_config(str(tmp_path / "r0.yaml"))
+
+
+def test_parts_are_no_systems() -> None:
+    assert not any(name.startswith("parts/") for name in recipe_names())
+    assert load_config("parts/flat-batch").model.batch_context == "flat"
