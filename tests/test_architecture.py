@@ -108,3 +108,101 @@ def test_the_recipe_reference_is_up_to_date() -> None:
     maker = runpy.run_path(str(page.with_name("make_recipes.py")))
     assert page.read_text(encoding="utf-8") == maker["page"](), "run `make docs`"
     assert json.loads(maker["COUNTS"].read_text(encoding="utf-8")) == maker["parameters"](), "run `make docs`"
+
+
+# --- the card: sizes, and what stands in one place alone
+
+SOURCES = {name: path.read_text(encoding="utf-8") for name, path in FILES.items()}
+TREES = {name: ast.parse(text) for name, text in SOURCES.items()}
+
+
+def functions() -> Iterator[tuple[str, ast.FunctionDef]]:
+    for name, tree in TREES.items():
+        yield from ((name, node) for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+
+
+def test_files_and_functions_are_of_a_size() -> None:
+    long = [name for name, text in SOURCES.items() if len(text.splitlines()) > 400]
+    assert not long
+    # The command line is a function per command, and most of it are options.
+    wide = [
+        f"{name}.{node.name}"
+        for name, node in functions()
+        if room(name) != "cli" and (node.end_lineno or 0) - node.lineno + 1 > 60
+    ]
+    assert not wide
+
+
+def test_constructors_take_ten_parameters_at_most() -> None:
+    wide = [
+        name
+        for name, node in functions()
+        if node.name == "__init__" and len(node.args.args) - 1 + len(node.args.kwonlyargs) > 10
+    ]
+    assert not wide
+
+
+def test_no_type_is_given_up() -> None:
+    for name, text in SOURCES.items():
+        assert "tuple[Any" not in text, name
+        assert "ignore[override]" not in text, name
+
+
+def test_one_place_asks_what_kind_a_model_is() -> None:
+    """In `models` itself, and of those who use models, the plan of decoding."""
+    kinds = {"TranslationModel", "NonAutoregressiveModel", "Transformer", "NonAutoregressiveTransformer"}
+    for name, tree in TREES.items():
+        if room(name) == "models" or name == "cotext.decoding.plan":
+            continue
+        for node in ast.walk(tree):
+            if (
+                isinstance(node, ast.Call)
+                and isinstance(node.func, ast.Name)
+                and node.func.id == "isinstance"
+            ):
+                asked = {each.id for each in ast.walk(node.args[1]) if isinstance(each, ast.Name)}
+                assert not asked & kinds, f"{name}: {ast.unparse(node)}"
+
+
+def test_only_the_builders_know_parts_and_losses_by_name() -> None:
+    skeletons = {"cotext.models.transformer", "cotext.models.nat"}
+    shared = {f"cotext.models.{name}" for name in ("interface", "describe", "former_names", "checks")}
+    parts = {
+        name
+        for name in ROOMS
+        if name.startswith("cotext.models.")
+        and name not in {"cotext.models.build", "cotext.models.checkpoint", "cotext.models.run_folder"}
+        and name not in {"cotext.models.parameters"} | skeletons | shared
+    }
+    assert {"cotext.models.han", "cotext.models.mcn", "cotext.models.docflat"} <= parts
+    for name, path in ROOMS.items():
+        imported = set(imports(path))
+        if name != "cotext.models.build":
+            assert not imported & parts, f"{name} knows a part by name"
+        if name in parts:
+            assert not imported & skeletons, f"{name} knows a skeleton"
+            allowed = {"layers", "models"}
+            assert all(room(i) in allowed or i == "cotext.data.batch" for i in imported), name
+    losses = {"cotext.losses.glancing", "cotext.losses.ctc_targets"}
+    for name, path in ROOMS.items():
+        if room(name) not in ("losses", "decoding"):
+            assert not set(imports(path)) & losses, f"{name} knows a loss by name"
+
+
+def test_training_and_decoding_stand_apart() -> None:
+    """`decoding` imports no training; the loop is handed what translates for validation."""
+    assert not [i for i in imports(ROOMS["cotext.training.trainer"]) if room(i) == "decoding"]
+
+
+def test_rows_are_padded_and_packed_in_one_place() -> None:
+    """Whoever pads rows of tokens fills them with -1 for the sentence; whoever packs them sorts lengths."""
+    for name, tree in TREES.items():
+        called = {ast.unparse(node.func) for node in ast.walk(tree) if isinstance(node, ast.Call)}
+        if room(name) in ("data", "decoding", "losses", "analysis") and name != "cotext.data.collate":
+            assert "pad_sequence" not in called, name
+        if name != "cotext.data.collate":
+            defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+            assert not defined & {"padded", "_padded", "make_batch", "source_batch"}, name
+        if name != "cotext.data.batching":
+            defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+            assert not defined & {"pack_groups", "share_batches", "pack_apart"}, name

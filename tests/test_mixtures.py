@@ -118,6 +118,10 @@ REFUSED: dict[str, tuple[dict[str, Any], str]] = {
         {"decoder": {"span": "nodes"}},
         r"model\.decoder\.span = nodes.*non_autoregressive",
     ),
+    "nodes of what is to come, on top": (
+        {"attention": {"top": {"layers": 1, "span": "nodes"}}},
+        r"model\.attention\.top\.span = nodes.*non_autoregressive",
+    ),
     "segment distances of a target": (
         {"decoder": {"score": "segment_distance"}},
         r"model\.decoder\.score = segment_distance.*no kernel",

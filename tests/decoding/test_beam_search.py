@@ -42,6 +42,8 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 class Table:
     """A model whose next-token distribution is looked up by what it has read so far, sentences included."""
 
+    sees_other_rows = False
+
     def __init__(self, seed: int, sharpness: float = 2.0, entries: int = 997) -> None:
         generator = torch.Generator().manual_seed(seed)
         self.logits = torch.randn(entries, 9, generator=generator, dtype=torch.float64) * sharpness

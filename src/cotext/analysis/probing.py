@@ -103,7 +103,7 @@ def encoder_of(model: nn.Module) -> list[nn.Module]:
     return [*encoder, *([] if top is None else [top])]
 
 
-def _in_row_order(layer: int, states: Tensor, arguments: tuple[Any, ...], real_BS: Tensor) -> Tensor:
+def _in_row_order(layer: int, states: Tensor, arguments: Sequence[Any], real_BS: Tensor) -> Tensor:
     """States [B, S, D] or packed [N, D] -> a copy of those of real tokens, row after row: [N, D]."""
     index_N = real_BS.flatten().nonzero()[:, 0]
     if states.shape[:-1] == real_BS.shape:
@@ -137,15 +137,15 @@ def watch(encoder: list[nn.Module], real_BS: Tensor) -> Iterator[list[list[Tenso
     """
     seen: list[list[Tensor]] = [[] for _ in range(len(encoder) + 1)]
 
-    def keep(layer: int, arguments: tuple[Any, ...], states: object) -> None:
+    def keep(layer: int, arguments: Sequence[Any], states: object) -> None:
         if not isinstance(states, Tensor):
             raise CotextError(f"encoder layer {layer} gives a {type(states).__name__}, not states of tokens")
         seen[layer].append(_in_row_order(layer, states, arguments, real_BS))
 
-    def before(module: nn.Module, arguments: tuple[Any, ...]) -> None:
+    def before(module: nn.Module, arguments: Sequence[Any]) -> None:
         keep(0, arguments, arguments[0] if arguments else None)
 
-    def after(layer: int) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
+    def after(layer: int) -> Callable[[nn.Module, Sequence[Any], Any], None]:
         return lambda module, arguments, output: keep(layer, arguments, output)
 
     handles = [block.register_forward_hook(after(layer)) for layer, block in enumerate(encoder, 1)]

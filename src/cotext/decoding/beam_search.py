@@ -25,7 +25,7 @@ from cotext.decoding.constraints import (
     check_requests,
 )
 from cotext.decoding.sentence_recovery import begun_input
-from cotext.models.interface import AutoregressiveModel, TranslationModel
+from cotext.models.interface import AutoregressiveModel
 from cotext.runtime.errors import CotextError
 
 
@@ -122,7 +122,7 @@ def search(
         hidden_RD = hidden_RD.repeat_interleave(options.beam, dim=0)
         frontier = _start(requests, symbols, options, hidden_RD)
         found: dict[int, Hypothesis] = {}
-        rows_meet = isinstance(model, TranslationModel) and model.sees_other_rows
+        rows_meet = model.sees_other_rows
         # Beyond this many tokens, a hypothesis somewhere may stand at a limit; before, no need to ask.
         first_limit = int(frontier.progress.limits.min()) - 2
         for written in range(most_tokens):

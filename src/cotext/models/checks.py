@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from cotext.config.model import AttentionConfig, ModelConfig
+from cotext.config.model import ModelConfig
 from cotext.config.recipe import Config
 from cotext.data.build import check_align, is_bracketed
 from cotext.runtime.errors import CotextError
@@ -95,8 +95,9 @@ def _check_attention(model: ModelConfig) -> None:
                 f"{_key(model, side, 'top')}.layers = {config.top.layers}, but this stack has "
                 f"{depth} layers; ask for fewer"
             )
-        for span in {config.span, *([config.top.span] if config.top.layers else [])}:
-            _check_kernel(model, side, config, span)
+        _check_kernel(model, side, "span", config.span, config.score)
+        if config.top.layers:
+            _check_kernel(model, side, "top.span", config.top.span, config.score)
 
     crosses = model.stack("cross")
     inside = {crosses.span, crosses.top.span if crosses.top.layers else crosses.span} - {"row", "current"}
@@ -113,27 +114,28 @@ def _keeps_current(model: ModelConfig) -> bool:
     return any("current" in (stack.span, stack.top.span if stack.top.layers else "") for stack in stacks)
 
 
-def _check_kernel(model: ModelConfig, side: Side, config: AttentionConfig, span: str) -> None:
+def _check_kernel(model: ModelConfig, side: Side, key: str, span: str, score: str) -> None:
     scores = KERNELS[side].get(span)
     where = {"encoder": "the encoder", "decoder": "the decoder", "cross": "cross-attention"}[side]
     if scores is None:
         spans = ", ".join(KERNELS[side])
-        raise CotextError(f"{_key(model, side, 'span')} = {span}: {where} takes one of {spans}")
-    if config.score not in scores:
+        raise CotextError(f"{_key(model, side, key)} = {span}: {where} takes one of {spans}")
+    if score not in scores:
         raise CotextError(
-            f"{_key(model, side, 'score')} = {config.score}: there is no kernel for it with the span "
+            f"{_key(model, side, 'score')} = {score}: there is no kernel for it with the span "
             f"{span} in {where}; choose {' or '.join(scores)}"
         )
     if span in TWO_SIDED and side != "encoder" and model.writes == "left_to_right":
         raise CotextError(
-            f"{_key(model, side, 'span')} = {span}: nodes of later target sentences are not there yet when a "
-            "sentence is translated; it takes model.writes = non_autoregressive"
+            f"{_key(model, side, key)} = {span}: no kernel decodes with it step by step; it takes "
+            "model.writes = non_autoregressive"
         )
 
 
 def _key(model: ModelConfig, side: Side, key: str) -> str:
     own = {"encoder": model.encoder, "decoder": model.decoder, "cross": model.cross}[side]
-    return f"model.attention.{key}" if getattr(own, key) is None else f"model.{side}.{key}"
+    said = key.partition(".")[0] in own.model_dump(exclude_none=True)
+    return f"model.{side}.{key}" if said else f"model.attention.{key}"
 
 
 def _check_positions(model: ModelConfig) -> None:

@@ -54,6 +54,10 @@ class AutoregressiveModel(Protocol):
     """
 
     @property
+    def sees_other_rows(self) -> bool:
+        """See `System`."""
+
+    @property
     def output_weight(self) -> Tensor:
         """The output layer, [V, D]: logits are hidden @ output_weight.T."""
 
