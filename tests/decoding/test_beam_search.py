@@ -9,12 +9,13 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tiny import tiny_config, window
 from torch import Tensor
 
 from cotext.data.batch import Source, SpecialSymbols
 from cotext.decoding.beam_search import Hypothesis, SearchOptions, search
 from cotext.decoding.constraints import Align, SearchRequest, SearchSymbols
-from cotext.layers.blocks import SentenceEmbedding, Size
+from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
 from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
@@ -551,10 +552,13 @@ def test_equal_scores_are_settled_the_same_way_every_time() -> None:
 
 def transformer(seed: int) -> tuple[Transformer, SearchSymbols]:
     torch.manual_seed(seed)
-    embedding = SentenceEmbedding(14, 16, 0.0, "shifted", segments="learned", max_segments=3)
-    model = Transformer(Size(16, 32, 2, 1, 2), embedding, shift="sequence").double().eval()
-    torch.nn.init.normal_(embedding.segment)
-    embedding.weight.data *= 2  # peaked enough that hypotheses close at different times
+    config = tiny_config(
+        model={"positions": "shifted", "shift": "sequence", "segments": "learned"}, view=window(2)
+    )
+    model = build_model(config, 14).double().eval()
+    assert isinstance(model, Transformer)
+    torch.nn.init.normal_(model.embedding.segment)
+    model.embedding.weight.data *= 2  # peaked enough that hypotheses close at different times
     return model, SearchSymbols(SpecialSymbols(pad=13, bos=12, eos=11, separators=(10,)), unk=0, blank=(1,))
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from cover import cover
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tiny import PlainWordTokenizer, WordTokenizer, pieces, random_model, tiny_config, window
@@ -20,7 +21,6 @@ from cotext.decoding import plan as plan_module
 from cotext.decoding.beam_search import Hypothesis, search
 from cotext.decoding.constraints import SearchRequest
 from cotext.decoding.translator import DocumentTranslator, Translation
-from cotext.models.build import MODELS
 from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
 
@@ -158,7 +158,7 @@ VIEWS = [
 @given(
     documents=corpora,
     # What writes all at once has views of its own: tests/decoding/test_non_autoregressive.py.
-    model=st.sampled_from([name for name in MODELS if name != "casa"]),
+    model=st.sampled_from(list(cover().values())),
     view=st.sampled_from(VIEWS),
     separators=st.sampled_from(["plain", "indexed", "bracket"]),
     target_context=st.sampled_from(["prefix", "regenerate"]),
@@ -169,7 +169,7 @@ VIEWS = [
 )
 def test_as_many_sentences_come_out_as_went_in(
     documents: list[Document],
-    model: str,
+    model: dict[str, Any],
     view: dict[str, Any],
     separators: str,
     target_context: str,
@@ -182,8 +182,7 @@ def test_as_many_sentences_come_out_as_went_in(
         align = "constrained"
     view = view | {"separators": separators, "indexed_separators": 3}
     decode = {"target_context": target_context, "align": align, "beam": beam, "max_tokens": max_tokens}
-    layers = {"encoder_layers": 2, "g_transformer": {"global_layers": 1}}
-    config = tiny_config(model={"name": model, **layers}, view=view, decode=decode)
+    config = tiny_config(model=model, view=view, decode=decode)
     t = translator(config, seed=seed)
     done: list[int] = []
     found = dict(t.translate(documents, done.append))

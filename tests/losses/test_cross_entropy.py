@@ -2,14 +2,15 @@
 
 import pytest
 import torch
+from tiny import tiny_config
 from torch import Tensor
 from torch.nn.functional import cross_entropy
 
 from cotext.data.batch import Batch, Instance, SpecialSymbols
 from cotext.data.collate import make_batch
 from cotext.data.views import Window
-from cotext.layers.blocks import SentenceEmbedding, Size
 from cotext.losses.cross_entropy import CrossEntropy, LossParts, output_loss
+from cotext.models.build import build_model
 from cotext.models.transformer import Transformer
 
 LABELS, DIMENSION, VOCABULARY = 13, 6, 17
@@ -122,8 +123,10 @@ def batch() -> Batch:
 
 def model() -> Transformer:
     torch.manual_seed(5)
-    size = Size(8, 16, 2, 1, 1)
-    return Transformer(size, SentenceEmbedding(24, size.dimension, 0.0)).double()
+    sizes = {"dimension": 8, "feed_forward": 16, "encoder_layers": 1, "decoder_layers": 1}
+    model = build_model(tiny_config(model=sizes), 24).double()
+    assert isinstance(model, Transformer)
+    return model
 
 
 def expected_loss(transformer: Transformer, example: Batch, discount: float) -> Tensor:
