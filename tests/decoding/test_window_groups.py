@@ -120,8 +120,8 @@ SYSTEMS = {
     "regenerate": tiny_config(view=window(2), decode={"group_windows": 3, "target_context": "regenerate"}),
 }
 systems = pytest.mark.parametrize("name", SYSTEMS)
-BATCH_LEVEL = ["docflat", "batch_embedding", "datapoints"]
-models = pytest.mark.parametrize("model", ["meeting", "docflat"])
+BATCH_LEVEL = ["flat", "mean", "datapoints"]
+models = pytest.mark.parametrize("model", ["meeting", "flat"])
 # Where the other rows see what a row writes of its own: all that is written is scored in the same context.
 SCORED = [name for name in SYSTEMS if name != "regenerate"]
 TAKING = [name for name in SYSTEMS if name.startswith(("window", "future"))]
@@ -177,7 +177,8 @@ def translator(
     """`model`: `meeting`, a system by name, or `transformer`, which knows nothing of other rows."""
     sections = config.model_dump() | {"decode": {**config.decode.model_dump(), **decode}}
     if model in BATCH_LEVEL:
-        sections["model"] |= {"name": model, model: {"target": target, "cross_document": cross_document}}
+        batch = {"target": target, "cross_document": cross_document}
+        sections["model"] |= {"batch_context": model, "batch": batch}
     config = parse_config(sections, "test")
     chosen = random_model(config, TOKENIZER)
     if model == "meeting":
@@ -222,7 +223,7 @@ def test_groups_are_runs_of_windows() -> None:
 @pytest.mark.parametrize("beam", [1, 4])
 def test_as_many_sentences_come_out_as_went_in(name: str, schedule: str, two_passes: bool, beam: int) -> None:
     first = first_system() if two_passes else None
-    t = translator(SYSTEMS[name], "docflat", first_pass=first, schedule=schedule, beam=beam)
+    t = translator(SYSTEMS[name], "flat", first_pass=first, schedule=schedule, beam=beam)
     done: list[int] = []
     found = dict(t.translate(CORPUS, done.append))
     assert sum(done) == t.check(CORPUS) == sum(len(d.sentences) for d in CORPUS)
@@ -239,7 +240,7 @@ def test_as_many_sentences_come_out_as_went_in(name: str, schedule: str, two_pas
         (model, *way)
         for model in ("meeting", *BATCH_LEVEL)
         for way in WAYS
-        if model in ("meeting", "docflat") or way[0] == "window, numbered"
+        if model in ("meeting", "flat") or way[0] == "window, numbered"
     ],
 )
 def test_a_document_is_translated_alone_as_amid_others(

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor, nn
 
 from cotext.data.batch import Source
-from cotext.layers.flat_batch import ExtraKeys, RowOrder, is_current
+from cotext.layers.flat_batch import ExtraKeys, is_current
 from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.kernels.sdpa import TokenIndices, attend
 from cotext.layers.multi_head import AttentionSize, merge_heads, projection, split_heads
@@ -87,15 +87,9 @@ class Datapoints(BatchContext):
     """Attention between datapoints on either side."""
 
     def __init__(self, size: AttentionSize, sides: BatchSides) -> None:
-        super().__init__()
-        self.cross_document = sides.cross_document
+        super().__init__(sides)
         self.source_rows = DatapointAttention(size) if sides.source else None
         self.target_rows = DatapointAttention(size) if sides.target else None
-
-    def order_of(self, source: Source) -> RowOrder:
-        """Order of the rows of a source."""
-        crosses = self.cross_document and self.training
-        return RowOrder.of(source.document, source.first_sentence, source.current, crosses)
 
     def read(self, source: Source, embed: Embedder) -> tuple[Tensor, Tensor]:
         """See `BatchContext`."""

@@ -35,7 +35,7 @@ from cotext.models.abd import Datapoints
 from cotext.models.checks import check
 from cotext.models.docflat import FlatBatch
 from cotext.models.flat_transformer import CurrentSpan
-from cotext.models.g_transformer import GatedCrossAttention, GatedSelfAttention
+from cotext.models.g_transformer import GatedAttention
 from cotext.models.interface import BatchContext, BatchSides, DocumentLayer, DocumentSettings, Model
 from cotext.models.mbe import BatchMean
 from cotext.models.nat import CodeSettings, LatentCodes, NonAutoregressiveTransformer, Prediction
@@ -229,7 +229,7 @@ def _self_attention(model: ModelConfig, side: Side, size: Size, layer: int) -> S
         SelfAttention(size.attention, SPANS[span](config), SCORES[config.score](size.attention))
         for span in _spans(model, side, size, layer)
     )
-    return GatedSelfAttention(size.dimension, local, *wide) if wide else local
+    return GatedAttention(size.dimension, local, *wide) if wide else local
 
 
 def _cross_attention(model: ModelConfig, size: Size, layer: int) -> nn.Module:
@@ -239,4 +239,4 @@ def _cross_attention(model: ModelConfig, size: Size, layer: int) -> nn.Module:
         CrossAttention(size.attention, SPANS[span](config), SCORES[score](size.attention))
         for span in _spans(model, "cross", size, layer)
     )
-    return GatedCrossAttention(size.dimension, local, *wide) if wide else local
+    return GatedAttention(size.dimension, local, *wide) if wide else local

@@ -47,19 +47,13 @@ class FlatBatch(BatchContext):
     def __init__(
         self, size: AttentionSize, sides: BatchSides, gate: GateKind = "continuous", threshold: float = 0.5
     ) -> None:
-        super().__init__()
-        self.cross_document = sides.cross_document
+        super().__init__(sides)
 
         def context() -> FlatContext:
             return FlatContext(FlatBatchAttention(size), size.dimension, gate, threshold)
 
         self.source_context = context() if sides.source else None
         self.target_context = context() if sides.target else None
-
-    def order_of(self, source: Source) -> RowOrder:
-        """Order of the rows of a source."""
-        crosses = self.cross_document and self.training
-        return RowOrder.of(source.document, source.first_sentence, source.current, crosses)
 
     def read(self, source: Source, embed: Embedder) -> tuple[Tensor, Tensor]:
         """See `BatchContext`."""

@@ -32,10 +32,12 @@ from cotext.models.interface import StartsFromOthers
 GATE_START = 4.0
 
 
-class GatedSelfAttention(StackAttention, StartsFromOthers):
-    """A local and a global self-attention over the same tokens, mixed by a gate."""
+class GatedAttention(StackAttention, StartsFromOthers):
+    """A local and a global attention of one kind over the same tokens, mixed by a gate."""
 
-    def __init__(self, dimension: int, local: SelfAttention, wide: SelfAttention) -> None:
+    def __init__(
+        self, dimension: int, local: SelfAttention | CrossAttention, wide: SelfAttention | CrossAttention
+    ) -> None:
         super().__init__()
         self.local = local
         self.wide = wide
@@ -43,46 +45,14 @@ class GatedSelfAttention(StackAttention, StartsFromOthers):
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         """States shaped as x."""
-        return _mixed(self.gate, self.local(x, layout), self.wide(x, layout))
+        near, far = self.local(x, layout), self.wide(x, layout)
+        return torch.lerp(far, near, joint(self.gate, near, far).sigmoid())
 
     def adopted_names(self) -> Mapping[str, str]:
         """Local and global attention of a gated layer both start as the one attention of a plain layer."""
-        return _plain_names(self)
+        names = (name for name, _ in self.named_parameters())
+        return {name: name.partition(".")[2] for name in names if name.startswith(("local.", "wide."))}
 
     def neutral_start(self) -> Mapping[str, float]:
         """Gates start almost closed to global attention, which has not learned yet what to look for."""
-        return NEUTRAL
-
-
-class GatedCrossAttention(nn.Module, StartsFromOthers):
-    """A local and a global cross-attention of the same tokens, mixed by a gate."""
-
-    def __init__(self, dimension: int, local: CrossAttention, wide: CrossAttention) -> None:
-        super().__init__()
-        self.local = local
-        self.wide = wide
-        self.gate = nn.Linear(2 * dimension, dimension)
-
-    def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
-        """States shaped as x."""
-        return _mixed(self.gate, self.local(x, layout), self.wide(x, layout))
-
-    def adopted_names(self) -> Mapping[str, str]:
-        """See `GatedSelfAttention`."""
-        return _plain_names(self)
-
-    def neutral_start(self) -> Mapping[str, float]:
-        """See `GatedSelfAttention`."""
-        return NEUTRAL
-
-
-NEUTRAL = {"gate.weight": 0.0, "gate.bias": GATE_START}
-
-
-def _mixed(gate: nn.Linear, near: Tensor, far: Tensor) -> Tensor:
-    return torch.lerp(far, near, joint(gate, near, far).sigmoid())
-
-
-def _plain_names(module: nn.Module) -> dict[str, str]:
-    names = (name for name, _ in module.named_parameters())
-    return {name: name.partition(".")[2] for name in names if name.startswith(("local.", "wide."))}
+        return {"gate.weight": 0.0, "gate.bias": GATE_START}

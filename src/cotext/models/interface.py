@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 from torch import Tensor, nn
 
 from cotext.data.batch import Source
+from cotext.layers.flat_batch import RowOrder
 from cotext.layers.layout import AnyLayout
 from cotext.layers.state import DecoderState
 
@@ -193,6 +194,15 @@ class BatchSides:
 
 class BatchContext(nn.Module, ABC):
     """Rows of a document that see each other before the first block."""
+
+    def __init__(self, sides: BatchSides) -> None:
+        super().__init__()
+        self.sides = sides
+
+    def order_of(self, source: Source) -> RowOrder:
+        """Order of the rows of a source, and which of them meet."""
+        crosses = self.sides.cross_document and self.training
+        return RowOrder.of(source.document, source.first_sentence, source.current, crosses)
 
     @abstractmethod
     def read(self, source: Source, embed: Embedder) -> tuple[Tensor, Tensor]:

@@ -18,15 +18,11 @@ from torch.nn.functional import embedding
 
 from cotext.data.batch import Source
 from cotext.layers.state import DecoderState
-from cotext.models.interface import BatchContext, BatchSides, Embedder, TargetContext
+from cotext.models.interface import BatchContext, Embedder, TargetContext
 
 
 class BatchMean(BatchContext):
     """The mean in front of source rows, of target rows, or of both."""
-
-    def __init__(self, sides: BatchSides) -> None:
-        super().__init__()
-        self.sides = sides
 
     def read(self, source: Source, embed: Embedder) -> tuple[Tensor, Tensor]:
         """See `BatchContext`."""
