@@ -8,6 +8,7 @@ training too, and the translations are those of then.
 """
 
 import json
+import re
 import sys
 import zlib
 from collections.abc import Callable
@@ -27,6 +28,7 @@ from cotext.data.store import TokenDocument
 from cotext.decoding.translator import DocumentTranslator
 from cotext.losses.build import build_loss
 from cotext.models.build import build_model
+from cotext.models.former_names import renamed
 
 GOLDEN = Path(__file__).with_suffix(".json")
 TOKENIZER = PlainWordTokenizer([f"w{i}" for i in range(4, 40)])
@@ -42,6 +44,19 @@ SETTINGS = [
     "decode.first_pass=''",
     "decode.schedule=sequential",
 ]
+
+
+LAYERS = 3  # of the encoder
+
+
+def former(name: str) -> str:
+    """What a weight was called."""
+    before = name.replace("latent.code_predictor.", "latent.foreteller.").replace("batch_context.", "")
+    before = before.replace("source_document.", f"encoder.{LAYERS}.")
+    before = before.replace(".score.distance_bias", ".place_bias").replace(".score.distance.", ".place.")
+    before = re.sub(r"\.score\.(content_bias|of_keys|of_values)$", r".\1", before)
+    assert renamed(before) == name
+    return before
 
 
 def golden_names() -> list[str]:

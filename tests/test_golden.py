@@ -1,24 +1,9 @@
 """Published recipes keep, weight for weight, the models that they had: see `golden.py`."""
 
 import json
-import re
 
 import pytest
-from golden import GOLDEN, golden, golden_names
-
-from cotext.models.former_names import renamed
-
-LAYERS = 3  # of the encoder
-
-
-def former(name: str) -> str:
-    """What a weight was called."""
-    before = name.replace("latent.code_predictor.", "latent.foreteller.").replace("batch_context.", "")
-    before = before.replace("source_document.", f"encoder.{LAYERS}.")
-    before = before.replace(".score.distance_bias", ".place_bias").replace(".score.distance.", ".place.")
-    before = re.sub(r"\.score\.(content_bias|of_keys|of_values)$", r".\1", before)
-    assert renamed(before) == name
-    return before
+from golden import GOLDEN, former, golden, golden_names
 
 
 @pytest.mark.parametrize("recipe", golden_names())

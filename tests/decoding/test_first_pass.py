@@ -170,7 +170,8 @@ def test_the_journal_tells_first_passes_apart_by_their_weights(
 
 
 def test_signatures_of_batch_level_systems_tell_who_sees_whom(world: Path, tmp_path: Path) -> None:
-    config = with_section(with_section(run_config(), "model", batch_context="flat"), "decode", group_windows=3)
+    flat = with_section(run_config(), "model", batch_context="flat")
+    config = with_section(flat, "decode", group_windows=3)
     run, out = make_run(world / "data", tmp_path / "docflat", config, 6), tmp_path / "out.jsonl"
     for schedule in ("sequential", "simultaneous"):
         decode = {"first_pass": str(world / "sentence"), "schedule": schedule}

@@ -28,6 +28,7 @@ from cotext.config.view import ViewConfig
 from cotext.data.build import further_symbols
 from cotext.data.tokenizer import Tokenizer
 from cotext.models.checkpoint import load_weights
+from cotext.models.former_names import renamed
 from cotext.models.interface import System
 from cotext.models.run_folder import describe_file, model_file
 from cotext.runtime.errors import CotextError
@@ -178,7 +179,7 @@ def read_new(path: Path) -> list[str]:
     """
     try:
         content = unsealed(read_text(path))
-        return [*content["neutral"], *content["fresh"]]
+        return [renamed(name) for name in (*content["neutral"], *content["fresh"])]
     except (CotextError, ValueError, KeyError, TypeError):
         raise CotextError(
             f"{path}: missing or damaged; it says which parameters learn at train.fresh_rate, so that the run"
