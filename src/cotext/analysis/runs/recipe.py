@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import cache, reduce
-from typing import Any
+from typing import Any, Final
 
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.config.sizes import SIZES
@@ -15,6 +15,7 @@ _SECTIONS = ("view", "model", "loss")
 _DIMENSIONS = {f"model.{key}" for key in ("dimension", "feed_forward", "heads")}
 _LAYERS = {"model.encoder_layers", "model.decoder_layers"}
 _NUMBERS = "view.numbers"  # at most as many as the training data has sentences in a document
+_STACKS: Final = ("encoder", "decoder", "cross")
 _SHIFT = "model.shift"  # a number once training begins, where the recipe has `corpus`
 # Recipes that differ in these alone are told apart by them.
 _FURTHER = ("train.context", "train.order")
@@ -61,7 +62,7 @@ def recipe_of(config: Config) -> MatchedRecipe:
     ours = _settings(config)
     found = []
     for name, paper, theirs in _recipes(_kind(config)):
-        changes = tuple(f"{key}={_text(ours[key])}" for key in sorted(ours) if _changed(key, ours, theirs))
+        changes = _written({key: value for key, value in ours.items() if _changed(key, ours, theirs)})
         sized = any(ours[key] != theirs[key] for key in _DIMENSIONS)
         depth = sum(ours[key] != theirs[key] for key in _LAYERS)
         # Where several are as close (they differ in size alone), the row that is named most alike.
@@ -70,7 +71,7 @@ def recipe_of(config: Config) -> MatchedRecipe:
     if not found:
         return MatchedRecipe(None, ())
     foreign, _, count, _, _, name, changes = min(found)
-    settings = frozenset(f"{key}={_text(value)}" for key, value in ours.items())
+    settings = frozenset([*_written(ours), *(f"{key}={_text(value)}" for key, value in ours.items())])
     if foreign and count > _LIKE:
         return MatchedRecipe(None, (), settings)
     return MatchedRecipe(name, changes, settings)
@@ -96,8 +97,23 @@ def _changed(key: str, ours: Settings, theirs: Settings) -> bool:
     return bool(ours[key] != theirs[key])
 
 
+def _written(settings: Settings) -> tuple[str, ...]:
+    """As key=value, sorted; what all stacks have in common as a setting of `model.attention`."""
+    left, told = dict(settings), []
+    for key in [key for key in settings if key.startswith("model.encoder.")]:
+        of_stacks = [key.replace("encoder", stack, 1) for stack in _STACKS]
+        if len({_text(settings.get(each)) for each in of_stacks}) == 1:
+            told.append(f"{key.replace('encoder', 'attention', 1)}={_text(settings[key])}")
+            for each in of_stacks:
+                del left[each]
+    return tuple(sorted([*told, *(f"{key}={_text(value)}" for key, value in left.items())]))
+
+
 def _settings(config: Config) -> Settings:
     content = config.model_dump(mode="json")
+    del content["model"]["attention"]
+    for stack in _STACKS:
+        content["model"][stack] = config.model.stack(stack).model_dump(mode="json")
     found: Settings = {}
     for section in _SECTIONS:
         found |= _flat(content[section], f"{section}.")
