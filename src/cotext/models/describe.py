@@ -88,7 +88,7 @@ def entry(name: str, config: Config, parameters: int) -> Entry:
     return Entry(
         name,
         ", ".join(seen if len(seen) < 4 else [seen[0], seen[1], "...", seen[-1]]),
-        f"{describe_model(model)} ({standing}{segments})",
+        f"{describe_model(model).replace(',', ', ')} ({standing}{segments})",
         describe_loss(config.loss),
         f"beam {decode.beam} lp {decode.length_penalty:g} {describe_output(config)}".rstrip(),
         parameters,
