@@ -12,8 +12,8 @@ from cotext.config.recipe import load_config, recipe_names
 from cotext.runtime.errors import CotextError
 
 ROMAN = ["", "I", "II", "III", "IV", "V", "VI", "VII", "VIII", "IX", "X", "XI"]
-# What a `paper:` line names beside rows: what training starts from has no value of its own, and HAN's values are
-# not on record.
+# What a `paper:` line names beside rows: what training starts from has no value of its own, and those of HAN
+# are not on record.
 WITHOUT_VALUES = {"mcn/final-sent", "han/source", "han/target", "han/joint"}
 
 
