@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 from test_candidate_scoring import CHOICES, VIEWS, translator
@@ -149,6 +150,7 @@ class Rule:
     """What probabilities are asked of: candidates have those of a rule over what is seen."""
 
     model = object()
+    plan = SimpleNamespace(kind=SimpleNamespace(path=None), sees_other_rows=True)
 
     def visible_sentences(self, document: Document) -> list[range]:
         return [range(max(0, j - 1), j + 1) for j in range(len(document.sentences))]

@@ -60,8 +60,8 @@ def test_what_is_written(docflat: Path, tmp_path: Path) -> None:
     assert [s["target"] for s in found["sentences"]] == list(chosen.target)
     assert "group_windows:4" in found["signature"]
     assert set(found["attentions"]) == {
-        *("source_context.attention", "encoder.0.attention", "encoder.1.attention"),
-        *("target_context.attention", "decoder.0.attention", "decoder.0.cross"),
+        *("batch_context.source_context.attention", "encoder.0.attention", "encoder.1.attention"),
+        *("batch_context.target_context.attention", "decoder.0.attention", "decoder.0.cross"),
     }
     for each in (*found["attentions"].values(), *found["kinds"].values()):
         for row in each["share"]:
@@ -70,12 +70,13 @@ def test_what_is_written(docflat: Path, tmp_path: Path) -> None:
     within = [[v is not None for v in row] for row in found["attentions"]["encoder.1.attention"]["share"]]
     assert within == [[j in (i - 1, i) for j in range(6)] for i in range(6)]
     groups = [
-        [v is not None for v in row] for row in found["attentions"]["source_context.attention"]["share"]
+        [v is not None for v in row]
+        for row in found["attentions"]["batch_context.source_context.attention"]["share"]
     ]
     assert groups == [[i // 4 == j // 4 for j in range(6)] for i in range(6)]
     assert found["kinds"]["encoder"]["attentions"] == ["encoder.0.attention", "encoder.1.attention"]
-    assert 0 < found["gates"]["source_context.gate"]["openness"] < 1
-    assert set(found["gates"]["target_context.gate"]["by_distance"]) == {"0", "1", "2", "3"}
+    assert 0 < found["gates"]["batch_context.source_context.gate"]["openness"] < 1
+    assert set(found["gates"]["batch_context.target_context.gate"]["by_distance"]) == {"0", "1", "2", "3"}
 
 
 def test_the_translation_is_the_runs_own_where_none_is_given(world: World, tmp_path: Path) -> None:
@@ -187,14 +188,14 @@ def test_from_sentence_to_sentence(mcn: Path, tmp_path: Path) -> None:
     found = json.loads((out / "attention.json").read_text())
     assert "view:document-5s-80" in found["signature"]
     assert {name: each["attentions"] for name, each in found["kinds"].items()} == {
-        "encoder": ["encoder.2.layer.attention"],
+        "encoder-document": ["source_document.layer.attention"],
         "encoder-local": ["encoder.0.attention", "encoder.1.attention"],
         "decoder": ["decoder.0.attention"],
         "cross-local": ["decoder.0.cross"],
     }
     assert {path.name for path in out.glob("*.png")} == {f"{kind}.png" for kind in found["kinds"]}
     pairs = {
-        "encoder": lambda i, j: i < 5 and j < 5,
+        "encoder-document": lambda i, j: i < 5 and j < 5,
         "encoder-local": lambda i, j: i == j,
         "decoder": lambda i, j: i == j or (i - 1 == j and i < 5),
         "cross-local": lambda i, j: i == j,

@@ -12,7 +12,7 @@ from cotext.config.sizes import SIZES, STACKS
 from cotext.layers.multi_head import SelfAttention
 from cotext.layers.node_spans import NodeSpan
 from cotext.models.build import build_model
-from cotext.models.g_transformer import GatedSelfAttention
+from cotext.models.g_transformer import GatedAttention
 from cotext.models.interface import Model
 from cotext.models.mcn import SegmentGate
 from cotext.models.nat import NonAutoregressiveTransformer
@@ -101,10 +101,10 @@ def test_casa_has_local_and_context_layers_on_every_side(size: str) -> None:
 def test_g_transformer_has_local_and_global_layers(recipe: str, size: str) -> None:
     system = built(load_config(recipe, size))
     assert isinstance(system, Transformer)
-    gated = [isinstance(block.attention, GatedSelfAttention) for block in system.encoder]
+    gated = [isinstance(block.attention, GatedAttention) for block in system.encoder]
     assert not gated[0]
     assert gated[-1]
-    assert any(isinstance(block.attention, GatedSelfAttention) for block in system.decoder)
+    assert any(isinstance(block.attention, GatedAttention) for block in system.decoder)
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -3,7 +3,7 @@
 from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from itertools import accumulate, product
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
@@ -344,13 +344,19 @@ class TestSentenceBySentence:
 
     DOCUMENT = Document("d", ("a cat", "it", "the cat sat on a mat", "", "again", "saw it"))
 
+    MODELS: ClassVar[dict[str, dict[str, Any]]] = {
+        "transformer": {},
+        "gated": {"attention": {"span": "sentence", "top": {"layers": 1, "span": "row", "mix": "gated"}}},
+        "memory": {"decoder": {"span": "memory", "score": "transformer_xl"}, "target_positions": "none"},
+    }
+
     def translators(self, beam: int, model: str = "transformer") -> list[DocumentTranslator]:
         """The same model, without and with."""
-        settings = {"name": model, "g_transformer": {"global_layers": 1}}
-        config = tiny_config(view=STRATEGIES["by sentence, bracket"].view.model_dump(), model=settings)
+        view = STRATEGIES["by sentence, bracket"].view.model_dump()
+        config = tiny_config(view=view, model=self.MODELS[model])
         return [translator(config, PLAIN, beam=beam, beam_per=per) for per in ("document", "sentence")]
 
-    @pytest.mark.parametrize("model", ["transformer", "g_transformer", "mcn"])
+    @pytest.mark.parametrize("model", MODELS)
     def test_greedy_search_is_the_same(self, model: str) -> None:
         """One hypothesis is the best one; memories and positions go on as they do otherwise."""
         whole, by_sentence = (translated(t, [self.DOCUMENT])[0] for t in self.translators(1, model))

@@ -21,7 +21,7 @@ from cotext.layers.sentence_spans import SentenceSpan
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.build import build_model
-from cotext.models.g_transformer import GatedCrossAttention, GatedSelfAttention
+from cotext.models.g_transformer import GatedAttention
 from cotext.models.transformer import Transformer
 from cotext.runtime.errors import CotextError
 from cotext.training.warm_start import inherit
@@ -86,7 +86,7 @@ def with_gates(system: Transformer, bias: float) -> Transformer:
     """Gates that are fixed: a large bias means local, a small one global."""
     with torch.no_grad():
         for module in system.modules():
-            if isinstance(module, GatedSelfAttention | GatedCrossAttention):
+            if isinstance(module, GatedAttention | GatedAttention):
                 module.gate.weight.zero_()
                 module.gate.bias.fill_(bias)
     return system
@@ -156,7 +156,7 @@ def test_a_closed_gate_keeps_one_of_the_two(bias: float, local: bool) -> None:
 def test_the_gate_by_its_equation() -> None:
     size = AttentionSize(4, 2, 0.0)
     spans = (SentenceSpan(), RowSpan())
-    gate = GatedSelfAttention(4, *(SelfAttention(size, span, Score(size)) for span in spans)).double()
+    gate = GatedAttention(4, *(SelfAttention(size, span, Score(size)) for span in spans)).double()
     rows = layout(torch.tensor([[0, 0, 1]]), 4, packed=Packed(by_sentence=True))
     x = torch.randn(3, 4, dtype=torch.float64)
     near, far = gate.local(x, rows), gate.wide(x, rows)
@@ -168,8 +168,8 @@ def test_the_gate_by_its_equation() -> None:
 def test_only_the_top_layers_are_global() -> None:
     system = model(1, layers=3)
     for stack in (system.encoder, system.decoder):
-        assert [isinstance(block.attention, GatedSelfAttention) for block in stack] == [False, False, True]
-    assert [isinstance(block.cross, GatedCrossAttention) for block in system.decoder] == [False, False, True]
+        assert [isinstance(block.attention, GatedAttention) for block in stack] == [False, False, True]
+    assert [isinstance(block.cross, GatedAttention) for block in system.decoder] == [False, False, True]
     assert len(system.encode(example()[0]).source.keys_values) == 4
 
 

@@ -41,6 +41,7 @@ from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, DecoderState
 from cotext.layers.transformer_xl import TransformerXLScore
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.build import build_model
+from cotext.models.interface import DocumentSettings
 from cotext.models.mcn import SegmentGate
 from cotext.models.transformer import Transformer
 from cotext.training.warm_start import inherit
@@ -185,14 +186,13 @@ def test_fusion_by_its_equations() -> None:
     rows = layout(torch.tensor([[0, 0, 1, 1, 2]]), packed=Packed(by_sentence=True))
     local = torch.randn(5, 8, dtype=torch.float64)
     for feed_forward in (True, False):
-        attention = row_attention(size.attention, relative=True)
-        gated = SegmentGate(size, attention, gate=True, feed_forward=feed_forward).double()
+        gated = SegmentGate(size, DocumentSettings(feed_forward=feed_forward)).double()
         assert gated.gate is not None
         gated.gate.bias.normal_()
         wide = of_the_row(gated, local, rows)
         g = torch.sigmoid(torch.cat((local, wide), dim=1) @ gated.gate.weight.T + gated.gate.bias)
         torch.testing.assert_close(gated(local, rows), gated.norm((1 - g) * local + g * wide))
-        plain = SegmentGate(size, attention, gate=False, feed_forward=feed_forward).double()
+        plain = SegmentGate(size, DocumentSettings(gate=False, feed_forward=feed_forward)).double()
         wide = of_the_row(plain, local, rows)
         torch.testing.assert_close(plain(local, rows), plain.norm(local + wide))
 

@@ -70,9 +70,11 @@ def test_for_people(world: World, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("recipe", ["casa/2to2", "mcn/final", "docflat/abd"])
 def test_systems_of_every_kind(world: World, tmp_path: Path, recipe: str) -> None:
-    init = ["--init", world.run] if load_config(recipe).train.init else []
+    config = load_config(recipe)
+    init = ["--init", world.run] if config.train.init else []
+    top = ["model.attention.top.layers=1"] if config.model.attention.top.layers else []
     shown = succeed("train", recipe, *TINY, *init, "--data", world.folder / "data", "--out", tmp_path / "r",
-                    "model.attention.top.layers=1", "--dry-run")  # fmt: skip
+                    *top, "--dry-run")  # fmt: skip
     assert "parameters" in shown.out
     assert not (tmp_path / "r").exists()
 

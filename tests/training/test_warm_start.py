@@ -379,7 +379,7 @@ def encoder_side(config: Config) -> set[str]:
         SpecialSymbols(pad=20, bos=21, eos=22, separators=(22,), bracket=True),
     )
     state = model.encode(batch.source)
-    sum(keys.square().sum() + values.square().sum() for keys, values in state.cross).backward()
+    sum(keys.square().sum() + values.square().sum() for keys, values in state.source.keys_values).backward()
     return {n for n, p in model.named_parameters() if p.grad is not None and ".cross." not in n}
 
 
@@ -516,7 +516,7 @@ class TestFirstLoss:
         config = with_section(with_section(bracketed, "view", **view), "model", **model)
         there, here, instances = self.measured(config, data, tmp_path / "start")
         assert here == pytest.approx(there, abs=1e-6)
-        local = with_section(config, "model", g_transformer={"global_layers": 0})
+        local = with_section(config, "model", attention={"span": "sentence"})
         _, _, alone = self.measured(local, data, tmp_path / "start")
         assert instances == pytest.approx(alone, abs=0.02)
 
@@ -606,7 +606,7 @@ class TestGoingOn:
         (tmp_path / "parts" / "init.json").unlink()
         with pytest.raises(CotextError, match=r"init.json: missing or damaged; it says which parameters"):
             train_here(config(4), data, tmp_path / "parts")
-        (tmp_path / "parts" / "init.json").write_text(account.replace("global", "local", 1))
+        (tmp_path / "parts" / "init.json").write_text(account.replace("wide", "near", 1))
         with pytest.raises(CotextError, match=r"init.json: missing or damaged"):
             train_here(config(4), data, tmp_path / "parts")
         (tmp_path / "parts" / "init.json").write_text(account)

@@ -218,11 +218,16 @@ def translate(
         return
     if out is None:
         raise CotextError("--out FILE is needed (or - as the document, for standard input and output)")
+    from cotext.data.formats import detect_format
+    from cotext.data.formats.streams import check_readable
     from cotext.decoding.open import open_run
     from cotext.decoding.translate_file import check_outputs, translate_file
     from cotext.runtime.progress import console, meter
 
     check_outputs(out, scores, document)
+    # What is wrong with the file is told before the run is loaded.
+    check_readable(document)
+    format = format or detect_format(document)
     opened = open_run(run, device, decode, checkpoint)
     with meter("translating", 0) as progress:
         report = translate_file(
