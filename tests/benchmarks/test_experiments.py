@@ -14,7 +14,6 @@ from benchmarks.experiments.measures import Place, figures, flat, of_suites, ste
 from benchmarks.experiments.plan import Measure, read_experiment, require_recipes
 from benchmarks.experiments.runner import Budget, Runner
 from benchmarks.experiments.tables import render
-from cotext.config.recipe import recipe_names
 from cotext.data.formats import read_documents
 from cotext.models.checkpoint import load_run
 from cotext.runtime.errors import CotextError
@@ -314,8 +313,6 @@ def test_numbers_of_nested_json_by_dotted_keys() -> None:
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
 def test_shipped_experiments_can_be_run(path: Path) -> None:
-    if path.stem == "cpu-mixtures" and "mixtures/p-transformer-shift-cd" not in recipe_names():
-        pytest.skip("its recipes are not there yet")
     experiment = read_experiment(path)
     require_recipes(experiment)
     empty = {"rows": {}, "data": {}, "versions": {}}
