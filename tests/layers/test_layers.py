@@ -190,7 +190,7 @@ def test_beams_share_keys_and_values() -> None:
         state = DecoderState(source_side(attention, memory, sentence), attentions=1)
         state.open(2)
         state.widen(6 // len(memory))
-        out: Tensor = attention(x, Step(new, state, Shared(PositionTable(6))))
+        out: Tensor = attention(x, Step(new, *state.positions(new), state, Shared(PositionTable(6))))
         return out
 
     shared = attended(memory, sentences([7, 4]))

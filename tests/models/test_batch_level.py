@@ -28,8 +28,8 @@ from torch import Tensor
 
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch
-from cotext.layers.flat_batch import is_current
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
+from cotext.layers.masks import is_current
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, SourceSide
 from cotext.losses.cross_entropy import CrossEntropy

@@ -20,9 +20,9 @@ from cotext.layers.flat_batch import (
     FlatContext,
     NeuralContextGate,
     RowOrder,
-    is_current,
 )
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
+from cotext.layers.masks import is_current
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.positions import ranks
 from cotext.layers.state import STEPS_BETWEEN_COLLECTIONS, SourceSide

@@ -26,6 +26,7 @@ from cotext.analysis.gates import GateOpenness
 from cotext.data.batch import Batch, Source
 from cotext.layers.flat_batch import NeuralContextGate
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
+from cotext.layers.masks import is_current
 from cotext.layers.multi_head import CrossAttention, SelfAttention
 from cotext.layers.sentence_spans import SentenceSpan
 from cotext.models.interface import TranslationModel
@@ -128,9 +129,8 @@ class _Side:
 
     @classmethod
     def of(cls, sentence: Tensor, source: Source) -> "_Side":
-        first, stop = source.current[:, :1], source.current[:, 1:]
         document = torch.where(sentence >= 0, sentence + source.first_sentence[:, None], NOWHERE)
-        return cls(sentence, document, (sentence >= first) & (sentence < stop))
+        return cls(sentence, document, is_current(sentence, source.current))
 
     def places(self, shown: Tensor) -> Tensor:
         """Which tokens stand where an attention shows its real queries or keys: [B', T'], True = real.

@@ -56,6 +56,11 @@ class AttentionConfig(Closed):
     top: TopConfig = TopConfig()
     """Top layers with another span."""
 
+    @property
+    def spans(self) -> set[str]:
+        """All spans that are chosen for layers of the stack."""
+        return {self.span, self.top.span} if self.top.layers else {self.span}
+
 
 class StackConfig(Closed):
     """Attention of one stack; a key that is not given is that of `attention`."""

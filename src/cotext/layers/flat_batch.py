@@ -36,11 +36,6 @@ LONGEST_DOCUMENT = (
 GateKind = Literal["continuous", "discrete", "identity"]
 
 
-def is_current(sentence: Tensor, current: Tensor) -> Tensor:
-    """Which tokens belong to the current sentences of their row: [R, T] indices, [R, 2] ranges -> [R, T]."""
-    return (sentence >= current[:, :1]) & (sentence < current[:, 1:])
-
-
 @dataclass(frozen=True, slots=True)
 class RowOrder:
     """Which rows, or tokens of rows, meet, and where the current sentences of their rows begin and end."""

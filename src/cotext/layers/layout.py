@@ -25,7 +25,7 @@ from cotext.layers.buckets import Sentences
 from cotext.layers.context_nodes import Nodes, node_query_mask
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import TokenIndices
-from cotext.layers.masks import visible
+from cotext.layers.masks import is_current, visible
 from cotext.layers.positions import PositionTable, ranks
 from cotext.layers.segments import Segments
 from cotext.layers.sentence_memory import MemoryLayout
@@ -156,8 +156,7 @@ class Layout:
     def is_current(self) -> Tensor:
         """Tokens of the sentences that a row answers for: [B, T]."""
         assert self._current is not None
-        first, stop = self._current[:, :1], self._current[:, 1:]
-        return (self.sentence >= first) & (self.sentence < stop)
+        return is_current(self.sentence, self._current)
 
     def of_rows(self, chosen: Tensor) -> tuple[Tensor, "Layout"]:
         """Packed tokens [M] of the chosen rows [B], and the layout of these rows in the same order."""
@@ -213,8 +212,7 @@ class Layout:
     @cached_property
     def source_keys(self) -> Keys:
         """Keys of attention over whole source rows."""
-        source = self.source
-        return Keys(source.mask, positions=lambda: (self.aligned_position, source_positions(source)))
+        return _source_keys(self)
 
     @cached_property
     def segments(self) -> Segments:
@@ -255,14 +253,14 @@ class Layout:
         start, _ = self.source.span_of(self.sentence)
         return start + self.rank
 
-    def side_by_side(self, x: Tensor) -> Tensor:
-        """Complete rows have no beams: x as it is."""
-        return x
 
+def _source_keys(layout: "AnyLayout") -> Keys:
+    source = layout.source
 
-def source_positions(source: SourceSide) -> Tensor:
-    """Positions of source tokens in their rows: [1, S]."""
-    return torch.arange(source.tokens, device=source.sentence.device)[None]
+    def positions() -> tuple[Tensor, Tensor]:
+        return layout.aligned_position, torch.arange(source.tokens, device=source.sentence.device)[None]
+
+    return Keys(source.mask, positions=positions)
 
 
 class Step:
@@ -272,9 +270,12 @@ class Step:
     Its answers are about the T tokens of all beams of an entry side by side.
     """
 
-    def __init__(self, sentence: Tensor, state: DecoderState, shared: Shared) -> None:
-        self.sentence, self.state, self.shared = sentence, state, shared
-        self.position, self.rank = state.positions(sentence)
+    def __init__(
+        self, sentence: Tensor, position: Tensor, rank: Tensor, state: DecoderState, shared: Shared
+    ) -> None:
+        """`position` in the row and `rank` in the sentence, [R, T]: see `DecoderState.positions`."""
+        self.sentence, self.position, self.rank = sentence, position, rank
+        self.state, self.shared = state, shared
         self.row = state.slot_mask(sentence.size(1), sentence.device)
         self._within: dict[int, SlotMask] = {}
 
@@ -321,8 +322,7 @@ class Step:
     @cached_property
     def source_keys(self) -> Keys:
         """Keys of attention over whole source rows."""
-        source = self.source
-        return Keys(source.mask, positions=lambda: (self.aligned_position, source_positions(source)))
+        return _source_keys(self)
 
     def keys(self, slots: SlotMask) -> Keys:
         """The keys in a cache that `slots` points to."""

@@ -24,3 +24,8 @@ def causal(queries: int, keys: int, device: torch.device) -> Tensor:
     query 1    T T T F   ->   would be rows 2 and 3
     """
     return torch.ones(queries, keys, dtype=torch.bool, device=device).tril(keys - queries)
+
+
+def is_current(sentence: Tensor, current: Tensor) -> Tensor:
+    """Which tokens belong to the current sentences of their row: [R, T] indices, [R, 2] ranges -> [R, T]."""
+    return (sentence >= current[:, :1]) & (sentence < current[:, 1:])

@@ -226,15 +226,6 @@ class DecoderState:
         goes_on = sentence == self.sentence[:, None]
         return t + self.length[:, None], rank + goes_on * (self.rank + 1)[:, None]
 
-    def distances(self, position: Tensor, first: int = 0) -> Tensor:
-        """Distances of all slots from `first` on, key - query, from tokens at positions [R, T].
-
-        [B, W * T, slots], <= 0 for a row's own slots.
-        """
-        assert self.slot_position is not None
-        own = position.reshape(self.slot_position.size(0), -1)
-        return torch.cat((self.slot_position[:, first : self.used], own), dim=1)[:, None] - own[:, :, None]
-
     def slot_mask(self, tokens: int, device: torch.device) -> SlotMask:
         """Slots that the next `tokens` decoder inputs may attend to."""
         stop = self.used + self.beam * tokens

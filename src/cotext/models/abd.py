@@ -27,9 +27,10 @@ import torch
 from torch import Tensor, nn
 
 from cotext.data.batch import Source
-from cotext.layers.flat_batch import ExtraKeys, is_current
+from cotext.layers.flat_batch import ExtraKeys
 from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.kernels.sdpa import TokenIndices, attend
+from cotext.layers.masks import is_current
 from cotext.layers.multi_head import AttentionSize, merge_heads, projection, split_heads
 from cotext.layers.state import DecoderState
 from cotext.models.interface import BatchContext, BatchSides, Embedder, TargetContext

@@ -181,8 +181,7 @@ def _stacks(
     encoder = Stack(
         EncoderBlock(size, _self_attention(model, "encoder", size, i)) for i in range(size.encoder_layers)
     )
-    cross = {span for i in range(size.decoder_layers) for span in _spans(model, "cross", size, i)}
-    decoder_memory = model.stack("decoder").memory_sentences if _has_memory(model, size) else 0
+    cross, decoder = _all_spans(model, "cross", size), _all_spans(model, "decoder", size)
     return Stacks(
         encoder,
         _decoder(model, size),
@@ -192,7 +191,7 @@ def _stacks(
         Packed(
             target_by_sentence or _by_sentence(model, "decoder", size) or _by_sentence(model, "cross", size),
             aligned=not cross.isdisjoint({"sentence", "nodes"}),
-            memory_sentences=decoder_memory,
+            memory_sentences=model.stack("decoder").memory_sentences if "memory" in decoder else 0,
         ),
     )
 
@@ -213,14 +212,13 @@ def _spans(model: ModelConfig, side: Side, size: Size, layer: int) -> tuple[str,
     return (config.span, config.top.span) if config.top.mix == "gated" else (config.top.span,)
 
 
-def _by_sentence(model: ModelConfig, side: Side, size: Size) -> bool:
+def _all_spans(model: ModelConfig, side: Side, size: Size) -> set[str]:
     layers = size.encoder_layers if side == "encoder" else size.decoder_layers
-    spans = {span for i in range(layers) for span in _spans(model, side, size, i)}
-    return any(SPANS[span](model.stack(side)).by_sentence for span in spans)
+    return {span for i in range(layers) for span in _spans(model, side, size, i)}
 
 
-def _has_memory(model: ModelConfig, size: Size) -> bool:
-    return any("memory" in _spans(model, "decoder", size, i) for i in range(size.decoder_layers))
+def _by_sentence(model: ModelConfig, side: Side, size: Size) -> bool:
+    return any(SPANS[span](model.stack(side)).by_sentence for span in _all_spans(model, side, size))
 
 
 def _self_attention(model: ModelConfig, side: Side, size: Size, layer: int) -> StackAttention:

@@ -9,6 +9,7 @@ from cotext.runtime.errors import CotextError
 
 Side = Literal["encoder", "decoder", "cross"]
 
+NODES = ("content", "absolute", "rotary")
 SELF = ("content", "absolute", "relative", "positions", "rotary", "alibi")
 # span -> scores that it has a kernel with, by kind of attention
 KERNELS: dict[Side, dict[str, tuple[str, ...]]] = {
@@ -16,23 +17,23 @@ KERNELS: dict[Side, dict[str, tuple[str, ...]]] = {
         "row": (*SELF, "segment_distance"),
         "sentence": SELF,
         "current": SELF,
-        "nodes": ("content", "absolute", "rotary"),
-        "node_queries": ("content", "absolute", "rotary"),
+        "nodes": NODES,
+        "node_queries": NODES,
     },
     "decoder": {
         "row": SELF,
         "sentence": SELF,
         "memory": ("transformer_xl",),
-        "nodes": ("content", "absolute", "rotary"),
-        "node_queries": ("content", "absolute", "rotary"),
+        "nodes": NODES,
+        "node_queries": NODES,
     },
     # In cross-attention `positions` are absolute ones, and `relative` and `rotary` positions have no meaning.
     "cross": {
         "row": SELF,
         "sentence": SELF,
         "current": SELF,
-        "nodes": ("content", "absolute", "rotary"),
-        "node_queries": ("content", "absolute", "rotary"),
+        "nodes": NODES,
+        "node_queries": NODES,
     },
 }
 # Spans that see later sentences of a target: only where all of it is predicted at once.
@@ -100,7 +101,7 @@ def _check_attention(model: ModelConfig) -> None:
             _check_kernel(model, side, "top.span", config.top.span, config.score)
 
     crosses = model.stack("cross")
-    inside = {crosses.span, crosses.top.span if crosses.top.layers else crosses.span} - {"row", "current"}
+    inside = crosses.spans - {"row", "current"}
     if inside and _keeps_current(model):
         raise CotextError(
             f"{_key(model, 'cross', 'span')} = {inside.pop()}: where the encoder, or cross-attention, keeps "
@@ -110,8 +111,7 @@ def _check_attention(model: ModelConfig) -> None:
 
 def _keeps_current(model: ModelConfig) -> bool:
     """Whether the states of context sentences are gone when the decoder reads the source."""
-    stacks = model.stack("encoder"), model.stack("cross")
-    return any("current" in (stack.span, stack.top.span if stack.top.layers else "") for stack in stacks)
+    return "current" in model.stack("encoder").spans | model.stack("cross").spans
 
 
 def _check_kernel(model: ModelConfig, side: Side, key: str, span: str, score: str) -> None:
@@ -169,11 +169,7 @@ def _check_parts(model: ModelConfig) -> None:
         raise CotextError(
             "model.document.target = true: model.document_layer = segment_gate stands on the encoder alone"
         )
-    encoder = model.stack("encoder")
-    if model.document_layer != "none" and "current" in (
-        encoder.span,
-        encoder.top.layers and encoder.top.span,
-    ):
+    if model.document_layer != "none" and "current" in model.stack("encoder").spans:
         raise CotextError(
             f"model.document_layer = {model.document_layer} sees the sentences of a row, of which "
             "model.encoder.top.span = current leaves the current ones alone; choose one of the two"
@@ -194,7 +190,7 @@ def _check_non_autoregressive(config: Config) -> None:
             "once; choose document or sentence"
         )
     stacks = (model.stack("encoder"), model.stack("decoder"), model.stack("cross"))
-    inside = any(s.span != "row" or (s.top.layers and s.top.span != "row") for s in stacks)
+    inside = any(stack.spans != {"row"} for stack in stacks)
     if model.nat.path == "length" and (inside or model.nat.soft_copy == "sentences"):
         raise CotextError(
             "model.nat.path = length: which position belongs to which sentence is not known; it takes spans "

@@ -29,9 +29,8 @@ from cotext.layers.flat_batch import (
     PrefixedCache,
     RowOrder,
     Sequences,
-    is_current,
 )
-from cotext.layers.masks import causal
+from cotext.layers.masks import causal, is_current
 from cotext.layers.multi_head import AttentionSize
 from cotext.layers.state import DecoderState
 from cotext.models.interface import BatchContext, BatchSides, Embedder, TargetContext

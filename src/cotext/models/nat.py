@@ -33,7 +33,6 @@ from cotext.layers.codebook import Codebook, CodeGate, perplexity
 from cotext.layers.embedding import SentenceEmbedding
 from cotext.layers.glance import glanced
 from cotext.layers.layout import Layout, Shared
-from cotext.layers.positions import ranks
 from cotext.layers.soft_copy import soft_copy, stretched
 from cotext.layers.state import SourceSide
 from cotext.models.interface import AuxiliaryLoss, Draft, NonAutoregressiveModel, PathKind
@@ -104,15 +103,12 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         self._source_packed, self._target_packed = stacks.source_packed, stacks.target_packed
         self.relative = relative
         self.latent = latent
-        number_attentions(self._decoders)
+        # The decoder, and that which predicts codes, both read the source.
+        decoders = nn.ModuleList([self.decoder, *([] if latent is None else [latent.code_predictor])])
+        number_attentions(decoders)
+        self._crosses = cross_attentions(decoders)
         offsets = 2 * prediction.length_offsets + 1
         self.length = nn.Linear(embedding.weight.size(1), offsets) if self.path == "length" else None
-
-    @property
-    def _decoders(self) -> nn.ModuleList:
-        """The decoder, and that which predicts codes: both read the source."""
-        further = [] if self.latent is None else [self.latent.code_predictor]
-        return nn.ModuleList([self.decoder, *further])
 
     @property
     def output_weight(self) -> Tensor:
@@ -128,7 +124,7 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
             self.embedding.source,
             sentence,
             layout.position,
-            ranks(sentence),
+            layout.rank,
         )
         x = layout.pack(embedded)
         for block in self.encoder:
@@ -148,9 +144,7 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         positions = stretched(sentence, lengths)
         aligned = self.prediction.soft_copy == "sentences"
         texts = (sentence, positions) if aligned else (sentence.clamp(max=0), positions.clamp(max=0))
-        side = SourceSide(
-            [attention.project(x, layout) for attention in cross_attentions(self._decoders)], sentence
-        )
+        side = SourceSide([attention.project(x, layout) for attention in self._crosses], sentence)
         memory = Memory(
             Layout(positions, shared, self._target_packed, source=side),
             logits,

@@ -22,6 +22,7 @@ from cotext.data.batch import Source
 from cotext.layers.blocks import Stacks, cross_attentions, number_attentions
 from cotext.layers.embedding import CONTEXT, CURRENT, SentenceEmbedding
 from cotext.layers.layout import Layout, Shared, Step
+from cotext.layers.masks import is_current
 from cotext.layers.positions import mean_sentence_length, ranks
 from cotext.layers.state import DecoderState, SourceSide
 from cotext.models.interface import BatchContext, DocumentLayer, TargetContext, TranslationModel
@@ -62,6 +63,7 @@ class Transformer(TranslationModel):
         # Of a document layer, where every row is one sentence.
         self.spares_parameters = parts.source_document is not None or parts.target_document is not None
         self._caches = number_attentions(stacks.decoder)
+        self._crosses = cross_attentions(stacks.decoder)
         if parts.target_document is not None:
             parts.target_document.index = self._caches
             self._caches += parts.target_document.caches
@@ -96,10 +98,9 @@ class Transformer(TranslationModel):
         x = self.encoder_norm(x)
         if self.source_document is not None:
             x = self.source_document(x, layout)
-        crosses = cross_attentions(self.decoder)
-        for cross in crosses:
+        for cross in self._crosses:
             x, layout = cross.span.enter(x, layout)
-        keys_values = [attention.project(x, layout) for attention in crosses]
+        keys_values = [cross.project(x, layout) for cross in self._crosses]
         return DecoderState(
             SourceSide(keys_values, layout.sentence),
             attentions=self._caches,
@@ -112,11 +113,13 @@ class Transformer(TranslationModel):
         context = _target_context(state)
         if context is not None:
             sentence = context.extend(sentence, state)
-        x_RTD = self._embedder.next(tokens, sentence, state)
+        position, rank = state.positions(sentence)
+        x_RTD = self._embedder.next(tokens, sentence, position, rank, state)
         if context is not None:
             x_RTD = context.mix(x_RTD, sentence, state)
         if state.caches:
-            return self._step(x_RTD, sentence, state)[:, -tokens.size(1) :]
+            step = Step(sentence, position, rank, state, self._shared)
+            return self._step(x_RTD, step)[:, -tokens.size(1) :]
         layout = Layout(sentence, self._shared, self._target_packed, causal=True, source=state.source)
         x = layout.pack(x_RTD)
         for block in self.decoder:
@@ -126,15 +129,14 @@ class Transformer(TranslationModel):
             x = self.target_document(x, layout)
         return layout.unpack(x)[:, -tokens.size(1) :]
 
-    def _step(self, x: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
+    def _step(self, x: Tensor, step: Step) -> Tensor:
         """The next tokens [R, T, D] after those in the caches."""
-        step = Step(sentence, state, self._shared)
         for block in self.decoder:
             x = block(x, step)
         x = self.decoder_norm(x)
         if self.target_document is not None:
             x = self.target_document(x, step)
-        state.step(sentence, step.rank)
+        step.state.step(step.sentence, step.rank)
         return x
 
 
@@ -167,8 +169,7 @@ class RowEmbedder:
         """Source rows, [B, S] -> [B, S, D]; `behind` so many tokens of their first sentence."""
         sentence, kind, segment = source.sentence, self.embedding.source, None
         if kind.segments == "current":
-            first, stop = source.current[:, :1], source.current[:, 1:]
-            segment = torch.where((sentence >= first) & (sentence < stop), CURRENT, CONTEXT)
+            segment = torch.where(is_current(sentence, source.current), CURRENT, CONTEXT)
         return self.embedding.placed(
             self.embedding.bare(source.tokens),
             kind,
@@ -185,10 +186,11 @@ class RowEmbedder:
         told = self.embedding.input_sentence(sentence, None)
         return self._target(tokens, told, position, ranks(sentence), self.shift_of(source))
 
-    def next(self, tokens: Tensor, sentence: Tensor, state: DecoderState) -> Tensor:
-        """The next decoder inputs, the last [R, T] of the tokens that `sentence` [R, T'] describes."""
+    def next(
+        self, tokens: Tensor, sentence: Tensor, position: Tensor, rank: Tensor, state: DecoderState
+    ) -> Tensor:
+        """The next decoder inputs, the last [R, T] of the tokens that the others [R, T'] describe."""
         extra = sentence.size(1) - tokens.size(1)
-        position, rank = state.positions(sentence)
         told = self.embedding.input_sentence(sentence, state.sentence)
         return self._target(tokens, told[:, extra:], position[:, extra:], rank[:, extra:], state.shift)
 

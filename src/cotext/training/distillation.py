@@ -140,7 +140,7 @@ class Distillation:
         self.signature = signature
         self.folder = folder
         self.parts = parts
-        # SentenceHypothesis, but interrupted before it had its name: nothing is left to be translated.
+        # All is there, but it was interrupted before it had its name: nothing is left to be translated.
         self.written = _is_written(folder)
         self._indices = shard.documents(0 if self.written else len(texts))
         self.documents = len(self._indices)
