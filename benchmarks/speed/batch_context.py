@@ -40,6 +40,7 @@ from cotext.data.documents import Document
 from cotext.data.views import WindowView
 from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.layers.flat_batch import FlatBatchAttention, FlatContext, RowOrder
+from cotext.layers.multi_head import AttentionSize
 
 ROWS = 16  # windows of a batch
 LOCAL = 3  # sentences of context in them
@@ -129,7 +130,7 @@ def decoding_speed(size: str, rounds: int, beam: int, count: int) -> None:
 
 def attention_peak(tokens: int, causal: bool) -> None:
     """MiB that flat-batch attention with its gate adds, forward and backward: 8 heads of 64, 16 rows."""
-    attention = FlatBatchAttention(512, 8, 0.0)
+    attention = FlatBatchAttention(AttentionSize(512, 8, 0.0))
     context = FlatContext(attention, 512, "continuous", 0.5)
     x = torch.randn(ROWS, tokens // ROWS, 512, requires_grad=True)
     current = torch.ones(x.shape[:2], dtype=torch.bool)

@@ -30,10 +30,11 @@ from transformers import MarianConfig, MarianMTModel
 from transformers.utils import logging
 
 from benchmarks.speed.harness import Clock, apply, in_turn, parser
+from benchmarks.speed.systems import plain_model
 from cotext.data.batch import Source, SpecialSymbols
 from cotext.decoding.beam_search import SearchOptions, search
 from cotext.decoding.constraints import SearchRequest, SearchSymbols
-from cotext.layers.blocks import SentenceEmbedding, Size
+from cotext.layers.blocks import Size
 from cotext.models.transformer import Transformer
 
 VOCABULARY = 32_000
@@ -60,7 +61,7 @@ Translate = Callable[[Task], list[list[int]]]
 def our_model() -> Transformer:
     """Base size, random weights, special symbols out of the race."""
     torch.manual_seed(1)
-    model = Transformer(SIZE, SentenceEmbedding(VOCABULARY, SIZE.dimension, 0.0)).eval()
+    model = plain_model(SIZE).eval()
     model.embedding.weight.data[SYMBOLS.pad :] = 0
     return model
 

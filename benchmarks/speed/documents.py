@@ -38,12 +38,10 @@ from benchmarks.speed.harness import (
 )
 from benchmarks.speed.systems import SIZES, Trainee, config_of, model_of
 from cotext.data.batch import Batch, Source
-from cotext.decoding.beam_search import Request, SearchOptions, SearchSymbols, search
-from cotext.layers.buckets import LocalSelfAttention, Sentences
+from cotext.decoding.beam_search import SearchOptions, search
+from cotext.decoding.constraints import SearchRequest, SearchSymbols
 from cotext.layers.kernels.relative import attend_relative
 from cotext.layers.kernels.sdpa import attend
-from cotext.layers.multi_head import SelfAttention
-from cotext.layers.state import SelfReach
 from cotext.models.interface import TranslationModel
 
 LENGTHS = (512, 1024, 2048, 4096, 8192)
@@ -119,30 +117,31 @@ def document(tokens: int, random: np.random.Generator) -> Batch:
     return make_batch([instance(sentences, random)], SYMBOLS)
 
 
-def forward_and_backward(layer: Callable[[], torch.Tensor], tokens: int) -> float:
-    """One pass; gives the number of tokens."""
-    layer().sum().backward()
-    return tokens
+def read(model: TranslationModel, source: Source) -> float:
+    """Encode a source, forward and backward; give its number of tokens."""
+    keys_values = model.encode(source).source.keys_values
+    torch.stack([side.sum() for pair in keys_values for side in pair]).sum().backward()
+    return float(source.tokens.numel())
 
 
 def length(rounds: int) -> None:
-    """Microseconds per source token of an encoder layer, forward and backward, and of attention alone."""
+    """Microseconds per source token to encode with one layer, forward and backward, by its span."""
     random = np.random.default_rng(3)
-    local, dense = LocalSelfAttention(512, 8, 0.0), SelfAttention(512, 8, 0.0)
+    one_layer = ["model.encoder_layers=1", "model.decoder_layers=1", "model.attention.top.layers=0"]
+    encoders = {
+        span: model_of(
+            config_of("g-transformer/randinit", "base", f"model.attention.span={span}", *one_layer)
+        )
+        for span in ("sentence", "row")
+    }
     rows = []
     for tokens in (*LENGTHS[:2], 2000, *LENGTHS[2:]):
-        sentence = document(tokens, random).source.sentence
-        sentences = Sentences(sentence)
-        x = torch.randn(int((sentence >= 0).sum()), 512, requires_grad=True)
-        layers: dict[str, Callable[[], torch.Tensor]] = {
-            "local": partial(local, x, SelfReach(None), sentences),
-            "dense": partial(dense, x[None], SelfReach(None)),
-        }
-        ways = {name: partial(forward_and_backward, layer, x.size(0)) for name, layer in layers.items()}
+        source = document(tokens, random).source
+        ways = {span: partial(read, model, source) for span, model in encoders.items()}
         times = in_turn(ways, 1 if tokens > 4096 else rounds)
-        each = (spread([1e6 * s for s in times[name]], "{:.0f}") for name in ways)
-        rows.append((str(x.size(0)), *each, times.ratio("local", "dense")))
-    table(("tokens", "local, us a token", "dense, us a token", "local / dense"), rows)
+        each = (spread([1e6 * s for s in times[span]], "{:.0f}") for span in ways)
+        rows.append((str(source.tokens.numel()), *each, times.ratio("sentence", "row")))
+    table(("tokens", "sentence, us a token", "row, us a token", "sentence / row"), rows)
     rows = []
     trainees = {
         n: Trainee(config_of("g-transformer/randinit", "small", f"model.attention.top.layers={n}"))
@@ -181,7 +180,11 @@ def training(size: str, rounds: int, vocabulary: int = 8000) -> None:
 
 
 def searching(
-    model: TranslationModel, source: Source, request: Request, symbols: SearchSymbols, options: SearchOptions
+    model: TranslationModel,
+    source: Source,
+    request: SearchRequest,
+    symbols: SearchSymbols,
+    options: SearchOptions,
 ) -> None:
     """One search."""
     search(model, source, [request], symbols, options)
@@ -197,7 +200,7 @@ def align(rounds: int) -> None:
         # No separator is ever among the candidates by itself: both write to their limits.
         model.output_weight[[SYMBOLS.eos, *SYMBOLS.separators]] = 0
     source = make_batch([instance([(25, 25)] * 20, random)], SYMBOLS).source
-    request = Request(prefix=[], first_sentence=0, max_tokens=(26,) * 20)
+    request = SearchRequest(prefix=[], first_sentence=0, max_tokens=(26,) * 20)
     rows = []
     for beam in (1, 5):
         ways: dict[str, Way] = {}

@@ -1,6 +1,7 @@
 """Systems of recipes with random weights, to be trained on random batches or to translate random tokens."""
 
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 import numpy as np
@@ -11,9 +12,11 @@ from cotext.config.recipe import Config, load_config
 from cotext.data.batch import Batch
 from cotext.data.documents import Document
 from cotext.decoding.translator import DocumentTranslator
+from cotext.layers.blocks import Size
 from cotext.losses.build import build_loss
 from cotext.models.build import build_model
 from cotext.models.interface import Model, TranslationModel
+from cotext.models.transformer import Transformer
 
 SIZES = {"base": (512, 2048, 8), "small": (256, 1024, 4)}
 
@@ -30,6 +33,15 @@ def model_of(config: Config) -> TranslationModel:
     torch.manual_seed(0)
     view = config.view.model_copy(update={"separators": "plain"})
     return build_model(config.model_copy(update={"view": view}), VOCABULARY)
+
+
+def plain_model(size: Size) -> Transformer:
+    """The Transformer on sentences, of given sizes, over the vocabulary of the benchmarks."""
+    numbers = [f"model.{key}={value}" for key, value in asdict(size).items()]
+    config = load_config("focused-concatenation/base", None, numbers)
+    model = build_model(config, VOCABULARY)
+    assert isinstance(model, Transformer)
+    return model
 
 
 class Trainee:

@@ -28,10 +28,10 @@ from torch.nn.functional import cross_entropy
 
 from benchmarks.speed.batches import SYMBOLS, VOCABULARY, document_batches, sentence_batches
 from benchmarks.speed.harness import Clock, apply, number_in_child, parser
+from benchmarks.speed.systems import plain_model
 from cotext.data.batch import Batch
-from cotext.layers.blocks import SentenceEmbedding, Size
+from cotext.layers.blocks import Size
 from cotext.losses.cross_entropy import CrossEntropy
-from cotext.models.transformer import Transformer
 
 SIZES = {"base": (512, 2048, 8, 6), "small": (256, 1024, 4, 4)}
 SMOOTHING = 0.1
@@ -74,7 +74,7 @@ def batches(case: Case, tokens: int) -> Iterator[Batch]:
 
 def ours(case: Case) -> Step:
     size = case.dimensions()
-    model = Transformer(size, SentenceEmbedding(VOCABULARY, size.dimension, size.dropout))
+    model = plain_model(size)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-4, fused=True)
     criterion = CrossEntropy(SMOOTHING, 1.0)
 
