@@ -37,7 +37,7 @@ DOCUMENT = ParallelDocument("d", tuple("abcdef"), tuple("ABCDEF"))
 
 
 def letters(found: Excerpt) -> tuple[str, str, int]:
-    return "".join(found.document.source), "".join(found.document.target), found.place
+    return "".join(found.document.source), "".join(found.document.target), found.sentence
 
 
 # ------------------------------------------------------------------------------------- edited documents
@@ -86,8 +86,8 @@ def test_edits_keep_the_sentence_and_n_in_is_n_out(count: int, place: int, seed:
     found = excerpt(document, range(count), place)
     mixed, other = shuffled(found, Random(seed)), replaced(found, [("x", "X"), ("y", "Y")], Random(seed))
     for each in (found, mixed, other, alone(found), *(without(found, k) for k in found.context)):
-        assert each.document.source[each.place] == document.source[place]
-        assert each.document.target[each.place] == document.target[place]
+        assert each.document.source[each.sentence] == document.source[place]
+        assert each.document.target[each.sentence] == document.target[place]
     assert sorted(mixed.document.source) == sorted(document.source)
     assert (mixed.document.source != document.source) == (count > 2)
     assert [s.upper() for s in mixed.document.source] == list(mixed.document.target)

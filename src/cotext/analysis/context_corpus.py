@@ -153,7 +153,7 @@ def translate_under(
         excerpts_of = excerpts(translator, document)
         for made in conditions_of(excerpts_of, [condition], pool.without(number), seed):
             found = made[condition]
-            of_document.append((asked.setdefault(found.document.source, len(asked)), found.place))
+            of_document.append((asked.setdefault(found.document.source, len(asked)), found.sentence))
         wanted.append(of_document)
     todo = (Document(str(index), source) for source, index in asked.items())
     written = {index: found.document.sentences for index, found in translator.translate(todo)}

@@ -175,6 +175,6 @@ def _translations(
     return [
         None
         if group is None
-        else ContextTranslations(*(translated[e.document.source][e.place] for e in group))
+        else ContextTranslations(*(translated[e.document.source][e.sentence] for e in group))
         for group in asked
     ]

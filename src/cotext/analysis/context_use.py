@@ -234,7 +234,7 @@ def score_excerpts(scorer: TokenScorer, found: Sequence[Excerpt]) -> list[tuple[
     """Log-probabilities of the tokens of every excerpt's sentence in question; equal ones are read once."""
     asked: dict[tuple[tuple[str, ...], tuple[str, ...]], list[int]] = {}
     for each in found:
-        asked.setdefault((each.document.source, each.document.target), []).append(each.place)
+        asked.setdefault((each.document.source, each.document.target), []).append(each.sentence)
     documents = [(ParallelDocument("", *sides), sorted(set(places))) for sides, places in asked.items()]
     scores = {
         (sides, place): tokens
@@ -243,7 +243,7 @@ def score_excerpts(scorer: TokenScorer, found: Sequence[Excerpt]) -> list[tuple[
         )
         for place, tokens in zip(places, members, strict=True)
     }
-    return [scores[(each.document.source, each.document.target), each.place] for each in found]
+    return [scores[(each.document.source, each.document.target), each.sentence] for each in found]
 
 
 @dataclass(frozen=True, slots=True)

@@ -110,7 +110,7 @@ def _choice(found: Excerpt, candidates: Sequence[Sequence[str]]) -> CandidateSet
         )
         for candidate in candidates
     )
-    return CandidateSet(found.document.source, targets, (found.place,))
+    return CandidateSet(found.document.source, targets, (found.sentence,))
 
 
 def _added(candidates: int, scores: Sequence[Sequence[SentenceScore]]) -> CandidateScores:

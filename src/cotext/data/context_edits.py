@@ -22,14 +22,14 @@ Pair = tuple[str, str]  # a source sentence and its target
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """A document, the place of the sentence in question, and the places of its context, in order.
+    """A document, the indices of the `sentence` in question and of its `context`, in order.
 
     `numbers` tell where the sentences stood in the document that the excerpt is from; None for a sentence
     that was not there.
     """
 
     document: ParallelDocument
-    place: int
+    sentence: int
     context: tuple[int, ...]
     numbers: tuple[int | None, ...]
 
@@ -55,13 +55,13 @@ def excerpt(document: ParallelDocument, sees: range, number: int, whole: bool = 
     return _made(document.id, pairs, number - kept.start, context, tuple(kept))
 
 
-def without(found: Excerpt, place: int) -> Excerpt:
+def without(found: Excerpt, index: int) -> Excerpt:
     """Take one context sentence away."""
-    if place not in found.context:
+    if index not in found.context:
         raise CotextError(
-            f"document {found.document.id!r}: sentence {place + 1} is no context of its excerpt"
+            f"document {found.document.id!r}: sentence {index + 1} is no context of its excerpt"
         )
-    return _kept(found, [i for i in range(len(found.document)) if i != place])
+    return _kept(found, [i for i in range(len(found.document)) if i != index])
 
 
 def alone(found: Excerpt) -> Excerpt:
@@ -77,11 +77,11 @@ def shuffled(found: Excerpt, random: Random) -> Excerpt:
     pairs, numbers = found.pairs(), list(found.numbers)
     for to, origin in zip(found.context, order, strict=True):
         pairs[to], numbers[to] = found.pairs()[origin], found.numbers[origin]
-    return _made(found.document.id, pairs, found.place, found.context, tuple(numbers))
+    return _made(found.document.id, pairs, found.sentence, found.context, tuple(numbers))
 
 
 def replaced(found: Excerpt, others: Sequence[Pair], random: Random) -> Excerpt:
-    """Put sentences drawn from `others`, each with its target, in the place of the context sentences.
+    """Put sentences drawn from `others`, each with its target, for the context sentences.
 
     Raises:
         CotextError: there are no others.
@@ -92,24 +92,24 @@ def replaced(found: Excerpt, others: Sequence[Pair], random: Random) -> Excerpt:
             "give a file with several documents, or leave the random context out"
         )
     pairs, numbers = found.pairs(), list(found.numbers)
-    for place in found.context:
-        pairs[place], numbers[place] = random.choice(others), None
-    return _made(found.document.id, pairs, found.place, found.context, tuple(numbers))
+    for index in found.context:
+        pairs[index], numbers[index] = random.choice(others), None
+    return _made(found.document.id, pairs, found.sentence, found.context, tuple(numbers))
 
 
-def _kept(found: Excerpt, places: Sequence[int]) -> Excerpt:
+def _kept(found: Excerpt, indices: Sequence[int]) -> Excerpt:
     pairs = found.pairs()
     return _made(
         found.document.id,
-        [pairs[i] for i in places],
-        places.index(found.place),
-        tuple(n for n, i in enumerate(places) if i in found.context),
-        tuple(found.numbers[i] for i in places),
+        [pairs[i] for i in indices],
+        indices.index(found.sentence),
+        tuple(n for n, i in enumerate(indices) if i in found.context),
+        tuple(found.numbers[i] for i in indices),
     )
 
 
 def _made(
-    id: str, pairs: Sequence[Pair], place: int, context: tuple[int, ...], numbers: tuple[int | None, ...]
+    id: str, pairs: Sequence[Pair], sentence: int, context: tuple[int, ...], numbers: tuple[int | None, ...]
 ) -> Excerpt:
     source, target = zip(*pairs, strict=True)
-    return Excerpt(ParallelDocument(id, source, target), place, context, numbers)
+    return Excerpt(ParallelDocument(id, source, target), sentence, context, numbers)

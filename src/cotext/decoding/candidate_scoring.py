@@ -92,18 +92,18 @@ def score_candidates(
     groups: list[CandidateRows] = []
     of: list[tuple[int, list[int], list[int]]] = []  # per group: candidate set, candidates, scored sentences
     for number, candidate_set in enumerate(candidate_sets):
-        for members, group, asked in _candidate_rows(scorer, candidate_set, tokens):
+        for members, group, indices in _candidate_rows(scorer, candidate_set, tokens):
             groups.append(group)
-            of.append((number, members, asked))
+            of.append((number, members, indices))
     budget = scorer.config.decode.max_tokens
     totals = [[[0.0, 0] for _ in c.candidates] for c in candidate_sets]
     scores = score_candidate_rows(
         plan.autoregressive(scorer.model), groups, plan.symbols, budget, scorer.device
     )
-    for (number, members, asked), rows in zip(of, scores, strict=True):
+    for (number, members, indices), rows in zip(of, scores, strict=True):
         for candidate, row in zip(members, rows, strict=True):
             require_finite(row)
-            for k in asked:
+            for k in indices:
                 totals[number][candidate][0] += row[k].log_probability
                 totals[number][candidate][1] += row[k].tokens
     return [[SentenceScore(p, int(n)) for p, n in members] for members in totals]
@@ -123,14 +123,14 @@ def _candidate_rows(
             members, rows = alike.setdefault((tuple(found.kept), row.instance.window), ([], []))
             members.append(number)
             rows.append(row)
-    asked = []
+    made = []
     for members, rows in alike.values():
         current = rows[0].instance.window.current
         wanted = [i for i, j in zip(current, rows[0].sentences, strict=True) if j in candidate_set.compared]
         scored = range(wanted[0], wanted[-1] + 1)
         candidates = CandidateRows([row.instance for row in rows], scored)
-        asked.append((members, candidates, [i - scored.start for i in wanted]))
-    return asked
+        made.append((members, candidates, [i - scored.start for i in wanted]))
+    return made
 
 
 def score_candidate_rows(

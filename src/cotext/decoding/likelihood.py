@@ -67,7 +67,7 @@ def non_autoregressive_nll(model: NonAutoregressiveModel, batch: Batch) -> Tenso
         nll = torch.zeros(len(sentences), dtype=torch.float64, device=row_N.device)
         nll = nll.index_add_(0, row_N, nll_N.double()) + model.length_nll(draft).double()
     else:
-        asked = units(model.path, draft, tokens, sentence)
-        nll = ctc_nll(hidden_ND, model.output_weight.detach(), asked, model.blank).double()
-        nll = nll.masked_fill(~fits(asked, model.blank), math.inf)
+        batch_units = units(model.path, draft, tokens, sentence)
+        nll = ctc_nll(hidden_ND, model.output_weight.detach(), batch_units, model.blank).double()
+        nll = nll.masked_fill(~fits(batch_units, model.blank), math.inf)
     return nll if model.path == "sentences" else (nll / sentences).repeat_interleave(sentences)

@@ -53,16 +53,16 @@ class Glancing:
         lengths_B, labels_B = ((of >= 0).sum(dim=1) for of in (sentence, batch.label_sentence))
         draft = model.encode(batch.source, lengths_B if model.path == "length" else None)
         real = draft.sentence >= 0
-        asked = None if model.path == "length" else units(model.path, draft, tokens, sentence)
+        batch_units = None if model.path == "length" else units(model.path, draft, tokens, sentence)
         parts: dict[str, tuple[Tensor, Tensor]] = {}
         revealed = auxiliary = None
         if model.training:
             with torch.no_grad():
                 first_ND = model.decode(draft)[real]
-                best_N = tokens[sentence >= 0] if asked is None else _best(first_ND, model, asked)
+                best_N = tokens[sentence >= 0] if batch_units is None else _best(first_ND, model, batch_units)
                 wrong_N = _best_symbols(first_ND, model.output_weight) != best_N
-                if asked is not None and asked.forced:  # brackets are given
-                    wrong_N[asked.start] = wrong_N[asked.start + asked.length - 1] = False
+                if batch_units is not None and batch_units.forced:  # brackets are given
+                    wrong_N[batch_units.start] = wrong_N[batch_units.start + batch_units.length - 1] = False
                 best = real.long().sub(1).masked_scatter(real, best_N)
                 eligible = best >= 0
                 shown = glanced((best >= 0).masked_scatter(real, wrong_N) & eligible, eligible, ratio)
@@ -70,14 +70,14 @@ class Glancing:
             parts["revealed"] = shown.sum().float(), real.sum()
             auxiliary = model.auxiliary_loss(draft, best, ratio)
         hidden_ND = model.decode(draft, revealed)[real]
-        if asked is None:
+        if batch_units is None:
             open_BT = real if revealed is None else real & (revealed < 0)
             loss = self._by_frame(model, hidden_ND, tokens[sentence >= 0], open_BT[real], parts)
             counted_B = open_BT.sum(dim=1)
             count = counted_B.sum().clamp(min=1)
         else:
-            labels_G = asked.target_length - 1 if asked.forced else labels_B
-            loss, count = _by_path(model, hidden_ND, asked, labels_G, parts)
+            labels_G = batch_units.target_length - 1 if batch_units.forced else labels_B
+            loss, count = _by_path(model, hidden_ND, batch_units, labels_G, parts)
             counted_B = labels_B
         if auxiliary is not None:
             loss = loss + (auxiliary.loss * counted_B).sum()
@@ -103,22 +103,22 @@ class Glancing:
 def _by_path(
     model: NonAutoregressiveModel,
     hidden_ND: Tensor,
-    asked: Units,
+    batch_units: Units,
     labels_G: Tensor,
     parts: dict[str, tuple[Tensor, Tensor]],
 ) -> tuple[Tensor, Tensor]:
     """The likelihood of the units that fit, and the count of their labels."""
     weight_VD = model.output_weight if hidden_ND.requires_grad else model.output_weight.detach()
-    nll_G = ctc_nll(hidden_ND, weight_VD, asked, model.blank)
-    fit_G = fits(asked, model.blank)
+    nll_G = ctc_nll(hidden_ND, weight_VD, batch_units, model.blank)
+    fit_G = fits(batch_units, model.blank)
     loss, count = nll_G.sum(), (labels_G * fit_G).sum().clamp(min=1)
     parts["nll_current"] = loss.detach(), count
     parts["without_path"] = (~fit_G).sum().float(), fit_G.new_tensor(fit_G.numel(), dtype=torch.long)
     return loss, count
 
 
-def _best(hidden_ND: Tensor, model: NonAutoregressiveModel, asked: Units) -> Tensor:
-    return best_alignment(hidden_ND, model.output_weight, asked, model.blank)
+def _best(hidden_ND: Tensor, model: NonAutoregressiveModel, batch_units: Units) -> Tensor:
+    return best_alignment(hidden_ND, model.output_weight, batch_units, model.blank)
 
 
 def _best_symbols(hidden_ND: Tensor, weight_VD: Tensor) -> Tensor:
