@@ -16,7 +16,7 @@ from command_line import succeed
 from cotext.analysis.contrastive_rows import ContextWindow, SystemFigures
 from cotext.analysis.demonstration import Demonstration, bracketed, compare, mark_difference
 from cotext.analysis.metrics_file import read_metrics
-from cotext.cli.demo import SETTINGS, DemoSystem, run_demo
+from cotext.cli.demo import FULL, SETTINGS, DemoSettings, DemoSystem, run_demo
 from cotext.config.recipe import load_config
 from cotext.metrics.bleu import Score
 from cotext.metrics.contrastive import Accuracy
@@ -298,10 +298,11 @@ def test_ctrl_c_ends_the_children(tmp_path: Path) -> None:
         os.kill(int(pid.read_text()), 0)
 
 
-def test_the_settings_are_configurations_of_the_shipped_recipes() -> None:
+@pytest.mark.parametrize("settings", [SETTINGS, FULL], ids=["three minutes", "full"])
+def test_the_settings_are_configurations_of_the_shipped_recipes(settings: DemoSettings) -> None:
     windows = [
-        load_config(s.recipe, SETTINGS.size, (*SETTINGS.overrides, *s.overrides)).view
-        for s in SETTINGS.systems
+        load_config(s.recipe, settings.size, (*settings.overrides, *s.overrides)).view
+        for s in settings.systems
     ]
     assert [(view.kind, view.before, view.after) for view in windows] == [
         ("sentence", 0, 0),

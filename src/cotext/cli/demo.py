@@ -14,7 +14,7 @@ import json
 import os
 import sys
 import time
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
 
@@ -63,24 +63,38 @@ class DemoSettings:
     test_documents: int
 
 
+SYSTEMS = (
+    DemoSystem("sentence", "sentence", "focused-concatenation/base", ("train.max_updates=400",)),
+    DemoSystem("s4to4", "s4to4", "focused-concatenation/s4to4"),
+    DemoSystem("s4to4-shift-cd", "s4to4+shift+CD", "focused-concatenation/s4to4-shift-cd"),
+)
+OVERRIDES = (
+    "train.validate_every=100",
+    "train.log_every=20",
+    "train.validate_bleu=false",
+    # So short a run has not settled: older checkpoints would drag the average back.
+    "train.average=3",
+    "train.threads=1",
+)
 SETTINGS = DemoSettings(
-    systems=(
-        DemoSystem("sentence", "sentence", "focused-concatenation/base", ("train.max_updates=700",)),
-        DemoSystem("s4to4", "s4to4", "focused-concatenation/s4to4"),
-        DemoSystem("s4to4-shift-cd", "s4to4+shift+CD", "focused-concatenation/s4to4-shift-cd"),
-    ),
+    systems=SYSTEMS,
     overrides=(
-        "train.max_updates=1000",
-        "train.validate_every=100",
-        "train.log_every=20",
-        "train.validate_bleu=false",
-        # So short a run has not settled: older checkpoints would drag the average back.
-        "train.average=3",
-        "train.threads=1",
+        *OVERRIDES,
+        "train.max_updates=800",
+        "train.max_tokens=1250",
+        "train.learning_rate=0.006",
+        "train.warmup_updates=100",
     ),
     size="tiny",
     documents="small",
     seed=1,
+    contrastive_examples=300,
+    test_documents=50,
+)
+FULL = replace(
+    SETTINGS,
+    systems=(replace(SYSTEMS[0], overrides=("train.max_updates=700",)), *SYSTEMS[1:]),
+    overrides=(*OVERRIDES, "train.max_updates=1000"),
     contrastive_examples=600,
     test_documents=100,
 )
@@ -386,5 +400,10 @@ def _conclude(out: Path, settings: DemoSettings, seconds: float) -> None:
         f"  cotext evaluate --hypothesis test.de --reference {data / 'test.de'} --source {data / 'test.en'}\n"
         "  cotext prepare --controlled medium --out medium\n"
         f"  cotext train {settings.systems[-1].recipe} --size small --data medium --out small\n"
-        "  cotext systems"
+        "  cotext systems\n\n"
+        "With documents of your own, a sentence a line and an empty line between documents:\n"
+        "  cotext prepare --source train.en --target train.de --dev-source dev.en --dev-target dev.de "
+        "--out data/x\n"
+        f"  cotext train {settings.systems[-1].recipe} --size small --data data/x --out runs/a\n"
+        "  cotext translate runs/a document.en --out document.de"
     )

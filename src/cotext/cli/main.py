@@ -80,12 +80,21 @@ INTERRUPTED = 130  # what shells say of a command that Ctrl-C ended; of one that
 
 @app.command()
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for data, runs and the report.")] = Path("demo"),
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for data, runs and the report; else `demo`, or `demo-full` with --full."),
+    ] = None,
+    full: Annotated[
+        bool, typer.Option("--full", help="Train longer, on more, and test on more: ten minutes.")
+    ] = False,
 ) -> None:
-    """Train three tiny systems on a synthetic corpus and compare their use of context (about ten minutes)."""
-    from cotext.cli.demo import run_demo
+    """Train three tiny systems on a synthetic corpus and compare their use of context (three minutes)."""
+    from cotext.cli.demo import FULL, SETTINGS, run_demo
 
-    run_demo(out)
+    if full:
+        run_demo(out or Path("demo-full"), FULL)
+    else:
+        run_demo(out or Path("demo"), SETTINGS)
 
 
 app.command()(prepare)
