@@ -448,14 +448,15 @@ def decoder_side(labels: list[int], first: int, symbols: SpecialSymbols) -> tupl
 def greedy(
     model: TranslationModel, row: Instance, request: SearchRequest, symbols: SpecialSymbols
 ) -> list[int]:
-    """The most probable allowed token each time, by a full forward pass each time."""
-    source = source_batch([row], symbols)
+    """The most probable allowed token each time, by a full forward pass of the decoder each time."""
+    with torch.no_grad():
+        state = model.encode(source_batch([row], symbols))
     written: list[int] = []
     while True:
         labels = [*request.prefix, *written]
         tokens, sentence = decoder_side(labels, request.first_sentence, symbols)
         with torch.no_grad():
-            hidden = model.decode(tokens, sentence, model.encode(source))[0, -1]
+            hidden = model.decode(tokens, sentence, state)[0, -1]
         logits = model.output_weight.detach() @ hidden
         *closed, own = split(written, symbols)
         begun = bool(labels) and labels[-1] not in symbols.separators
@@ -553,7 +554,7 @@ def test_a_model_that_was_saved_and_loaded_gives_the_same_output(
     assert loaded.config == config
     assert loaded.updates == [3, 4]
     assert not loaded.model.training
-    documents = [Document("a", ("the cat sat", "", "it saw a mat")), Document("b", ("again",))]
+    documents = [Document("a", ("the cat", "", "it saw"))]
     before = dict(DocumentTranslator(model, config, pieces, CPU).translate(documents))
     after = dict(DocumentTranslator(loaded.model, loaded.config, loaded.tokenizer, CPU).translate(documents))
     assert before == after
