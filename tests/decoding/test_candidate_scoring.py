@@ -1,5 +1,6 @@
 """What candidates have in common is read once, and the scores are those of each candidate by itself."""
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -101,13 +102,13 @@ def test_every_view(name: str, max_tokens: int) -> None:
     check(score_candidates(t, CHOICES), one_by_one(t, CHOICES))
 
 
-@pytest.mark.parametrize("name", MODELS)
-@pytest.mark.parametrize("view", ["window", "document"])
-def test_every_system(name: str, view: str) -> None:
+# Each system with one of them, in turn.
+CUTS = [window(2), pieces() | {"separators": "bracket"}, window(2) | {"separators": "bracket"}, pieces()]
+
+
+@pytest.mark.parametrize(("name", "cut"), list(zip(MODELS, itertools.cycle(CUTS), strict=False)))
+def test_every_system(name: str, cut: dict[str, Any]) -> None:
     """Where rows see each other too, as they are then scored together."""
-    cut: dict[str, Any] = window(2) if view == "window" else pieces()
-    if MODELS[name].get("name") in ("mcn", "g_transformer"):
-        cut = cut | {"separators": "bracket"}
     t = translator(tiny_config(view=cut, model=MODELS[name], decode={"group_windows": 2}))
     check(score_candidates(t, CHOICES), one_by_one(t, CHOICES))
 

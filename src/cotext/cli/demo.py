@@ -64,7 +64,7 @@ class DemoSettings:
 
 
 SYSTEMS = (
-    DemoSystem("sentence", "sentence", "focused-concatenation/base", ("train.max_updates=400",)),
+    DemoSystem("sentence", "sentence", "focused-concatenation/base", ("train.max_updates=800",)),
     DemoSystem("s4to4", "s4to4", "focused-concatenation/s4to4"),
     DemoSystem("s4to4-shift-cd", "s4to4+shift+CD", "focused-concatenation/s4to4-shift-cd"),
 )
@@ -80,10 +80,10 @@ SETTINGS = DemoSettings(
     systems=SYSTEMS,
     overrides=(
         *OVERRIDES,
-        "train.max_updates=800",
-        "train.max_tokens=1250",
-        "train.learning_rate=0.006",
-        "train.warmup_updates=100",
+        # Small batches: of the same number of tokens, more is learned.
+        "train.max_updates=1600",
+        "train.max_tokens=625",
+        "train.learning_rate=0.003",
     ),
     size="tiny",
     documents="small",
