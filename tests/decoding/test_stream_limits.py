@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from command_line import piped
 
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.formats import read_documents, read_parallel, records, streams, validate_corpus, wmt_xml
+from cotext.data.suite_files import read_suite
 from cotext.metrics.decisions import read_decisions
 from cotext.metrics.discourse import read_marks
 from cotext.runtime.errors import CotextError

@@ -18,8 +18,9 @@ from cotext.analysis.runs.comparison import RunComparison, compare_runs
 from cotext.analysis.runs.gains import context_gains
 from cotext.analysis.runs.measured import CorpusCxmi, DocumentCxmi, EvaluationSet, MeasuredRun
 from cotext.analysis.runs.recipe import MatchedRecipe
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.languages import Languages
+from cotext.data.suite_files import read_suite
 from cotext.metrics.decisions import Decisions
 from cotext.metrics.readings import Reading, Readings
 from cotext.metrics.significance import Resampling

@@ -56,7 +56,7 @@ def contrastive(
     json: Json = False,
 ) -> None:
     """Score contrastive suites: accuracy by phenomenon and distance of the antecedent."""
-    from cotext.data.contrastive_suites import read_suite
+    from cotext.data.suite_files import read_suite
 
     _check_rules(tie, score)
     decode = decode_settings(set) if generate else scoring_settings(set)
