@@ -28,7 +28,12 @@ Decode = Annotated[
         "--set", help="Override a decode setting of the recipe: key=value, as in beam=1; may be repeated."
     ),
 ]
-SCORING = ("max_source_tokens", "max_tokens", "group_windows")  # of the decode settings, what scoring takes
+SCORING = (
+    "max_source_tokens",
+    "max_tokens",
+    "group_windows",
+    "before",
+)  # of the decode settings, what scoring takes
 Scoring = Annotated[
     list[str] | None,
     typer.Option(
