@@ -61,7 +61,11 @@ def subtitles(folder: Path, by_year: bool = True, german: list[str] = GERMAN) ->
 def test_contrapro_takes_its_context_from_the_film(tmp_path: Path, by_year: bool) -> None:
     context = SubtitleContext(subtitles(tmp_path, by_year), 2)
     suite = read_suite(suite_file(tmp_path, entry(), LAST), context)
-    assert (suite.name, suite.source_language, suite.target_language) == ("contrapro-ctx2", "en", "de")
+    assert (suite.name, suite.source_language, suite.target_language) == (
+        "contrapro-original-ctx2",
+        "en",
+        "de",
+    )
     first, last = suite.examples
     # The film begins one sentence before the first example; its tested sentences are as the suite has them.
     assert first == ContrastiveExample(
@@ -205,10 +209,10 @@ def test_convert_makes_a_suite_with_context(tmp_path: Path) -> None:
     path, out = suite_file(tmp_path, entry(), LAST), tmp_path / "ctx.json.gz"
     folder = subtitles(tmp_path)
     shown = succeed("convert", path, "--to", "contrastive", "--documents", folder, "--out", out)
-    assert shown.out == f"{out}: contrapro-ctx3, 2 examples\n"
+    assert shown.out == f"{out}: contrapro-original-ctx3, 2 examples\n"
     assert read_suite(out) == read_suite(path, SubtitleContext(folder, 3))
     succeed("convert", path, "--to", "contrastive", "--context", 0, "--out", out)
-    assert read_suite(out).name == "contrapro-ctx0"
+    assert read_suite(out).name == "contrapro-original-ctx0"
     before = out.read_bytes()
     for arguments, message in (
         (["--to", "contrastive"], "--documents FOLDER"),

@@ -131,7 +131,7 @@ def read_contrapro(path: Path, entries: list[Any], context: SubtitleContext) -> 
                 document=share(document),
             )
 
-    return gathered(path, f"contrapro-ctx{context.sentences}", "en", "de", examples())
+    return gathered(path, f"contrapro-original-ctx{context.sentences}", "en", "de", examples())
 
 
 def is_bawden(content: Any) -> bool:
