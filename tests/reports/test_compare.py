@@ -518,6 +518,27 @@ def test_decisions_that_are_kept_are_those_of_contrastive(
     ]
 
 
+def test_windows_of_another_size_decide_suites_too(
+    world: World, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    seeing = runs[1]
+    given = [*arguments_of(world, (seeing,), tmp_path / "page.html"), "--no-attention", "--no-use"]
+    succeed(*given)
+    before = set((seeing / "compared").glob("*.json"))
+    succeed(*given, "--set", "before=0")
+    made = set((seeing / "compared").glob("*.json")) - before
+    [alone] = [path for path in made if "toy/order" in json.loads(path.read_text())]
+    succeed(
+        *("contrastive", seeing, world.folder / "suite.json", "--set", "before=0"),
+        *("--out", tmp_path / "d.json"),
+    )
+    decided = json.loads((tmp_path / "d.json").read_text())["toy/order"]
+    found = json.loads(alone.read_text())["toy/order"]
+    assert found["decisions"] == decided["decisions"]
+    assert "view:window-0+1+0" in found["signature"]
+    assert "view:window-0+1+0" in decided["signature"]
+
+
 def test_controls_are_measured_when_they_are_asked_for(
     world: World, runs: tuple[Path, Path], tmp_path: Path
 ) -> None:
