@@ -53,8 +53,9 @@ cotext evaluate --source test.en --hypothesis RUN/test.de --reference test.de --
 ```
 
 Which protocol is which paper's BLEU is in [metrics.md](metrics.md). How equations were read where they leave
-something open is under *Decisions* in [document-to-document.md](document-to-document.md),
-[batch-level-context.md](batch-level-context.md), [mcn.md](mcn.md) and [casa.md](casa.md).
+something open is under *Decisions* in [focused-concatenation.md](focused-concatenation.md),
+[document-to-document.md](document-to-document.md), [batch-level-context.md](batch-level-context.md),
+[mcn.md](mcn.md) and [casa.md](casa.md).
 
 ## Tables and figures
 
@@ -221,6 +222,11 @@ def page() -> str:
             for r in paper["results"]
         ]
         lines += table(("in the paper", "what", "recipes", "measured by"), rows)
+        if others := paper.get("others"):
+            lines += ["Rows of systems that Cotext does not have:", ""]
+            lines += table(
+                ("in the paper", "row", "why"), [(in_paper(o), o["row"], o["why"]) for o in others]
+            )
     lines.append(SETTINGS)
     for source in known["sources"]:
         lines += [f"### Settings: {source['source']}", "", WRAPPER.fill(source["about"]), ""]

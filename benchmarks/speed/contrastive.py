@@ -17,8 +17,8 @@ import torch
 from benchmarks.speed.harness import Way, apply, in_turn, parser, spread, table
 from cotext.analysis.contrastive_contexts import ForeignSentences, score_in_contexts
 from cotext.config.recipe import load_config
-from cotext.data.contrastive_suites import read_suite
 from cotext.data.documents import ParallelDocument
+from cotext.data.suite_files import read_suite
 from cotext.data.tokenizer import TokenizerSettings, train_tokenizer
 from cotext.decoding.candidate_scoring import CandidateSet, score_candidates
 from cotext.decoding.scorer import SentenceScore

@@ -32,6 +32,7 @@ COMMANDS = {
     "--samples 100 --out OUT.html --set beam=1",
     "probe": "probe RUN --task order --tokens 60 --data WORLD/data --out OUT",
     "attention": "attention RUN WORLD/test.en --target WORLD/test.de --out OUT",
+    "windows": "windows RUN --source WORLD/test.en --target WORLD/test.de --before 0 --before 1 --out OUT",
     "context": "context RUN WORLD/test.en --target WORLD/test.de --out OUT.html --set beam=1",
     "cxmi": "cxmi RUN --source WORLD/test.en --target WORLD/test.de --translate --set beam=1",
     "profile": "profile --hypothesis WORLD/test.en --reference WORLD/test.de",

@@ -295,8 +295,8 @@ def test_contrastive_prints_a_table_and_writes_figures(world: World, tmp_path: P
     shown = succeed("contrastive", world.run, suite, copy, *options).out
     figures = json.loads(out.read_text())
     # Two suites of one name: neither gets lost.
-    assert list(figures) == ["toy/order", f"toy/order ({copy})"]
-    first, second = figures.values()
+    assert list(figures) == ["toy/order", f"toy/order ({copy})", "all suites"]
+    first, second, _ = figures.values()
     assert first == second
     assert first["overall"]["total"] == 6
     signature = first["signature"]

@@ -127,3 +127,15 @@ def test_commands_exist_as_they_are_written() -> None:
         assert place.with_suffix(".py").is_file() or (place / "__main__.py").is_file()
     for path in re.findall(r"benchmarks/experiments/[\w-]+\.yaml", text):
         assert (ROOT / path).is_file()
+
+
+def test_every_row_of_a_benchmark_has_a_recipe_or_a_reason() -> None:
+    """Lupo et al. 2022, tables 4 and 8: systems of other papers."""
+    others = next(p["others"] for p in FACTS["papers"] if p["paper"] == "Lupo et al. 2022")
+    with_reason = [each["row"].partition(" (")[0] for each in others]
+    with_recipe = [r["what"] for r in results("Lupo et al. 2022") if r.get("tables") == ["4", "8"]]
+    (paper,) = (p for p in published_papers() if p.paper == "Lupo et al. 2022")
+    for table in (t for t in paper.tables if t.table in ("4", "8")):
+        for row in (r.row.partition(" (")[0] for r in table.rows if r.row not in paper.links):
+            places = (row in with_reason) + any(what.startswith(row) for what in with_recipe)
+            assert places == 1, (table.table, row)

@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cotext.data import controlled
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
+from cotext.data.suite_files import read_suite
 from cotext.runtime.errors import CotextError
 
 

@@ -27,7 +27,7 @@ from cotext.data.formats import (
 from cotext.runtime.errors import CotextError
 
 ONE_FILE = ["wmt-xml", "tsv", "jsonl"]
-TWO_FILES = ["text", "docids", "d-lines", "eos-groups", "line-documents"]
+TWO_FILES = ["text", "docids", "d-lines", "iwslt-tags", "eos-groups", "line-documents"]
 
 # Everything that some reader somewhere takes for the end of a line, and every mark of every format.
 NASTY = [
@@ -55,6 +55,9 @@ MARKS = [
     "{",
     "&amp;",
     "<seg>",
+    "<doc>",
+    "</doc>",
+    "<title>",
     "]]>",
     "\\n",
     '"',
@@ -96,6 +99,8 @@ def representable(format: str, documents: list[Document]) -> bool:
         return all(every)
     if format == "d-lines":
         return "<d>" not in every
+    if format == "iwslt-tags":
+        return not any(re.fullmatch(r"<doc>|</doc>|<title>.*", s) for s in every)
     if format in ("eos-groups", "line-documents"):
         mark = r"(^| )_eos( |$)" if format == "eos-groups" else "<EOS>|<BOS>"
         alone = any(d.sentences == ("",) for d in kept(format, documents))
@@ -179,6 +184,11 @@ def test_parallel_documents_come_back_as_pairs(format: str, data: st.DataObject,
 BY_HAND = {
     "text": b"\xef\xbb\xbfA b.\r\n  C\xe2\x80\xa8d.  \r\n\r\nE.\r\n\r\n",
     "d-lines": b"<d>\r\nA b.  \r\nC\xe2\x80\xa8d.\r\n<d>\r\nE.",
+    "iwslt-tags": (
+        b"<url>http://talks.example/1</url>\r\n<keywords>a, b</keywords>\r\n<talkid> 1 </talkid>\r\n"
+        b"A b.  \r\nC\xe2\x80\xa8d.\r\n<reviewer href='x'>R</reviewer>\r\n<url>http://talks.example/2</url>\r\n"
+        b"<talkid>2</talkid>\r\nE."
+    ),
     "eos-groups": b"A b. _eos C\xe2\x80\xa8d.\nE.\n",
     "line-documents": b"<BOS> A b. <EOS> <BOS> C\xe2\x80\xa8d. <EOS>\nE.\n",
     "tsv": b"docid\tsource\ttarget\n1\tA b.\tx\n1\t C\xe2\x80\xa8d.\ty\n2\tE.\tz\n",

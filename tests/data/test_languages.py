@@ -8,7 +8,7 @@ import pytest
 from command_line import TINY, World, cotext, make_world, prepare_arguments, succeed, write_corpus
 from tiny_runs import prepare_toy, run_config, train_here
 
-from cotext.data.contrastive_suites import read_suite, write_suite
+from cotext.data.contrastive_suites import write_suite
 from cotext.data.languages import (
     Languages,
     check_sides,
@@ -19,6 +19,7 @@ from cotext.data.languages import (
 )
 from cotext.data.prepare import prepare_controlled
 from cotext.data.prepared import write_report
+from cotext.data.suite_files import read_suite
 from cotext.models.checkpoint import load_run
 from cotext.models.run_folder import describe_file
 from cotext.runtime.errors import CotextError

@@ -16,7 +16,6 @@ from killing import Moment, run_killed
 
 from cotext.data import corpora
 from cotext.data import prepare as prepare_module
-from cotext.data.contrastive_suites import read_suite
 from cotext.data.controlled import VERSION
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_documents, read_parallel, write_parallel
@@ -24,6 +23,7 @@ from cotext.data.preparation import Preparation
 from cotext.data.prepare import Report, prepare, prepare_controlled
 from cotext.data.statistics import Histogram, SeenPairs, StatisticsCollector
 from cotext.data.store import TokenStore
+from cotext.data.suite_files import read_suite
 from cotext.data.tokenizer import TokenizerSettings, load_tokenizer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed

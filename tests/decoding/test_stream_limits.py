@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from command_line import piped
 
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.formats import read_documents, read_parallel, records, streams, validate_corpus, wmt_xml
+from cotext.data.suite_files import read_suite
 from cotext.metrics.decisions import read_decisions
 from cotext.metrics.discourse import read_marks
 from cotext.runtime.errors import CotextError
@@ -70,6 +71,7 @@ def test_long_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, 
     [
         ("text", {"a.en": b"a\n" * 50}),
         ("d-lines", {"a.en": b"<d>\n" + b"\n" * 50}),
+        ("iwslt-tags", {"a.en": b"<talkid>1</talkid>\n" + b"\n" * 50}),
         ("tsv", {"a.en": b"1\ta\tb\n" * 50}),
         ("docids", {"a.en": b"a\n" * 50, "a.docids": b"1\n" * 50}),
         ("docids", {"a.en": b"a\n" * 50, "a.docids": b"1\t50\n"}),
@@ -95,6 +97,7 @@ def test_the_limit_is_of_documents_not_of_files(tmp_path: Path, monkeypatch: pyt
         "text": b"a\nb\n\n" * 50,
         "d-lines": b"<d>\na\nb\n" * 50,
         "tsv": b"".join(b"%d\ta\n%d\tb\n" % (n, n) for n in range(50)),
+        "iwslt-tags": b"<doc>\na\nb\n</doc>\n" * 50,
         "wmt-xml": b"<d>" + b"<doc><src><seg>a</seg><seg>b</seg></src></doc>" * 50 + b"</d>",
     }
     for format, content in documents.items():

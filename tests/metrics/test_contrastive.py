@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
+from cotext.data.suite_files import read_suite
 from cotext.metrics.contrastive import (
     Accuracy,
     CandidateScores,

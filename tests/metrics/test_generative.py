@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.documents import Document
+from cotext.data.suite_files import read_suite
 from cotext.metrics.forms import words_of
 from cotext.metrics.generative import generative_accuracy, outcome, render_forms
 from cotext.runtime.errors import CotextError

@@ -91,6 +91,23 @@ def test_contrapro_stands_beside_contrapro() -> None:
     assert not found
 
 
+def test_means_of_distances_and_all_distances() -> None:
+    distances = [1, 1, 2, 2, 3, 3, 4, 4, 0, 1]
+    found = beside("focused-concatenation/s4to4", suite("contrapro-original-ctx3", "pronoun", distances))
+    table = "Lupo et al. 2022, table 8"
+    # Every other one is right, but of distance 1 one of three; of distance 0 it is the only one.
+    assert found[table, "Disc_avg (de)"].measured == pytest.approx((100 / 3 + 3 * 50) / 4)
+    assert found[table, "Disc. (de)"].measured == pytest.approx(400 / 9)
+    assert found[table, "Disc_all-d (de)"].measured == 50.0
+    missing = suite("contrapro-original-ctx3", "pronoun", [1, 2, 3, 0])
+    found = beside("focused-concatenation/s4to4", missing)
+    assert found[table, "Disc_avg (de)"].measured is None
+    assert found[table, "Disc_all-d (de)"].measured == 50.0
+    found = beside("focused-concatenation/s4to4", suite("contrapro-ctx1", "pronoun", [*distances, None]))
+    assert found[table, "Disc_avg (de)"].measured is None
+    assert found[table, "Disc_all-d (de)"].measured is None
+
+
 def test_accuracies_over_several_suites_need_all_of_them() -> None:
     suites = [
         suite(f"voita-consistency/{name}", name.removesuffix("_test"), [1, 1], "en-ru") for name in VOITA
@@ -98,7 +115,12 @@ def test_accuracies_over_several_suites_need_all_of_them() -> None:
     table = "Lupo et al. 2022, table 1"
     found = beside("focused-concatenation/s4to4", *suites)
     assert (found[table, "Deixis"].measured, found[table, "Disc."].measured) == (50.0, 50.0)
+    uneven = [suite(suites[0].name, "deixis", [1, 1, 1], "en-ru"), *suites[1:]]
+    found = beside("focused-concatenation/s4to4", *uneven)
+    assert found["Lupo et al. 2022, table 8", "Disc. (ru)"].measured == pytest.approx(500 / 9)
+    assert found["Lupo et al. 2022, table 8", "Disc_avg (ru)"].measured == pytest.approx((200 / 3 + 150) / 4)
     found = beside("focused-concatenation/s4to4", *suites[:3])
+    assert found["Lupo et al. 2022, table 8", "Disc_avg (ru)"].measured is None
     assert (found[table, "Deixis"].measured, found[table, "Disc."].measured) == (50.0, None)
     # The development sets are others.
     found = beside(

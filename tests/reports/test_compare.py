@@ -18,8 +18,9 @@ from cotext.analysis.runs.comparison import RunComparison, compare_runs
 from cotext.analysis.runs.gains import context_gains
 from cotext.analysis.runs.measured import CorpusCxmi, DocumentCxmi, EvaluationSet, MeasuredRun
 from cotext.analysis.runs.recipe import MatchedRecipe
-from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.languages import Languages
+from cotext.data.suite_files import read_suite
 from cotext.metrics.decisions import Decisions
 from cotext.metrics.readings import Reading, Readings
 from cotext.metrics.significance import Resampling
@@ -361,6 +362,37 @@ def test_decisions_on_other_examples_are_refused() -> None:
         compared([run("a", SUITE, right), replace(less, decisions={SUITE.name: fewer})], SUITE)
 
 
+def test_all_suites_together() -> None:
+    """First 60 of 124, then 82 of 124: 22 won, none lost; distance 0 takes no part."""
+    other = replace(suite("controlled/register", {0: 7, 1: 40}), name="controlled/register")
+    made = {SUITE.name: SUITE, other.name: other}
+    runs = []
+    for title, first, second in (("a", HALF, {0: 7, 1: 18}), ("b", {**HALF, 1: 40}, {0: 0, 1: 20})):
+        one, two = run(title, SUITE, first), run(title, other, second)
+        runs.append(replace(one, decisions={**one.decisions, **two.decisions}))
+    found = compare_runs(runs, None, made, protocols=["s-bleu"], resampling=DRAWS)
+    a, b = found.pooled
+    assert (a.examples, a.suites) == (124, (SUITE.name, other.name))
+    assert (a.disc, a.disc_avg) == pytest.approx((100 * 60 / 124, (100 * 42 / 84 + 100 * 18 / 40) / 2))
+    assert (b.disc, b.disc_avg) == pytest.approx((100 * 82 / 124, (100 * 62 / 84 + 100 * 20 / 40) / 2))
+    assert a.test is None
+    assert b.test is not None
+    assert (b.test.only_system, b.test.only_baseline, b.test.documents) == (22, 0, 124)
+    assert b.p_corrected == pytest.approx(2**-22)
+    assert b.differs
+    text = as_text(found)
+    assert re.search(r"all suites +every example +every suite", text)
+    assert re.search(r"b +66\.13 +61\.90 +\+17\.74\*", text)
+    assert "clue:other-sentences|test:mcnemar|unit:document" in text
+    page = render_comparison(found)
+    assert "All 2 suites together, 124 examples" in page
+    lines = [line for line in csv.DictReader(io.StringIO(as_csv(found))) if line["group"] == "all suites"]
+    assert [(line["system"], line["name"]) for line in lines] == [
+        *(("a", "disc"), ("a", "disc_avg"), ("b", "disc"), ("b", "disc_avg")),
+    ]
+    assert not compared([run("a", SUITE, HALF)], SUITE).pooled
+
+
 def test_json(usual: RunComparison) -> None:
     found = json.loads(json.dumps(as_dict(usual), allow_nan=False))
     assert found["verdict"]["Which system uses context?"][0] == "s4to4 uses context."
@@ -484,6 +516,27 @@ def test_decisions_that_are_kept_are_those_of_contrastive(
     assert [each["toy/order"]["decisions"] for each in kept if "toy/order" in each] == [
         decided["toy/order"]["decisions"]
     ]
+
+
+def test_windows_of_another_size_decide_suites_too(
+    world: World, runs: tuple[Path, Path], tmp_path: Path
+) -> None:
+    seeing = runs[1]
+    given = [*arguments_of(world, (seeing,), tmp_path / "page.html"), "--no-attention", "--no-use"]
+    succeed(*given)
+    before = set((seeing / "compared").glob("*.json"))
+    succeed(*given, "--set", "before=0")
+    made = set((seeing / "compared").glob("*.json")) - before
+    [alone] = [path for path in made if "toy/order" in json.loads(path.read_text())]
+    succeed(
+        *("contrastive", seeing, world.folder / "suite.json", "--set", "before=0"),
+        *("--out", tmp_path / "d.json"),
+    )
+    decided = json.loads((tmp_path / "d.json").read_text())["toy/order"]
+    found = json.loads(alone.read_text())["toy/order"]
+    assert found["decisions"] == decided["decisions"]
+    assert "view:window-0+1+0" in found["signature"]
+    assert "view:window-0+1+0" in decided["signature"]
 
 
 def test_controls_are_measured_when_they_are_asked_for(

@@ -4,7 +4,6 @@ The document is read in the windows in which the run translates it; where rows a
 same groups of windows.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ from cotext.data.batch import Batch, Instance
 from cotext.data.batching import pack
 from cotext.data.collate import make_batch
 from cotext.data.documents import ParallelDocument
+from cotext.decoding.document_state import Encoded
 from cotext.decoding.scorer import document_rows
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.interface import TranslationModel
@@ -129,27 +129,32 @@ def document_attention(
     """
     source = translator.tokenizer.encode_batch(document.source)
     target = translator.tokenizer.encode_batch(document.target)
-    rows = document_rows(translator.plan, source, target)
-    instances = [[row.instance for row in group] for group in rows.groups]
-    batches = [batch.to(translator.device) for batch in _batches(translator, instances)]
-    maps, gates = sentence_maps(model, batches, len(rows.kept))
+    kept, batches = window_batches(translator, source, target)
+    maps, gates = sentence_maps(model, batches, len(kept))
     return DocumentAttention(
         signature=signature,
         document=document,
         translated_by_run=own,
-        numbers=tuple(j + 1 for j in rows.kept),
-        tokens=tuple((len(source[j]), len(target[j])) for j in rows.kept),
+        numbers=tuple(j + 1 for j in kept),
+        tokens=tuple((len(source[j]), len(target[j])) for j in kept),
         maps=maps,
         gates=gates,
         kinds=tuple(average_by_kind(maps)),
     )
 
 
-def _batches(translator: DocumentTranslator, groups: Sequence[Sequence[Instance]]) -> list[Batch]:
-    """Windows that see each other in a batch of their own, others as they fit."""
+def window_batches(
+    translator: DocumentTranslator, source: Encoded, target: Encoded
+) -> tuple[list[int], list[Batch]]:
+    """The indices of the sentences of a document that have words, and its windows in batches, in order.
+
+    Windows that see each other are in a batch of their own, others as they fit.
+    """
+    rows = document_rows(translator.plan, source, target)
+    groups: list[list[Instance]] = [[row.instance for row in group] for group in rows.groups]
     symbols = translator.plan.symbols
     if not translator.plan.sees_other_rows:
         lengths = [[row.row_tokens(symbols) for row in group] for group in groups]
         packed = pack(lengths, translator.plan.decode.max_tokens)
         groups = [[row for g in batch for row in groups[g]] for batch in packed]
-    return [make_batch(group, symbols) for group in groups]
+    return rows.kept, [make_batch(group, symbols).to(translator.device) for group in groups]

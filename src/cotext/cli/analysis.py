@@ -1,4 +1,4 @@
-"""Commands that analyse a trained model: `probe` and `attention`."""
+"""Commands that analyse a trained model: `probe`, `attention` and `windows`."""
 
 from pathlib import Path
 from typing import Annotated
@@ -17,6 +17,7 @@ from cotext.cli.options import (
     as_json,
     decode_settings,
 )
+from cotext.runtime.errors import CotextError
 
 
 def probe(
@@ -98,3 +99,53 @@ def attention(
         typer.echo(as_json(report.as_dict()))
         return
     typer.echo(f"{report.signature}\n{report.render()}\n{out}: attention.json, {', '.join(report.pictures)}")
+
+
+def windows(
+    runs: Annotated[list[Path], typer.Argument(help="Run folders; several are compared.")],
+    source: Annotated[Path, typer.Option(help="Source documents (or a file with both sides).")],
+    out: Annotated[Path, typer.Option(help="Folder for figures and plots.")],
+    target: Annotated[Path | None, typer.Option(help="Their reference translations.")] = None,
+    before: Annotated[
+        list[int] | None,
+        typer.Option(
+            min=0, help="Context sentences in the window; may be repeated. Default: as in training."
+        ),
+    ] = None,
+    translate: Annotated[
+        bool, typer.Option("--translate", help="Also translate with windows of each size, and evaluate.")
+    ] = False,
+    protocol: Annotated[
+        list[str] | None, typer.Option(help="Metric, as in docs/metrics.md; may be repeated.")
+    ] = None,
+    samples: Annotated[int, typer.Option(help="Samples of the randomisation test between runs.")] = 10_000,
+    format: Format = None,
+    device: Device = None,
+    set: Decode = None,
+    checkpoint: Checkpoint = None,
+    json: Json = False,
+) -> None:
+    """Windows over a corpus: loss by sentence, entropy and share of attention, other sizes than trained."""
+    decode = decode_settings(set)
+    if protocol and not translate:
+        raise CotextError("--protocol evaluates translations: add --translate, or leave it out")
+    from cotext.metrics.bleu import DEFAULT_PROTOCOLS
+    from cotext.metrics.significance import Resampling
+    from cotext.reports.windows import WindowsRequest, report_windows
+    from cotext.runtime.progress import meter
+
+    request = WindowsRequest(
+        runs=runs,
+        source=source,
+        target=target,
+        before=list(dict.fromkeys(before or [])),
+        protocols=(protocol or DEFAULT_PROTOCOLS) if translate else None,
+        format=format,
+        device=device,
+        decode=decode,
+        update=checkpoint,
+        resampling=Resampling(samples=samples),
+    )
+    with meter("measuring", 0) as progress:
+        report = report_windows(request, out, progress.restart, progress.advance)
+    typer.echo(as_json(report.as_dict()) if json else f"{report.render()}\n{out}: windows.json and plots")

@@ -22,6 +22,7 @@ from cotext.runtime.errors import CotextError
 if TYPE_CHECKING:
     from cotext.data.contrastive_suites import ContrastiveSuite
     from cotext.decoding.open import OpenedRun
+    from cotext.metrics.contrastive import ContrastiveReport
     from cotext.metrics.evidence import Evidence
 
 Tell = Callable[[str], None]  # what a person reads of the figures
@@ -56,7 +57,7 @@ def contrastive(
     json: Json = False,
 ) -> None:
     """Score contrastive suites: accuracy by phenomenon and distance of the antecedent."""
-    from cotext.data.contrastive_suites import read_suite
+    from cotext.data.suite_files import read_suite
 
     _check_rules(tie, score)
     decode = decode_settings(set) if generate else scoring_settings(set)
@@ -64,6 +65,7 @@ def contrastive(
     from cotext.analysis.contrastive import context_window_of, evidence_of, run_suite, suite_recipe
     from cotext.data.languages import check_pair
     from cotext.metrics.contrastive import render_table
+    from cotext.metrics.pooled import ALL_SUITES, pool, to_pool
     from cotext.runtime.progress import meter
 
     tell: Tell = _silent if json else typer.echo
@@ -80,6 +82,8 @@ def contrastive(
             )
         evidence: dict[str, list[Evidence]] = {}
         reports: dict[str, Any] = {}
+        judged: dict[str, ContrastiveReport] = {}
+        named: dict[str, ContrastiveSuite] = {}
         for path, suite in zip(suites, loaded_suites, strict=True):
             with meter(suite.name, sum(len(e.candidates) for e in suite.examples)) as progress:
                 rules: dict[str, Any] = {
@@ -94,8 +98,13 @@ def contrastive(
                 figures["generative"] = _generated(opened, suite, tell)
             key = f"{suite.name} ({path})" if suite.name in reports else suite.name
             reports[key] = figures
+            judged[key], named[key] = report, suite
             if report.readings is not None:
                 evidence[key] = evidence_of(suite, report.readings, window)
+        if together := to_pool(named):
+            pooled = pool(together, judged)
+            tell(f"{ALL_SUITES}, clues in other sentences\n{render_table(pooled)}\n")
+            reports[ALL_SUITES] = pooled.as_dict()
         if evidence:
             _conclude(evidence, reports, tell)
         elif window.has_context:

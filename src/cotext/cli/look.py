@@ -8,6 +8,7 @@ import typer
 
 from cotext.cli.messages import printable
 from cotext.cli.options import Format, Json, as_json, counted
+from cotext.runtime.errors import CotextError
 
 
 def systems(json: Json = False) -> None:
@@ -58,16 +59,51 @@ def convert(
     source: Annotated[Path, typer.Argument(help="Corpus file, in any format; one side or both.")],
     target: Annotated[Path | None, typer.Argument(help="Target side, if it is a separate file.")] = None,
     *,
-    to: Annotated[str, typer.Option(help="Format to write, one of those of --format.")],
+    to: Annotated[
+        str,
+        typer.Option(help="Format to write, one of those of --format; contrastive: a contrastive suite."),
+    ],
     out: Annotated[Path, typer.Option(help="File to write; of two files, the source side.")],
     out_target: Annotated[
         Path | None, typer.Option(help="File for the target side, if the format holds one language.")
     ] = None,
+    documents: Annotated[
+        Path | None,
+        typer.Option(help="Of ContraPro as published: folder of OpenSubtitles documents, for the context."),
+    ] = None,
+    context: Annotated[
+        int | None, typer.Option(min=0, help="Of ContraPro: sentences of context; default: 3.")
+    ] = None,
     format: Format = None,
 ) -> None:
-    """Convert a corpus to another format, with the same documents and sentences."""
+    """Convert a corpus or a contrastive suite to another format, with the same documents and sentences."""
+    if to == "contrastive":
+        if target is not None or out_target is not None or format is not None:
+            raise CotextError(
+                "a contrastive suite is one file: leave out --out-target, --format and a target"
+            )
+        _convert_suite(source, out, documents, context)
+        return
+    if documents is not None or context is not None:
+        raise CotextError("--documents and --context are for --to contrastive")
     from cotext.data.convert import convert as convert_corpus
 
     done = convert_corpus(source, target, out, out_target, to, format)
     written = f"{out}" if out_target is None else f"{out}, {out_target}"
     typer.echo(f"{written}: {counted(done.sentences, 'sentence')} in {counted(done.documents, 'document')}")
+
+
+def _convert_suite(source: Path, out: Path, documents: Path | None, context: int | None) -> None:
+    from cotext.data.contrastive_suites import write_suite
+    from cotext.data.formats.streams import same_file
+    from cotext.data.subtitle_folders import SubtitleContext
+    from cotext.data.suite_files import read_suite
+
+    if same_file(source, out):
+        raise CotextError(f"{out}: would overwrite what is read from; give --out another name")
+    given = documents is not None or context is not None
+    suite = read_suite(
+        source, SubtitleContext(documents, 3 if context is None else context) if given else None
+    )
+    write_suite(out, suite)
+    typer.echo(f"{out}: {suite.name}, {counted(len(suite.examples), 'example')}")

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cotext.cli.analysis import attention, probe
+from cotext.cli.analysis import attention, probe, windows
 from cotext.cli.compare import compare
 from cotext.cli.context import context, cxmi, profile
 from cotext.cli.contrastive import contrastive
@@ -314,6 +314,7 @@ app.command()(compare)
 
 app.command()(probe)
 app.command()(attention)
+app.command()(windows)
 app.command()(context)
 app.command()(cxmi)
 app.command()(profile)

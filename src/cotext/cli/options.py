@@ -15,7 +15,7 @@ Format = Annotated[
     str | None,
     typer.Option(
         "--format",
-        help="text, docids, d-lines, eos-groups, line-documents, wmt-xml, tsv or jsonl; "
+        help="text, docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, tsv or jsonl; "
         "detected from the content if not given.",
     ),
 ]
@@ -28,7 +28,12 @@ Decode = Annotated[
         "--set", help="Override a decode setting of the recipe: key=value, as in beam=1; may be repeated."
     ),
 ]
-SCORING = ("max_source_tokens", "max_tokens", "group_windows")  # of the decode settings, what scoring takes
+SCORING = (
+    "max_source_tokens",
+    "max_tokens",
+    "group_windows",
+    "before",
+)  # of the decode settings, what scoring takes
 Scoring = Annotated[
     list[str] | None,
     typer.Option(

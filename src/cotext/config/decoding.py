@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from cotext.config.fields import Closed, PositiveInt
+from cotext.config.fields import Closed, PositiveInt, Sentences
 
 
 class DecodeConfig(Closed):
@@ -23,6 +23,9 @@ class DecodeConfig(Closed):
     target_context: Literal["prefix", "regenerate"] = "prefix"
     """`prefix` forces the translations already made and writes the current sentence alone; `regenerate`
     writes the whole window and keeps its last sentence, as the paper does."""
+    before: Sentences | None = None
+    """Of windows: sentences of context before the current one, on both sides; not given: `view.before`, as in
+    training. Also of windows that are scored."""
     group_windows: Annotated[int, Field(gt=0, le=10_000, strict=True)] = 16
     """Of models that see other rows: how many consecutive windows of a document see each other."""
     schedule: Literal["sequential", "simultaneous"] = "sequential"

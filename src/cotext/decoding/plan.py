@@ -52,6 +52,7 @@ def kind_of(model: Model) -> ModelKind:
 class DecodingPlan:
     """The settings, views and functions by which a system translates and scores documents.
 
+    `config` is the configuration of the run with the windows that are asked for (`decode.before`).
     `view` cuts documents as training does, and for scoring; `searched_view` for search, which differs where
     the sentences of a piece are searched one by one. `group_windows` consecutive windows see each other, 1
     where rows do not. Of every `sequential_windows` consecutive ones, each waits for the one before it; 1
@@ -86,6 +87,7 @@ class DecodingPlan:
         Raises:
             CotextError: settings that do not go together, or that the model cannot follow.
         """
+        config = _with_context(config)
         decode, kind = config.decode, kind_of(model)
         view, symbols = build_view(config.view), special_symbols(tokenizer, config.view)
         group_windows = decode.group_windows if model.sees_other_rows else 1
@@ -196,6 +198,22 @@ class DecodingPlan:
                 "(`cotext score`), single tokens have none; examine a system that writes from left to right"
             )
         return model
+
+
+def _with_context(config: Config) -> Config:
+    """The configuration with windows of as many context sentences as `decode.before` asks for.
+
+    Raises:
+        CotextError: the system reads no windows.
+    """
+    before, view = config.decode.before, config.view
+    if before is None:
+        return config
+    if view.kind != "window":
+        raise CotextError(
+            f"decode.before = {before}: this system reads no windows (view.kind = {view.kind}); leave it out"
+        )
+    return config.model_copy(update={"view": view.model_copy(update={"before": before})})
 
 
 def _searched_view(config: Config, kind: ModelKind, symbols: SpecialSymbols, view: View) -> View:

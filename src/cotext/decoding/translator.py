@@ -106,7 +106,7 @@ class DocumentTranslator(DocumentScorer):
     ) -> None:
         before = None if first_pass is None else first_pass.plan
         plan = DecodingPlan.of(config, tokenizer, model, before, name)
-        super().__init__(model, config, tokenizer, device, plan)
+        super().__init__(model, plan.config, tokenizer, device, plan)
         self.first_pass = first_pass
 
     def check(self, documents: Iterable[Document]) -> int:

@@ -40,7 +40,8 @@ class Measure(Closed):
     title: Text
     protocol: Text
     here: str = ""
-    """What comes closest among ours: a protocol of `cotext evaluate`, or `accuracy`; empty: nothing."""
+    """What comes closest among ours: a protocol of `cotext evaluate`, `accuracy`, or `mean-accuracy`: every
+    suite, or of one every distance, counts the same; empty: nothing."""
     better: Literal["higher", "lower"] = "higher"
 
 
@@ -53,7 +54,8 @@ class Column(Closed):
     phenomenon: str = ""
     """Of an accuracy: the group that it is of, as suites name it."""
     distance: str = ""
-    """The bucket of the distance, or `context`: all where the clue is in an earlier sentence."""
+    """The bucket of the distance; `context`: all where the clue is in an earlier sentence; `any`: all, if
+    they are known."""
     tag: str = ""
     """As in pronoun=er."""
 

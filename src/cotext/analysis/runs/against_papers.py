@@ -6,6 +6,7 @@ where the language pair is the same, and the suite, or the test set by its numbe
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from cotext.analysis.contrastive_rows import SAME_SENTENCE
 from cotext.analysis.published import Published, published_values
@@ -14,7 +15,10 @@ from cotext.analysis.runs.recipe import MatchedRecipe
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.languages import Languages
 from cotext.metrics.bleu import Score
-from cotext.metrics.contrastive import distance_bucket
+from cotext.metrics.contrastive import CONTEXT_BUCKETS, distance_bucket
+from cotext.metrics.pooled import pooled_aggregates
+
+MEAN: Final = "mean-accuracy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +108,7 @@ def measured(
     value: Published, run: MeasuredRun, scores: Sequence[Score], pair: str, here: EvaluatedOn
 ) -> float | None:
     """Our figure of what a published one is of: the same language pair, test set or suite, and protocol."""
-    if value.measure.here == "accuracy":
+    if value.measure.here in ("accuracy", MEAN):
         return _accuracy(value, run, here.suites)
     size = (value.test.documents, value.test.sentences)
     if value.test.direction != pair or size != (here.documents, here.sentences):
@@ -113,7 +117,10 @@ def measured(
 
 
 def _accuracy(value: Published, run: MeasuredRun, suites: Mapping[str, ContrastiveSuite]) -> float | None:
-    """Over all suites that the value is of; none where one is missing, or a distance that it asks for."""
+    """Over all suites that the value is of; none where one is missing, or a distance that it asks for.
+
+    `mean-accuracy`: the mean of the accuracies of the suites, or of one suite, by distance from 1 on.
+    """
     pair = Languages.parse(value.test.direction)
     found = {
         wanted: [s for s in suites.values() if _is(s, wanted) and s.languages == pair]
@@ -129,10 +136,21 @@ def _accuracy(value: Published, run: MeasuredRun, suites: Mapping[str, Contrasti
     pooled = not value.phenomenon
     if not examples or (pooled and not all(found.values())):
         return None
-    if value.distance and any(example.distance is None for _, example in examples):
+    mean_of_distances = value.measure.here == MEAN and len(found) == 1
+    if (value.distance or mean_of_distances) and any(example.distance is None for _, example in examples):
         return None
-    right = [run.decisions[name].right[e.id] for name, e in examples if _is_of(e, value)]
-    return 100.0 * sum(right) / len(right) if right else None
+    right: dict[str, list[bool]] = {}
+    for name, example in examples:
+        if _is_of(example, value):
+            group = distance_bucket(example.distance) if mean_of_distances else name
+            right.setdefault(group, []).append(run.decisions[name].right[example.id])
+    if value.measure.here != MEAN:
+        return pooled_aggregates(right)["disc"] if right else None
+    if mean_of_distances:
+        right = {bucket: right[bucket] for bucket in CONTEXT_BUCKETS if bucket in right}
+        if len(right) < len(CONTEXT_BUCKETS):
+            return None
+    return pooled_aggregates(right)["disc_avg"]
 
 
 def _is(suite: ContrastiveSuite, wanted: str) -> bool:
@@ -144,7 +162,7 @@ def _is_of(example: ContrastiveExample, value: Published) -> bool:
     bucket = distance_bucket(example.distance)
     if value.distance == "context" and bucket in (SAME_SENTENCE, "ahead"):
         return False
-    if value.distance not in ("", "context", bucket):
+    if value.distance not in ("", "any", "context", bucket):
         return False
     tag, _, wanted = value.tag.partition("=")
     return not value.tag or example.tags.get(tag) == wanted

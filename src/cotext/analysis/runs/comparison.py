@@ -25,6 +25,7 @@ from cotext.analysis.runs.against_papers import (
 )
 from cotext.analysis.runs.gains import ContextGain, context_gains
 from cotext.analysis.runs.measured import EvaluationSet, MeasuredRun
+from cotext.analysis.runs.pooled import PooledAccuracy, pooled_accuracies
 from cotext.data.contrastive_suites import CONTROLLED, ContrastiveSuite
 from cotext.metrics.bleu import Score
 from cotext.metrics.contrastive import Accuracy
@@ -94,6 +95,7 @@ class RunComparison:
     systems: tuple[SystemFigures, ...]
     rows: tuple[Row, ...]
     contrastive_tests: tuple[ContrastiveTest, ...]
+    pooled: tuple[PooledAccuracy, ...]  # by run: over all suites, where there are several
     evidence: tuple[tuple[Evidence, ...], ...]  # by run: of clues in its context, where controls were run
     gains: tuple[tuple[ContextGain, ...], ...]  # by run
     lengths: tuple[Bucket, ...]
@@ -150,6 +152,7 @@ def compare_runs(
         systems=systems,
         rows=tuple(rows),
         contrastive_tests=tuple(_contrastive_tests(runs, groups)),
+        pooled=pooled_accuracies(runs, suites),
         evidence=evidence,
         gains=tuple(context_gains(run.use, drawing) for run in runs),
         lengths=tuple(lengths),

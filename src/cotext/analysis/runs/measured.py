@@ -42,6 +42,8 @@ FOLDER: Final = "compared"
 # Of the document whose attention is drawn: enough sentences to show something, few enough to be told apart.
 MAP_SENTENCES: Final = range(4, 13)
 CONDITIONS: Final = ("true", "random")  # kinds of context, each beside none
+CONTEXT_SETTINGS: Final = ("before", "group_windows")  # of decoding, what scores depend on
+SCORING_SETTINGS: Final = ("max_source_tokens", *CONTEXT_SETTINGS)
 _DIGITS = 12  # of a digest: 48 bits
 
 
@@ -269,15 +271,17 @@ def _decide(
 ) -> dict[str, Decisions]:
     found: dict[str, Decisions] = {}
     for path, suite in settings.suites.items():
-        kept = _folder(run.folder) / f"{_digest(checksum(path))}-{_digest(weights, __version__)}.json"
+        # Of the settings, those of what scoring takes; those that change scores are part of the name.
+        chosen = {key: settings.decode[key] for key in SCORING_SETTINGS if key in settings.decode}
+        changes = [f"{key}={chosen[key]}" for key in CONTEXT_SETTINGS if key in chosen]
+        name = _digest(weights, __version__, *changes)
+        kept = _folder(run.folder) / f"{_digest(checksum(path))}-{name}.json"
         controls = settings.controls and window.has_context and len(set(documents_of(suite.examples))) > 1
         if kept.exists():
             found[suite.name] = read_decisions(kept)[suite.name]
             if found[suite.name].readings is not None or not controls:
                 continue
-        # Of the settings, what is refused; no other has a part in scores that are kept.
-        limit = {key: value for key, value in settings.decode.items() if key == "max_source_tokens"}
-        opened = run.with_decode({**limit, "first_pass": ""})
+        opened = run.with_decode({**chosen, "first_pass": ""})
         advance = new_progress(f"{suite.name}, {title}", sum(len(e.candidates) for e in suite.examples))
         report = run_suite(
             opened.translator, suite, recipe=suite_recipe(opened), controls=controls, on_candidates=advance

@@ -5,6 +5,7 @@ from pathlib import Path
 
 from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.foreign import CORPUS_ROOTS, binary_kind, markup_kind, refuse, subtitle_kind
+from cotext.data.formats.iwslt_tags import begins_talks
 from cotext.data.formats.marked_lines import BOUNDARY_MARK, DOCUMENT_LINE, EOS_MARK
 from cotext.data.formats.records import OUTER_SPACE
 from cotext.data.formats.streams import beginning, check_readable
@@ -16,13 +17,15 @@ BEGINNING_BYTES = 1 << 18
 _PROLOG_BEGINNING = re.compile(r"<\?xml\b|<!DOCTYPE\b|<!--", re.IGNORECASE)
 _ROOT_BEGINNING = re.compile(rf"<({'|'.join(CORPUS_ROOTS)})(\s+[\w:.-]+\s*=.*|\s*/?>.*|\s*)$", re.IGNORECASE)
 _PROLOG_THEN_WORDS = re.compile(r"(?><\?.*?\?>|<!--.*?-->|<!DOCTYPE[^<>]*>)\s*[^\s<]", re.IGNORECASE)
+_SEGMENT = re.compile(r"^\s*<seg\s", re.MULTILINE)
 _OBJECT_BEGINNING = re.compile(r'\{\s*"')
 
 
 def detect_format(path: Path) -> str:
     """Name the format by the first 256 KiB of content; what no rule recognises is `text`.
 
-    The rules, the first that holds: a JSON object on the first line, an XML beginning, a first line `<d>`, a
+    The rules, the first that holds: a JSON object on the first line, lines that open
+    a talk, an XML beginning, a first line `<d>`, a
     side file, `<EOS> <BOS>` in a line, `_eos` in a line, two tabs (or one) in every line. Raises CotextError
     for a file that is missing, empty, or no regular file (a pipe can be read only once: name its format), and
     for one that is no corpus but markup, subtitles or a binary file.
@@ -43,6 +46,8 @@ def detect_format(path: Path) -> str:
         raise CotextError(f"{path}: is empty; a corpus has at least one sentence")
     if _is_object(first, complete or len(lines) > 1):
         return "jsonl"
+    if begins_talks(lines) and not _SEGMENT.search(text):
+        return "iwslt-tags"
     prolog = _PROLOG_BEGINNING.match(first) and not _PROLOG_THEN_WORDS.match(first)
     if prolog or _ROOT_BEGINNING.match(first):
         refuse(path, markup_kind(text))

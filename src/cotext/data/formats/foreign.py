@@ -10,8 +10,10 @@ from typing import Final
 
 from cotext.runtime.errors import CotextError
 
+# Of the older XML of test sets (mteval): a file has one, whose documents are of one language.
+ONE_LANGUAGE_SETS: Final = ("srcset", "refset", "tstset")
 # Root elements of what the reader of wmt-xml takes.
-CORPUS_ROOTS: Final = ("dataset", "collection", "doc")
+CORPUS_ROOTS: Final = ("dataset", "collection", "doc", "mteval", *ONE_LANGUAGE_SETS)
 
 _ZIPPED: Final = (
     (b"word/", "a Word document (docx)"),

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cotext.data.formats import docids, jsonl, marked_lines, tsv, wmt_xml
+from cotext.data.formats import docids, iwslt_tags, jsonl, marked_lines, tsv, wmt_xml
 from cotext.data.formats.records import Record
 from cotext.runtime.errors import CotextError, nearest, shown
 
@@ -41,6 +41,7 @@ FORMATS = {
         ),
         Format("docids", docids.read_docids, docids.encode_docids, between="\n", carries_ids=True),
         Format("d-lines", marked_lines.read_d_lines, marked_lines.encode_d_lines),
+        Format("iwslt-tags", iwslt_tags.read_iwslt_tags, iwslt_tags.encode_iwslt_tags, carries_ids=True),
         Format(
             "eos-groups",
             marked_lines.read_eos_groups,

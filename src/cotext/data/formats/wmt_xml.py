@@ -1,6 +1,8 @@
 """The format wmt-xml: the XML of the WMT test sets, read as a stream.
 
 `<dataset><doc id=..><src lang=..><p><seg id=..>`; the target is the first `<ref>`, or else the first `<hyp>`.
+The older XML, that of IWSLT too, has a file for each language: `<mteval><refset><doc docid=..><seg id=..>`,
+with `<srcset>`, `<refset>` or `<tstset>`.
 """
 
 import re
@@ -10,6 +12,7 @@ from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
 from cotext.data.formats import records, streams
+from cotext.data.formats.foreign import ONE_LANGUAGE_SETS
 from cotext.data.formats.records import OUTER_SPACE, Record, id_to_write, one_line
 from cotext.runtime.errors import CotextError
 
@@ -48,6 +51,7 @@ class _Reader:
         self._documents = 0
         self._document_id: str | None = None
         self._line = 0
+        self._set: str | None = None
         self._sides: dict[str, list[tuple[str | None, str]]] = {}
         self._side: list[tuple[str | None, str]] | None = None
         self._segment: list[str] | None = None
@@ -98,7 +102,13 @@ class _Reader:
             self._document_id = attributes.get("id") or attributes.get("docid") or str(self._documents)
             self._line = line
             self._sides = {}
+            if self._set is not None:
+                self._side = self._sides.setdefault(self._set, [])
             self._document_bytes = 0
+        elif tag in ONE_LANGUAGE_SETS:
+            if self._set is not None:
+                raise CotextError(f"{self._path}:{line}: <{tag}> after <{self._set}>; give each a file")
+            self._set = tag
         elif tag in SIDES and self._document_id is not None:
             # A second reference is read but not kept.
             self._side = []
@@ -129,6 +139,8 @@ class _Reader:
             self._document_id = None
 
     def _record(self, document_id: str) -> Record:
+        if self._set is not None:
+            return Record(document_id, self._line, 0, _sentences(self._sides[self._set]))
         source = self._sides.get("src")
         target = self._sides.get("ref", self._sides.get("hyp"))
         if source and target and len(source) == len(target):

@@ -7,8 +7,9 @@ from typing import Any
 
 from cotext.analysis.runs.comparison import RunComparison, compare_runs
 from cotext.analysis.runs.measured import EvaluationSet, MeasurementSettings, ProgressFactory, measure_run
-from cotext.data.contrastive_suites import ContrastiveSuite, read_suite
+from cotext.data.contrastive_suites import ContrastiveSuite
 from cotext.data.languages import Languages, check_pair, check_sides
+from cotext.data.suite_files import read_suite
 from cotext.decoding.translate_file import check_output
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, find_protocol
 from cotext.metrics.significance import Resampling

@@ -14,6 +14,7 @@ from cotext.metrics.evidence import CONDITIONS, Condition
 from cotext.metrics.evidence_words import away
 from cotext.metrics.profile import Bucket
 from cotext.reports.attention import title_of
+from cotext.reports.compare.pooled import pooled_table
 from cotext.reports.compare.tables import NOTE
 from cotext.reports.compare.verdict import verdict, window_words
 from cotext.reports.contrastive_figures import accuracy_plots, accuracy_table, curves, legend
@@ -59,6 +60,8 @@ def render_comparison(found: RunComparison) -> str:
             accuracy_plots(found.rows, found.systems, about),
             accuracy_table(found.rows, found.systems, about),
         ]
+    if found.pooled:
+        body.append(pooled_table(found))
     if any(found.evidence):
         body += ["<h2>Context use, tested</h2>", f"<p>{EVIDENCE}</p>", _evidence(found)]
     if found.contrastive_tests:

@@ -12,6 +12,7 @@ from cotext.analysis.runs.against_papers import PublishedComparison
 from cotext.analysis.runs.comparison import RunComparison, TestedScore, signature
 from cotext.metrics.evidence import CONDITIONS
 from cotext.metrics.evidence_words import legend, render_evidence
+from cotext.reports.compare.pooled import pooled_lines, pooled_text
 from cotext.reports.compare.verdict import uses_context, verdict, window_words
 from cotext.runtime.tables import render_p, render_rows
 
@@ -42,6 +43,8 @@ def as_text(found: RunComparison) -> str:
     blocks.append(_systems(found))
     if found.rows:
         blocks.append(_choices(found))
+    if found.pooled:
+        blocks.append(pooled_text(found))
     blocks += _evidence(found)
     if found.contrastive_tests:
         blocks.append(_contrastive_tests(found))
@@ -209,6 +212,7 @@ def _lines(found: RunComparison) -> Iterator[dict[str, object]]:
             yield {**base, "kind": "curve", "name": "nll_current", "group": update, "value": loss}
         yield from ({**base, **line} for line in _score_lines(found, number, first))
         yield from ({**base, **line} for line in _accuracy_lines(found, number, first))
+        yield from ({**base, **line} for line in pooled_lines(found, number))
         yield from ({**base, **line} for line in _evidence_lines(found, number))
         for use in found.gains[number]:
             yield {

@@ -1,0 +1,162 @@
+"""Files of the IWSLT talks as they come: train.tags and the XML of development and test sets."""
+
+from pathlib import Path
+
+import pytest
+
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.formats import detect_format, read_documents, read_parallel, validate_corpus, write_parallel
+from cotext.data.formats.corpus import located_documents
+from cotext.runtime.errors import CotextError
+
+HEAD = "<url>http://talks.example/{0}</url>\n<keywords>talks, sea</keywords>\n<speaker>A. B.</speaker>\n"
+HEAD += "<talkid>{0}</talkid>\n<title>A. B.: The sea</title>\n<description>It is &amp; wide.</description>\n"
+TALK_1 = HEAD.format(7) + "The sea is deep.\n\nIt is <i>salt</i> &amp; cold.\n"
+BEHIND = '<reviewer href="http://talks.example/r">R. S.</reviewer>\n<translator>T. U.</translator>\n'
+TALK_2 = HEAD.format(9) + "<url is what she wrote.\n"
+SENTENCES = [("The sea is deep.", "", "It is <i>salt</i> &amp; cold."), ("<url is what she wrote.",)]
+EDITIONS = {
+    "without doc": TALK_1 + TALK_2,
+    "metadata behind": TALK_1 + BEHIND + "\n" + TALK_2 + BEHIND,
+    "with doc": "".join(
+        f'<doc docid="{n}" genre="lectures">\n{talk}{BEHIND}</doc>\n\n'
+        for n, talk in ((7, TALK_1), (9, TALK_2))
+    ),
+}
+XML = """<?xml version="1.0" encoding="UTF-8"?>
+<mteval>
+<{0} setid="iwslt2017-tst2015" srclang="english">
+<doc docid="7" genre="lectures">
+<url>http://talks.example/7</url>
+<title>{0} &amp; title</title>
+<seg id="1"> A &amp; b. </seg>
+<seg id="2">C.</seg>
+</doc>
+<doc docid="9" genre="lectures"><hl><seg id="1">D.</seg></hl></doc>
+</{0}>
+</mteval>
+"""
+
+
+def of(folder: Path, text: str, name: str = "train.tags.en-de.en") -> Path:
+    path = folder / name
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("edition", EDITIONS)
+def test_talks_are_documents_and_metadata_no_sentences(edition: str, tmp_path: Path) -> None:
+    path = of(tmp_path, EDITIONS[edition])
+    assert detect_format(path) == "iwslt-tags"
+    assert list(read_documents(path)) == [Document("7", SENTENCES[0]), Document("9", SENTENCES[1])]
+    lines = path.read_text().split("\n")
+    for document, location_of in located_documents(path):
+        for index, sentence in enumerate(document.sentences):
+            number = int(location_of(index).rpartition(":")[2])
+            assert lines[number - 1] == sentence
+
+
+def test_talks_without_an_id_are_numbered(tmp_path: Path) -> None:
+    path = of(tmp_path, "<url>http://a.example</url>\nA.\n<url>http://b.example</url>\nB.\n")
+    assert [d.id for d in read_documents(path)] == ["1", "2"]
+
+
+def test_two_sides_of_talks(tmp_path: Path) -> None:
+    source = of(tmp_path, TALK_1 + TALK_2)
+    target = of(tmp_path, (TALK_1 + BEHIND + TALK_2).replace("deep", "tief"), "train.tags.en-de.de")
+    pairs = list(read_parallel(source, target))
+    assert [d.id for d in pairs] == ["7", "9"]
+    assert pairs[0].target[0] == "The sea is tief."
+    assert validate_corpus(source, target).errors == 0
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (TALK_1, r"train\.en has 2 documents but .*train\.de has only 1; .* document '9' at .*train\.en:16"),
+        (TALK_1 + TALK_2 + "More.\n", r"train\.en:16 and .*:16: document '9' .* 1 sentences .* but 2 in"),
+        (TALK_1 + TALK_2.replace("9", "8"), r"number 2 is '9' in the source but '8' in the target"),
+    ],
+)
+def test_sides_that_differ_are_refused(tmp_path: Path, target: str, message: str) -> None:
+    source = of(tmp_path, TALK_1 + TALK_2, "train.en")
+    with pytest.raises(CotextError, match=message):
+        list(read_parallel(source, of(tmp_path, target, "train.de")))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("<url>http://a.example\nA.\n", r":1: <url> without </url> at the end of its line"),
+        (TALK_1 + "<title>A\n", r":10: <title> without </title>"),
+        (TALK_1 + BEHIND + "More.\n", r":12: text behind <translator>, .* talk that began at line 1"),
+        ("<doc>\n" + TALK_1, r": the end comes before the </doc> of the <doc> that began at line 1"),
+        ("<doc>\n" + TALK_1 + "<doc>\n", r":11 comes before the </doc> of the <doc> that began at line 1"),
+        ("<doc>\n" + TALK_1 + TALK_2, r":11 comes before the </doc>"),
+        (TALK_1 + "</doc>\n", r":10: </doc> without the <doc>"),
+        ("<doc>\n" + TALK_1 + "</doc>\nMore.\n", r":12: text outside of a talk"),
+        ("<doc>\n" + TALK_1 + "</doc>\n" + BEHIND, r":12: <reviewer> outside of a talk"),
+        (HEAD.format(1), r":1: document '1' is empty"),
+    ],
+)
+def test_malformed_talks_are_refused_by_line(tmp_path: Path, text: str, message: str) -> None:
+    path = of(tmp_path, text)
+    with pytest.raises(CotextError, match=r"train\.tags\.en-de\.en" + message):
+        list(read_documents(path))
+    assert validate_corpus(path).errors == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["<title>No talk</title>\nA.\n", "<url> is a placeholder.\nA.\n", "<talkid is a name.\nA.\n"]
+)
+def test_text_that_begins_with_a_tag_is_text(tmp_path: Path, text: str) -> None:
+    assert detect_format(of(tmp_path, text)) == "text"
+
+
+@pytest.mark.parametrize("root", ["srcset", "refset", "tstset"])
+@pytest.mark.parametrize("bare", [False, True])
+def test_xml_of_one_language(tmp_path: Path, root: str, bare: bool) -> None:
+    text = XML.format(root)
+    if bare:
+        text = text.partition("<mteval>\n")[2].replace("</mteval>\n", "")
+    path = of(tmp_path, text, "IWSLT17.TED.tst2015.en-de.en.xml")
+    assert detect_format(path) == "wmt-xml"
+    assert list(read_documents(path)) == [Document("7", ("A & b.", "C.")), Document("9", ("D.",))]
+
+
+def test_xml_of_two_languages_in_two_files(tmp_path: Path) -> None:
+    source = of(tmp_path, XML.format("srcset"), "test.en.xml")
+    target = of(tmp_path, XML.format("refset").replace("D.", "d."), "test.de.xml")
+    pairs = list(read_parallel(source, target))
+    assert pairs[1] == ParallelDocument("9", ("D.",), ("d.",))
+    with pytest.raises(CotextError, match=r"test\.en\.xml:4: document '7' has no second side"):
+        list(read_parallel(source, None))
+    short = of(tmp_path, XML.format("refset").replace('<seg id="2">C.</seg>\n', ""), "short.de.xml")
+    with pytest.raises(
+        CotextError, match=r"test\.en\.xml:4 and .*short\.de\.xml:4: .* 2 sentences .* but 1 in"
+    ):
+        list(read_parallel(source, short))
+
+
+def test_xml_of_two_sets_is_refused(tmp_path: Path) -> None:
+    both = "<mteval>\n<srcset></srcset>\n<refset></refset></mteval>"
+    with pytest.raises(CotextError, match=r"a\.xml:3: <refset> after <srcset>; give each a file"):
+        list(read_documents(of(tmp_path, both, "a.xml")))
+
+
+def test_xml_with_entities_is_refused_before_they_expand(tmp_path: Path) -> None:
+    bomb = XML.format("srcset").replace(
+        "<mteval>", '<!DOCTYPE mteval [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;">]>\n<mteval>'
+    )
+    path = of(tmp_path, bomb.replace("C.", "&b;"), "a.xml")
+    with pytest.raises(CotextError, match=r"a\.xml:2: contains a DOCTYPE"):
+        list(read_documents(path))
+    undefined = of(tmp_path, XML.format("srcset").replace("C.", "&b;"), "b.xml")
+    with pytest.raises(CotextError, match=r"b\.xml:8: malformed XML .*undefined entity"):
+        list(read_documents(undefined))
+
+
+def test_talks_that_are_written_are_found_again(tmp_path: Path) -> None:
+    pairs = [ParallelDocument("a/1", ("A.", ""), ("a.", "")), ParallelDocument("</talkid>", ("B.",), ("b.",))]
+    write_parallel(tmp_path / "a.en", tmp_path / "a.de", pairs, "iwslt-tags")
+    assert list(read_parallel(tmp_path / "a.en", tmp_path / "a.de")) == pairs

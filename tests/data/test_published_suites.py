@@ -1,0 +1,230 @@
+"""ContraPro as published, with context from a folder of subtitles, and the sets of Bawden et al. (2018)."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command_line import cotext, succeed
+
+from cotext.data.contrastive_suites import ContrastiveExample
+from cotext.data.subtitle_folders import SubtitleContext
+from cotext.data.suite_documents import documents_of
+from cotext.data.suite_files import read_suite
+from cotext.runtime.errors import CotextError
+
+FILM = "1926_16493_4773977"
+ENGLISH = ["The lamp.", '  It\'s "new".', "Good.", "It is mine."]
+GERMAN = ["Die Lampe.", "Sie ist neu!", "Gut.", "Sie ist meine."]
+
+
+def entry(**changes: Any) -> dict[str, Any]:
+    return {
+        "ante distance": 1,
+        "ref pronoun": "Sie",
+        "src pronoun": "It",
+        "document id": f"{FILM}.de",
+        "errors": [
+            {"contrastive": "Er ist neu.", "replacement": "Er", "type": "pronominal coreference"},
+            {"contrastive": "Es ist neu.", "replacement": "Es", "type": "pronominal coreference"},
+        ],
+        "intrasegmental": False,
+        "ref ante head gender": "Fem",
+        "ref segment": "Sie ist neu.",
+        "segment id": 2,
+        "src segment": "It's 'new'.",
+        **changes,
+    }
+
+
+LAST = entry(
+    **{"segment id": 4, "src segment": "It is mine.", "ref segment": "Sie ist meine.", "ante distance": 3}
+)
+LAST["errors"] = [{"contrastive": "Er ist meine."}]
+
+
+def suite_file(folder: Path, *entries: dict[str, Any]) -> Path:
+    path = folder / "contrapro.json"
+    path.write_text(json.dumps(list(entries), indent=2))
+    return path
+
+
+def subtitles(folder: Path, by_year: bool = True, german: list[str] = GERMAN) -> Path:
+    inner = folder / "documents" / ("1926" if by_year else "")
+    inner.mkdir(parents=True, exist_ok=True)
+    for language, lines in (("en", ENGLISH), ("de", german)):
+        (inner / f"{FILM}.{language}").write_text("".join(f"{line}\n" for line in lines))
+    return folder / "documents"
+
+
+@pytest.mark.parametrize("by_year", [True, False])
+def test_contrapro_takes_its_context_from_the_film(tmp_path: Path, by_year: bool) -> None:
+    context = SubtitleContext(subtitles(tmp_path, by_year), 2)
+    suite = read_suite(suite_file(tmp_path, entry(), LAST), context)
+    assert (suite.name, suite.source_language, suite.target_language) == (
+        "contrapro-original-ctx2",
+        "en",
+        "de",
+    )
+    first, last = suite.examples
+    # The film begins one sentence before the first example; its tested sentences are as the suite has them.
+    assert first == ContrastiveExample(
+        id="0",
+        phenomenon="pronoun",
+        distance=1,
+        source=("The lamp.", "It's 'new'."),
+        candidates=(
+            ("Die Lampe.", "Sie ist neu."),
+            ("Die Lampe.", "Er ist neu."),
+            ("Die Lampe.", "Es ist neu."),
+        ),
+        correct=0,
+        tags={"pronoun": "sie", "antecedent_gender": "f"},
+        document=f"{FILM}.de",
+    )
+    assert last.source == ('It\'s "new".', "Good.", "It is mine.")
+    assert last.candidates[1] == ("Sie ist neu!", "Gut.", "Er ist meine.")
+    assert last.distance == 3
+    assert documents_of(suite.examples) == [0, 0]
+
+
+@pytest.mark.parametrize(("sentences", "lengths"), [(0, (1, 1)), (1, (2, 2)), (3, (2, 4)), (9, (2, 4))])
+def test_any_number_of_context_sentences(tmp_path: Path, sentences: int, lengths: tuple[int, ...]) -> None:
+    context = SubtitleContext(subtitles(tmp_path), sentences)
+    suite = read_suite(suite_file(tmp_path, entry(), LAST), context)
+    assert tuple(len(example.source) for example in suite.examples) == lengths
+
+
+def test_without_context_no_folder_is_needed(tmp_path: Path) -> None:
+    path = suite_file(tmp_path, entry())
+    assert read_suite(path, SubtitleContext(None, 0)).examples[0].source == ("It's 'new'.",)
+    with pytest.raises(CotextError, match="2 sentences of context need the folder"):
+        SubtitleContext(None, 2)
+    with pytest.raises(CotextError, match=r"contrapro\.json: ContraPro as published, .* --documents FOLDER"):
+        read_suite(path)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"segment id": 5}, r"example 0: 'segment id' is 5, but .* lines 1 to 4"),
+        ({"segment id": 0}, r"'segment id' is 0"),
+        ({"segment id": None}, r"'segment id' is None"),
+        ({"segment id": "2"}, r"'segment id' must be a whole number"),
+        ({"segment id": 3}, r"line 3 of .* is 'Good\.', not \"It's 'new'\.\"; .* OpenSubtitles 2018"),
+        ({"document id": "../../etc/passwd.de"}, r"which cannot be the name of a file"),
+        ({"document id": "1926_1.de"}, r"1926_1\.en: no such file"),
+        ({"document id": 7}, r"'document id' must be a string"),
+        ({"errors": []}, r"1 candidate\(s\)"),
+        ({"errors": "none"}, r"'errors' must be a list of objects"),
+        ({"errors": [{}]}, r"'contrastive' must be a string, found nothing"),
+        ({"ref segment": "a\nb"}, r"'ref segment' contains a line break"),
+    ],
+)
+def test_what_is_wrong_is_named(tmp_path: Path, changes: dict[str, Any], message: str) -> None:
+    context = SubtitleContext(subtitles(tmp_path), 3)
+    with pytest.raises(CotextError, match=message):
+        read_suite(suite_file(tmp_path, entry(**changes)), context)
+
+
+def test_films_whose_sides_differ_and_folders_that_are_none(tmp_path: Path) -> None:
+    context = SubtitleContext(subtitles(tmp_path, german=GERMAN[:3]), 3)
+    with pytest.raises(CotextError, match=r"\.en has 4 lines but .*\.de has 3"):
+        read_suite(suite_file(tmp_path, entry()), context)
+    with pytest.raises(CotextError, match="no such folder"):
+        SubtitleContext(tmp_path / "absent", 3)
+
+
+def pair(right: str, wrong: str, judgement: str = "correct", **more: str) -> dict[str, Any]:
+    return {judgement: ["Les maisons.", right], "incorrect": ["Les maisons.", wrong], **more}
+
+
+ANAPHORA = {
+    "1": {
+        "inspired by": ["x", "y"],
+        "src": ["The houses.", "They are full."],
+        "trg": [
+            pair("Elles sont pleines.", "Ils sont pleins.", type="f.pl"),
+            pair("Ils sont pleins.", "Elles sont pleines.", "semi-correct", type="m.pl"),
+        ],
+    },
+    "2": {"src": ["A bed.", "It is new."], "trg": [pair("Il est neuf.", "Elle est neuve.")]},
+}
+CHOICE = {
+    "1": {
+        "type": "repet",
+        "examples": [
+            {"src": ["Crazy?", "Is it?"], "trg": pair("Dingue.", "Fou.")},
+            {"src": ["Crazy?", "Is it?"], "trg": pair("Fou.", "Dingue.")},
+        ],
+    }
+}
+
+
+def test_anaphora_of_bawden(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(ANAPHORA))
+    suite = read_suite(tmp_path / "a.json")
+    assert (suite.name, suite.source_language, suite.target_language) == ("bawden/anaphora", "en", "fr")
+    assert [e.id for e in suite.examples] == ["1.0", "1.1", "2.0"]
+    assert suite.examples[1] == ContrastiveExample(
+        id="1.1",
+        phenomenon="anaphora",
+        distance=1,
+        source=("The houses.", "They are full."),
+        candidates=(("Les maisons.", "Ils sont pleins."), ("Les maisons.", "Elles sont pleines.")),
+        correct=0,
+        tags={"type": "m.pl", "judgement": "semi-correct"},
+        document="1",
+    )
+    assert suite.examples[2].tags == {"judgement": "correct"}
+    assert documents_of(suite.examples) == [0, 0, 1]
+
+
+def test_lexical_choice_of_bawden(tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(json.dumps(CHOICE))
+    suite = read_suite(tmp_path / "a.json")
+    assert suite.name == "bawden/lexical-choice"
+    assert [e.candidates[0][1] for e in suite.examples] == ["Dingue.", "Fou."]
+    assert suite.examples[0].tags == {"type": "repet", "judgement": "correct"}
+    assert {e.phenomenon for e in suite.examples} == {"lexical_choice"}
+
+
+@pytest.mark.parametrize(
+    ("block", "message"),
+    [
+        (7, "block '3': must be an object, found a number"),
+        ({"src": ["a"], "trg": {}}, "block '3': 'trg' must be a list of objects"),
+        ({"src": ["a"], "trg": [{"correct": ["b"]}]}, "block '3', pair 0: 'trg' must be a list of sentences"),
+        ({"src": ["a", "b"], "trg": [pair("c", "d"), 7]}, "pair 1: must have a correct and an incorrect"),
+        ({"src": ["a"], "trg": [pair("c", "d")]}, "'3.0': candidate 0 has 2 sentences, the source has 1"),
+    ],
+)
+def test_blocks_that_are_wrong_are_named(tmp_path: Path, block: Any, message: str) -> None:
+    (tmp_path / "a.json").write_text(json.dumps({**ANAPHORA, "3": block}))
+    with pytest.raises(CotextError, match=r"a\.json: .*" + message):
+        read_suite(tmp_path / "a.json")
+
+
+def test_convert_makes_a_suite_with_context(tmp_path: Path) -> None:
+    path, out = suite_file(tmp_path, entry(), LAST), tmp_path / "ctx.json.gz"
+    folder = subtitles(tmp_path)
+    shown = succeed("convert", path, "--to", "contrastive", "--documents", folder, "--out", out)
+    assert shown.out == f"{out}: contrapro-original-ctx3, 2 examples\n"
+    assert read_suite(out) == read_suite(path, SubtitleContext(folder, 3))
+    succeed("convert", path, "--to", "contrastive", "--context", 0, "--out", out)
+    assert read_suite(out).name == "contrapro-original-ctx0"
+    before = out.read_bytes()
+    for arguments, message in (
+        (["--to", "contrastive"], "--documents FOLDER"),
+        (["--to", "contrastive", "--context", 1], "need the folder"),
+        (["--to", "contrastive", "--out-target", tmp_path / "b"], "one file"),
+        (["--to", "jsonl", "--context", 1], "are for --to contrastive"),
+    ):
+        refused = cotext("convert", path, "--out", out, *arguments)
+        assert refused.code == 2
+        assert message in refused.err
+    refused = cotext("convert", out, "--out", tmp_path / "c", "--to", "contrastive", "--context", 1)
+    assert "need the folder" in refused.err
+    refused = cotext("convert", out, "--out", tmp_path / "c", "--to", "contrastive", "--documents", folder)
+    assert "has its own context" in refused.err
+    assert out.read_bytes() == before
