@@ -2,6 +2,7 @@
 
 import ast
 import json
+import re
 import runpy
 from collections.abc import Iterator
 from pathlib import Path
@@ -206,3 +207,16 @@ def test_rows_are_padded_and_packed_in_one_place() -> None:
         if name != "cotext.data.batching":
             defined = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
             assert not defined & {"pack_groups", "share_batches", "pack_apart"}, name
+
+
+def test_files_that_pages_name_exist() -> None:
+    """Pages name files of the package as `room/file.py`, and others from the top of the project."""
+    top = ROOT.parents[1]
+    named = {
+        (page.name, name)
+        for page in (top / "README.md", *(top / "docs").glob("*.md"))
+        for name in re.findall(r"`((?:[\w.-]+/)+[\w-]+\.py)`", page.read_text(encoding="utf-8"))
+    }
+    assert named
+    for page, name in named:
+        assert any((base / name).is_file() for base in (ROOT, ROOT.parent, top)), f"{page}: {name}"
