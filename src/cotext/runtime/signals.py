@@ -4,7 +4,11 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, Final
+
+INTERRUPTED: Final = (
+    130  # exit code; what shells say of a command that Ctrl-C ended, or that was asked to end
+)
 
 
 class StopRequest:
