@@ -6,9 +6,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import Any, Final
 
-INTERRUPTED: Final = (
-    130  # exit code; what shells say of a command that Ctrl-C ended, or that was asked to end
-)
+INTERRUPTED: Final = 130  # what shells say of a command that Ctrl-C ended; of one that was asked to end, too
 
 
 class StopRequest:

@@ -1,7 +1,7 @@
 """Runs of one system that differ in their seed alone: `cotext train --seeds`.
 
-Each is a run as any other, in a folder of its own (see `models.run_folder`), and the same bit for bit as if it
-had been trained by itself.
+Each is a run as any other, in a folder of its own (see `models.run_folder`), and the same bit for bit as if
+it had been trained by itself.
 """
 
 from collections.abc import Callable, Mapping
@@ -77,8 +77,8 @@ def _require_folder(folder: Path) -> None:
         raise CotextError(f"{folder}: is a file; choose another --out")
     if (folder / "config.yaml").exists():
         raise CotextError(
-            f"{folder}: holds a run; choose another --out for the runs of several seeds, or leave out --seeds "
-            "to go on with it"
+            f"{folder}: holds a run; choose another --out for the runs of several seeds, or leave out "
+            "--seeds to go on with it"
         )
     if not seeds_in(folder) and any(folder.iterdir()):
         raise CotextError(f"{folder}: the folder is not empty and holds no runs; choose another --out")
