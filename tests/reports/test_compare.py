@@ -18,6 +18,7 @@ from cotext.analysis.runs.comparison import RunComparison, compare_runs
 from cotext.analysis.runs.gains import context_gains
 from cotext.analysis.runs.measured import CorpusCxmi, DocumentCxmi, EvaluationSet, MeasuredRun
 from cotext.analysis.runs.recipe import MatchedRecipe
+from cotext.analysis.runs.system import MeasuredSystem
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite
 from cotext.data.languages import Languages
 from cotext.metrics.decisions import Decisions
@@ -25,9 +26,10 @@ from cotext.metrics.readings import Reading, Readings
 from cotext.metrics.significance import Resampling
 from cotext.models.checkpoint import load_weights, save_model
 from cotext.models.run_folder import describe_file
+from cotext.reports.compare.figures import CSV_COLUMNS, as_csv, as_dict
 from cotext.reports.compare.job import ComparisonRequest, name_runs
 from cotext.reports.compare.page import render_comparison
-from cotext.reports.compare.tables import CSV_COLUMNS, as_csv, as_dict, as_latex, as_text
+from cotext.reports.compare.tables import as_latex, as_text
 from cotext.reports.compare.verdict import uses_context, verdict
 from cotext.runtime.errors import CotextError
 
@@ -101,7 +103,8 @@ def run(
 
 
 def compared(runs: Sequence[MeasuredRun], made: ContrastiveSuite) -> RunComparison:
-    return compare_runs(runs, None, {made.name: made}, protocols=["s-bleu"], resampling=DRAWS)
+    systems = [MeasuredSystem(run.title, run.path, (run,)) for run in runs]
+    return compare_runs(systems, None, {made.name: made}, protocols=["s-bleu"], resampling=DRAWS)
 
 
 def said(found: RunComparison) -> str:
@@ -123,7 +126,7 @@ def test_contrastive_tests_where_the_clue_is_within_the_window(usual: RunCompari
     one, two = usual.contrastive_tests
     assert (one.distance, two.distance) == ("1", "2")
     assert (one.first, one.own, one.test.difference) == (50.0, 95.0, 45.0)
-    assert one.test.p_mid == pytest.approx(2**-18)
+    assert one.test.p == pytest.approx(2**-18)
     assert one.p_corrected == pytest.approx(2**-17)
     assert two.p_corrected == pytest.approx(1 / 4)
     assert (one.significant, two.significant) == (True, False)

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from cotext.analysis.contrastive_rows import SAME_SENTENCE
 from cotext.analysis.published import Published, published_values
-from cotext.analysis.runs.measured import MeasuredRun
 from cotext.analysis.runs.recipe import MatchedRecipe
+from cotext.analysis.runs.system import MeasuredSystem
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.languages import Languages
 from cotext.metrics.bleu import Score
@@ -42,7 +42,7 @@ class EvaluatedOn:
 
 
 def compare_with_papers(
-    runs: Sequence[MeasuredRun], scores: Sequence[Sequence[Score]], here: EvaluatedOn
+    runs: Sequence[MeasuredSystem], scores: Sequence[Sequence[Score]], here: EvaluatedOn
 ) -> list[PublishedComparison]:
     """Published values of all runs that are of a recipe, in the order of the papers' tables and columns.
 
@@ -67,7 +67,7 @@ def compare_with_papers(
     return sorted(found, key=lambda each: (order[each.published.table_title], each.run))
 
 
-def languages_of(runs: Sequence[MeasuredRun], suites: Mapping[str, ContrastiveSuite]) -> str:
+def languages_of(runs: Sequence[MeasuredSystem], suites: Mapping[str, ContrastiveSuite]) -> str:
     """The language pair, by the runs or else by the suites; empty where neither tells one."""
     pairs = [str(run.languages) for run in runs] + [str(suite.languages) for suite in suites.values()]
     return next((pair for pair in pairs if pair), "")
@@ -101,7 +101,7 @@ def _tables(recipe: MatchedRecipe, pair: str) -> dict[str, list[Published]]:
 
 
 def measured(
-    value: Published, run: MeasuredRun, scores: Sequence[Score], pair: str, here: EvaluatedOn
+    value: Published, run: MeasuredSystem, scores: Sequence[Score], pair: str, here: EvaluatedOn
 ) -> float | None:
     """Our figure of what a published one is of: the same language pair, test set or suite, and protocol."""
     if value.measure.here == "accuracy":
@@ -112,7 +112,7 @@ def measured(
     return next((score.value for score in scores if score.protocol == value.measure.here), None)
 
 
-def _accuracy(value: Published, run: MeasuredRun, suites: Mapping[str, ContrastiveSuite]) -> float | None:
+def _accuracy(value: Published, run: MeasuredSystem, suites: Mapping[str, ContrastiveSuite]) -> float | None:
     """Over all suites that the value is of; none where one is missing, or a distance that it asks for."""
     pair = Languages.parse(value.test.direction)
     found = {
@@ -131,7 +131,8 @@ def _accuracy(value: Published, run: MeasuredRun, suites: Mapping[str, Contrasti
         return None
     if value.distance and any(example.distance is None for _, example in examples):
         return None
-    right = [run.decisions[name].right[e.id] for name, e in examples if _is_of(e, value)]
+    shares = {suite: run.right(suite) for suite in {name for name, _ in examples}}
+    right = [shares[name][e.id] for name, e in examples if _is_of(e, value)]
     return 100.0 * sum(right) / len(right) if right else None
 
 
