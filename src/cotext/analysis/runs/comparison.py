@@ -97,11 +97,13 @@ class RunComparison:
             SeedFigure(own.score.title, "", own.by_seed, first.by_seed, own.against_first)
             for own, first in zip(self.scores[system], self.scores[0], strict=True)
         ]
-        return found + [
-            SeedFigure(t.phenomenon, t.distance, t.by_seed, t.first_by_seed, t.test)
-            for t in self.contrastive_tests
-            if t.run == system
-        ]
+        if system > 0:
+            tests = [t for t in self.contrastive_tests if t.run == system]
+            return found + [
+                SeedFigure(t.phenomenon, t.distance, t.by_seed, t.first_by_seed, t.test) for t in tests
+            ]
+        of_first = {(t.phenomenon, t.distance): t.first_by_seed for t in self.contrastive_tests}
+        return found + [SeedFigure(*group, each, each, None) for group, each in of_first.items()]
 
 
 def compare_runs(

@@ -111,12 +111,18 @@ def _scores(
         found.append(
             TestedScore(
                 mean_score(scores),
-                test.intervals_95[number] if test else None,
+                _possible(test.intervals_95[number], scores[0].protocol) if test else None,
                 test.differences[number - 1] if test and number else None,
                 Spread(tuple(score.value for score in scores)),
             )
         )
     return tuple(found)
+
+
+def _possible(interval: tuple[float, float], protocol: str) -> tuple[float, float]:
+    """The part of an interval in which there are scores; TER alone may exceed 100."""
+    low, high = interval
+    return max(0.0, low), high if protocol == "ter" else min(100.0, high)
 
 
 def _averaged(bucket: Bucket, systems: Sequence[MeasuredSystem]) -> Bucket:
