@@ -14,6 +14,7 @@ from tiny_runs import assert_same_run, prepare_toy, run_config, silent, train_he
 from cotext.config.recipe import Config
 from cotext.models.run_folder import noted_seeds, seeds_in
 from cotext.runtime.errors import CotextError
+from cotext.training import seeds
 from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.resume import TrainingProgress
 from cotext.training.seeds import train_seeds
@@ -142,6 +143,27 @@ def test_what_is_wrong_with_a_later_seed_is_told_before_the_first_is_trained(
     assert listing(tmp_path) == before
 
 
+def test_of_several_processes_the_first_checks_alone(
+    data: Path, alone: dict[int, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another may come when the first has its lock already."""
+    folder = tmp_path / "runs"
+    shutil.copytree(alone[3], folder / "seed-2")
+    begun = []
+
+    def train(config: Config, *arguments: object) -> TrainingProgress:
+        begun.append(config.train.seed)
+        return TrainingProgress(finished=True)
+
+    monkeypatch.setattr(seeds, "train", train)
+    monkeypatch.setenv("RANK", "1")
+    trained(data, folder, configs(2, 4))
+    assert begun == [2, 4]
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(CotextError, match="seed: 3 there, 2 asked for"):
+        trained(data, folder, configs(2, 4))
+
+
 # ------------------------------------------------------------------------------------------ the command
 
 
@@ -168,7 +190,7 @@ def test_the_command_says_where_it_is(world: World, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seeds", "more", "message"),
+    ("given", "more", "message"),
     [
         ("1,1", [], "1 is given twice"),
         ("1,01", [], "1 is given twice"),
@@ -182,9 +204,8 @@ def test_the_command_says_where_it_is(world: World, tmp_path: Path) -> None:
         ("1,2", ["model.heads=3"], "heads"),
     ],
 )
-def test_seeds_that_are_none(world: World, tmp_path: Path, seeds: str, more: list[str], message: str) -> None:
-    given = train_arguments(world.folder, tmp_path / "runs", *more)
-    outcome = cotext(*given, f"--seeds={seeds}")
+def test_seeds_that_are_none(world: World, tmp_path: Path, given: str, more: list[str], message: str) -> None:
+    outcome = cotext(*train_arguments(world.folder, tmp_path / "runs", *more), f"--seeds={given}")
     assert outcome.code == 2
     assert message in outcome.err
     assert not list(tmp_path.iterdir())

@@ -4,6 +4,7 @@ Each is a run as any other, in a folder of its own (see `models.run_folder`), an
 it had been trained by itself.
 """
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
@@ -37,7 +38,9 @@ def train_seeds(
     Raises:
         CotextError: as `train`; what is wrong with the folder of any seed, before the first is trained.
     """
-    require_seeds(configs, data_folder, folder, recipe)
+    # Of several processes the first asks, alone: others may come when it has begun.
+    if int(os.environ.get("RANK", "0")) == 0:
+        require_seeds(configs, data_folder, folder, recipe)
     found: dict[int, TrainingProgress] = {}
     was_there = folder.exists()
     try:
