@@ -11,7 +11,8 @@ import pytest
 from command_line import World, cotext, listing, make_world, succeed, train_arguments
 from tiny_runs import assert_same_run, prepare_toy, run_config, silent, train_here
 
-from cotext.config.recipe import Config
+from cotext.analysis.runs.system import run_folders
+from cotext.config.recipe import Config, load_config
 from cotext.models.run_folder import noted_seeds, seeds_in
 from cotext.runtime.errors import CotextError
 from cotext.training import seeds
@@ -215,3 +216,19 @@ def test_a_dry_run_of_seeds_writes_nothing(world: World, tmp_path: Path) -> None
     shown = succeed(*train_arguments(world.folder, tmp_path / "runs"), "--seeds", "1,2", "--dry-run").out
     assert shown.endswith("the same again for each of 2 seeds\n")
     assert not list(tmp_path.iterdir())
+
+
+def test_each_seed_starts_from_its_own(world: World, tmp_path: Path) -> None:
+    given = ["--seeds", "1,2", "--init", tmp_path / "first"]
+    succeed(*train_arguments(world.folder, tmp_path / "first"), "--seeds", "1,2")
+    outcome = cotext(*train_arguments(world.folder, tmp_path / "then"), *given[2:], "--seeds", "2,3")
+    assert outcome.code == 2
+    assert "first: has no run of seed 3 to start from, but of 1,2" in outcome.err
+    assert not (tmp_path / "then").exists()
+    outcome = cotext(*train_arguments(world.folder, tmp_path / "then"), *given[2:])
+    assert "holds a run for each of the seeds 1,2" in outcome.err
+    succeed(*train_arguments(world.folder, tmp_path / "then"), *given)
+    for seed in (1, 2):
+        config = load_config(str(tmp_path / "then" / f"seed-{seed}" / "config.yaml"))
+        assert config.train.init == str(tmp_path / "first" / f"seed-{seed}")
+    assert list(run_folders(tmp_path / "then")) == [1, 2]

@@ -35,7 +35,12 @@ def train(
         str | None,
         typer.Option(help="Train a run for each of these seeds, as in 1,2,3, in OUT/seed-1, OUT/seed-2 ..."),
     ] = None,
-    init: Annotated[Path | None, typer.Option(help="Run folder to initialise the weights from.")] = None,
+    init: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run folder to initialise the weights from; with --seeds, also a folder of the same seeds."
+        ),
+    ] = None,
     device: Device = None,
     dry_run: Annotated[
         bool,
@@ -51,12 +56,14 @@ def train(
 
     if json and not dry_run:
         raise CotextError("--json needs --dry-run; training writes its figures to metrics.jsonl")
-    # Quoted: a path is a text, whatever YAML might take it for.
-    start = [] if init is None else [f"train.init={dumps(str(init))}"]
-    settings = [*(overrides or []), *start]
+    settings = overrides or []
     chosen = [] if seeds is None else _parse_seeds(seeds, settings)
-    configs = {seed: load_config(recipe, size, [*settings, f"train.seed={seed}"]) for seed in chosen}
-    config = next(iter(configs.values())) if configs else load_config(recipe, size, settings)
+    configs = {
+        seed: load_config(recipe, size, [*settings, *_start(init, seed), f"train.seed={seed}"])
+        for seed in chosen
+    }
+    first = next(iter(configs.values()), None)
+    config = first or load_config(recipe, size, [*settings, *_start(init, None)])
     quiet = int(os.environ.get("RANK", "0")) != 0  # of several processes, one prints
     if dry_run:
         from cotext.training.dry_run import dry_run as make_dry_run
@@ -113,6 +120,22 @@ def _train_seeds(
         if not quiet and (left := len(order) - len(found)):
             typer.echo(f"{out}: {left} of {len(order)} seeds not begun")
         raise typer.Exit(INTERRUPTED)
+
+
+def _start(init: Path | None, seed: int | None) -> list[str]:
+    """The setting of `--init`; of a folder of several seeds, the run of the same seed."""
+    from cotext.models.run_folder import listed_seeds, seed_folder, seeds_in
+
+    if init is None:
+        return []
+    if seed is not None and (there := seeds_in(init)):
+        if seed not in there:
+            raise CotextError(
+                f"{init}: has no run of seed {seed} to start from, but of {listed_seeds(there)}"
+            )
+        init = seed_folder(init, seed)
+    # Quoted: a path is a text, whatever YAML might take it for.
+    return [f"train.init={dumps(str(init))}"]
 
 
 def _parse_seeds(text: str, settings: list[str]) -> list[int]:

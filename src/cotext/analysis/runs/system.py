@@ -134,7 +134,9 @@ def _require_finished(run: Path) -> None:
 
 
 def _require_alike(path: Path, folders: dict[int, Path]) -> None:
-    configs = {seed: describe_file(run / "model.safetensors").config for seed, run in folders.items()}
+    configs = {
+        seed: _from_any_seed(describe_file(run / "model.safetensors").config) for seed, run in folders.items()
+    }
     first = next(iter(folders))
     for seed, config in configs.items():
         if config.train.seed != seed:
@@ -155,6 +157,14 @@ def _require_alike(path: Path, folders: dict[int, Path]) -> None:
                 f"{path}: seed-{reference} and seed-{seed} were trained on different data, and cannot be "
                 "averaged; move one of them elsewhere"
             )
+
+
+def _from_any_seed(config: Config) -> Config:
+    """The configuration; one that starts from the run of its seed in a folder of several, from the folder."""
+    start = Path(config.train.init)
+    if start != seed_folder(start.parent, config.train.seed):
+        return config
+    return config.model_copy(update={"train": config.train.model_copy(update={"init": str(start.parent)})})
 
 
 def _changed(one: Config, other: Config) -> str:
