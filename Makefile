@@ -32,10 +32,13 @@ lint: $(READY)
 
 check: lint test
 
-# docs/recipes.md is made from the configuration itself, docs/replication.md from the recipes.
+# docs/recipes.md is made from the configuration itself, docs/replication.md from the recipes, and the API reference of
+# the site from docstrings; a warning is an error.
 docs: $(READY)
 	$(BIN)/python docs/make_recipes.py
 	$(BIN)/python docs/make_replication.py
+	$(BIN)/python -m pip install -q -c constraints.txt -e '.[docs]'
+	$(BIN)/mkdocs build
 
 benchmarks: $(READY)
 	$(BIN)/python -m pip install -q -c constraints.txt -e '.[benchmarks]'
@@ -49,4 +52,4 @@ $(READY): pyproject.toml constraints.txt
 	touch $(READY)
 
 clean:
-	rm -rf $(VENV) .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) site .pytest_cache .mypy_cache .ruff_cache

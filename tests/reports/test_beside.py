@@ -15,6 +15,7 @@ from cotext.analysis.runs.against_papers import (
 )
 from cotext.analysis.runs.measured import MeasuredRun
 from cotext.analysis.runs.recipe import MatchedRecipe, recipe_of
+from cotext.analysis.runs.system import MeasuredSystem
 from cotext.config.recipe import load_config
 from cotext.config.sizes import SIZES
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
@@ -64,7 +65,9 @@ def beside(
         use=None,
         attention=None,
     )
-    found = compare_with_papers([run], [scores], EvaluatedOn(*size, {s.name: s for s in suites}))
+    found = compare_with_papers(
+        [MeasuredSystem("run", run.path, (run,))], [scores], EvaluatedOn(*size, {s.name: s for s in suites})
+    )
     return {(each.published.table_title, each.published.column): each for each in found}
 
 

@@ -18,6 +18,7 @@ from cotext.analysis.runs.comparison import RunComparison, compare_runs
 from cotext.analysis.runs.gains import context_gains
 from cotext.analysis.runs.measured import CorpusCxmi, DocumentCxmi, EvaluationSet, MeasuredRun
 from cotext.analysis.runs.recipe import MatchedRecipe
+from cotext.analysis.runs.system import MeasuredSystem
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.languages import Languages
 from cotext.data.suite_files import read_suite
@@ -26,9 +27,10 @@ from cotext.metrics.readings import Reading, Readings
 from cotext.metrics.significance import Resampling
 from cotext.models.checkpoint import load_weights, save_model
 from cotext.models.run_folder import describe_file
+from cotext.reports.compare.figures import CSV_COLUMNS, as_csv, as_dict
 from cotext.reports.compare.job import ComparisonRequest, name_runs
 from cotext.reports.compare.page import render_comparison
-from cotext.reports.compare.tables import CSV_COLUMNS, as_csv, as_dict, as_latex, as_text
+from cotext.reports.compare.tables import as_latex, as_text
 from cotext.reports.compare.verdict import uses_context, verdict
 from cotext.runtime.errors import CotextError
 
@@ -102,7 +104,8 @@ def run(
 
 
 def compared(runs: Sequence[MeasuredRun], made: ContrastiveSuite) -> RunComparison:
-    return compare_runs(runs, None, {made.name: made}, protocols=["s-bleu"], resampling=DRAWS)
+    systems = [MeasuredSystem(run.title, run.path, (run,)) for run in runs]
+    return compare_runs(systems, None, {made.name: made}, protocols=["s-bleu"], resampling=DRAWS)
 
 
 def said(found: RunComparison) -> str:
@@ -124,7 +127,7 @@ def test_contrastive_tests_where_the_clue_is_within_the_window(usual: RunCompari
     one, two = usual.contrastive_tests
     assert (one.distance, two.distance) == ("1", "2")
     assert (one.first, one.own, one.test.difference) == (50.0, 95.0, 45.0)
-    assert one.test.p_mid == pytest.approx(2**-18)
+    assert one.test.p == pytest.approx(2**-18)
     assert one.p_corrected == pytest.approx(2**-17)
     assert two.p_corrected == pytest.approx(1 / 4)
     assert (one.significant, two.significant) == (True, False)
@@ -370,15 +373,16 @@ def test_all_suites_together() -> None:
     for title, first, second in (("a", HALF, {0: 7, 1: 18}), ("b", {**HALF, 1: 40}, {0: 0, 1: 20})):
         one, two = run(title, SUITE, first), run(title, other, second)
         runs.append(replace(one, decisions={**one.decisions, **two.decisions}))
-    found = compare_runs(runs, None, made, protocols=["s-bleu"], resampling=DRAWS)
+    systems = [MeasuredSystem(each.title, each.path, (each,)) for each in runs]
+    found = compare_runs(systems, None, made, protocols=["s-bleu"], resampling=DRAWS)
     a, b = found.pooled
     assert (a.examples, a.suites) == (124, (SUITE.name, other.name))
     assert (a.disc, a.disc_avg) == pytest.approx((100 * 60 / 124, (100 * 42 / 84 + 100 * 18 / 40) / 2))
     assert (b.disc, b.disc_avg) == pytest.approx((100 * 82 / 124, (100 * 62 / 84 + 100 * 20 / 40) / 2))
     assert a.test is None
     assert b.test is not None
-    assert (b.test.only_system, b.test.only_baseline, b.test.documents) == (22, 0, 124)
-    assert b.p_corrected == pytest.approx(2**-22)
+    assert b.test.difference == pytest.approx(100 * 22 / 124)
+    assert b.test.p_corrected == pytest.approx(2**-22)
     assert b.differs
     text = as_text(found)
     assert re.search(r"all suites +every example +every suite", text)
@@ -391,6 +395,12 @@ def test_all_suites_together() -> None:
         *(("a", "disc"), ("a", "disc_avg"), ("b", "disc"), ("b", "disc_avg")),
     ]
     assert not compared([run("a", SUITE, HALF)], SUITE).pooled
+    # Of a system with two seeds, one of which decides as the first system does: half the difference.
+    halved = MeasuredSystem("c", runs[1].path, (runs[0], runs[1]), (1, 2))
+    [_, c] = compare_runs([systems[0], halved], None, made, protocols=["s-bleu"], resampling=DRAWS).pooled
+    assert c.test is not None
+    assert (c.test.difference, c.disc) == pytest.approx((100 * 11 / 124, 100 * 71 / 124))
+    assert c.test.over_seeds is not None
 
 
 def test_json(usual: RunComparison) -> None:

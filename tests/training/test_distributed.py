@@ -247,11 +247,14 @@ def test_parameters_that_no_batch_uses(data: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_the_usual_launcher(data: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("seeds", [(), (1, 2)])
+def test_the_usual_launcher(data: Path, tmp_path: Path, seeds: tuple[int, ...]) -> None:
     """`torchrun`; that of Accelerate starts a single process on a machine without GPUs."""
     (tmp_path / "recipe.yaml").write_text(dump_config(run_config(max_updates=4)))
     launcher = ["torch.distributed.run", "--nproc-per-node=2", "--master-addr=127.0.0.1"]
     arguments = [str(tmp_path / "recipe.yaml"), "--data", str(data), "--out", str(tmp_path / "run")]
+    if seeds:
+        arguments += ["--seeds", ",".join(map(str, seeds))]
     port = f"--master-port={free_port()}"
     done = subprocess.run(
         [sys.executable, "-m", *launcher, port, "-m", "cotext.cli.main", "train", *arguments],
@@ -262,8 +265,9 @@ def test_the_usual_launcher(data: Path, tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    progress = training_state.load_progress(ckpt.checkpoint_folder(tmp_path / "run", 4))
-    assert (progress.processes, progress.finished) == (2, True)
+    for run in [tmp_path / "run" / f"seed-{seed}" for seed in seeds] or [tmp_path / "run"]:
+        progress = training_state.load_progress(ckpt.checkpoint_folder(run, 4))
+        assert (progress.processes, progress.finished) == (2, True)
 
 
 def test_two_processes_keep_one_codebook(data: Path, tmp_path: Path) -> None:

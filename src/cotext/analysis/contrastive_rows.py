@@ -101,7 +101,7 @@ class Cell:
     percent: float
     low: float
     high: float
-    correct: int
+    correct: float
     total: int
     in_window: bool
     shown: bool = False

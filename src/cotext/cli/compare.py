@@ -11,7 +11,12 @@ from cotext.cli.options import Decode, Device, Format, Json, as_json, decode_set
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders; differences are relative to the first.")],
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Run folders, or folders that `train --seeds` made; differences are relative to the first."
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="HTML page to write.")],
     data: Annotated[
         Path | None,
@@ -45,8 +50,9 @@ def compare(
 ) -> None:
     """Compare runs: quality, contrastive accuracy, context use, significance tests, published values."""
     decode: dict[str, Any] = decode_settings(set)
+    from cotext.reports.compare.figures import as_dict
     from cotext.reports.compare.job import ComparisonFiles, ComparisonRequest, compare_folders
-    from cotext.reports.compare.tables import as_dict, as_text
+    from cotext.reports.compare.tables import as_text
     from cotext.runtime.progress import meter
 
     outputs = ComparisonFiles(out, csv, latex)

@@ -3,11 +3,9 @@
 Everything that takes long to import is imported inside its command, so that `cotext --help` answers at once.
 """
 
-import os
 import sys
 from collections.abc import Iterable
 from dataclasses import asdict
-from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -37,8 +35,9 @@ from cotext.cli.options import (
     output,
     scoring_settings,
 )
+from cotext.cli.train import train
 from cotext.runtime.errors import CotextError
-from cotext.runtime.signals import termination_interrupts
+from cotext.runtime.signals import INTERRUPTED, termination_interrupts
 from cotext.runtime.version import __version__
 
 
@@ -75,7 +74,6 @@ OUT_OF_MEMORY = (
     "not enough memory for a batch or the model; lower train.max_tokens or decode.max_tokens (--set "
     "max_tokens=...), or take a smaller model"
 )
-INTERRUPTED = 130  # what shells say of a command that Ctrl-C ended; of one that was asked to end, too
 
 
 @app.command()
@@ -101,87 +99,7 @@ app.command()(prepare)
 app.command()(distill)
 
 
-@app.command()
-def train(
-    recipe: Annotated[str, typer.Argument(help="A shipped recipe (`cotext systems`), or a YAML file.")],
-    data: Annotated[Path, typer.Option(help="Folder made by `prepare`.")],
-    out: Annotated[Path, typer.Option(help="Run folder to make; an interrupted run in it is resumed.")],
-    overrides: Annotated[
-        list[str] | None,
-        typer.Argument(help="Settings that differ from the recipe, as in train.max_updates=1000."),
-    ] = None,
-    size: Annotated[
-        str | None, typer.Option(help="Model size: tiny, small or base; default: that of the recipe.")
-    ] = None,
-    init: Annotated[Path | None, typer.Option(help="Run folder to initialise the weights from.")] = None,
-    device: Device = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run",
-            help="Write nothing: make three updates and print parameters, memory, time and the first batch.",
-        ),
-    ] = False,
-    json: Json = False,
-) -> None:
-    """Train a system; the same command resumes an interrupted training."""
-    from cotext.config.recipe import load_config
-
-    if json and not dry_run:
-        raise CotextError("--json needs --dry-run; training writes its figures to metrics.jsonl")
-
-    # Quoted: a path is a text, whatever YAML might take it for.
-    start = [] if init is None else [f"train.init={dumps(str(init))}"]
-    config = load_config(recipe, size, [*(overrides or []), *start])
-    quiet = int(os.environ.get("RANK", "0")) != 0  # of several processes, one prints
-    if dry_run:
-        from cotext.training.dry_run import dry_run as make_dry_run
-
-        outcome = make_dry_run(config, data, out, recipe, device)
-        if not quiet:
-            typer.echo(as_json(outcome.as_dict()) if json else outcome.render())
-        return
-    from cotext.runtime.progress import console, meter
-    from cotext.training.callbacks import TrainingCallbacks
-    from cotext.training.run import train as train_run
-
-    with meter(recipe.rpartition("/")[2], config.train.max_updates, shown=not quiet) as progress:
-
-        def on_update(figures: dict[str, float]) -> None:
-            note = f"loss {figures['loss']:.3f}"
-            if "nll_current" in figures:
-                note += f"  current {figures['nll_current']:.3f}"
-            note += f"  rate {figures['learning_rate']:.2g}  {figures['tokens_per_second']:,.0f} tokens/s"
-            if "code_perplexity" in figures:
-                used = f"{figures['codes_used']:.0f} codes, perplexity {figures['code_perplexity']:.1f}"
-                note = f"{note}  {used}"
-            progress.advance_to(int(figures["update"]), note)
-
-        def on_validation(figures: dict[str, float]) -> None:
-            parts = [
-                f"{name} {figures[name]:.3f}"
-                for name in ("loss", "nll_current", "nll_context", "without_path")
-                if name in figures
-            ]
-            bleu = f"  BLEU {figures['bleu']:.2f}" if "bleu" in figures else ""
-            mark = "  final model" if "final" in figures else "  best so far" if figures["best"] else ""
-            console.print(
-                f"update {figures['update']:.0f}  dev {'  '.join(parts)}{bleu}{mark}", soft_wrap=True
-            )
-
-        def on_message(text: str) -> None:
-            if not quiet:
-                console.print(text, soft_wrap=True)
-
-        callbacks = TrainingCallbacks(on_update, on_validation, on_message, progress.start, progress.stage)
-        done = train_run(config, data, out, callbacks, recipe, device)
-    if not quiet:
-        state = "finished" if done.finished else "stopped"
-        best = f"best at {done.best_update}" if done.validated else "not validated yet"
-        typer.echo(f"{out}: {state} at update {done.update}, {best}")
-    if not done.finished:
-        # What was to come after a whole training should not come now.
-        raise typer.Exit(INTERRUPTED)
+app.command()(train)
 
 
 @app.command()

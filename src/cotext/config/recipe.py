@@ -64,8 +64,7 @@ def load_config(recipe: str, size: str | None = None, overrides: Iterable[str] =
 
     Raises:
         CotextError: no such recipe, unreadable YAML, an unknown key or size, a value that does not fit,
-        parents
-            (`extends`) that contradict each other.
+            parents (`extends`) that contradict each other.
     """
     content, where = read_recipe(recipe)
     if size is not None:

@@ -50,10 +50,10 @@ class Accuracy:
 
     `chance` is the mean of 1 / number of candidates, `balanced` the accuracy in which every form that is
     right counts the same, see `balanced_weights` (fractions; None where it is not asked for); the other
-    properties are in per cent.
+    properties are in per cent. `correct` is a mean where the decisions are those of several seeds.
     """
 
-    correct: int
+    correct: float
     total: int
     ties: int
     chance: float

@@ -92,12 +92,16 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """The tests of all conditions on one group; `groups`: how many p was corrected for."""
+    """The tests of all conditions on one group; `groups`: how many p was corrected for.
+
+    `by_seed`: that of every seed, where it is of a system of several, see `least_sure`.
+    """
 
     group: Group
     documents: int
     conditions: Mapping[str, Condition]
     groups: int = 1
+    by_seed: tuple["Evidence", ...] = ()
 
     @property
     def too_few(self) -> bool:
@@ -122,6 +126,7 @@ class Evidence:
             "examples": len(self.group.examples),
             "documents": self.documents,
             "uses_context": self.used,
+            **({"uses_context_by_seed": [each.used for each in self.by_seed]} if self.by_seed else {}),
             "conditions": {
                 name: {
                     "own": each.own,
@@ -166,19 +171,40 @@ def weigh(group: Group, readings: Readings) -> Evidence:
     return Evidence(group, len(set(group.documents)), {each.name: each for each in found})
 
 
+def least_sure(seeds: Sequence[Evidence]) -> Evidence:
+    """The evidence of a system of several seeds: a condition holds where it holds for every seed.
+
+    Figures are means over seeds, p is that of the seed for which the condition is least sure (Berger, 1982).
+    """
+    first, *others = seeds
+    if not others:
+        return first
+    conditions = {}
+    for name in first.conditions:
+        each = [seed.conditions[name] for seed in seeds]
+        own, other = (
+            math.fsum(values) / len(seeds) for values in zip(*((c.own, c.other) for c in each), strict=True)
+        )
+        p = max(c.p if c.own > c.other else 1.0 for c in each)
+        conditions[name] = Condition(name, own, other, p, p)
+    return replace(first, conditions=conditions, by_seed=tuple(seeds))
+
+
 def corrected(found: Sequence[Evidence]) -> list[Evidence]:
     """Correct the p-values of all conditions for the number of groups that are asked."""
-    return [
-        replace(
-            each,
-            groups=len(found),
-            conditions={
-                name: replace(condition, p_corrected=min(1.0, condition.p * len(found)))
-                for name, condition in each.conditions.items()
-            },
-        )
-        for each in found
-    ]
+    return [_corrected(each, len(found)) for each in found]
+
+
+def _corrected(evidence: Evidence, groups: int) -> Evidence:
+    return replace(
+        evidence,
+        groups=groups,
+        conditions={
+            name: replace(condition, p_corrected=min(1.0, condition.p * groups))
+            for name, condition in evidence.conditions.items()
+        },
+        by_seed=tuple(_corrected(each, groups) for each in evidence.by_seed),
+    )
 
 
 def _accuracies(

@@ -19,8 +19,8 @@ def of_other_sentences(examples: Sequence[ContrastiveExample]) -> list[int]:
     return [index for index, example in enumerate(examples) if example.distance != 0]
 
 
-def pooled_aggregates(right: Mapping[str, Sequence[bool]]) -> dict[str, float]:
-    """Accuracies in per cent over suites, given the decisions of each.
+def pooled_aggregates(right: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Accuracies in per cent over suites, given the decisions of each, or shares of seeds that are right.
 
     `disc`: every example counts the same. `disc_avg`: every suite does.
     """

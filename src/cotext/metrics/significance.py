@@ -117,7 +117,7 @@ def paired_test(
         else:
             p = swapped_p(swapped_differences(systems[one], systems[other], chosen), observed)
         ahead = np.mean(differences > _ROUNDING) + np.mean(abs(differences) <= _ROUNDING) / 2
-        found.append((one, other, observed, _percentiles(differences), float(ahead), p))
+        found.append((one, other, observed, percentiles(differences), float(ahead), p))
     corrected = holm([p for *_, p in found])
     return PairedTest(
         signature="|".join(
@@ -129,7 +129,7 @@ def paired_test(
         ),
         unit=unit,
         units=units,
-        intervals_95={name: _percentiles(scores) for name, scores in drawn.items()},
+        intervals_95={name: percentiles(scores) for name, scores in drawn.items()},
         comparisons=tuple(
             SystemDifference(*row, p_corrected=value) for row, value in zip(found, corrected, strict=True)
         ),
@@ -280,7 +280,8 @@ def _share(count: int, samples: int) -> float:
     return (count + 1) / (samples + 1)
 
 
-def _percentiles(values: Floats) -> tuple[float, float]:
+def percentiles(values: Floats) -> tuple[float, float]:
+    """The ends of the middle 95 per cent."""
     low, high = np.percentile(values, (2.5, 97.5))
     return float(low), float(high)
 

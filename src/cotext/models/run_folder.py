@@ -9,6 +9,12 @@ A run folder:
     data.json              which data it was trained on
     init.json              what it started from, if from another run
     checkpoints/00001000/  model, and what it takes to train on from it (see `training_state`)
+    seeds.json             the seeds that it was trained with, if as one of several
+
+Runs of several seeds lie in one folder, and nothing else of theirs does:
+
+    seed-1/                a run folder
+    seed-2/                another
 """
 
 import re
@@ -27,6 +33,7 @@ from cotext.runtime.integrity import unsealed
 from cotext.runtime.reading import parse_json, parse_yaml, read_text
 from cotext.runtime.version import __version__
 
+SEEDS = "seeds.json"
 FORMAT = "1"  # raised whenever older model files can no longer be read
 
 
@@ -38,12 +45,22 @@ def model_file(run: Path, update: int | None = None) -> Path:
     """
     if not run.is_dir():
         raise CotextError(f"{run}: no such run folder")
+    require_one_run(run)
     if update is None:
         return run / "model.safetensors"
     if update not in (saved := checkpoints(run)):
         there = ", ".join(map(str, saved)) or "none"
         raise CotextError(f"{run}: no checkpoint of update {update}; there are: {there}")
     return checkpoint_folder(run, update) / "model.safetensors"
+
+
+def require_one_run(folder: Path) -> None:
+    """Raise CotextError where a folder holds runs of several seeds, and is no run itself."""
+    if seeds := seeds_in(folder):
+        raise CotextError(
+            f"{folder}: holds a run for each of the seeds {listed_seeds(seeds)}; name one, as in "
+            f"{seed_folder(folder, seeds[0])}"
+        )
 
 
 def checkpoint_folder(run: Path, update: int) -> Path:
@@ -57,6 +74,33 @@ def checkpoints(run: Path) -> list[int]:
     if not folder.is_dir():
         return []
     return sorted(int(p.name) for p in folder.iterdir() if re.fullmatch("[0-9]{8,12}", p.name) and p.is_dir())
+
+
+def seed_folder(folder: Path, seed: int) -> Path:
+    """Where the run of a seed lies in a folder of several."""
+    return folder / f"seed-{seed}"
+
+
+def seeds_in(folder: Path) -> list[int]:
+    """The seeds whose runs lie in a folder, ascending; none where it is a run itself, or absent."""
+    if not folder.is_dir() or any((folder / name).exists() for name in ("config.yaml", "model.safetensors")):
+        return []
+    names = (re.fullmatch("seed-(0|[1-9][0-9]{0,18})", path.name) for path in folder.iterdir())
+    return sorted(int(name[1]) for name in names if name and (folder / name[0]).is_dir())
+
+
+def listed_seeds(seeds: Sequence[int]) -> str:
+    """Seeds as they are given to `--seeds`."""
+    return ",".join(map(str, seeds))
+
+
+def noted_seeds(run: Path) -> list[int]:
+    """The seeds among which a run was trained, by its `seeds.json`; none where that is missing or damaged."""
+    try:
+        noted = unsealed(read_text(run / SEEDS)).get("seeds")
+    except (CotextError, ValueError):
+        return []
+    return noted if isinstance(noted, list) and all(type(seed) is int for seed in noted) else []
 
 
 def read_metadata(path: Path) -> dict[str, str]:

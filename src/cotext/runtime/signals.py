@@ -4,7 +4,9 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any
+from typing import Any, Final
+
+INTERRUPTED: Final = 130  # what shells say of a command that Ctrl-C ended; of one that was asked to end, too
 
 
 class StopRequest:

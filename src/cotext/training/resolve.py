@@ -31,6 +31,15 @@ def resolve(config: Config, data: PreparedData) -> Config:
     return config.model_copy(update={"view": view, "model": model, "languages": languages})
 
 
+def settle(config: Config, data: PreparedData, run: Path, recipe: str) -> Config:
+    """Settle all that depends on the data, on the run to start from, and on what is in the run folder.
+
+    Raises:
+        CotextError: as `resolve`, `settle_start` and `settle_first_sentence`.
+    """
+    return settle_first_sentence(settle_start(resolve(config, data), run, recipe), run)
+
+
 def settle_start(config: Config, run: Path, recipe: str) -> Config:
     """Settle `train.init`: to go on with a run that is there already, it need not be given again.
 

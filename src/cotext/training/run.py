@@ -4,6 +4,7 @@ The trainer knows nothing of translation: the function that scores the developme
 it here.
 """
 
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -15,7 +16,7 @@ from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.development_bleu import development_bleu
 from cotext.training.prepared_data import note_data
 from cotext.training.resume import TrainingProgress, require_resumable
-from cotext.training.run_folder import open_run
+from cotext.training.run_folder import note_seeds, open_run
 from cotext.training.setup import set_up
 from cotext.training.start_loss import start_loss
 
@@ -27,10 +28,12 @@ def train(
     callbacks: TrainingCallbacks,
     recipe: str = "this recipe",
     device: str | None = None,
+    seeds: Sequence[int] = (),
 ) -> TrainingProgress:
     """Train the configured system on a prepared folder; goes on where an earlier call was interrupted.
 
-    `recipe` is what messages call the configuration; `device` as in `make_accelerator`.
+    `recipe` is what messages call the configuration; `device` as in `make_accelerator`. `seeds`: those among
+    which the run is trained, if it is one of several.
 
     Raises:
         CotextError: settings that do not fit together, to the data or to this machine, before there is a run
@@ -51,6 +54,8 @@ def train(
         if accelerator.is_main_process:
             open_run(run, config, data.tokenizer)
             note_data(run, data, setup.corpus.checksums)
+            if seeds:
+                note_seeds(run, seeds)
             if start is not None:
                 start.write(run / "init.json")
                 callbacks.on_message(start.render())

@@ -1,11 +1,14 @@
 """The folder of a run: begun, or found to hold the same run."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from cotext.config.recipe import Config, differences, dump_config
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
+from cotext.models.run_folder import SEEDS, noted_seeds
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
+from cotext.runtime.integrity import sealed
 from cotext.runtime.locks import NAME
 from cotext.training.resolve import written_config
 
@@ -31,16 +34,34 @@ def open_run(run: Path, config: Config, tokenizer: Tokenizer) -> None:
     """
     path = run / "config.yaml"
     try:
-        if path.exists():
-            _require_same(written_config(path), config, run)
-        elif any(not entry.name.startswith((".config.yaml", NAME)) for entry in run.iterdir()):
-            raise CotextError(f"{run}: the folder is not empty and holds no run; choose another --out")
+        require_own(run, config)
         # The configuration comes first: what it stands beside is a run, however early it was cut short.
         with replacing(path) as temporary:
             temporary.write_text(dump_config(config), encoding="utf-8")
         _keep_tokenizer(run, tokenizer)
     except OSError as error:
         raise CotextError(f"{run}: cannot be written: {error.strerror or error}") from None
+
+
+def require_own(run: Path, config: Config) -> None:
+    """Check that a folder that is there is empty, or holds the same run.
+
+    Raises:
+        CotextError: it holds another run, or something else.
+        OSError: it cannot be read.
+    """
+    path = run / "config.yaml"
+    if path.exists():
+        _require_same(written_config(path), config, run)
+    elif any(not entry.name.startswith((".config.yaml", NAME)) for entry in run.iterdir()):
+        raise CotextError(f"{run}: the folder is not empty and holds no run; choose another --out")
+
+
+def note_seeds(run: Path, seeds: Sequence[int]) -> None:
+    """Write into a run folder among which seeds it is trained: `seeds.json`."""
+    if noted_seeds(run) != list(seeds):
+        with replacing(run / SEEDS) as temporary:
+            temporary.write_text(f"{sealed({'seeds': list(seeds)})}\n", encoding="utf-8")
 
 
 def _keep_tokenizer(run: Path, tokenizer: Tokenizer) -> None:

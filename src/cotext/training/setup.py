@@ -21,7 +21,7 @@ from cotext.training.accelerator import make_accelerator
 from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.corpus import Corpus, corpus_of
 from cotext.training.prepared_data import PreparedData, open_data
-from cotext.training.resolve import resolve, settle_first_sentence, settle_start
+from cotext.training.resolve import settle
 from cotext.training.trainer import Trainer
 from cotext.training.warm_start import WarmStart, read_new, start_from
 
@@ -87,7 +87,7 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
         CotextError: settings that do not fit together, to the data or to this machine.
     """
     data = open_data(data_folder)
-    config = settle_first_sentence(settle_start(resolve(config, data), run, recipe), run)
+    config = settle(config, data, run, recipe)
     _require_memory(config, data.tokenizer.vocabulary_size)
     torch.manual_seed(config.train.seed)
     model = build_model(config, data.tokenizer.vocabulary_size)

@@ -10,8 +10,8 @@ from typing import Final
 
 from cotext.analysis.contrastive_rows import SAME_SENTENCE
 from cotext.analysis.published import Published, published_values
-from cotext.analysis.runs.measured import MeasuredRun
 from cotext.analysis.runs.recipe import MatchedRecipe
+from cotext.analysis.runs.system import MeasuredSystem
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
 from cotext.data.languages import Languages
 from cotext.metrics.bleu import Score
@@ -46,7 +46,7 @@ class EvaluatedOn:
 
 
 def compare_with_papers(
-    runs: Sequence[MeasuredRun], scores: Sequence[Sequence[Score]], here: EvaluatedOn
+    runs: Sequence[MeasuredSystem], scores: Sequence[Sequence[Score]], here: EvaluatedOn
 ) -> list[PublishedComparison]:
     """Published values of all runs that are of a recipe, in the order of the papers' tables and columns.
 
@@ -71,7 +71,7 @@ def compare_with_papers(
     return sorted(found, key=lambda each: (order[each.published.table_title], each.run))
 
 
-def languages_of(runs: Sequence[MeasuredRun], suites: Mapping[str, ContrastiveSuite]) -> str:
+def languages_of(runs: Sequence[MeasuredSystem], suites: Mapping[str, ContrastiveSuite]) -> str:
     """The language pair, by the runs or else by the suites; empty where neither tells one."""
     pairs = [str(run.languages) for run in runs] + [str(suite.languages) for suite in suites.values()]
     return next((pair for pair in pairs if pair), "")
@@ -105,7 +105,7 @@ def _tables(recipe: MatchedRecipe, pair: str) -> dict[str, list[Published]]:
 
 
 def measured(
-    value: Published, run: MeasuredRun, scores: Sequence[Score], pair: str, here: EvaluatedOn
+    value: Published, run: MeasuredSystem, scores: Sequence[Score], pair: str, here: EvaluatedOn
 ) -> float | None:
     """Our figure of what a published one is of: the same language pair, test set or suite, and protocol."""
     if value.measure.here in ("accuracy", MEAN):
@@ -116,7 +116,7 @@ def measured(
     return next((score.value for score in scores if score.protocol == value.measure.here), None)
 
 
-def _accuracy(value: Published, run: MeasuredRun, suites: Mapping[str, ContrastiveSuite]) -> float | None:
+def _accuracy(value: Published, run: MeasuredSystem, suites: Mapping[str, ContrastiveSuite]) -> float | None:
     """Over all suites that the value is of; none where one is missing, or a distance that it asks for.
 
     `mean-accuracy`: the mean of the accuracies of the suites, or of one suite, by distance from 1 on.
@@ -139,11 +139,12 @@ def _accuracy(value: Published, run: MeasuredRun, suites: Mapping[str, Contrasti
     mean_of_distances = value.measure.here == MEAN and len(found) == 1
     if (value.distance or mean_of_distances) and any(example.distance is None for _, example in examples):
         return None
-    right: dict[str, list[bool]] = {}
+    shares = {suite: run.right(suite) for suite in {name for name, _ in examples}}
+    right: dict[str, list[float]] = {}
     for name, example in examples:
         if _is_of(example, value):
             group = distance_bucket(example.distance) if mean_of_distances else name
-            right.setdefault(group, []).append(run.decisions[name].right[example.id])
+            right.setdefault(group, []).append(shares[name][example.id])
     if value.measure.here != MEAN:
         return pooled_aggregates(right)["disc"] if right else None
     if mean_of_distances:

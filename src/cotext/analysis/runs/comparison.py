@@ -1,11 +1,11 @@
-"""Comparison of runs: scores, contrastive accuracies, use of context, tests against the first run, papers.
+"""Comparison of systems: scores, contrastive accuracies, use of context, tests against the first, papers.
 
-Everything here is figures; `verdict` puts them into words, and pages and tables lay them out.
+A system is a run, or runs that differ in their seeds alone; its figures are means over them. Everything here
+is figures; `verdict` puts them into words, and pages and tables lay them out.
 """
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 from cotext.analysis.contrastive_rows import (
     LEAK,
@@ -23,89 +23,93 @@ from cotext.analysis.runs.against_papers import (
     of_pair,
     published_for,
 )
-from cotext.analysis.runs.gains import ContextGain, context_gains
-from cotext.analysis.runs.measured import EvaluationSet, MeasuredRun
+from cotext.analysis.runs.choices import (
+    ContrastiveTest,
+    accuracies,
+    contrastive_signature,
+    contrastive_tests,
+    evidence_of,
+)
+from cotext.analysis.runs.gains import ContextGain, gains_of_seeds
+from cotext.analysis.runs.measured import EvaluationSet
 from cotext.analysis.runs.pooled import PooledAccuracy, pooled_accuracies
-from cotext.data.contrastive_suites import CONTROLLED, ContrastiveSuite
-from cotext.metrics.bleu import Score
-from cotext.metrics.contrastive import Accuracy
+from cotext.analysis.runs.quality import Quality, TestedScore, measure_quality
+from cotext.analysis.runs.system import MeasuredSystem, runs_of
+from cotext.data.contrastive_suites import ContrastiveSuite
 from cotext.metrics.decisions import compare_decisions
-from cotext.metrics.evaluate_files import Evaluation, evaluate_files, name_systems, read_aligned
-from cotext.metrics.evidence import Evidence, Group, corrected, groups_of, weigh
-from cotext.metrics.flips import SIGNIFICANT, least_p, mcnemar_by_document
-from cotext.metrics.profile import Bucket, by_length, by_position
-from cotext.metrics.significance import McNemar, PairedTest, Resampling, SystemDifference, holm
-from cotext.runtime.errors import CotextError
-from cotext.runtime.version import __version__
+from cotext.metrics.evidence import Evidence, Group, groups_of
+from cotext.metrics.profile import Bucket
+from cotext.metrics.seeds import Difference, ScoreTest, Spread
+from cotext.metrics.significance import Resampling
 
 
 @dataclass(frozen=True, slots=True)
-class TestedScore:
-    """A score of a run with its 95 % interval, and its difference from the first run's."""
+class SeedFigure:
+    """A figure of a system by seed, that of the first system, and their difference; None of the first itself.
 
-    score: Score
-    interval_95: tuple[float, float] | None
-    against_first: SystemDifference | None
-
-    @property
-    def differs(self) -> bool:
-        """Whether it differs significantly from the first run's."""
-        return self.against_first is not None and self.against_first.p_corrected < SIGNIFICANT
-
-
-@dataclass(frozen=True, slots=True)
-class ContrastiveTest:
-    """A test of contrastive accuracy against the first run, on a phenomenon and distance in the run's window.
-
-    `first_sees`: whether the first run may see the clue, too. Accuracies in per cent; the test is over
-    documents, and `p_corrected` is mid-p after Holm, over all such tests of all runs, which are `tests`.
+    `group`: the distance of a contrastive accuracy.
     """
 
-    run: int
-    phenomenon: str
-    distance: str
-    first_sees: bool
-    first: float
-    own: float
-    test: McNemar
-    p_corrected: float
-    tests: int = 1
+    name: str
+    group: str
+    by_seed: Spread
+    first_by_seed: Spread
+    against_first: Difference | None
 
     @property
-    def significant(self) -> bool:
-        """Whether the difference is significant."""
-        return self.p_corrected < SIGNIFICANT
-
-    @property
-    def too_few(self) -> bool:
-        """Whether so few documents could show no difference, however large."""
-        return least_p(self.test.documents) * self.tests >= SIGNIFICANT
+    def lost_in_seeds(self) -> bool:
+        """Whether the seeds of one system differ as much as the systems do."""
+        if self.against_first is None:
+            return False
+        known = [each.deviation for each in (self.by_seed, self.first_by_seed) if each.deviation is not None]
+        return bool(known) and max(known) >= abs(self.against_first.difference)
 
 
 @dataclass(frozen=True, slots=True)
 class RunComparison:
-    """Runs side by side; every sequence by run is in their order."""
+    """Systems side by side; every sequence by system is in the order of `runs`."""
 
-    runs: tuple[MeasuredRun, ...]
+    runs: tuple[MeasuredSystem, ...]
     test: EvaluationSet | None
     documents: int
     sentences: int
-    scores: tuple[tuple[TestedScore, ...], ...]  # by run
-    tests: Mapping[str, PairedTest]  # by protocol
+    scores: tuple[tuple[TestedScore, ...], ...]  # by system
+    tests: Mapping[str, ScoreTest]  # by protocol
     systems: tuple[SystemFigures, ...]
     rows: tuple[Row, ...]
     contrastive_tests: tuple[ContrastiveTest, ...]
-    pooled: tuple[PooledAccuracy, ...]  # by run: over all suites, where there are several
-    evidence: tuple[tuple[Evidence, ...], ...]  # by run: of clues in its context, where controls were run
-    gains: tuple[tuple[ContextGain, ...], ...]  # by run
+    pooled: tuple[PooledAccuracy, ...]  # by system: over all suites, where there are several
+    evidence: tuple[tuple[Evidence, ...], ...]  # by system: of clues in its context, where controls were run
+    gains: tuple[tuple[ContextGain, ...], ...]  # by system
     lengths: tuple[Bucket, ...]
     positions: tuple[Bucket, ...]
     published: tuple[PublishedComparison, ...]
     notes: tuple[str, ...]
 
+    @property
+    def signature(self) -> str:
+        """The signature of the tests of contrastive accuracy."""
+        return contrastive_signature(self.runs, len(self.contrastive_tests))
+
+    def over_seeds(self, system: int) -> list[SeedFigure]:
+        """The figures of a system by seed, where it or the first one has several: scores, then accuracies."""
+        if len(self.runs[system].runs) == len(self.runs[0].runs) == 1:
+            return []
+        found = [
+            SeedFigure(own.score.title, "", own.by_seed, first.by_seed, own.against_first)
+            for own, first in zip(self.scores[system], self.scores[0], strict=True)
+        ]
+        if system > 0:
+            tests = [t for t in self.contrastive_tests if t.run == system]
+            return found + [
+                SeedFigure(t.phenomenon, t.distance, t.by_seed, t.first_by_seed, t.test) for t in tests
+            ]
+        of_first = {(t.phenomenon, t.distance): t.first_by_seed for t in self.contrastive_tests}
+        return found + [SeedFigure(*group, each, each, None) for group, each in of_first.items()]
+
 
 def compare_runs(
-    runs: Sequence[MeasuredRun],
+    runs: Sequence[MeasuredSystem],
     test: EvaluationSet | None,
     suites: Mapping[str, ContrastiveSuite],
     *,
@@ -113,69 +117,53 @@ def compare_runs(
     target_language: str | None = None,
     resampling: Resampling | None = None,
 ) -> RunComparison:
-    """Put measured runs side by side; the first is the one that all others are compared with.
+    """Put measured systems side by side; the first is the one that all others are compared with.
 
     Raises:
         CotextError: translations that do not fit the references, suites decided by different rules.
     """
     _check_rules(runs)
     drawing = resampling or Resampling()
-    scores: tuple[tuple[TestedScore, ...], ...] = tuple(() for _ in runs)
-    tests: Mapping[str, PairedTest] = {}
-    lengths: list[Bucket] = []
-    positions: list[Bucket] = []
-    documents = sentences = 0
+    quality = Quality.unknown(len(runs))
     notes = _notes(runs, languages_of(runs, suites))
     if test is not None:
-        named = name_systems([_hypothesis(run) for run in runs])
-        aligned, [references], _ = read_aligned(named, [test.reference], None, test.format)
-        translated = list(aligned.values())
-        documents, sentences = len(references), sum(map(len, references))
-        evaluation = _evaluate(runs, test, documents, protocols, target_language, drawing)
-        scores, tests = _scores(runs, evaluation), evaluation.paired
-        lengths = by_length(translated, references, protocols[:1], target_language=target_language)
-        positions = by_position(translated, references, protocols[:1], target_language=target_language)
-        if documents < 2:
+        quality = measure_quality(runs, test, protocols, target_language, drawing)
+        if quality.documents < 2:
             notes.append("The test set is one document: differences in quality cannot be tested.")
     groups = [group for suite in suites.values() for group in groups_of(suite)]
-    systems = tuple(_system(run, groups, scores[index]) for index, run in enumerate(runs))
-    evidence = _evidence(runs, groups)
+    systems = tuple(_system(run, groups, quality.scores[index]) for index, run in enumerate(runs))
+    evidence = evidence_of(runs, groups)
     rows = _with_words(accuracy_rows(systems), evidence) if suites else []
-    plain = [[each.score for each in of_run] for of_run in scores]
+    plain = [[each.score for each in of_system] for of_system in quality.scores]
+    here = EvaluatedOn(quality.documents, quality.sentences, suites)
     return RunComparison(
         runs=tuple(runs),
         test=test,
-        documents=documents,
-        sentences=sentences,
-        scores=scores,
-        tests=tests,
+        documents=quality.documents,
+        sentences=quality.sentences,
+        scores=quality.scores,
+        tests=quality.tests,
         systems=systems,
         rows=tuple(rows),
-        contrastive_tests=tuple(_contrastive_tests(runs, groups)),
+        contrastive_tests=tuple(contrastive_tests(runs, groups)),
         pooled=pooled_accuracies(runs, suites),
         evidence=evidence,
-        gains=tuple(context_gains(run.use, drawing) for run in runs),
-        lengths=tuple(lengths),
-        positions=tuple(positions),
-        published=tuple(compare_with_papers(runs, plain, EvaluatedOn(documents, sentences, suites))),
+        gains=tuple(gains_of_seeds([run.use for run in system.runs], drawing) for system in runs),
+        lengths=quality.lengths,
+        positions=quality.positions,
+        published=tuple(compare_with_papers(runs, plain, here)),
         notes=tuple(notes),
     )
 
 
-def _hypothesis(run: MeasuredRun) -> Any:
-    if run.hypothesis is None:
-        raise CotextError(f"{run.path}: has not translated the test set that others have")
-    return run.hypothesis
-
-
-def _notes(runs: Sequence[MeasuredRun], pair: str) -> list[str]:
+def _notes(runs: Sequence[MeasuredSystem], pair: str) -> list[str]:
     notes = []
     data = {run.data for run in runs}
     if len(data - {""}) > 1:
         notes.append("The runs were trained on different data, which may explain differences.")
     elif "" in data:
         notes.append("For some runs it is not known which data they were trained on.")
-    if len({run.updates for run in runs}) > 1:
+    if len({count for run in runs for count in run.updates}) > 1:
         notes.append("The runs were trained for different numbers of updates.")
     for run in runs:
         if run.recipe.name is None:
@@ -184,102 +172,37 @@ def _notes(runs: Sequence[MeasuredRun], pair: str) -> list[str]:
             notes.append(f"{run.title} is {run.recipe.title}: no published value applies.")
         elif not of_pair(published, pair):
             notes.append(f"{run.title} is {run.recipe.title}: no value is published for {pair}.")
-    if len(runs) > 1:
-        notes.append(
-            "Every system is a single training run: the tests do not cover the variance between seeds."
-        )
-    return notes
+    return notes + _notes_on_seeds(runs)
 
 
-def _evaluate(
-    runs: Sequence[MeasuredRun],
-    test: EvaluationSet,
-    documents: int,
-    protocols: Sequence[str],
-    target_language: str | None,
-    drawing: Resampling,
-) -> Evaluation:
-    paths = [_hypothesis(run) for run in runs]
-    testable = len(runs) > 1 and documents > 1
-    return evaluate_files(
-        paths,
-        [test.reference],
-        protocols=protocols,
-        target_language=target_language,
-        format=test.format,
-        resampling=drawing if testable else None,
-    )
+def _notes_on_seeds(runs: Sequence[MeasuredSystem]) -> list[str]:
+    single = [run.title for run in runs if len(run.runs) == 1]
+    if len(runs) == 1:
+        return []
+    if len(single) == len(runs):
+        return ["Every system is a single training run: the tests do not cover the variance between seeds."]
+    return [
+        f"{title} is a single training run: compared with a system of several seeds, it is taken to vary as "
+        "much between seeds as that one."
+        for title in single
+    ]
 
 
-def _scores(runs: Sequence[MeasuredRun], evaluation: Evaluation) -> tuple[tuple[TestedScore, ...], ...]:
-    """By run; names of an evaluation are in the order of the runs."""
-    names = list(evaluation.scores)
-    found = []
-    for name in names:
-        of_run = []
-        for score in evaluation.scores[name]:
-            test = evaluation.paired.get(score.protocol)
-            beside = [
-                c for c in (test.comparisons if test else ()) if (c.baseline, c.system) == (names[0], name)
-            ]
-            interval = test.intervals_95[name] if test else None
-            of_run.append(TestedScore(score, interval, beside[0] if beside else None))
-        found.append(tuple(of_run))
-    assert len(found) == len(runs)
-    return tuple(found)
-
-
-def _system(run: MeasuredRun, groups: Sequence[Group], scores: Sequence[TestedScore]) -> SystemFigures:
+def _system(run: MeasuredSystem, groups: Sequence[Group], scores: Sequence[TestedScore]) -> SystemFigures:
     return SystemFigures(
         title=run.title,
         recipe=run.recipe.title,
         before=run.window.before,
         after=run.window.after,
         parameters=run.parameters,
-        updates=run.updates,
+        updates=run.updates[1],
         curve=run.curve,
-        accuracies=_accuracies(run, groups),
+        accuracies=accuracies(run, groups),
         scores=tuple(each.score for each in scores),
         translations=(),
-        signature=run.signature,
+        signature=run.runs[0].signature,
         target_before=run.window.target_before,
     )
-
-
-def _accuracies(run: MeasuredRun, groups: Sequence[Group]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for group in groups:
-        decided = run.decisions[group.suite]
-        right = [decided.right[example.id] for example in group.examples]
-        accuracy = Accuracy(
-            correct=sum(right),
-            total=len(right),
-            ties=0,
-            chance=sum(group.chances) / len(right),
-        )
-        name = f"{CONTROLLED if group.suite.startswith(CONTROLLED) else ''}{group.title}"
-        entry = found.setdefault(name, {"signature": decided.signature, "by_distance": {}})
-        entry["by_distance"][group.distance] = accuracy.as_dict()
-    return found
-
-
-def _evidence(runs: Sequence[MeasuredRun], groups: Sequence[Group]) -> tuple[tuple[Evidence, ...], ...]:
-    """By run, of the groups whose clue lies in context that it may see; corrected for all of them."""
-    flat = []
-    for number, run in enumerate(runs):
-        for group in groups:
-            readings = run.decisions[group.suite].readings
-            if readings is not None and _asks_context(run, group):
-                flat.append((number, weigh(group, readings)))
-    found = zip([number for number, _ in flat], corrected([each for _, each in flat]), strict=True)
-    by_run: list[list[Evidence]] = [[] for _ in runs]
-    for number, each in found:
-        by_run[number].append(each)
-    return tuple(map(tuple, by_run))
-
-
-def _asks_context(run: MeasuredRun, group: Group) -> bool:
-    return group.distance != SAME_SENTENCE and run.window.contains(group.phenomenon, group.distance)
 
 
 def _with_words(rows: Sequence[Row], evidence: Sequence[Sequence[Evidence]]) -> list[Row]:
@@ -311,41 +234,8 @@ def _words(asked: Sequence[Evidence]) -> str:
     )
 
 
-def _check_rules(runs: Sequence[MeasuredRun]) -> None:
+def _check_rules(systems: Sequence[MeasuredSystem]) -> None:
     """Refuse decisions made by different rules, or on other examples."""
+    runs = runs_of(systems)
     if len(runs) > 1 and runs[0].decisions:
         compare_decisions({run.title: run.decisions for run in runs}, runs[0].title)
-
-
-def _contrastive_tests(runs: Sequence[MeasuredRun], groups: Sequence[Group]) -> list[ContrastiveTest]:
-    found = []
-    for number, run in enumerate(runs[1:], start=1):
-        for group in groups:
-            if not _asks_context(run, group):
-                continue
-            theirs, ours = (
-                [each.decisions[group.suite].right[e.id] for e in group.examples] for each in (runs[0], run)
-            )
-            found.append(
-                ContrastiveTest(
-                    run=number,
-                    phenomenon=group.title,
-                    distance=group.distance,
-                    first_sees=runs[0].window.contains(group.phenomenon, group.distance),
-                    first=100.0 * sum(theirs) / len(theirs),
-                    own=100.0 * sum(ours) / len(ours),
-                    test=mcnemar_by_document(theirs, ours, group.documents),
-                    p_corrected=1.0,
-                )
-            )
-    p_values = holm([each.test.p_mid for each in found])
-    return [replace(each, p_corrected=p, tests=len(found)) for each, p in zip(found, p_values, strict=True)]
-
-
-def signature(comparison: RunComparison) -> str:
-    """The signature of tests of contrastive accuracy."""
-    return (
-        f"test:mcnemar|unit:document|sides:2|correction:holm-{len(comparison.contrastive_tests)}-mid-p"
-        f"|interval:bonett-price"
-        f"|version:cotext-{__version__}"
-    )

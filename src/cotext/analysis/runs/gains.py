@@ -1,10 +1,11 @@
 """CXMI of the test set by kind of context, with intervals and tests over documents."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from cotext.analysis.runs.measured import CorpusCxmi
+from cotext.analysis.runs.measured import CorpusCxmi, DocumentCxmi
 from cotext.metrics.flips import flipped_sums
 from cotext.metrics.significance import Resampling
 
@@ -25,6 +26,39 @@ class ContextGain:
     documents: int
     tokens: int
     p_foreign: float | None = None
+
+
+def gains_of_seeds(uses: Sequence[CorpusCxmi | None], drawing: Resampling) -> tuple[ContextGain, ...]:
+    """The gains of a system of one or several seeds: means over them, with the p of the least sure seed."""
+    known = [use for use in uses if use is not None]
+    if len(known) < len(uses):
+        return ()
+    of_seeds = [context_gains(use, drawing) for use in known]
+    if len(of_seeds) == 1:
+        return of_seeds[0]
+    found = context_gains(_averaged(known), drawing)
+    return tuple(
+        replace(
+            gain,
+            p=max(each.p for each in seeds),
+            p_foreign=max((each.p_foreign for each in seeds if each.p_foreign is not None), default=None),
+        )
+        for gain, seeds in zip(found, zip(*of_seeds, strict=True), strict=True)
+    )
+
+
+def _averaged(uses: Sequence[CorpusCxmi]) -> CorpusCxmi:
+    """Of every document the mean over seeds; its tokens are the same for all."""
+    return CorpusCxmi(
+        uses[0].signature,
+        {
+            condition: tuple(
+                DocumentCxmi(sum(each.nats for each in seeds) / len(seeds), seeds[0].tokens)
+                for seeds in zip(*(use.documents[condition] for use in uses), strict=True)
+            )
+            for condition in uses[0].documents
+        },
+    )
 
 
 def context_gains(use: CorpusCxmi | None, drawing: Resampling) -> tuple[ContextGain, ...]:

@@ -1,12 +1,13 @@
 """The files of `cotext compare`: inputs checked, runs measured, page and tables written."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from cotext.analysis.runs.comparison import RunComparison, compare_runs
 from cotext.analysis.runs.measured import EvaluationSet, MeasurementSettings, ProgressFactory, measure_run
+from cotext.analysis.runs.system import MeasuredSystem, run_folders
 from cotext.data.contrastive_suites import ContrastiveSuite
 from cotext.data.languages import Languages, check_pair, check_sides
 from cotext.data.suite_files import read_suite
@@ -21,7 +22,10 @@ from cotext.runtime.locks import writing
 
 @dataclass(frozen=True, slots=True)
 class ComparisonRequest:
-    """The inputs and settings of a comparison; empty tuples: the defaults."""
+    """The inputs and settings of a comparison; empty tuples: the defaults.
+
+    `runs`: run folders, or folders with a run for each of several seeds.
+    """
 
     runs: tuple[Path, ...]
     data: Path | None = None
@@ -60,13 +64,14 @@ def compare_folders(
 
     Raises:
         CotextError: nothing to measure, runs or files that are missing, damaged, given twice or of unlike
-            languages; all that can be known beforehand is checked before any work is done.
+            languages, seeds that are missing, unfinished or unlike;
+            all that can be known beforehand is checked before any work is done.
     """
     protocols = request.protocols or DEFAULT_PROTOCOLS
     for protocol in protocols:
         find_protocol(protocol)
     drawing = Resampling(samples=request.samples)
-    titles = name_runs(request.runs)
+    folders = find_systems(request.runs)
     test = _test_set(request)
     suites = _suites(request)
     if test is None and not suites:
@@ -78,16 +83,13 @@ def compare_folders(
         check_output(path, inputs)
     if len({path.absolute() for path in outputs.all}) < len(outputs.all):
         raise CotextError(f"{outputs.page}: two outputs would be written to one file; name each once")
-    _check_languages(request, test, suites)
+    _check_languages(folders, test, suites)
     with writing(*outputs.all):
         decode = request.decode or {}
         settings = MeasurementSettings(
             test, suites, decode, request.device, request.use, request.attention, controls=request.controls
         )
-        measured = [
-            measure_run(run, title, settings, new_progress)
-            for run, title in zip(request.runs, titles, strict=True)
-        ]
+        measured = [_measure(each, settings, new_progress) for each in folders]
         found = compare_runs(
             measured,
             test,
@@ -100,12 +102,48 @@ def compare_folders(
         return found
 
 
+@dataclass(frozen=True, slots=True)
+class SystemFolders:
+    """A system that was asked for, and its runs; `seeds` is empty where it is a run by itself."""
+
+    title: str
+    path: Path
+    runs: tuple[Path, ...]
+    seeds: tuple[int, ...] = ()
+
+
+def find_systems(paths: Sequence[Path]) -> list[SystemFolders]:
+    """The runs of each system that is asked for.
+
+    Raises:
+        CotextError: as `name_runs` and `run_folders`, or a run that is given beside its own folder of seeds.
+    """
+    found = []
+    for title, path in zip(name_runs(paths), paths, strict=True):
+        seeds = run_folders(path)
+        found.append(SystemFolders(title, path, tuple(seeds.values()) or (path,), tuple(seeds)))
+    name_runs([run for each in found for run in each.runs])
+    return found
+
+
+def _measure(
+    folders: SystemFolders, settings: MeasurementSettings, new_progress: ProgressFactory
+) -> MeasuredSystem:
+    runs = []
+    for number, run in enumerate(folders.runs):
+        title = f"{folders.title}, seed {folders.seeds[number]}" if folders.seeds else folders.title
+        # One map is shown of a system.
+        chosen = replace(settings, attention=settings.attention and number == 0)
+        runs.append(measure_run(run, title, chosen, new_progress))
+    return MeasuredSystem(folders.title, folders.path, tuple(runs), folders.seeds)
+
+
 def _check_languages(
-    request: ComparisonRequest, test: EvaluationSet | None, suites: Mapping[Path, ContrastiveSuite]
+    systems: Sequence[SystemFolders], test: EvaluationSet | None, suites: Mapping[Path, ContrastiveSuite]
 ) -> None:
     """Refuse runs, suites and files of unlike languages, as far as they tell."""
     known, whose = Languages(), ""
-    for run in request.runs:
+    for run in (run for each in systems for run in each.runs):
         pair = Languages.parse(describe_file(model_file(run)).config.languages)
         check_pair(known, pair, f"{run}", whose)
         if test is not None:
@@ -176,8 +214,9 @@ def _suite_files(data: Path) -> list[Path]:
 
 
 def _write(found: RunComparison, outputs: ComparisonFiles) -> None:
+    from cotext.reports.compare.figures import as_csv
     from cotext.reports.compare.page import render_comparison
-    from cotext.reports.compare.tables import as_csv, as_latex
+    from cotext.reports.compare.tables import as_latex
 
     contents = [
         (outputs.page, render_comparison),

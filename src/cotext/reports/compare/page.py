@@ -8,13 +8,15 @@ import numpy as np
 
 from cotext.analysis.contrastive_rows import PHENOMENA
 from cotext.analysis.runs.against_papers import PublishedComparison
-from cotext.analysis.runs.comparison import RunComparison, TestedScore, signature
+from cotext.analysis.runs.comparison import RunComparison
+from cotext.analysis.runs.quality import TestedScore
 from cotext.data.contrastive_suites import CONTROLLED
 from cotext.metrics.evidence import CONDITIONS, Condition
 from cotext.metrics.evidence_words import away
 from cotext.metrics.profile import Bucket
 from cotext.reports.attention import title_of
 from cotext.reports.compare.pooled import pooled_table
+from cotext.reports.compare.seed_table import seed_table, titled
 from cotext.reports.compare.tables import NOTE
 from cotext.reports.compare.verdict import verdict, window_words
 from cotext.reports.contrastive_figures import accuracy_plots, accuracy_table, curves, legend
@@ -53,6 +55,8 @@ def render_comparison(found: RunComparison) -> str:
         body += ["<h2>Quality</h2>", _scores(found)]
     if found.lengths:
         body.append(_profiles(found))
+    if any(run.seeds for run in found.runs):
+        body += ["<h2>Seeds</h2>", *seed_table(found)]
     if found.rows:
         about = {name: words for name, words in PHENOMENA.items() if _has_controlled(found, name)}
         body += [
@@ -94,11 +98,11 @@ def _verdict(found: RunComparison) -> str:
 def _systems(found: RunComparison) -> str:
     rows = [
         (
-            escape(run.title),
+            titled(run),
             escape(run.recipe.title),
             window_words(run.window.before, run.window.after),
             f"{run.parameters:,}",
-            f"{run.updates:,}",
+            run.updates_in_words,
         )
         for run in found.runs
     ]
@@ -223,7 +227,7 @@ def _contrastive_tests(found: RunComparison) -> str:
         f"Contrastive examples whose clue is within the context window of the system, compared with {first}: "
         "accuracy in per cent, difference in points with its 95 % interval, and p of McNemar's test over "
         "documents, corrected for all rows. "
-        f"<code>{escape(signature(found))}</code>"
+        f"<code>{escape(found.signature)}</code>"
     )
     header = ("system", "phenomenon", "distance", first, "own", "difference", "p", "in words")
     content = table(caption, header, rows, left=2)
@@ -332,17 +336,17 @@ def _published_cell(each: PublishedComparison) -> str:
 def _facts(found: RunComparison) -> str:
     parts = []
     for number, run in enumerate(found.runs):
-        signatures = [each.score.signature for each in found.scores[number]]
-        signatures += [f"{name}: {each.signature}" for name, each in run.decisions.items()]
-        signatures += [f"context: {run.use.signature}"] if run.use else []
-        words = facts(
-            [
-                ("run", f"<code>{escape(str(run.path))}</code>"),
-                ("model and decoding", f"<code>{escape(run.signature)}</code>"),
+        signatures = [score.score.signature for score in found.scores[number]]
+        told = []
+        for each in run.runs:
+            signatures += [f"{name}: {decisions.signature}" for name, decisions in each.decisions.items()]
+            signatures += [f"context: {each.use.signature}"] if each.use else []
+            told += [
+                ("run", f"<code>{escape(str(each.path))}</code>"),
+                ("model and decoding", f"<code>{escape(each.signature)}</code>"),
             ]
-        )
         parts.append(
-            f"<h3>{escape(run.title)}</h3>\n{words}\n"
+            f"<h3>{escape(run.title)}</h3>\n{facts(told)}\n"
             f"{folded('Signatures of its figures', chr(10).join(signatures))}"
         )
     tests = list(dict.fromkeys(test.signature for test in found.tests.values()))

@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from html import escape
 
+from cotext.analysis.runs.choices import contrastive_signature
 from cotext.analysis.runs.comparison import RunComparison
 from cotext.metrics.pooled import ALL_SUITES
 from cotext.reports.html import table
 from cotext.runtime.tables import render_p, render_rows
-from cotext.runtime.version import __version__
 
 HEADER = (ALL_SUITES, "every example", "every suite", "difference", "95 % interval", "p", "corrected")
 
@@ -15,8 +15,7 @@ HEADER = (ALL_SUITES, "every example", "every suite", "difference", "95 % interv
 def _signature(found: RunComparison) -> str:
     return (
         f"suite:{'+'.join(found.pooled[0].suites)}|n:{found.pooled[0].examples}|clue:other-sentences"
-        f"|test:mcnemar|unit:document|sides:2|correction:holm-{len(found.pooled) - 1}-mid-p"
-        f"|interval:bonett-price|version:cotext-{__version__}"
+        f"|{contrastive_signature(found.runs, len(found.pooled) - 1)}"
     )
 
 
@@ -28,8 +27,8 @@ def _rows(found: RunComparison) -> Iterator[tuple[str, ...]]:
             cells = (
                 f"{each.test.difference:+.2f}{'*' if each.differs else ''}",
                 f"[{low:+.2f}, {high:+.2f}]",
-                render_p(each.test.p_mid),
-                render_p(each.p_corrected),
+                render_p(each.test.p),
+                render_p(each.test.p_corrected),
             )
         yield run.title, f"{each.disc:.2f}", f"{each.disc_avg:.2f}", *cells
 
@@ -50,7 +49,7 @@ def pooled_table(found: RunComparison) -> str:
 
 
 def pooled_lines(found: RunComparison, number: int) -> Iterator[dict[str, object]]:
-    """For CSV, of one run."""
+    """For CSV, of one system."""
     if not found.pooled:
         return
     each = found.pooled[number]
@@ -60,7 +59,7 @@ def pooled_lines(found: RunComparison, number: int) -> Iterator[dict[str, object
         low, high = each.test.interval_95
         disc |= {
             "baseline": found.runs[0].title, "difference": each.test.difference, "difference_low": low,
-            "difference_high": high, "p": each.test.p_mid, "p_corrected": each.p_corrected,
+            "difference_high": high, "p": each.test.p, "p_corrected": each.test.p_corrected,
         }  # fmt: skip
     yield disc
     yield {**line, "name": "disc_avg", "group": ALL_SUITES, "value": each.disc_avg}

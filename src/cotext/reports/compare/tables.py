@@ -1,19 +1,17 @@
-"""A comparison of runs as text, CSV, JSON and LaTeX."""
+"""A comparison of systems as text and LaTeX."""
 
-import csv
-import io
 import re
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from typing import Any
 
 from cotext.analysis.contrastive_rows import Row
-from cotext.analysis.runs.against_papers import PublishedComparison
-from cotext.analysis.runs.comparison import RunComparison, TestedScore, signature
+from cotext.analysis.runs.comparison import RunComparison
+from cotext.analysis.runs.quality import TestedScore
 from cotext.metrics.evidence import CONDITIONS
 from cotext.metrics.evidence_words import legend, render_evidence
-from cotext.reports.compare.pooled import pooled_lines, pooled_text
-from cotext.reports.compare.verdict import uses_context, verdict, window_words
+from cotext.metrics.seeds import Difference
+from cotext.reports.compare.pooled import pooled_text
+from cotext.reports.compare.verdict import verdict, window_words
 from cotext.runtime.tables import render_p, render_rows
 
 NOTE = (
@@ -24,10 +22,6 @@ _LATEX_CONDITIONS = {
     "chance": "chance", "balanced": "balanced (chance)", "none": "no context", "foreign": "foreign",
     "cxmi": "CXMI (foreign)",
 }  # fmt: skip
-CSV_COLUMNS = (
-    "system", "recipe", "kind", "name", "group", "value", "low", "high", "baseline", "difference",
-    "difference_low", "difference_high", "p", "p_corrected", "n", "signature",
-)  # fmt: skip
 _SPECIAL = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{",
     "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"\textless{}",
@@ -48,7 +42,7 @@ def as_text(found: RunComparison) -> str:
     blocks += _evidence(found)
     if found.contrastive_tests:
         blocks.append(_contrastive_tests(found))
-    blocks += [block for block in (_profiles(found), _published_tables(found)) if block]
+    blocks += [block for block in (_seeds(found), _profiles(found), _published_tables(found)) if block]
     if found.notes:
         blocks.append("\n".join(found.notes))
     return "\n\n".join(blocks)
@@ -64,12 +58,12 @@ def _systems(found: RunComparison) -> str:
                 run.recipe.title,
                 window_words(run.window.before, run.window.after),
                 f"{run.parameters:,}",
-                f"{run.updates:,}",
+                run.updates_in_words,
                 *(_with_mark(each) for each in scores),
             )
         )
     lines = [render_rows(rows, left=3)]
-    if any(test.comparisons for test in found.tests.values()):
+    if any(test.differences for test in found.tests.values()):
         lines.append("* differs significantly from the first system, p < 0.05 after correction")
         lines += dict.fromkeys(test.signature for test in found.tests.values())
     lines += [each.score.signature for each in found.scores[0]]
@@ -115,7 +109,7 @@ def _contrastive_tests(found: RunComparison) -> str:
                 f"{each.own:.1f}",
                 f"{each.test.difference:+.1f}",
                 f"[{low:+.1f}, {high:+.1f}]",
-                render_p(each.test.p_mid),
+                render_p(each.test.p),
                 render_p(each.p_corrected),
                 "too few documents"
                 if each.too_few
@@ -124,7 +118,39 @@ def _contrastive_tests(found: RunComparison) -> str:
                 else "",
             )
         )
-    return f"{render_rows(rows, left=3)}\n{signature(found)}"
+    return f"{render_rows(rows, left=3)}\n{found.signature}"
+
+
+def _seeds(found: RunComparison) -> str:
+    """Every figure by seed, and what the tests make of seeds and of documents alone."""
+    rows = [
+        (
+            "by seed", "", "", "mean", "deviation", "values", "difference", "p, documents", "p, seeds",
+            "corrected",
+        )
+    ]  # fmt: skip
+    for number, run in enumerate(found.runs):
+        for each in found.over_seeds(number):
+            deviation, test = each.by_seed.deviation, each.against_first
+            rows.append(
+                (
+                    run.title,
+                    each.name,
+                    each.group,
+                    f"{each.by_seed.mean:.2f}",
+                    "" if deviation is None else f"{deviation:.2f}",
+                    " ".join(f"{value:.1f}" for value in each.by_seed.values),
+                    *_seed_test(test),
+                )
+            )
+    return render_rows(rows, left=3) if len(rows) > 1 else ""
+
+
+def _seed_test(test: Difference | None) -> tuple[str, str, str, str]:
+    if test is None:
+        return "", "", "", ""
+    over = "" if test.over_seeds is None else render_p(test.over_seeds.p)
+    return f"{test.difference:+.2f}", render_p(test.p_documents), over, render_p(test.p_corrected)
 
 
 def _profiles(found: RunComparison) -> str:
@@ -166,130 +192,6 @@ def _value(value: float | None) -> str:
 
 def _difference(value: float | None, first: float | None) -> str:
     return "" if value is None or first is None else f"{value - first:+.4g}"
-
-
-def as_csv(found: RunComparison) -> str:
-    """One figure a line, measured and published."""
-    sink = io.StringIO()
-    writer = csv.DictWriter(sink, CSV_COLUMNS, lineterminator="\n")
-    writer.writeheader()
-    for line in _lines(found):
-        writer.writerow(line)
-    return sink.getvalue()
-
-
-def as_dict(found: RunComparison) -> dict[str, Any]:
-    """The words, the evidence of the use of context run by run, and all figures, as CSV has them."""
-    return {
-        "format": "cotext-compare",
-        "version": 1,
-        "verdict": {answer.question: answer.lines for answer in verdict(found)},
-        "notes": found.notes,
-        "systems": [
-            {
-                "system": run.title,
-                "recipe": run.recipe.title,
-                "languages": str(run.languages),
-                "has_context": run.window.has_context,
-                "uses_context": uses_context(found, number),
-                "use_of_context": [
-                    {"title": each.group.title, **each.as_dict()} for each in found.evidence[number]
-                ],
-            }
-            for number, run in enumerate(found.runs)
-        ],
-        "figures": list(_lines(found)),
-    }
-
-
-def _lines(found: RunComparison) -> Iterator[dict[str, object]]:
-    first = found.runs[0].title
-    for number, run in enumerate(found.runs):
-        base = {"system": run.title, "recipe": run.recipe.title}
-        for what, count in (("parameters", run.parameters), ("updates", run.updates)):
-            yield {**base, "kind": "run", "name": what, "value": count, "signature": run.signature}
-        for update, loss in run.curve:
-            yield {**base, "kind": "curve", "name": "nll_current", "group": update, "value": loss}
-        yield from ({**base, **line} for line in _score_lines(found, number, first))
-        yield from ({**base, **line} for line in _accuracy_lines(found, number, first))
-        yield from ({**base, **line} for line in pooled_lines(found, number))
-        yield from ({**base, **line} for line in _evidence_lines(found, number))
-        for use in found.gains[number]:
-            yield {
-                **base, "kind": "context", "name": f"{use.condition} context, nats per token",
-                "value": use.nats, "low": use.interval_95[0], "high": use.interval_95[1], "p": use.p,
-                "n": use.tokens,
-            }  # fmt: skip
-        for each in found.published:
-            if each.run == number and each.published.value is not None:
-                yield {**base, **_published_line(each)}
-
-
-def _score_lines(found: RunComparison, number: int, first: str) -> Iterator[dict[str, object]]:
-    for each in found.scores[number]:
-        line: dict[str, object] = {
-            "kind": "score", "name": each.score.title, "value": each.score.value, "n": each.score.documents,
-            "signature": each.score.signature,
-        }  # fmt: skip
-        if each.interval_95:
-            line |= {"low": each.interval_95[0], "high": each.interval_95[1]}
-        if each.against_first:
-            test = each.against_first
-            line |= {
-                "baseline": first, "difference": test.difference, "difference_low": test.interval_95[0],
-                "difference_high": test.interval_95[1], "p": test.p, "p_corrected": test.p_corrected,
-            }  # fmt: skip
-        yield line
-    for what, buckets in (("length", found.lengths), ("position", found.positions)):
-        for bucket in buckets:
-            score = bucket.scores[number][0]
-            yield {
-                "kind": f"by {what}", "name": score.title, "group": bucket.name, "value": score.value,
-                "n": bucket.sentences, "signature": score.signature,
-            }  # fmt: skip
-
-
-def _accuracy_lines(found: RunComparison, number: int, first: str) -> Iterator[dict[str, object]]:
-    for row in found.rows:
-        cell = row.cells[number]
-        yield {
-            "kind": "accuracy", "name": row.phenomenon, "group": row.distance, "value": cell.percent,
-            "low": cell.low, "high": cell.high, "n": cell.total,
-        }  # fmt: skip
-    for each in found.contrastive_tests:
-        if each.run == number:
-            yield {
-                "kind": "contrastive test", "name": each.phenomenon, "group": each.distance,
-                "value": each.own, "baseline": first, "difference": each.test.difference,
-                "difference_low": each.test.interval_95[0], "difference_high": each.test.interval_95[1],
-                "p": each.test.p_mid, "p_corrected": each.p_corrected, "n": each.test.total,
-                "signature": signature(found),
-            }  # fmt: skip
-
-
-def _evidence_lines(found: RunComparison, number: int) -> Iterator[dict[str, object]]:
-    """A line for every condition: what the run has, what it is to exceed, and how sure it is that it does."""
-    for each in found.evidence[number]:
-        for name, condition in each.conditions.items():
-            yield {
-                "kind": f"use of context: {name}", "name": each.group.title, "group": each.group.distance,
-                "value": condition.own, "baseline": condition.other,
-                "difference": condition.own - condition.other, "p": condition.p,
-                "p_corrected": condition.p_corrected, "n": each.documents,
-            }  # fmt: skip
-
-
-def _published_line(each: PublishedComparison) -> dict[str, object]:
-    published = each.published
-    line: dict[str, object] = {
-        "kind": "published", "name": f"{published.table_title}, {published.row}", "group": published.column,
-        "value": published.value,
-        "signature": f"{published.measure.title}|{published.test.direction}|{published.test.corpus}|"
-        f"{published.measure.protocol}",
-    }  # fmt: skip
-    if each.first_published is not None and published.value is not None:
-        line["difference"] = published.value - each.first_published
-    return line
 
 
 def as_latex(found: RunComparison) -> str:

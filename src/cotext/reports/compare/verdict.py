@@ -9,11 +9,14 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from cotext.analysis.contrastive_rows import WHOLE_DOCUMENT
-from cotext.analysis.runs.comparison import ContrastiveTest, RunComparison, TestedScore
+from cotext.analysis.runs.choices import ContrastiveTest
+from cotext.analysis.runs.comparison import RunComparison, SeedFigure
 from cotext.analysis.runs.gains import ContextGain
+from cotext.analysis.runs.quality import TestedScore
 from cotext.metrics.evidence import Evidence
 from cotext.metrics.evidence_words import group_in_words, groups_in_words, shortfall, too_few
 from cotext.metrics.flips import SIGNIFICANT, least_p
+from cotext.metrics.seeds import Spread
 from cotext.runtime.tables import listed, render_p
 
 
@@ -33,6 +36,7 @@ def verdict(found: RunComparison) -> tuple[Answer, ...]:
         Answer("How much?", tuple(_how_much(found))),
         Answer("Are the differences significant?", tuple(_real(found))),
         Answer("Are the translations better?", tuple(_quality(found))),
+        Answer("How much do seeds differ?", tuple(_seeds(found))),
     ]
     return tuple(answer for answer in answers if answer.lines)
 
@@ -77,13 +81,27 @@ def _which(found: RunComparison) -> Iterable[str]:
     if using := [title for title, state in states.items() if state]:
         yield f"{listed(using)} {_verb(using, 'uses', 'use')} context."
     for number, run in enumerate(found.runs):
+        if states[run.title] and run.seeds:
+            yield f"For {run.title} this is shown by each of its {len(run.seeds)} seeds."
         if states[run.title] is False and run.title not in blind:
-            yield f"{run.title} has context, but its use is not significant: {_missing(found, number)}."
+            yield (
+                f"{run.title} has context, but its use is not significant{_by_some(found, number)}: "
+                f"{_missing(found, number)}."
+            )
     if blind:
         yield f"{listed(blind)} {_verb(blind, 'reads', 'read')} single sentences and cannot use context."
     for number, run in enumerate(found.runs):
         if states[run.title] is None and run.title not in blind:
             yield f"For {run.title} it cannot be tested: {_untold(found, number)}."
+
+
+def _by_some(found: RunComparison, number: int) -> str:
+    """How many seeds of a system show by themselves what not all of them show."""
+    run = found.runs[number]
+    shown = sum(
+        any(each.by_seed[index].used for each in found.evidence[number]) for index in range(len(run.seeds))
+    )
+    return f" in each of its {len(run.seeds)} seeds ({shown} of them show it)" if run.seeds else ""
 
 
 def _missing(found: RunComparison, run: int) -> str:
@@ -189,9 +207,11 @@ def _real(found: RunComparison) -> Iterable[str]:
     count = len(found.contrastive_tests)
     if real:
         worst = max(t.p_corrected for t in real)
+        several = any(run.seeds for run in found.runs)
+        test = "by documents and seeds" if several else "McNemar by documents"
         yield (
             f"{len(real)} of {count} differences in contrastive accuracy from {titles[0]} are significant: "
-            f"{_at_most(worst)} (McNemar by documents, Holm correction for all {count})."
+            f"{_at_most(worst)} ({test}, Holm correction for all {count})."
         )
     for number, title in enumerate(titles):
         tests = [t for t in found.contrastive_tests if t.run == number]
@@ -208,7 +228,7 @@ def _real(found: RunComparison) -> Iterable[str]:
                 f"{'at least ' if least < 1 else ''}{render_p(least)})."
             )
         if few := [t for t in rest if t.too_few]:
-            most = max(t.test.documents for t in few)
+            most = max(t.documents for t in few)
             yield (
                 f"Too few documents (at most {most}) for any significant difference: {title} in "
                 f"{listed(_groups(few))}."
@@ -236,7 +256,7 @@ def _outcome(found: RunComparison, each: TestedScore) -> str:
     assert each.against_first is not None
     first = found.runs[0].title
     test = found.tests[each.score.protocol]
-    if least_p(test.units) * len(test.comparisons) >= SIGNIFICANT:
+    if least_p(test.units) * len(test.differences) >= SIGNIFICANT:
         return f"too few documents ({test.units}) for a significant difference from {first}"
     if each.against_first.p_corrected >= SIGNIFICANT:
         return f"no significant difference from {first}"
@@ -248,9 +268,45 @@ def _outcome(found: RunComparison, each: TestedScore) -> str:
 def _score_words(each: TestedScore) -> str:
     assert each.against_first is not None
     low, high = each.against_first.interval_95
+    test = each.against_first
+    alone = f"; p {render_p(test.p_documents)} over documents alone" if test.over_seeds else ""
     return (
-        f"{each.score.title} {each.score.value:.1f} ({each.against_first.difference:+.2f} [{low:+.2f}, "
-        f"{high:+.2f}], p {render_p(each.against_first.p_corrected)})"
+        f"{each.score.title} {each.score.value:.1f} ({test.difference:+.2f} [{low:+.2f}, "
+        f"{high:+.2f}], p {render_p(test.p_corrected)}{alone})"
+    )
+
+
+def _seeds(found: RunComparison) -> Iterable[str]:
+    first = found.runs[0].title
+    for number, run in enumerate(found.runs):
+        figures = found.over_seeds(number)
+        if run.seeds and (scores := [each for each in figures if not each.group]):
+            parts = [_spread_words(each.name, each.by_seed) for each in scores]
+            yield f"{run.title} (seeds {listed([str(seed) for seed in run.seeds])}): {'; '.join(parts)}."
+        if lost := [each for each in figures if each.lost_in_seeds and not each.group]:
+            parts = [_lost_words(each) for each in lost]
+            yield (f"Seeds of one system differ as much as {run.title} and {first} do: {'; '.join(parts)}.")
+        if choices := [each for each in figures if each.lost_in_seeds and each.group]:
+            by_name = groupby(choices, key=lambda each: each.name)
+            parts = [group_in_words(name, [each.group for each in group]) for name, group in by_name]
+            yield (
+                f"Seeds of one system differ as much in contrastive accuracy as {run.title} and {first} do: "
+                f"{listed(parts)}."
+            )
+
+
+def _spread_words(name: str, spread: Spread) -> str:
+    low, high = min(spread.values), max(spread.values)
+    deviation = "" if spread.deviation is None else f", standard deviation {spread.deviation:.2f}"
+    return f"{name} {low:.1f} to {high:.1f}{deviation}"
+
+
+def _lost_words(each: SeedFigure) -> str:
+    assert each.against_first is not None
+    known = [s.deviation for s in (each.first_by_seed, each.by_seed) if s.deviation is not None]
+    return (
+        f"{each.name}, difference {each.against_first.difference:+.2f}, standard deviation of seeds "
+        f"{' and '.join(f'{deviation:.2f}' for deviation in known)}"
     )
 
 

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from cotext.models.run_folder import require_one_run
 from cotext.reports.info import data as data_info
 from cotext.reports.info import run as run_info
 from cotext.runtime.errors import CotextError
@@ -20,6 +21,7 @@ def folder_info(folder: Path) -> run_info.RunInfo | data_info.DataInfo:
         return data_info.data_info(folder)
     if any(os.path.lexists(folder / name) for name in run_info.MARKS):
         return run_info.run_info(folder)
+    require_one_run(folder)
     raise CotextError(
         f"{folder}: neither a run nor prepared data: holds none of "
         f"{', '.join((*run_info.MARKS, *data_info.MARKS))}"

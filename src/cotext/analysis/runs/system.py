@@ -1,0 +1,185 @@
+"""A system of a comparison: one run, or runs that differ in their seeds alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from cotext.analysis.attention_of_document import DocumentAttention
+from cotext.analysis.contrastive_rows import ContextWindow
+from cotext.analysis.runs.measured import MeasuredRun
+from cotext.analysis.runs.recipe import MatchedRecipe
+from cotext.config.recipe import Config, differences
+from cotext.data.languages import Languages
+from cotext.models.run_folder import (
+    checkpoint_folder,
+    checkpoints,
+    describe_file,
+    listed_seeds,
+    noted_data,
+    noted_seeds,
+    seed_folder,
+    seeds_in,
+)
+from cotext.runtime.errors import CotextError
+from cotext.training.resume import load_progress
+
+# Settings in which runs of one system may differ: the seed, and how training was watched and sped up.
+_MAY_DIFFER: Final = ("train.seed", "train.log_every", "train.threads", "train.keep")
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredSystem:
+    """A system with the measurements of its runs, one for each of its `seeds`.
+
+    Of a run that is given by itself, `seeds` is empty. What all runs have in common is that of the first;
+    so is the attention map.
+    """
+
+    title: str
+    path: Path
+    runs: tuple[MeasuredRun, ...]
+    seeds: tuple[int, ...] = ()
+
+    @property
+    def recipe(self) -> MatchedRecipe:
+        """The recipe that it is of."""
+        return self.runs[0].recipe
+
+    @property
+    def languages(self) -> Languages:
+        """The languages that it translates from and to."""
+        return self.runs[0].languages
+
+    @property
+    def window(self) -> ContextWindow:
+        """Its context window."""
+        return self.runs[0].window
+
+    @property
+    def parameters(self) -> int:
+        """The size of its model."""
+        return self.runs[0].parameters
+
+    @property
+    def data(self) -> str:
+        """The digest of what is noted of its training data."""
+        return self.runs[0].data
+
+    @property
+    def attention(self) -> DocumentAttention | None:
+        """The attention map of the first run."""
+        return self.runs[0].attention
+
+    @property
+    def updates(self) -> tuple[int, int]:
+        """The fewest and the most updates of a run."""
+        counts = [run.updates for run in self.runs]
+        return min(counts), max(counts)
+
+    @property
+    def updates_in_words(self) -> str:
+        """As in 1,200, or 1,200 to 1,500."""
+        return " to ".join(dict.fromkeys(f"{count:,}" for count in self.updates))
+
+    @property
+    def curve(self) -> tuple[tuple[int, float], ...]:
+        """Updates and the mean development loss, where all runs have one."""
+        curves = [dict(run.curve) for run in self.runs]
+        shared = [update for update in curves[0] if all(update in each for each in curves)]
+        return tuple((u, sum(each[u] for each in curves) / len(curves)) for u in shared)
+
+    def right(self, suite: str) -> dict[str, float]:
+        """The share of runs that decide an example of a suite right, by its id."""
+        decided = [run.decisions[suite].right for run in self.runs]
+        return {example: sum(each[example] for each in decided) / len(decided) for example in decided[0]}
+
+
+def run_folders(path: Path) -> dict[int, Path]:
+    """The runs of a folder of several seeds, by seed; none where it is a run.
+
+    Raises:
+        CotextError: a run that is missing or not finished, or runs that differ in more than their seed.
+    """
+    seeds = seeds_in(path)
+    folders = {seed: seed_folder(path, seed) for seed in seeds}
+    if not folders:
+        return {}
+    wanted = sorted({*seeds, *(seed for run in folders.values() for seed in noted_seeds(run))})
+    if missing := [seed for seed in wanted if seed not in folders]:
+        raise CotextError(
+            f"{path}: the run of seed {listed_seeds(missing)} is missing: the others were trained with "
+            f"--seeds {listed_seeds(wanted)}; the same `cotext train` command makes it"
+        )
+    for run in folders.values():
+        _require_finished(run)
+    _require_alike(path, folders)
+    return folders
+
+
+def _require_finished(run: Path) -> None:
+    saved = checkpoints(run)
+    if saved:
+        progress = load_progress(checkpoint_folder(run, saved[-1]))
+        if progress.finished:
+            return
+        where = f"it is at update {progress.update}"
+    elif (run / "model.safetensors").is_file():
+        return  # taken elsewhere without its checkpoints
+    else:
+        where = "it has no checkpoint yet"
+    raise CotextError(
+        f"{run}: training is not finished, {where}; the same `cotext train` command goes on with it"
+    )
+
+
+def _require_alike(path: Path, folders: dict[int, Path]) -> None:
+    configs = {
+        seed: _from_any_seed(describe_file(run / "model.safetensors").config) for seed, run in folders.items()
+    }
+    first = next(iter(folders))
+    for seed, config in configs.items():
+        if config.train.seed != seed:
+            raise CotextError(
+                f"{folders[seed]}: holds a run of seed {config.train.seed}; give the folder its name"
+            )
+        if changed := _changed(configs[first], config):
+            raise CotextError(
+                f"{path}: seed-{first} and seed-{seed} are not one system, and cannot be averaged; move one "
+                f"of them elsewhere:\n{changed}"
+            )
+    noted = {seed: noted_data(run).get("checksums") for seed, run in folders.items()}
+    known = {seed: checksums for seed, checksums in noted.items() if checksums is not None}
+    for seed, checksums in known.items():
+        reference = next(iter(known))
+        if checksums != known[reference]:
+            raise CotextError(
+                f"{path}: seed-{reference} and seed-{seed} were trained on different data, and cannot be "
+                "averaged; move one of them elsewhere"
+            )
+
+
+def _from_any_seed(config: Config) -> Config:
+    """The configuration; one that starts from the run of its seed in a folder of several, from the folder."""
+    start = Path(config.train.init)
+    if start != seed_folder(start.parent, config.train.seed):
+        return config
+    return config.model_copy(update={"train": config.train.model_copy(update={"init": str(start.parent)})})
+
+
+def _changed(one: Config, other: Config) -> str:
+    lines = [
+        f"  {key}: {_shown(before)} in the one, {_shown(after)} in the other"
+        for key, before, after in differences(one, other)
+        if key not in _MAY_DIFFER
+    ]
+    return "\n".join(lines)
+
+
+def _shown(value: object) -> object:
+    return "nothing" if value == "" else value
+
+
+def runs_of(systems: Sequence[MeasuredSystem]) -> list[MeasuredRun]:
+    """The runs of all systems, one after the other."""
+    return [run for system in systems for run in system.runs]

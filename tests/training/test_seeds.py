@@ -1,0 +1,234 @@
+"""Runs of several seeds: each as if trained by itself, and nothing begun that could be refused."""
+
+import os
+import shutil
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from command_line import World, cotext, listing, make_world, succeed, train_arguments
+from tiny_runs import assert_same_run, prepare_toy, run_config, silent, train_here
+
+from cotext.analysis.runs.system import run_folders
+from cotext.config.recipe import Config, load_config
+from cotext.models.run_folder import noted_seeds, seeds_in
+from cotext.runtime.errors import CotextError
+from cotext.training import seeds
+from cotext.training.callbacks import TrainingCallbacks
+from cotext.training.resume import TrainingProgress
+from cotext.training.seeds import train_seeds
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.getbasetemp() / "world")
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepare_toy(tmp_path_factory.mktemp("seeds") / "data")
+
+
+@pytest.fixture(scope="module")
+def alone(data: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[int, Path]:
+    """Runs of two seeds, each trained by itself."""
+    folder = tmp_path_factory.mktemp("alone")
+    for seed, config in configs(2, 3).items():
+        train_here(config, data, folder / f"{seed}")
+    return {seed: folder / f"{seed}" for seed in (2, 3)}
+
+
+def configs(*seeds: int, **settings: int) -> dict[int, Config]:
+    return {seed: run_config(seed=seed, **{"max_updates": 8, **settings}) for seed in seeds}
+
+
+@contextmanager
+def unwatched(seed: int) -> Iterator[TrainingCallbacks]:
+    yield silent()
+
+
+def trained(data: Path, folder: Path, chosen: dict[int, Config]) -> dict[int, TrainingProgress]:
+    return train_seeds(chosen, data, folder, unwatched)
+
+
+def test_each_is_the_run_that_it_would_be_alone(data: Path, alone: dict[int, Path], tmp_path: Path) -> None:
+    found = trained(data, tmp_path / "runs", configs(2, 3))
+    assert {seed: done.finished for seed, done in found.items()} == {2: True, 3: True}
+    assert seeds_in(tmp_path / "runs") == [2, 3]
+    for seed, run in alone.items():
+        assert_same_run(tmp_path / "runs" / f"seed-{seed}", run)
+        assert noted_seeds(tmp_path / "runs" / f"seed-{seed}") == [2, 3]
+        assert noted_seeds(run) == []
+    weights = {(run / "model.safetensors").read_bytes() for run in alone.values()}
+    assert len(weights) == 2
+
+
+def test_finished_ones_are_left_alone_and_others_join_them(
+    data: Path, alone: dict[int, Path], tmp_path: Path
+) -> None:
+    folder = tmp_path / "runs"
+    trained(data, folder, configs(2))
+    before = {n: c for n, c in listing(folder / "seed-2").items() if not n.startswith("seeds")}
+    trained(data, folder, configs(2, 3))
+    assert {n: c for n, c in listing(folder / "seed-2").items() if not n.startswith("seeds")} == before
+    assert noted_seeds(folder / "seed-2") == [2, 3]
+    assert_same_run(folder / "seed-3", alone[3])
+
+
+def test_asked_to_stop_it_begins_no_other_and_goes_on(
+    data: Path, alone: dict[int, Path], tmp_path: Path
+) -> None:
+    begun = []
+
+    @contextmanager
+    def watched(seed: int) -> Iterator[TrainingCallbacks]:
+        def stop(figures: dict[str, float]) -> None:
+            if seed == 2 and figures["update"] == 3:
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        begun.append(seed)
+        yield TrainingCallbacks(stop, lambda figures: None, lambda text: None)
+
+    folder = tmp_path / "runs"
+    found = train_seeds(configs(2, 3), data, folder, watched)
+    assert {seed: done.finished for seed, done in found.items()} == {2: False}
+    assert begun == [2]
+    assert seeds_in(folder) == [2]
+    # What was to come is known all the same.
+    assert noted_seeds(folder / "seed-2") == [2, 3]
+    trained(data, folder, configs(2, 3))
+    for seed, run in alone.items():
+        assert_same_run(folder / f"seed-{seed}", run)
+
+
+def test_no_folder_is_left_of_what_cannot_be_trained(data: Path, tmp_path: Path) -> None:
+    too_small = {
+        seed: config.model_copy(update={"view": config.view.model_copy(update={"max_tokens": 1})})
+        for seed, config in configs(2, 3).items()
+    }
+    with pytest.raises(CotextError):
+        trained(data, tmp_path / "runs", too_small)
+    with pytest.raises(CotextError, match="no prepared data"):
+        trained(tmp_path / "none", tmp_path / "runs", configs(2, 3))
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("kind", ["settings", "something else", "a run", "a file", "damaged", "other seed"])
+def test_what_is_wrong_with_a_later_seed_is_told_before_the_first_is_trained(
+    data: Path, alone: dict[int, Path], tmp_path: Path, kind: str
+) -> None:
+    folder, expected = tmp_path / "runs", "choose another --out"
+    asked = configs(1, 2)
+    if kind == "a file":
+        folder.write_text("")
+    elif kind == "a run":
+        shutil.copytree(alone[2], folder)
+    elif kind == "something else":
+        (folder / "seed-2").mkdir(parents=True)
+        (folder / "seed-2" / "notes.txt").write_text("")
+    else:
+        shutil.copytree(alone[3 if kind == "other seed" else 2], folder / "seed-2")
+    if kind == "settings":
+        asked = configs(1, 2, log_every=2, warmup_updates=5)
+        expected = "train.warmup_updates: 4 there, 5 asked for"
+    elif kind == "other seed":
+        expected = "train.seed: 3 there, 2 asked for"
+    elif kind == "damaged":
+        (folder / "seed-2" / "checkpoints" / "00000008" / "trainer.json").write_text("{}")
+        expected = "trainer.json: damaged"
+    before = listing(tmp_path)
+    with pytest.raises(CotextError, match=expected):
+        trained(data, folder, asked)
+    assert listing(tmp_path) == before
+
+
+def test_of_several_processes_the_first_checks_alone(
+    data: Path, alone: dict[int, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another may come when the first has its lock already."""
+    folder = tmp_path / "runs"
+    shutil.copytree(alone[3], folder / "seed-2")
+    begun = []
+
+    def train(config: Config, *arguments: object) -> TrainingProgress:
+        begun.append(config.train.seed)
+        return TrainingProgress(finished=True)
+
+    monkeypatch.setattr(seeds, "train", train)
+    monkeypatch.setenv("RANK", "1")
+    trained(data, folder, configs(2, 4))
+    assert begun == [2, 4]
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(CotextError, match="seed: 3 there, 2 asked for"):
+        trained(data, folder, configs(2, 4))
+
+
+# ------------------------------------------------------------------------------------------ the command
+
+
+def test_the_command_says_where_it_is(world: World, tmp_path: Path) -> None:
+    out = tmp_path / "runs"
+    done = succeed(*train_arguments(world.folder, out), "--seeds", "5,7")
+    assert done.out == "".join(
+        f"{out / f'seed-{seed}'}: {line}\n"
+        for seed, line in zip((5, 7), [each.split(": ")[1] for each in done.out.splitlines()], strict=True)
+    )
+    assert done.out.count("finished at update 6, best at ") == 2
+    for number, seed in enumerate((5, 7), 1):
+        assert f"seed {seed} ({number} of 2): {out / f'seed-{seed}'}" in done.err
+        assert f"s2to2, seed {seed} 6/6" in done.err
+    again = succeed(*train_arguments(world.folder, out), "--seeds", "5,7")
+    assert again.out == done.out
+    # A folder of several runs is no run, and says so.
+    for command in (["translate", out, world.folder / "test.en", "--out", tmp_path / "x"], ["info", out]):
+        outcome = cotext(*command)
+        assert outcome.code == 2
+        assert "holds a run for each of the seeds 5,7" in outcome.err
+        assert f"{out / 'seed-5'}" in outcome.err
+    assert "choose another --out" in cotext(*train_arguments(world.folder, out)).err
+
+
+@pytest.mark.parametrize(
+    ("given", "more", "message"),
+    [
+        ("1,1", [], "1 is given twice"),
+        ("1,01", [], "1 is given twice"),
+        ("1-3", [], "as in 1,2,3"),
+        ("", [], "as in 1,2,3"),
+        ("1,,2", [], "as in 1,2,3"),
+        ("-1", [], "as in 1,2,3"),
+        ("9" * 30, [], "as in 1,2,3"),
+        ("9" * 19, [], "train.seed"),
+        ("1,2", ["train.seed=3"], "train.seed and --seeds"),
+        ("1,2", ["model.heads=3"], "heads"),
+    ],
+)
+def test_seeds_that_are_none(world: World, tmp_path: Path, given: str, more: list[str], message: str) -> None:
+    outcome = cotext(*train_arguments(world.folder, tmp_path / "runs", *more), f"--seeds={given}")
+    assert outcome.code == 2
+    assert message in outcome.err
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_dry_run_of_seeds_writes_nothing(world: World, tmp_path: Path) -> None:
+    shown = succeed(*train_arguments(world.folder, tmp_path / "runs"), "--seeds", "1,2", "--dry-run").out
+    assert shown.endswith("the same again for each of 2 seeds\n")
+    assert not list(tmp_path.iterdir())
+
+
+def test_each_seed_starts_from_its_own(world: World, tmp_path: Path) -> None:
+    given = ["--seeds", "1,2", "--init", tmp_path / "first"]
+    succeed(*train_arguments(world.folder, tmp_path / "first"), "--seeds", "1,2")
+    outcome = cotext(*train_arguments(world.folder, tmp_path / "then"), *given[2:], "--seeds", "2,3")
+    assert outcome.code == 2
+    assert "first: has no run of seed 3 to start from, but of 1,2" in outcome.err
+    assert not (tmp_path / "then").exists()
+    outcome = cotext(*train_arguments(world.folder, tmp_path / "then"), *given[2:])
+    assert "holds a run for each of the seeds 1,2" in outcome.err
+    succeed(*train_arguments(world.folder, tmp_path / "then"), *given)
+    for seed in (1, 2):
+        config = load_config(str(tmp_path / "then" / f"seed-{seed}" / "config.yaml"))
+        assert config.train.init == str(tmp_path / "first" / f"seed-{seed}")
+    assert list(run_folders(tmp_path / "then")) == [1, 2]
