@@ -37,6 +37,7 @@ from cotext.cli.options import (
     output,
     scoring_settings,
 )
+from cotext.cli.speed import speed
 from cotext.runtime.errors import CotextError
 from cotext.runtime.signals import termination_interrupts
 from cotext.runtime.version import __version__
@@ -308,6 +309,7 @@ app.command()(attention)
 app.command()(context)
 app.command()(cxmi)
 app.command()(profile)
+app.command()(speed)
 
 
 @app.command()
