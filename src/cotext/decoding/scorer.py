@@ -238,15 +238,16 @@ class DocumentScorer:
             require_finite(SentenceScore(sum(tokens), len(tokens)) for tokens in of_document.values())
         return [[s.get(j, ()) for j in chosen] for s, (_, chosen) in zip(found, documents, strict=True)]
 
-    def visible_sentences(self, document: Document) -> list[range]:
+    def visible_sentences(self, document: Document, own_row: bool = False) -> list[range]:
         """For every sentence, which sentences of its document its translation may depend on, itself too.
 
-        Whether source or target; a sentence without a token sees itself alone.
+        Whether source or target; a sentence without a token sees itself alone. `own_row`: those of its own
+        window, not of others that it sees.
         """
         cut = cut_document(self.plan.view, self.tokenizer.encode_batch(document.sentences))
         found = [range(j, j + 1) for j in range(len(document.sentences))]
         for number, window in enumerate(cut.windows):
-            group = group_of(number, len(cut.windows), self.plan.group_windows)
+            group = group_of(number, len(cut.windows), 1 if own_row else self.plan.group_windows)
             first = min(cut.windows[n].source.start for n in group)
             last = max(cut.windows[n].source.stop for n in group) - 1
             for j in window.current:
