@@ -36,6 +36,8 @@ def draw(experiment: Experiment, results: Results, folder: Path) -> None:
             figure.subplots(1, len(panels), squeeze=False)[0], panels.items(), strict=True
         ):
             for mark, (name, line) in zip(MARKS * len(lines), lines.items(), strict=False):
+                if not line:
+                    continue
                 middle = [mean for _, mean, _, _ in line]
                 error = [[m - low for _, m, low, _ in line], [high - m for _, m, _, high in line]]
                 axes.errorbar([x for x, *_ in line], middle, yerr=error, marker=mark, capsize=2, label=name)
