@@ -10,13 +10,14 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from cotext.config.recipe import Config, parse_config
+from cotext.config.recipe import Config, dump_config, parse_config
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.prepared import write_report
 from cotext.data.store import StoreWriter
-from cotext.data.tokenizer import TokenizerSettings, train_tokenizer
+from cotext.data.tokenizer import Tokenizer, TokenizerSettings, train_tokenizer
 from cotext.models import checkpoint as ckpt
+from cotext.models.build import build_model
 from cotext.runtime.integrity import unsealed
 from cotext.training import resume as training_state
 from cotext.training.callbacks import TrainingCallbacks
@@ -109,6 +110,17 @@ def with_section(config: Config, section: str, **values: Any) -> Config:
     content = config.model_dump(mode="json")
     content[section] = {**content[section], **values}
     return parse_config(content, "test")
+
+
+def write_run(run: Path, config: Config, tokenizer: Tokenizer) -> Path:
+    """A run folder with fresh weights, as if trained; returns it."""
+    torch.manual_seed(0)
+    run.mkdir(parents=True)
+    tokenizer.save(run / "tokenizer")
+    (run / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+    weights = build_model(config, tokenizer.vocabulary_size).state_dict()
+    ckpt.save_model(run / "model.safetensors", weights, config, tokenizer.fingerprint, [1])
+    return run
 
 
 def silent() -> TrainingCallbacks:

@@ -15,6 +15,7 @@ from benchmarks.experiments.data import COTEXT, as_options
 from benchmarks.experiments.plan import PLACEHOLDERS, Contrastive, Measure, Translation
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel, write_documents
+from cotext.metrics.comet import Comet, find_python
 from cotext.models.run_folder import checkpoints
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import sealed_lines, unsealed
@@ -97,6 +98,7 @@ def _contrastive(asked: Contrastive, place: Place, device: str | None) -> Step:
     if not suites:
         raise CotextError(f"{', '.join(map(place.filled, asked.suites))}: no contrastive suite there")
     controls = ["--controls"] if asked.controls else []
+    controls += [] if asked.context == "true" else ["--context", asked.context]
     options = [*controls, *as_options(_filled(asked.settings, place)), "--out", str(place.out)]
     return cotext("contrastive", place.run, *suites, *options, device=device)
 
@@ -111,6 +113,8 @@ def _translation(asked: Translation, place: Place, device: str | None) -> Iterat
     if asked.documents is not None or asked.single_sentences:
         source, reference = _excerpt(asked, source, reference, place)
     protocols = [word for protocol in asked.protocols for word in ("--protocol", protocol)]
+    if asked.comet and not without_comet(asked.comet):
+        protocols += ["--comet", asked.comet]
     options = as_options(_filled(asked.settings, place))
     for update in (None, *(checkpoints(place.run) if asked.checkpoints else ())):
         name = place.out.stem if update is None else f"{place.out.stem}.at.{update}"
@@ -122,6 +126,17 @@ def _translation(asked: Translation, place: Place, device: str | None) -> Iterat
         files = {"--source": source, "--hypothesis": hypothesis, "--reference": reference}
         named = [word for option, path in files.items() for word in (option, str(path))]
         yield cotext("evaluate", *named, *protocols, "--json", device=device, printed=written)
+
+
+def without_comet(model: str) -> str:
+    """Why a model of COMET cannot be run here; empty where it can."""
+    if not model:
+        return "no model is named"
+    try:
+        Comet(model, find_python(None))
+    except CotextError as error:
+        return str(error)
+    return ""
 
 
 def _translated(out: Path) -> Path:

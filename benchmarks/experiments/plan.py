@@ -75,6 +75,8 @@ class Contrastive(Closed):
     """Files, and folders of which all JSON files are taken."""
     controls: bool = False
     """Without context and in foreign context, too."""
+    context: str = "true"
+    """Context of the candidates, as of `cotext contrastive --context`."""
     settings: Settings = Field(default={})
     """Of scoring, as in `group_windows: 4`."""
 
@@ -88,6 +90,9 @@ class Translation(Closed):
     """Their translation."""
     protocols: tuple[str, ...] = ("s-bleu", "d-bleu")
     """As in docs/metrics.md."""
+    comet: str = ""
+    """COMET model, for a figure `comet`; none where there is no name, or no environment that runs it, which
+    the page of tables says."""
     documents: PositiveInt | None = None
     """So many from the beginning; all of them if not given."""
     single_sentences: bool = False
@@ -164,6 +169,19 @@ class Table(Closed):
     """All if not given."""
 
 
+class Curves(Closed):
+    """A figure: one panel for each kind of figure, one line for each system, rows as its points."""
+
+    title: str
+    """Above it; the file has its first words."""
+    across: str
+    """What is on the horizontal axis."""
+    panels: Annotated[dict[str, str], Field(min_length=1)]
+    """Figure by label of the vertical axis, as in `BLEU: bleu.s-bleu`."""
+    lines: Annotated[dict[str, dict[float, str]], Field(min_length=1)]
+    """Of each system: row by its place on the horizontal axis."""
+
+
 class Experiment(Closed):
     """What is trained, measured and told."""
 
@@ -187,6 +205,8 @@ class Experiment(Closed):
     """By name."""
     tables: tuple[Table, ...] = ()
     """Written after every row."""
+    figures: tuple[Curves, ...] = ()
+    """Drawn after every row, of what is there."""
 
     @model_validator(mode="after")
     def _known(self) -> Self:
@@ -209,6 +229,11 @@ class Experiment(Closed):
                 require_known(f"tables, {table.title}", row_name, self.rows)
             for figure in table.columns.values():
                 require_known(f"tables, {table.title}", figure.split(".")[0], self.measures)
+        for curves in self.figures:
+            for row_name in (each for line in curves.lines.values() for each in line.values()):
+                require_known(f"figures, {curves.title}", row_name, self.rows)
+            for figure in curves.panels.values():
+                require_known(f"figures, {curves.title}", figure.split(".")[0], self.measures)
         for name in self.rows:
             self._require_end(name, ())
         return self

@@ -19,6 +19,7 @@ from typing import Any
 import torch
 
 from benchmarks.experiments import data as experiment_data
+from benchmarks.experiments.curves import draw
 from benchmarks.experiments.measures import Place, Step, cotext, figures, steps
 from benchmarks.experiments.plan import Experiment
 from benchmarks.experiments.tables import render
@@ -306,6 +307,7 @@ class Runner:
         for name, text in texts.items():
             with replacing(self.folder / name) as temporary:
                 temporary.write_text(text, encoding="utf-8")
+        draw(self.experiment, self.results, self.folder)
 
 
 def _row(name: str, seed: int) -> Key:

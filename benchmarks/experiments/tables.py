@@ -6,6 +6,7 @@ import statistics
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from benchmarks.experiments.measures import without_comet
 from benchmarks.experiments.plan import Experiment, Table
 
 Results = dict[str, Any]  # what results.json holds
@@ -17,6 +18,10 @@ def render(experiment: Experiment, results: Results) -> str:
     parts = [f"# {experiment.title}", experiment.about.strip()]
     for table in experiment.tables:
         parts += [f"## {table.title}", *_table(table, experiment, results)]
+    asked = [m.translation.comet for m in experiment.measures.values() if m.translation is not None]
+    if any("comet" in figure for table in experiment.tables for figure in table.columns.values()):
+        reasons = dict.fromkeys(reason for model in asked if (reason := without_comet(model)))
+        parts += [f"COMET is left out: {reason}" for reason in reasons]
     parts += ["## Rows", "\n".join(_rows(experiment, results))]
     if experiment.settings:
         parts.append(f"Every training:{_settings(experiment.settings)}")

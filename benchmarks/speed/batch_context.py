@@ -16,15 +16,7 @@ import numpy as np
 import torch
 
 from benchmarks.speed.batches import SYMBOLS, instance_of, lengths, make_batch
-from benchmarks.speed.harness import (
-    Way,
-    added_mebibytes,
-    apply,
-    in_turn,
-    number_in_child,
-    parser,
-    table,
-)
+from benchmarks.speed.harness import added_mebibytes, apply, number_in_child, parser, table
 from benchmarks.speed.systems import (
     SIZES,
     Numerals,
@@ -41,6 +33,7 @@ from cotext.data.views import WindowView
 from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.layers.flat_batch import FlatBatchAttention, FlatContext, RowOrder
 from cotext.layers.multi_head import AttentionSize
+from cotext.runtime.timing import Way, in_turn
 
 ROWS = 16  # windows of a batch
 LOCAL = 3  # sentences of context in them

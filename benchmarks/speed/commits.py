@@ -25,7 +25,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.speed.harness import Times, parser, table
+from benchmarks.speed.harness import parser, table
+from cotext.runtime.timing import Times
 
 WORKER = Path(__file__).with_name("commits_worker.py")
 QUESTIONS = ("training", "greedy", "beam", "document", "score")

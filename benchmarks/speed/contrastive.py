@@ -14,7 +14,7 @@ from pathlib import Path
 
 import torch
 
-from benchmarks.speed.harness import Way, apply, in_turn, parser, spread, table
+from benchmarks.speed.harness import apply, parser, table
 from cotext.analysis.contrastive_contexts import ForeignSentences, score_in_contexts
 from cotext.config.recipe import load_config
 from cotext.data.documents import ParallelDocument
@@ -24,6 +24,7 @@ from cotext.decoding.candidate_scoring import CandidateSet, score_candidates
 from cotext.decoding.scorer import SentenceScore
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.build import build_model
+from cotext.runtime.timing import Way, in_turn, spread
 
 Scores = list[list[SentenceScore]]
 Scoring = Callable[[DocumentTranslator, Sequence[CandidateSet]], Scores]

@@ -23,18 +23,9 @@ import torch
 from torch import Tensor
 from torch.nn.functional import ctc_loss
 
-from benchmarks.speed.harness import (
-    Times,
-    Way,
-    added_mebibytes,
-    apply,
-    in_turn,
-    number_in_child,
-    parser,
-    spread,
-    table,
-)
+from benchmarks.speed.harness import added_mebibytes, apply, number_in_child, parser, table
 from cotext.losses.ctc import Units, best_alignment, ctc_nll
+from cotext.runtime.timing import Times, Way, in_turn, spread
 
 VOCABULARY, DIMENSION, BLANK = 32_000, 512, 0
 TOKENS = (14, 38)  # of a sentence, evenly

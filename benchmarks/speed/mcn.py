@@ -16,12 +16,13 @@ import numpy as np
 import torch
 
 from benchmarks.speed.batches import SYMBOLS, VOCABULARY, instance, lengths, make_batch, packed
-from benchmarks.speed.harness import Way, added_mebibytes, apply, in_turn, number_in_child, parser, table
+from benchmarks.speed.harness import added_mebibytes, apply, number_in_child, parser, table
 from benchmarks.speed.systems import Numerals, Trainee, random_documents, random_model, translated
 from cotext.config.recipe import Config, load_config
 from cotext.config.sizes import SIZES
 from cotext.data.batch import Batch, SpecialSymbols
 from cotext.decoding.translator import DocumentTranslator
+from cotext.runtime.timing import Way, in_turn
 
 DOCUMENTS = 8  # of a round of training
 SENTENCES = 20  # of a document

@@ -10,7 +10,6 @@ decode.max_tokens takes. Dimensions are those of the size, layers those of the r
 one round, tables show medians with the smallest and the largest.
 """
 
-import copy
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -22,8 +21,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks.speed.batches import VOCABULARY, lengths
-from benchmarks.speed.harness import Way, apply, in_turn, parser, spread, table
+from benchmarks.speed.batches import lengths
+from benchmarks.speed.harness import apply, parser, table
 from benchmarks.speed.systems import (
     SIZES,
     Numerals,
@@ -33,16 +32,17 @@ from benchmarks.speed.systems import (
     translated,
 )
 from cotext.config.recipe import Config
+from cotext.data.build import special_symbols
 from cotext.data.documents import Document
+from cotext.decoding.ctranslate import INSTALL, write_model
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.interface import Model
-from cotext.models.transformer import Transformer
 from cotext.runtime.devices import choose_device
+from cotext.runtime.timing import Way, in_turn, spread
 
 WORDS = 24  # tokens of a sentence, which has two brackets beside
 SENTENCE = "p-transformer/transformer-sent"
 PIECE = 20_000  # tokens a side: every document is one piece
-INSTALL = "no rows of CTranslate2: pip install 'cotext[benchmarks]'"
 
 Translate = Callable[[Sequence[Document]], float]  # gives sentences written
 LENGTHS = (512, 1024, 2048, 4096, 8192)
@@ -116,12 +116,12 @@ def ctranslate(model: Model, size: str, many: bool, folder: Path) -> dict[str, T
     try:
         import ctranslate2
     except ImportError:
-        print(INSTALL)
+        print(f"no rows of CTranslate2: {INSTALL}")
         return {}
-    assert isinstance(model, Transformer)
+    symbols = special_symbols(Numerals(), decoding_config(SENTENCE, size, 1, 8000).view)
     engines: dict[str, Any] = {}
     for kind in ("float32", "int8"):
-        specification_of(model, kind, folder / kind)
+        write_model(model, symbols, Numerals.unk, kind, folder / kind)
         engines[kind] = ctranslate2.Translator(
             str(folder / kind), device="cpu", compute_type=kind, intra_threads=1, inter_threads=1
         )
@@ -144,52 +144,6 @@ def ctranslate(model: Model, size: str, many: bool, folder: Path) -> dict[str, T
     return found if many else {"CTranslate2 int8 Sent2Sent, greedy, one by one": one_by_one, **found}
 
 
-def specification_of(model: Transformer, kind: str, folder: Path) -> None:
-    """Write our weights as a model of CTranslate2, which fuses projections as we do."""
-    from ctranslate2.specs import TransformerSpec
-
-    given: Any = copy.deepcopy(model)  # the conversion works on the weights where they lie
-    encoder, decoder, embedding = given.encoder, given.decoder, given.embedding
-
-    def put(to: Any, module: torch.nn.Module, names: tuple[str, str] = ("weight", "bias")) -> None:
-        for name, own in zip(names, ("weight", "bias"), strict=True):
-            setattr(to, name, module.get_parameter(own).detach().numpy())
-
-    heads = encoder[0].attention.heads
-    spec = TransformerSpec.from_config((len(encoder), len(decoder)), heads, pre_norm=False)
-    for side, blocks in ((spec.encoder, encoder), (spec.decoder, decoder)):
-        for layer, block in zip(side.layer, blocks, strict=True):
-            norm = ("gamma", "beta")
-            put(layer.self_attention.linear[0], block.attention.qkv)
-            put(layer.self_attention.linear[1], block.attention.out)
-            put(layer.self_attention.layer_norm, block.after_attention.norm, norm)
-            put(layer.ffn.linear_0, block.feed_forward.widen)
-            put(layer.ffn.linear_1, block.feed_forward.narrow)
-            put(layer.ffn.layer_norm, block.after_feed_forward.norm, norm)
-            if side is spec.decoder:
-                for to, module in zip(
-                    layer.attention.linear,
-                    (block.cross.query, block.cross.key_value, block.cross.out),
-                    strict=True,
-                ):
-                    put(to, module)
-                put(layer.attention.layer_norm, block.after_cross.norm, norm)
-        side.position_encodings.encodings = embedding.table.table.numpy()
-        words = side.embeddings if side is spec.decoder else side.embeddings[0]
-        words.weight = embedding.weight.detach().numpy()
-    spec.decoder.projection.weight = embedding.weight.detach().numpy()
-    names = [str(i) for i in range(VOCABULARY)]
-    spec.register_source_vocabulary(names)
-    spec.register_target_vocabulary(names)
-    spec.config.bos_token = spec.config.decoder_start_token = str(Numerals.bos)
-    spec.config.eos_token, spec.config.unk_token = str(Numerals.eos), str(Numerals.unk)
-    spec.config.add_source_bos, spec.config.add_source_eos = False, True
-    spec.validate()
-    spec.optimize(quantization=None if kind == "float32" else kind)
-    folder.mkdir()
-    spec.save(str(folder))
-
-
 def engine_output(engine: Any, sentences: Sequence[str], beam: int) -> list[list[str]]:
     """As many tokens for every sentence as our search writes, the last of which is `eos`."""
     found = engine.translate_batch(
@@ -204,7 +158,7 @@ def engine_output(engine: Any, sentences: Sequence[str], beam: int) -> list[list
     return [result.hypotheses[0] for result in found]
 
 
-def check_equal(model: Transformer, size: str, engine: Any) -> None:
+def check_equal(model: Model, size: str, engine: Any) -> None:
     """Stop unless the engine writes greedily what we do."""
     document = random_documents(1, 4, WORDS)[0]
     config = decoding_config(SENTENCE, size, 1, 8000)

@@ -27,11 +27,12 @@ import torch
 from torch.nn.functional import cross_entropy
 
 from benchmarks.speed.batches import SYMBOLS, VOCABULARY, document_batches, sentence_batches
-from benchmarks.speed.harness import Clock, apply, number_in_child, parser
+from benchmarks.speed.harness import apply, number_in_child, parser
 from benchmarks.speed.systems import plain_model
 from cotext.data.batch import Batch
 from cotext.layers.blocks import Size
 from cotext.losses.cross_entropy import CrossEntropy
+from cotext.runtime.timing import Clock
 
 SIZES = {"base": (512, 2048, 8, 6), "small": (256, 1024, 4, 4)}
 SMOOTHING = 0.1

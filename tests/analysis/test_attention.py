@@ -255,9 +255,7 @@ def test_shares_of_every_system(name: str) -> None:
     translator = DocumentTranslator(watched, config, tokenizer, torch.device("cpu"))
     source = ("the cat", "sat", "", "on a mat the", "cat", "sat on", "a cat")
     target = ("sat", "on a", "", "mat the cat", "a", "the the", "mat")
-    found = document_attention(
-        translator, translator.model, ParallelDocument("d", source, target), "", own=False
-    )
+    found = document_attention(translator, ParallelDocument("d", source, target), "", own=False)
     assert found.numbers == (1, 2, 4, 5, 6, 7)
     assert [t for t, _ in found.tokens] == [2, 1, 4, 1, 2, 2]
     ones = torch.ones(6, dtype=torch.float64)

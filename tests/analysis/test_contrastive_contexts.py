@@ -6,6 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 from test_candidate_scoring import CHOICES, VIEWS, translator
+from tiny import tiny_config, window
 
 from cotext.analysis import contrastive_contexts as module
 from cotext.analysis.context_use import excerpts
@@ -239,3 +240,80 @@ def test_a_system_that_reads_its_context_uses_it() -> None:
     assert found.conditions["foreign"].other == pytest.approx((46 + 30) / 2, abs=8)
     assert found.failing == []
     assert found.used is True
+
+
+LONG = ContrastiveSuite(
+    "long",
+    "en",
+    "de",
+    tuple(
+        ContrastiveExample(
+            str(n),
+            "pronoun",
+            3,
+            ("the cat", "sat", "on", "a mat", "it"),
+            (("die katze", "saß", "auf", "matte", right), ("die katze", "saß", "auf", "matte", "es")),
+            0,
+            {},
+            f"d{n}",
+        )
+        for n, right in enumerate(("sie", "er"))
+    ),
+)
+ALL = {"the cat", "sat", "on", "a mat"}
+
+
+def asked_in(
+    context: str, t: DocumentTranslator, monkeypatch: pytest.MonkeyPatch
+) -> list[tuple[tuple[str, ...], tuple[str, ...], tuple[int, ...]]]:
+    """Source, right candidate and place of what is scored of the first example, beside its own context."""
+    seen: list[CandidateSet] = []
+
+    def noted(translator: DocumentTranslator, sets: Sequence[CandidateSet]) -> list[list[SentenceScore]]:
+        seen.extend(sets)
+        return [[SentenceScore(-1.0, 1)] * len(each.candidates) for each in sets]
+
+    monkeypatch.setattr(module, "score_candidates", noted)
+    pairs = [(f"x{n}", f"X{n}") for n in range(4)]
+    own = ParallelDocument("", LONG.examples[0].source, LONG.examples[0].candidates[0])
+    pool = module.Pool([own, ParallelDocument("", *zip(*pairs, strict=True))])
+    foreign = ForeignSentences(pool, {"0": 0})
+    score_in_contexts(t, LONG.examples[:1], foreign, [context])
+    return [(each.source, each.candidates[0], each.compared) for each in seen[1:]]
+
+
+def test_shuffled_and_irrelevant_contexts_by_hand(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Windows of two sentences that see each other: the own row shows `a mat`, other rows show the rest."""
+    docflat = tiny_config(
+        view=window(1) | {"separators": "numbered", "numbers": 8},
+        model={"batch_context": "flat"},
+        decode={"group_windows": 8},
+    )
+    t = translator(docflat)
+    [(source, right, (place,))] = asked_in("shuffled", t, monkeypatch)
+    assert (source[place], right[place]) == ("it", "sie")
+    assert set(source[:4]) == ALL
+    assert source[:4] != ("the cat", "sat", "on", "a mat")
+    assert dict(zip(source, right, strict=True))["the cat"] == "die katze"
+    [(source, right, (place,))] = asked_in("foreign", t, monkeypatch)
+    assert (source[place], right[place]) == ("it", "sie")
+    assert all(text.startswith("x") for text in source[:4])
+    assert all(text.startswith("X") for text in right[:4])
+    [(source, right, (place,))] = asked_in("global", t, monkeypatch)
+    assert source[3:] == ("a mat", "it")
+    assert right[3:] == ("matte", "sie")
+    assert all(text.startswith("x") for text in source[:3])
+    [(source, right, _)] = asked_in("none", t, monkeypatch)
+    assert (source, right) == (("it",), ("sie",))
+
+
+def test_accuracy_in_another_context_says_so() -> None:
+    t = translator(VIEWS["window"])
+    report = run_suite(t, SUITE, recipe={"model": "m"}, context="none")
+    assert "context:none" in report.signature
+    controls = run_suite(t, SUITE, controls=True).readings
+    assert controls is not None
+    assert [each.right for each in report.decisions] == list(controls.by_context["none"].right.values())
+    assert "context:" not in run_suite(t, SUITE).signature
+    with pytest.raises(CotextError, match="reads each row by itself"):
+        run_suite(t, SUITE, context="global")

@@ -10,6 +10,7 @@ from command_line import World, make_world, process_environment, succeed
 
 from benchmarks.experiments.__main__ import main
 from benchmarks.experiments.changed import change_run
+from benchmarks.experiments.curves import draw, points
 from benchmarks.experiments.measures import Place, figures, flat, of_suites, steps
 from benchmarks.experiments.plan import Measure, read_experiment, require_recipes
 from benchmarks.experiments.runner import Budget, Runner
@@ -309,6 +310,49 @@ def test_figures_of_suites_by_distance() -> None:
 def test_numbers_of_nested_json_by_dotted_keys() -> None:
     content = {"a": {"b": [1, {"c": 2.5}], "d": "text", "e": True}, "f": None, "g": 3}
     assert dict(flat(content)) == {"a.b.0": 1, "a.b.1.c": 2.5, "g": 3}
+
+
+CURVES = """
+figures:
+  - title: Loss, by updates
+    across: updates
+    panels: {loss: training.nll_current, BLEU: training.bleu}
+    lines: {one: {2: first, 1: later}, other: {1: later}}
+"""
+
+
+def test_figures_are_drawn_of_what_is_measured(finished: Path, tmp_path: Path) -> None:
+    (tmp_path / "two.yaml").write_text(EXPERIMENT + CURVES)
+    experiment = read_experiment(tmp_path / "two.yaml")
+    kept = json.loads((finished / "out" / "results.json").read_text())
+    kept["rows"]["first"]["2"] = json.loads(json.dumps(kept["rows"]["first"]["1"]))
+    kept["rows"]["first"]["2"]["measures"]["training"]["figures"]["nll_current"] += 1.0
+    [curves] = experiment.figures
+    [_, (place, mean, low, high)] = points(curves.lines["one"], "training.nll_current", kept)
+    assert place == 2
+    assert (mean - low, high - mean) == (pytest.approx(0.5), pytest.approx(0.5))
+    assert points(curves.lines["one"], "training.bleu", kept) == []
+    draw(experiment, kept, tmp_path)
+    assert (tmp_path / "loss-by-updates.png").read_bytes().startswith(b"\x89PNG")
+    (tmp_path / "two.yaml").write_text(EXPERIMENT + CURVES.replace("2: first", "2: furst"))
+    with pytest.raises(CotextError, match="did you mean first"):
+        read_experiment(tmp_path / "two.yaml")
+
+
+@pytest.mark.parametrize("model", ["", "Unbabel/wmt22-comet-da"])
+def test_comet_is_left_out_with_a_word_where_it_cannot_be_run(
+    model: str, world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("COTEXT_COMET_PYTHON", raising=False)
+    content = {"source": "a.en", "reference": "a.de", "comet": model}
+    measure = Measure.model_validate({"translation": content})
+    place = Place(world.run, world.folder, tmp_path / "bleu.json", {})
+    assert not any("--comet" in step.arguments for step in steps(measure, place, None))
+    bleu = f"measures:\n  bleu: {{translation: {json.dumps(content)}}}"
+    text = EXPERIMENT.replace("measures:\n ", f"{bleu}\n ").replace("accuracy.register", "bleu.comet")
+    (tmp_path / "two.yaml").write_text(text)
+    page = render(read_experiment(tmp_path / "two.yaml"), {"rows": {}, "data": {}, "versions": {}})
+    assert "COMET is left out: " + ("COMET runs in an environment" if model else "no model is named") in page
 
 
 @pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
-from benchmarks.speed.harness import Times, in_turn, spread
+from cotext.runtime.timing import Times, in_turn, spread
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -35,6 +35,7 @@ COMMANDS = {
     "windows": "windows RUN --source WORLD/test.en --target WORLD/test.de --before 0 --before 1 --out OUT",
     "context": "context RUN WORLD/test.en --target WORLD/test.de --out OUT.html --set beam=1",
     "cxmi": "cxmi RUN --source WORLD/test.en --target WORLD/test.de --translate --set beam=1",
+    "speed": "speed RUN --document WORLD/test.en --rounds 1 --setting one --device cpu",
     "profile": "profile --hypothesis WORLD/test.en --reference WORLD/test.de",
     "distill": "distill RUN --data WORLD/data --out OUT --set beam=1",
     "distill-shard": "distill RUN --data WORLD/data --out OUT --shard 1/2 --set beam=1",

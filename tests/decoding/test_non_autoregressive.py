@@ -14,10 +14,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from test_casa import CONTEXT, SYMBOLS, SYSTEMS, TOKENIZER, config_of, instances, model_of, nodes, systems
 from tiny import WordTokenizer
+from tiny_runs import write_run
 
+from cotext.analysis.attention_of_document import document_attention
+from cotext.config.recipe import load_config
 from cotext.data.batch import Instance
 from cotext.data.collate import source_batch
 from cotext.data.documents import Document, ParallelDocument
+from cotext.data.tokenizer import load_tokenizer
 from cotext.decoding.beam_search import Hypothesis, SearchOptions
 from cotext.decoding.constraints import SearchRequest, SearchSymbols
 from cotext.decoding.non_autoregressive import collapse, search_frames
@@ -232,6 +236,54 @@ def test_a_sentence_without_a_path_is_impossible() -> None:
     assert told.log_probability == -math.inf
 
 
+WITH_PATHS = [
+    name for name in SYSTEMS if SYSTEMS[name].get("nat", {}).get("path", "sentences") == "sentences"
+]
+PARALLEL = ParallelDocument(
+    "d", ("the cat sat", "on", "", "it saw a mat again"), ("mat on", "cat cat cat", "", "the cat")
+)
+
+
+@pytest.mark.parametrize("name", WITH_PATHS)
+def test_tokens_share_the_likelihood_of_their_sentence(name: str) -> None:
+    translator = DocumentTranslator(model_of(SYSTEMS[name]), config_of(SYSTEMS[name]), TOKENIZER, CPU)
+    [scores] = translator.score([PARALLEL])
+    [tokens] = translator.score_tokens([(PARALLEL, range(4))])
+    assert [len(each) for each in tokens] == [3, 0, 0, 3]  # "cat cat cat" has no path of six positions
+    for j in (0, 3):
+        assert sum(tokens[j]) == pytest.approx(scores[j].log_probability)
+        assert all(log_p < 1e-9 for log_p in tokens[j])
+    assert scores[1].log_probability == -math.inf
+
+
+@pytest.mark.parametrize("name", sorted(set(SYSTEMS) - set(WITH_PATHS)))
+def test_tokens_have_no_probability_where_a_row_has_one_path(name: str) -> None:
+    translator = DocumentTranslator(model_of(SYSTEMS[name]), config_of(SYSTEMS[name]), TOKENIZER, CPU)
+    with pytest.raises(CotextError, match="one likelihood for a whole row"):
+        translator.score_tokens([(PARALLEL, range(4))])
+
+
+@systems
+def test_which_sentence_looks_at_which(name: str) -> None:
+    """Every position and source token asks, and what it gives to sentences sums to one."""
+    translator = DocumentTranslator(model_of(SYSTEMS[name]), config_of(SYSTEMS[name]), TOKENIZER, CPU)
+    found = document_attention(translator, PARALLEL, "", own=False)
+    assert found.numbers == (1, 2, 4)
+    for each in found.maps.values():
+        torch.testing.assert_close(each.share.nansum(dim=1), torch.ones(3, dtype=torch.float64))
+        seen = ~each.share.isnan()
+        assert seen.diagonal().all()
+        if each.kind.endswith("local"):
+            assert int(seen.sum()) == 3
+    if name == "CASA":
+        assert not found.maps["encoder.1.attention"].share.isnan().any()
+        other = document_attention(
+            translator, replace(PARALLEL, target=("it", "it", "", "it")), "", own=False
+        )
+        for each, same in zip(found.maps.values(), other.maps.values(), strict=True):
+            torch.testing.assert_close(each.share, same.share, equal_nan=True)
+
+
 # --- documents
 
 
@@ -322,13 +374,42 @@ def test_train_translate_score_and_contrast(recipe: str, folder: Path) -> None:
     assert "toy/order" in contrasted
 
 
+def fresh(folder: Path, name: str, recipe: str) -> Path:
+    """A run with fresh weights, layers and lengths as those that are trained here."""
+    tokenizer = load_tokenizer(folder / "data" / "tokenizer")
+    settings = [s for s in TINY if s.startswith(("model", "decode", "view"))]
+    return write_run(folder / name, load_config(recipe, None, [*settings, "train.threads=1"]), tokenizer)
+
+
+@pytest.mark.parametrize("recipe", ["casa", "latent"])
+def test_context_is_measured_by_the_likelihood_of_texts(recipe: str, folder: Path) -> None:
+    """`cxmi`, `context` and `attention`, of a system with a path for every sentence."""
+    run = fresh(folder, f"measured-{recipe}", f"casa/{recipe}")
+    source, target, out = folder / "test.en", folder / "test.de", folder / f"{recipe}.json"
+    told = succeed("cxmi", run, "--source", source, "--target", target, "--out", out).out
+    found = json.loads(out.read_text())
+    assert found["conditions"]["true"]["sentences_with_context"] > 0
+    assert found["conditions"]["true"]["per_sentence"] != 0
+    assert (f"{found['without_path']} have no path" in told) == (found["without_path"] > 0)
+    page = folder / f"{recipe}.html"
+    succeed("context", run, source, "--target", target, "--out", page)
+    [*_, last] = json.loads(page.with_suffix(".json").read_text())["sentences"]
+    assert sum(word["nats"] for word in last["words"]) == pytest.approx(last["cxmi"], abs=1e-2)
+    maps = folder / f"{recipe}-maps"
+    succeed("attention", run, source, "--target", target, "--out", maps)
+    kinds = set(json.loads((maps / "attention.json").read_text())["kinds"])
+    assert {"encoder", "decoder", "cross"} <= kinds
+    assert ({"codes", "codes_cross"} <= kinds) == (recipe == "latent")
+
+
 def test_what_reads_from_left_to_right_is_refused(folder: Path) -> None:
-    run = folder / "refused"
-    succeed("train", "casa/casa", *TINY, "--data", folder / "data", "--out", run)
+    run, glat = fresh(folder, "refused", "casa/casa"), fresh(folder, "glat-refused", "casa/glat-ctc")
+    source = folder / "test.en"
     for command in (
         ("probe", run),
-        ("attention", run, folder / "test.en", "--out", folder / "attention"),
-        ("translate", run, folder / "test.en", "--out", folder / "free.de", "--set", "align=free"),
+        ("translate", run, source, "--out", folder / "free.de", "--set", "align=free"),
+        ("cxmi", glat, "--source", source, "--target", folder / "test.de"),
+        ("context", glat, source, "--out", folder / "page.html"),
     ):
         outcome = cotext(*command)
         assert outcome.code == 2, (command, outcome)

@@ -476,6 +476,17 @@ class TestBatchLevelContext:
         reported = [e["update"] for e in journal(tmp_path / "run") if e["kind"] == "validation"]
         assert reported == progress.validated
 
+    def test_a_limit_in_epochs_ends_training_and_a_resumed_one(self, data: Path, tmp_path: Path) -> None:
+        config = run_config(max_epochs=2, max_updates=60, validate_every=4)
+        done = train_here(config, data, tmp_path / "run")
+        assert done.finished
+        assert done.epoch == 2
+        assert done.validated[-1] == done.update < 60
+        again = train_here(config, data, tmp_path / "run")
+        assert (again.update, again.epoch) == (done.update, 2)
+        longer = train_here(with_section(config, "train", max_epochs=3), data, tmp_path / "run")
+        assert longer.epoch == 3
+
     def test_patience_in_epochs(self, data: Path, tmp_path: Path) -> None:
         """Four epochs, two of them in vain, the last two."""
         settings = {"validate_every": "epoch", "patience": 2, "max_updates": 99}

@@ -18,7 +18,6 @@ from cotext.data.documents import ParallelDocument
 from cotext.decoding.document_state import Encoded
 from cotext.decoding.scorer import document_rows
 from cotext.decoding.translator import DocumentTranslator
-from cotext.models.interface import TranslationModel
 from cotext.runtime.tables import render_rows
 
 DIGITS = 6  # that are worth keeping of a weight
@@ -118,19 +117,19 @@ def _numbers(values: Tensor) -> Any:
 
 def document_attention(
     translator: DocumentTranslator,
-    model: TranslationModel,
     document: ParallelDocument,
     signature: str,
     own: bool,
 ) -> DocumentAttention:
     """Attention maps and gates of a document and its translation; `own`: the translation is by the run.
 
-    `model` is that of the translator.
+    Where all is written at once, the decoder has positions in the place of target tokens, as many for every
+    sentence as its source gives it: such maps do not depend on the translation.
     """
     source = translator.tokenizer.encode_batch(document.source)
     target = translator.tokenizer.encode_batch(document.target)
     kept, batches = window_batches(translator, source, target)
-    maps, gates = sentence_maps(model, batches, len(kept))
+    maps, gates = sentence_maps(translator.model, batches, len(kept))
     return DocumentAttention(
         signature=signature,
         document=document,

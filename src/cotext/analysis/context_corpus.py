@@ -36,6 +36,7 @@ class CorpusUse:
     sentences: tuple[SentenceUse, ...]
     means: tuple[ConditionMean, ...]  # of all conditions but none
     scores: dict[str, tuple[Score, ...]]
+    without_path: int = 0  # sentences that take no part: too long for their positions
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for a JSON file."""
@@ -44,6 +45,7 @@ class CorpusUse:
             "version": 1,
             "signature": self.signature,
             "unit": "nats",
+            "without_path": self.without_path,
             "conditions": {
                 mean.condition: {
                     "sentences_with_context": mean.sentences,
@@ -83,6 +85,8 @@ class CorpusUse:
         counts = (
             f"{mean.sentences:,} of {len(self.sentences):,} sentences have context; {mean.tokens:,} tokens"
         )
+        if self.without_path:
+            counts += f"; {self.without_path:,} have no path, and take no part"
         signatures = [score.signature for score in next(iter(self.scores.values()), ())]
         return "\n".join([render_rows(rows, left=1), counts, *signatures, self.signature])
 
@@ -118,6 +122,7 @@ def measure_corpus(
     check_sides(opened.languages, source, target, f"{opened.folder} translates")
     if translate:
         translator.check(Document(d.id, d.source) for d in documents)
+    translator.plan.require_token_probabilities()
     translator.check_pairs(documents)
     sources = (Document(d.id, d.source) for d in documents)
     if all(len(visible) < 2 for each in sources for visible in translator.visible_sentences(each)):
@@ -135,7 +140,12 @@ def measure_corpus(
             written = translate_under(translator, documents, condition, seed)
             scores[condition] = tuple(evaluate(written, references, chosen))
     parts = [opened.signature, f"seed:{seed}", "unit:nats"]
-    return CorpusUse("|".join(parts), found, means, scores)
+    pairs = ((s, t) for d in documents for s, t in zip(d.source, d.target, strict=True))
+    without_path = sum(
+        bool(s.strip() and t.strip()) and not use.tokens["none"]
+        for use, (s, t) in zip(found, pairs, strict=True)
+    )
+    return CorpusUse("|".join(parts), found, means, scores, without_path)
 
 
 def translate_under(

@@ -14,6 +14,7 @@ from cotext.metrics.contrastive import CandidateScores, ContrastiveReport, contr
 from cotext.metrics.evidence import Evidence, groups_of, weigh
 from cotext.metrics.generative import GenerativeReport, generative_accuracy
 from cotext.metrics.readings import Readings
+from cotext.runtime.errors import CotextError
 
 SUITE_CHUNK = 2000  # candidates scored between two signs of progress
 
@@ -26,25 +27,36 @@ def run_suite(
     score: Any = "sum",
     recipe: dict[str, str] | None = None,
     controls: bool = False,
+    context: str = "true",
     on_candidates: Callable[[int], None] = lambda count: None,
 ) -> ContrastiveReport:
     """Score every candidate of a suite in its context and count how often the right one wins.
 
     What is scored are the sentences in which the candidates differ, each as current sentence of its window.
-    `controls`: also without context and in the context of other documents.
+    `controls`: also without context and in the context of other documents. `context`: in which one the
+    candidates stand, `true` or one of EDITS; without controls.
 
     Raises:
-        CotextError: a sentence longer than the system takes, before any work is done; controls of a suite
-            whose examples are all of one document.
+        CotextError: a sentence longer than the system takes, before any work is done; controls or another
+            context of a suite whose examples are all of one document; `global` of a system whose rows do not
+            see each other.
     """
+    if context == "global" and translator.plan.group_windows == 1:
+        raise CotextError(
+            "--context global replaces what other rows of a batch show, and this system reads each row by "
+            "itself; choose shuffled, foreign or none"
+        )
     translator.check_pairs(_texts(suite))
-    foreign = ForeignSentences.of(suite) if controls else None
+    edits = None if controls else [context] if context != "true" else []
+    foreign = ForeignSentences.of(suite) if edits != [] else None
     scores: dict[str, list[CandidateScores]] = {}
     for chunk in _chunks(suite):
-        for context, found in score_in_contexts(translator, chunk, foreign).items():
-            scores.setdefault(context, []).extend(found)
+        for name, found in score_in_contexts(translator, chunk, foreign, edits).items():
+            scores.setdefault(name, []).extend(found)
         on_candidates(sum(len(e.candidates) for e in chunk))
-    own = scores.pop("true", [])
+    own = scores.pop(context, [])
+    if context != "true":
+        recipe = {**(recipe or {}), "context": context}
     rules = {"tie": tie, "score": score, "recipe": recipe}
     return contrastive_accuracy(suite, own, **rules, controls=scores if controls else None)
 

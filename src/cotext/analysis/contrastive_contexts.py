@@ -10,11 +10,12 @@ asked twice is scored once.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from random import Random
+from typing import Final
 
 from cotext.analysis.context_use import Pool, edited, excerpts
-from cotext.data.context_edits import Excerpt
+from cotext.data.context_edits import Excerpt, outside
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite
-from cotext.data.documents import ParallelDocument
+from cotext.data.documents import Document, ParallelDocument
 from cotext.data.suite_documents import documents_of
 from cotext.decoding.candidate_scoring import CandidateSet, score_candidates
 from cotext.decoding.scorer import SentenceScore
@@ -23,6 +24,8 @@ from cotext.metrics.contrastive import CandidateScores
 from cotext.metrics.readings import CONTEXTS
 from cotext.runtime.errors import CotextError
 
+# Contexts that candidates may be scored in, and what the excerpt of a sentence becomes there.
+EDITS: Final = {"none": "none", "foreign": "random", "shuffled": "shuffled", "global": "random"}
 SEED = 1  # of the sentences of other documents
 
 
@@ -58,17 +61,20 @@ def score_in_contexts(
     translator: DocumentTranslator,
     examples: Sequence[ContrastiveExample],
     foreign: ForeignSentences | None,
+    edits: Sequence[str] | None = None,
 ) -> dict[str, list[CandidateScores]]:
-    """Score the candidates of examples in their own context and, given sentences of others, in all CONTEXTS.
+    """Score the candidates of examples in their own context and, given sentences of others, in `edits`.
 
-    Everything is scored in one call, so that batches are shared.
+    `edits` are among EDITS; not given: all of CONTEXTS. Everything is scored in one call, so that batches are
+    shared.
     """
+    chosen = () if foreign is None else CONTEXTS[1:] if edits is None else edits
     asked: dict[CandidateSet, int] = {}
-    indices: dict[str, list[list[int]]] = {context: [] for context in CONTEXTS[: 1 if foreign is None else 3]}
+    indices: dict[str, list[list[int]]] = {context: [] for context in ("true", *chosen)}
     for example in examples:
         choices = {"true": [CandidateSet(example.source, example.candidates, example.differing_sentences)]}
         if foreign is not None:
-            choices |= _controls(translator, example, foreign)
+            choices |= _edited(translator, example, foreign, chosen)
         for context, of_example in choices.items():
             indices[context].append([asked.setdefault(choice, len(asked)) for choice in of_example])
     scores = score_candidates(translator, list(asked))
@@ -81,13 +87,16 @@ def score_in_contexts(
     }
 
 
-def _controls(
-    translator: DocumentTranslator, example: ContrastiveExample, foreign: ForeignSentences
+def _edited(
+    translator: DocumentTranslator,
+    example: ContrastiveExample,
+    foreign: ForeignSentences,
+    contexts: Sequence[str],
 ) -> dict[str, list[CandidateSet]]:
-    """For none and foreign context, one choice a sentence in which candidates differ."""
+    """For every context, one choice a sentence in which candidates differ."""
     right = ParallelDocument(example.id, example.source, example.candidates[example.correct])
     others = foreign.pool.without(foreign.documents[example.id])
-    found: dict[str, list[CandidateSet]] = {"none": [], "foreign": []}
+    found: dict[str, list[CandidateSet]] = {context: [] for context in contexts}
     for number, excerpt in zip(
         example.differing_sentences,
         excerpts(translator, right, example.differing_sentences),
@@ -95,8 +104,12 @@ def _controls(
     ):
         # Drawn by what is asked, and not by whose example it is.
         seed = f"{SEED} {example.source[number]} {[candidate[number] for candidate in example.candidates]}"
-        for context, condition in (("none", "none"), ("foreign", "random")):
-            made = edited(excerpt, condition, others, Random(seed))
+        for context in contexts:
+            asked = excerpt
+            if context == "global":
+                document = Document(example.id, example.source)
+                asked = outside(excerpt, translator.visible_sentences(document, own_row=True)[number])
+            made = edited(asked, EDITS[context], others, Random(seed))
             found[context].append(_choice(made, example.candidates))
     return found
 

@@ -24,12 +24,13 @@ from torch.nn.functional import one_hot
 from cotext.analysis.attention import Spread, calls
 from cotext.analysis.gates import GateOpenness
 from cotext.data.batch import Batch, Source
+from cotext.decoding.plan import kind_of
 from cotext.layers.flat_batch import NeuralContextGate
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.masks import is_current
 from cotext.layers.multi_head import CrossAttention, SelfAttention
 from cotext.layers.sentence_spans import SentenceSpan
-from cotext.models.interface import TranslationModel
+from cotext.models.interface import Model
 from cotext.runtime.errors import CotextError
 
 NOWHERE = -1  # of a key that is no token of a row
@@ -209,7 +210,7 @@ def _hook(onlooker: _AttentionRecorder, name: str) -> Callable[[nn.Module, Any, 
 
 @torch.inference_mode()
 def sentence_maps(
-    model: TranslationModel, batches: Iterable[Batch], sentences: int
+    model: Model, batches: Iterable[Batch], sentences: int
 ) -> tuple[dict[str, SentenceMap], dict[str, GateOpenness]]:
     """The maps of every attention of a model over one document and its gates, by the names of their modules.
 
@@ -219,6 +220,7 @@ def sentence_maps(
     Raises:
         CotextError: an attention whose tokens cannot be told.
     """
+    forced_pass = kind_of(model).forced_pass
     with calls(model) as calling, ExitStack() as hooks:
         onlooker = _AttentionRecorder(dict(model.named_modules()), calling, sentences)
         for name, module in onlooker.modules.items():
@@ -227,14 +229,17 @@ def sentence_maps(
         with watch_weights(onlooker.note):
             for batch in batches:
                 onlooker.source, onlooker.target = _Side.of(batch.source.sentence, batch.source), None
-                state = model.encode(batch.source)
-                onlooker.target = _Side.of(batch.input_sentence, batch.source)
-                model.decode(batch.target_input, batch.input_sentence, state)
+                forced = forced_pass(model, batch)
+                onlooker.target = _Side.of(forced.sentence, batch.source)
+                forced.decode()
     return onlooker.maps, onlooker.gates
 
 
 def _kind(name: str, module: nn.Module, of_target: bool) -> str:
-    """What an attention is for: `encoder`, `decoder`, `cross` or, outside the two stacks, `batch-...`."""
+    """What an attention is for: `encoder`, `decoder`, `cross` or, outside the two stacks, `batch-...`.
+
+    That of what predicts codes: `codes` and `codes_cross`.
+    """
     parts = name.split(".")
     if parts[0] == "batch_context":
         return "batch-target" if of_target else "batch-source"
@@ -243,4 +248,6 @@ def _kind(name: str, module: nn.Module, of_target: bool) -> str:
     span = module.span if isinstance(module, SelfAttention | CrossAttention) else None
     inside = isinstance(span, SentenceSpan) and span.memory_sentences == 0
     kind = "cross" if "cross" in parts else parts[0]
+    if parts[0] == "latent":
+        kind = "codes_cross" if kind == "cross" else "codes"
     return f"{kind}-local" if inside else kind

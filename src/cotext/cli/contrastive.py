@@ -50,6 +50,13 @@ def contrastive(
             "3 times slower.",
         ),
     ] = False,
+    context: Annotated[
+        str,
+        typer.Option(
+            help="Context that candidates are scored in: true; none; shuffled; foreign, of other documents; "
+            "or global, foreign but for the own window of a system whose rows see each other."
+        ),
+    ] = "true",
     out: Annotated[Path | None, typer.Option(help="JSON file for all figures and decisions.")] = None,
     device: Device = None,
     set: Decode = None,
@@ -60,6 +67,7 @@ def contrastive(
     from cotext.data.suite_files import read_suite
 
     _check_rules(tie, score)
+    _check_context(context, controls, generate)
     decode = decode_settings(set) if generate else scoring_settings(set)
     loaded_suites = [read_suite(path) for path in suites]
     from cotext.analysis.contrastive import context_window_of, evidence_of, run_suite, suite_recipe
@@ -90,6 +98,7 @@ def contrastive(
                     "tie": tie,
                     "score": score,
                     "controls": controls and window.has_context,
+                    "context": context,
                 }
                 report = run_suite(translator, suite, **rules, recipe=recipe, on_candidates=progress.advance)
             figures = report.as_dict()
@@ -107,7 +116,7 @@ def contrastive(
             reports[ALL_SUITES] = pooled.as_dict()
         if evidence:
             _conclude(evidence, reports, tell)
-        elif window.has_context:
+        elif window.has_context and context == "true":
             tell("Accuracy alone does not show that context is used: add --controls to test it.\n")
         if json:
             typer.echo(as_json(reports))
@@ -122,6 +131,15 @@ def _check_rules(tie: str, score: str) -> None:
     for option, value, known in (("tie", tie, ("wrong", "first")), ("score", score, ("sum", "mean"))):
         if value not in known:
             raise CotextError(f"--{option} {value}: choose one of {', '.join(known)}")
+
+
+def _check_context(context: str, controls: bool, generate: bool) -> None:
+    known = ("true", "none", "shuffled", "foreign", "global")
+    if context not in known:
+        raise CotextError(f"--context {context}: choose one of {', '.join(known)}")
+    if context != "true" and (controls or generate):
+        option = "--controls" if controls else "--generate"
+        raise CotextError(f"--context {context} is another question than {option}: ask them one at a time")
 
 
 def _opened(

@@ -56,6 +56,16 @@ def prepare(
     language: Annotated[
         str, typer.Option(help="Target language of the Moses tokenizer, for moses-bpe.")
     ] = "en",
+    truecase: Annotated[
+        bool,
+        typer.Option(
+            "--truecase",
+            help="For moses-bpe: write the first word of a sentence as in its midst; undone in output.",
+        ),
+    ] = False,
+    jieba: Annotated[
+        bool, typer.Option("--jieba", help="For moses-bpe: split Chinese into words with Jieba.")
+    ] = False,
     max_characters: Annotated[int, typer.Option(help="Longest sentence; a longer one is an error.")] = 10_000,
     split: Annotated[
         bool,
@@ -119,7 +129,17 @@ def prepare(
                 f"--tokenizer {shown(tokenizer)}: not a run or data folder with a tokenizer; "
                 f"give one, or choose {', '.join(KINDS)}"
             )
-        settings = TokenizerSettings(kind=tokenizer, vocabulary=vocabulary, language=language, seed=seed)
+        if (truecase or jieba) and tokenizer != "moses-bpe":
+            option = "--truecase" if truecase else "--jieba"
+            raise CotextError(f"{option} is about words: add --tokenizer moses-bpe, or leave it out")
+        settings = TokenizerSettings(
+            kind=tokenizer,
+            vocabulary=vocabulary,
+            language=language,
+            seed=seed,
+            truecase=truecase,
+            jieba=jieba,
+        )
         with stages() as progress:
             report = prepare_corpus(
                 source,

@@ -26,6 +26,13 @@ def evaluate(
     target_language: Annotated[
         str | None, typer.Option(help="Language code such as zh, for the metric's tokenizer.")
     ] = None,
+    words: Annotated[
+        Path | None,
+        typer.Option(
+            help="Run or data folder with a moses-bpe tokenizer: score what it makes of all texts, tokenised "
+            "for protocols on such text, and truecased if it was prepared with --truecase."
+        ),
+    ] = None,
     discourse: Annotated[
         Path | None,
         typer.Option(help="File of marked reference words; adds the discourse metrics TC, CP, PT and TCP."),
@@ -77,7 +84,7 @@ def evaluate(
         option = "--comet-python" if comet_context is None else "--comet-context"
         raise CotextError(f"{option} needs --comet MODEL")
     if decisions:
-        if hypothesis or reference or source or protocol or discourse or comet or given:
+        if hypothesis or reference or source or protocol or discourse or words or comet or given:
             raise CotextError(
                 "--decisions excludes --hypothesis and other options of translations; leave them out"
             )
@@ -108,6 +115,7 @@ def evaluate(
             target_language=target_language,
             format=format,
             discourse=discourse,
+            words=words,
             comet=None if comet is None else Comet(comet, find_python(comet_python), comet_context or 0),
             on_comet=on_comet,
             resampling=Resampling(**choices) if paired else None,

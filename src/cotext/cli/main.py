@@ -35,6 +35,7 @@ from cotext.cli.options import (
     output,
     scoring_settings,
 )
+from cotext.cli.speed import speed
 from cotext.cli.train import train
 from cotext.runtime.errors import CotextError
 from cotext.runtime.signals import INTERRUPTED, termination_interrupts
@@ -236,6 +237,7 @@ app.command()(windows)
 app.command()(context)
 app.command()(cxmi)
 app.command()(profile)
+app.command()(speed)
 
 
 @app.command()

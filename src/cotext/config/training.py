@@ -36,6 +36,9 @@ class TrainConfig(Closed):
     """Of initial weights, dropout and the order of the data."""
     max_updates: PositiveInt = 100_000
     """Optimiser steps."""
+    max_epochs: Count = 0
+    """Epochs after which training ends, if `max_updates` does not end it before; 0: no limit. Schedules go by
+    `max_updates`."""
     max_tokens: PositiveInt = 16_000
     """Of a batch on one process: rows times the longer side, padding included."""
     order: Literal["shuffled", "documents"] = "shuffled"

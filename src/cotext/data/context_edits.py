@@ -11,7 +11,7 @@ the place of what is taken away. Both sides are edited alike, and the sentence i
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from random import Random
 
 from cotext.data.documents import ParallelDocument
@@ -53,6 +53,12 @@ def excerpt(document: ParallelDocument, sees: range, number: int, whole: bool = 
     pairs = [(document.source[j], document.target[j]) for j in kept]
     context = tuple(i for i, j in enumerate(kept) if j in sees and j != number and "".join(pairs[i]).strip())
     return _made(document.id, pairs, number - kept.start, context, tuple(kept))
+
+
+def outside(found: Excerpt, near: range) -> Excerpt:
+    """The same, of whose context are only sentences whose number in the document is not among `near`."""
+    far = tuple(index for index in found.context if found.numbers[index] not in near)
+    return replace(found, context=far)
 
 
 def without(found: Excerpt, index: int) -> Excerpt:

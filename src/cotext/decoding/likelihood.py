@@ -5,6 +5,9 @@ after the other, D model, V vocabulary.
 """
 
 import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -13,8 +16,36 @@ from cotext.data.batch import Batch
 from cotext.data.collate import bracketed_targets
 from cotext.losses.cross_entropy import output_loss
 from cotext.losses.ctc import ctc_nll, fits
+from cotext.losses.ctc_prefix import beginnings
 from cotext.losses.ctc_targets import units
 from cotext.models.interface import AutoregressiveModel, NonAutoregressiveModel
+
+
+@dataclass(frozen=True, slots=True)
+class ForcedPass:
+    """A batch whose source is read: the sentence of every token or position of the decoder, and its pass.
+
+    `sentence` [B, T], -1 on padding; `decode` gives hidden states [B, T, D].
+    """
+
+    sentence: Tensor
+    decode: Callable[[], Tensor]
+
+
+def autoregressive_pass(model: AutoregressiveModel, batch: Batch) -> ForcedPass:
+    """Teacher forcing: decoder inputs are those of the target."""
+    state = model.encode(batch.source)
+    decode = partial(model.decode, batch.target_input, batch.input_sentence, state)
+    return ForcedPass(batch.input_sentence, decode)
+
+
+def parallel_pass(model: NonAutoregressiveModel, batch: Batch) -> ForcedPass:
+    """All positions at once, which are told no more of the target than its length, where one has to be."""
+    known = None
+    if model.path == "length":
+        known = (bracketed_targets(batch)[1] >= 0).sum(dim=1)
+    draft = model.encode(batch.source, known)
+    return ForcedPass(draft.sentence, partial(model.decode, draft))
 
 
 def sentence_of_label(batch: Batch) -> Tensor:
@@ -71,3 +102,22 @@ def non_autoregressive_nll(model: NonAutoregressiveModel, batch: Batch) -> Tenso
         nll = ctc_nll(hidden_ND, model.output_weight.detach(), batch_units, model.blank).double()
         nll = nll.masked_fill(~fits(batch_units, model.blank), math.inf)
     return nll if model.path == "sentences" else (nll / sentences).repeat_interleave(sentences)
+
+
+def path_token_nll(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
+    """Negative log-likelihoods of labels given those before them in their sentence, over all paths: [N].
+
+    Of a model with a path for every sentence. They sum to the sentence's own likelihood; infinite where its
+    text does not fit. In the order of `label_nll`.
+    """
+    tokens, sentence = bracketed_targets(batch)
+    draft = model.encode(batch.source)
+    hidden_ND = model.decode(draft)[draft.sentence >= 0]
+    asked = units(model.path, draft, tokens, sentence)
+    found = beginnings(hidden_ND, model.output_weight.detach(), asked, model.blank)
+    place = torch.arange(asked.target.size(1), device=tokens.device)
+    end = place == asked.target_length[:, None] - 1
+    log_p = torch.where(end, found.whole[:, None], found.begins)
+    nll = (log_p[:, :-1] - log_p[:, 1:]).masked_fill(~fits(asked, model.blank)[:, None], math.inf)
+    # The first label is the bracket that opens a sentence: nobody predicts it.
+    return nll[asked.is_label[:, 1:]]

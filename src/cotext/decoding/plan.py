@@ -18,7 +18,15 @@ from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import SentenceBySentence, View
 from cotext.decoding.beam_search import Hypothesis, SearchOptions, search
 from cotext.decoding.constraints import SearchRequest, SearchSymbols
-from cotext.decoding.likelihood import autoregressive_nll, non_autoregressive_nll
+from cotext.decoding.likelihood import (
+    ForcedPass,
+    autoregressive_nll,
+    autoregressive_pass,
+    label_nll,
+    non_autoregressive_nll,
+    parallel_pass,
+    path_token_nll,
+)
 from cotext.decoding.non_autoregressive import search_frames
 from cotext.models.describe import describe_cut, describe_model
 from cotext.models.interface import Model, NonAutoregressiveModel, PathKind, TranslationModel
@@ -32,20 +40,24 @@ class ModelKind:
     """Search and scoring of autoregressive or of non-autoregressive models.
 
     `sentence_nll` gives the negative log-likelihoods of the current sentences of a batch, one row after the
-    other. `path` is that of a non-autoregressive model, whose single tokens have no probability; None:
-    autoregressive.
+    other; `token_nll` those of their labels, each given the labels before it, None where single tokens have
+    no probability. `forced_pass` reads a batch with its target. `path` is that of a non-autoregressive model;
+    None: autoregressive.
     """
 
     search: Search
     sentence_nll: Callable[[Any, Batch], Tensor]
+    token_nll: Callable[[Any, Batch], Tensor] | None
+    forced_pass: Callable[[Any, Batch], ForcedPass]
     path: PathKind | None
 
 
 def kind_of(model: Model) -> ModelKind:
     """The kind of a model: the only place in decoding that asks."""
     if isinstance(model, NonAutoregressiveModel):
-        return ModelKind(search_frames, non_autoregressive_nll, model.path)
-    return ModelKind(search, autoregressive_nll, None)
+        token_nll = path_token_nll if model.path == "sentences" else None
+        return ModelKind(search_frames, non_autoregressive_nll, token_nll, parallel_pass, model.path)
+    return ModelKind(search, autoregressive_nll, label_nll, autoregressive_pass, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,17 +199,22 @@ class DecodingPlan:
         first.check_passes()
 
     def autoregressive(self, model: Model) -> TranslationModel:
-        """The model of this plan, where every token is to have a probability of its own.
+        """The model of this plan, whose kind has no path."""
+        assert isinstance(model, TranslationModel)
+        return model
+
+    def require_token_probabilities(self) -> None:
+        """Refuse a system whose single tokens have no probability.
 
         Raises:
-            CotextError: it is non-autoregressive.
+            CotextError: a non-autoregressive model without a path for every sentence.
         """
-        if isinstance(model, NonAutoregressiveModel):
+        if self.kind.token_nll is None:
             raise CotextError(
-                f"{describe_model(self.config.model)} is non-autoregressive: sentences have a probability "
-                "(`cotext score`), single tokens have none; examine a system that writes from left to right"
+                f"{describe_model(self.config.model)} has one likelihood for a whole row, and none for the "
+                "tokens of a sentence; examine a system that writes from left to right, or one with a path "
+                "for every sentence (model.nat.path = sentences), as casa/casa"
             )
-        return model
 
 
 def _with_context(config: Config) -> Config:

@@ -21,10 +21,10 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Tokenizer, clean
 from cotext.data.views import Window
 from cotext.decoding.document_state import Encoded, cut_document
-from cotext.decoding.likelihood import label_nll, sentence_of_label
+from cotext.decoding.likelihood import sentence_of_label
 from cotext.decoding.plan import DecodingPlan, kind_of
 from cotext.decoding.window_groups import group_of
-from cotext.models.interface import AutoregressiveModel, Model
+from cotext.models.interface import Model
 from cotext.runtime.errors import CotextError
 
 # At most, on average over a sentence: longer texts are refused before they are split into tokens, which
@@ -101,18 +101,23 @@ def score_instances(
 
 
 def score_labels(
-    model: AutoregressiveModel,
+    model: Model,
     instances: Sequence[Instance],
     symbols: SpecialSymbols,
     max_tokens: int,
     device: torch.device,
     groups: Sequence[Sequence[int]] | None = None,
 ) -> list[list[tuple[float, ...]]]:
-    """As `score_instances`, but log-probabilities of all labels of a sentence, its end the last."""
+    """As `score_instances`, but log-probabilities of all labels of a sentence, its end the last.
+
+    The model must have such (`ModelKind.token_nll`).
+    """
     scores: list[list[tuple[float, ...]]] = [[] for _ in instances]
+    token_nll = kind_of(model).token_nll
+    assert token_nll is not None
     with torch.inference_mode():
         for members, batch in _batches(instances, symbols, max_tokens, device, groups):
-            found = iter((-label_nll(model, batch)).tolist())
+            found = iter((-token_nll(model, batch)).tolist())
             for i in members:
                 window, target = instances[i].window, instances[i].target
                 lengths = [len(target[j - window.target.start]) + 1 for j in window.current]
@@ -219,27 +224,30 @@ class DocumentScorer:
     ) -> list[list[tuple[float, ...]]]:
         """Log-probabilities of the tokens of the chosen sentences, each in its context, its end the last.
 
-        None for a sentence that is empty on both sides.
+        None for a sentence that is empty on both sides, nor for one that has no path.
 
         Raises:
-            CotextError: a non-autoregressive system, of which sentences alone have a probability; else as
-                `check_pairs`.
+            CotextError: a system of which sentences alone have a probability; else as `check_pairs`.
         """
-        self.plan.autoregressive(self.model)
+        self.plan.require_token_probabilities()
         found = self._current(documents, score_labels)
         for of_document in found:
+            if self.plan.kind.path is not None:
+                for j in [j for j, tokens in of_document.items() if -math.inf in tokens]:
+                    del of_document[j]
             require_finite(SentenceScore(sum(tokens), len(tokens)) for tokens in of_document.values())
         return [[s.get(j, ()) for j in chosen] for s, (_, chosen) in zip(found, documents, strict=True)]
 
-    def visible_sentences(self, document: Document) -> list[range]:
+    def visible_sentences(self, document: Document, own_row: bool = False) -> list[range]:
         """For every sentence, which sentences of its document its translation may depend on, itself too.
 
-        Whether source or target; a sentence without a token sees itself alone.
+        Whether source or target; a sentence without a token sees itself alone. `own_row`: those of its own
+        window, not of others that it sees.
         """
         cut = cut_document(self.plan.view, self.tokenizer.encode_batch(document.sentences))
         found = [range(j, j + 1) for j in range(len(document.sentences))]
         for number, window in enumerate(cut.windows):
-            group = group_of(number, len(cut.windows), self.plan.group_windows)
+            group = group_of(number, len(cut.windows), 1 if own_row else self.plan.group_windows)
             first = min(cut.windows[n].source.start for n in group)
             last = max(cut.windows[n].source.stop for n in group) - 1
             for j in window.current:

@@ -60,7 +60,7 @@ def fits(units: Units, blank: int) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class _Lattices:
+class Lattices:
     """The units that fit and have positions, their labels as classes of their own.
 
     Class 0 is blank.
@@ -78,7 +78,8 @@ class _Lattices:
     of_position: Tensor  # [M], which of the K
 
     @classmethod
-    def of(cls, units: Units, blank: int) -> "_Lattices":
+    def of(cls, units: Units, blank: int) -> "Lattices":
+        """The lattices of those units that fit."""
         unit = (fits(units, blank) & (units.length > 0)).nonzero().flatten()
         length, device = units.length[unit], unit.device
         # The blank in front, and all padding with it, becomes class 0, since no token is below it.
@@ -101,7 +102,7 @@ class _Lattices:
             unit, length, label, label_length, token, classes, margin, inner_start, position, of_position
         )
 
-    def groups(self, dimension: int) -> Iterator["_Group"]:
+    def groups(self, dimension: int) -> Iterator["Group"]:
         """The lattices in groups of similar length, which are padded to the longest."""
         order = self.length.argsort(descending=True, stable=True)
         length, classes = self.length[order].tolist(), self.classes[order].tolist()
@@ -116,18 +117,18 @@ class _Lattices:
         if length:
             yield self._group(order[begin:])
 
-    def _group(self, which: Tensor) -> "_Group":
+    def _group(self, which: Tensor) -> "Group":
         length, label_length = self.length[which], self.label_length[which]
         time = torch.arange(int(length.max()), device=which.device)
         inside = (time >= self.margin) & (time < length[:, None] - self.margin)
         row = self.inner_start[which, None] - self.margin + time
         label = self.label[which, : max(1, int(label_length.max()))]
         token = self.token[which, : int(self.classes[which].max())]
-        return _Group(which, length, label, label_length, token, inside, row[inside], self.margin > 0)
+        return Group(which, length, label, label_length, token, inside, row[inside], self.margin > 0)
 
 
 @dataclass(frozen=True, slots=True)
-class _Group:
+class Group:
     """Lattices side by side; here K counts those of the group."""
 
     which: Tensor  # [K], of all that fit
@@ -181,10 +182,12 @@ class _Outcome:
     grad_weight: Tensor | None  # [V, D]
 
 
-def _output_layer(
-    hidden_MD: Tensor, matrix_VD: Tensor, lattices: _Lattices, scale_M: Tensor | None, chunk: int
+def output_layer(
+    hidden_MD: Tensor, matrix_VD: Tensor, lattices: Lattices, scale_M: Tensor | None, chunk: int
 ) -> tuple[Tensor, Tensor | None, Tensor | None]:
     """Log-probabilities of the classes [M, C], and what the normalisation adds to either gradient.
+
+    Gradients where there is a `scale_M` of each position, else None.
 
     The logits of a chunk exist once and become probabilities in place: neither gradient of the log-sum-exp
     needs to know of the lattice.
@@ -222,13 +225,13 @@ def _output_layer(
 
 
 def _loss(
-    hidden_ND: Tensor, weight_VD: Tensor, lattices: _Lattices, scale_K: Tensor | None, chunk: int
+    hidden_ND: Tensor, weight_VD: Tensor, lattices: Lattices, scale_K: Tensor | None, chunk: int
 ) -> _Outcome:
     """The losses and, where a scale of each is given, the gradients of their scaled sum."""
     hidden_MD, matrix_VD = hidden_ND[lattices.position], weight_VD.to(hidden_ND.dtype)
     precise = torch.promote_types(hidden_ND.dtype, torch.float32)
     scale_M = None if scale_K is None else scale_K.to(precise)[lattices.of_position]
-    log_p_MC, grad_hidden, grad_weight = _output_layer(hidden_MD, matrix_VD, lattices, scale_M, chunk)
+    log_p_MC, grad_hidden, grad_weight = output_layer(hidden_MD, matrix_VD, lattices, scale_M, chunk)
     nll_K = log_p_MC.new_empty(len(lattices.unit))
     for group in lattices.groups(hidden_ND.size(1)):
         nll, posterior_KTC = group.nll_and_posterior(log_p_MC, scale_M is not None)
@@ -252,7 +255,7 @@ class _CTC(Function):
         ctx: Any, hidden_ND: Tensor, weight_VD: Tensor, units: Units, blank: int, chunk: int
     ) -> Tensor:
         """Returns the negative log-likelihood of every unit: [G]."""
-        lattices = _Lattices.of(units, blank)
+        lattices = Lattices.of(units, blank)
         precise = torch.promote_types(hidden_ND.dtype, torch.float32)
         ones = hidden_ND.new_ones(len(lattices.unit), dtype=precise)
         wants = any(ctx.needs_input_grad[:2])
@@ -306,7 +309,7 @@ def best_alignment(hidden_ND: Tensor, weight_VD: Tensor, units: Units, blank: in
     if torch.is_autocast_enabled(kind):
         hidden_ND = hidden_ND.to(torch.get_autocast_dtype(kind))
     with torch.no_grad(), torch.autocast(kind, enabled=False):
-        lattices = _Lattices.of(units, blank)
+        lattices = Lattices.of(units, blank)
         hidden_MD, matrix_VD = hidden_ND[lattices.position], weight_VD.to(hidden_ND.dtype)
         for group in lattices.groups(hidden_ND.size(1)):
             logits_KTC = group.spread(hidden_MD, hidden_MD.dtype) @ matrix_VD[group.token].mT
@@ -318,7 +321,7 @@ def best_alignment(hidden_ND: Tensor, weight_VD: Tensor, units: Units, blank: in
     return aligned_N
 
 
-def _best_path(group: _Group, scores_KTC: Tensor) -> Tensor:
+def _best_path(group: Group, scores_KTC: Tensor) -> Tensor:
     """The class at every position of the best path, by Viterbi's algorithm: [K, T].
 
     States are blank, first label, blank, second label ... blank. A step stays, goes on by one, or by two to a

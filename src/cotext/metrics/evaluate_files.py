@@ -1,7 +1,7 @@
 """Measure translations that lie in files, ours or anyone's: several systems, one table, paired tests."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +9,7 @@ from cotext.data.documents import Document
 from cotext.data.formats import detect_format, read_documents
 from cotext.data.formats.records import Side
 from cotext.data.formats.table import find_format
+from cotext.data.tokenizer import MosesBPETokenizer, clean, load_tokenizer
 from cotext.metrics.bleu import (
     DEFAULT_PROTOCOLS,
     Measurement,
@@ -124,6 +125,7 @@ def evaluate_files(
     target_language: str | None = None,
     format: str | None = None,
     discourse: Path | None = None,
+    words: Path | None = None,
     comet: Comet | None = None,
     on_comet: Progress | None = None,
     resampling: Resampling | None = None,
@@ -131,7 +133,9 @@ def evaluate_files(
 ) -> Evaluation:
     """Score files of translations against reference files, and compare them if `resampling` says how.
 
-    Documents correspond by their order; ids are compared where files carry them. `discourse` is a file of
+    Documents correspond by their order; ids are compared where files carry them. `words` is a run or data
+    folder whose `moses-bpe` tokenizer splits all texts into words, truecased where it does so: protocols on
+    tokenised text read these, other protocols the text that they join to. `discourse` is a file of
     marks in the (first) reference, see `read_marks`. `comet` adds its scores, for which the source is needed;
     `on_comet` hears how many sentences it has scored. `baseline` is the name of a system (see `name_systems`)
     that all others are compared with, else all pairs are.
@@ -149,7 +153,10 @@ def evaluate_files(
         compared_pairs(list(named), baseline)
     marks = None if discourse is None else read_marks(discourse)
     systems, aligned, original = read_aligned(named, references, source, format)
-    measured = measure(systems, aligned, chosen, target_language=target_language)
+    if words is None:
+        measured = measure(systems, aligned, chosen, target_language=target_language)
+    else:
+        measured = _measure_words(words, systems, aligned, chosen, target_language)
     if discourse is not None and marks is not None:
         try:
             more = measure_discourse(marks, systems, aligned[0])
@@ -165,6 +172,43 @@ def evaluate_files(
         scores={name: [each.score for each in found] for name, found in measured.items()},
         paired={} if resampling is None else _paired(measured, resampling, baseline),
     )
+
+
+def _measure_words(
+    folder: Path,
+    systems: Mapping[str, Sequence[Document]],
+    references: Sequence[Sequence[Document]],
+    protocols: Sequence[str],
+    target_language: str | None,
+) -> dict[str, list[Measurement]]:
+    """As `measure`, on texts that a tokenizer has split into words; signatures say so."""
+    tokenizer = load_tokenizer(folder / "tokenizer")
+    if not isinstance(tokenizer, MosesBPETokenizer):
+        raise CotextError(
+            f"{folder}: its tokenizer, {tokenizer.kind}, has no words; give a folder prepared with "
+            "--tokenizer moses-bpe, or leave --words out"
+        )
+    splitter = tokenizer.words
+    measured: dict[str, list[Measurement]] = {name: [] for name in systems}
+    for protocol in protocols:
+        tokenised = find_protocol(protocol).tokenize == "none"
+        forms = [*(["truecased"] if splitter.truecase else []), "tokenised" if tokenised else "joined"]
+
+        def text(sentence: str, tokenised: bool = tokenised) -> str:
+            words = splitter.split(clean(sentence))
+            return " ".join(words) if tokenised else splitter.join(words, as_written=False)
+
+        own = {name: _rewritten(documents, text) for name, documents in systems.items()}
+        right = [_rewritten(documents, text) for documents in references]
+        found = measure(own, right, [protocol], target_language=target_language)
+        for name, [each] in found.items():
+            signature = f"{each.score.signature}|words:{'-'.join(forms)}-{tokenizer.fingerprint[:8]}"
+            measured[name].append(replace(each, score=replace(each.score, signature=signature)))
+    return measured
+
+
+def _rewritten(documents: Sequence[Document], text: Callable[[str], str]) -> list[Document]:
+    return [replace(d, sentences=tuple(map(text, d.sentences))) for d in documents]
 
 
 def name_systems(paths: Sequence[Path]) -> dict[str, Path]:

@@ -13,6 +13,8 @@ TITLES = {
     "encoder": "Encoder self-attention",
     "decoder": "Decoder self-attention",
     "cross": "Cross-attention",
+    "codes": "Self-attention of the predictor of codes",
+    "codes_cross": "Cross-attention of the predictor of codes",
     "batch": "Attention across the batch",
 }
 
@@ -38,10 +40,9 @@ def report_attention(
         CotextError: no such run, device or document, a translation that does not fit, no words at all.
     """
     opened = open_document(run, source, target, document, format, device, decode, update, translates=False)
-    model = opened.run.loaded.left_to_right("cotext attention")
     with working_in(out):
         report = document_attention(
-            opened.run.translator, model, opened.with_translation(), opened.run.signature, opened.own
+            opened.run.translator, opened.with_translation(), opened.run.signature, opened.own
         )
         with replacing(out / "attention.json") as temporary:
             content = json.dumps(report.as_dict(), ensure_ascii=False, allow_nan=False)

@@ -17,6 +17,7 @@ MAY_CHANGE = (
     "paper",
     "languages",
     "train.max_updates",
+    "train.max_epochs",
     "train.patience",
     "train.log_every",
     "train.threads",

@@ -144,7 +144,7 @@ class Trainer:
                 yield batches, time.perf_counter() - begun
 
     def train(self) -> TrainingProgress:
-        """Train until `max_updates`, until patience runs out, or until a signal asks to stop.
+        """Train until `max_updates` or `max_epochs`, until patience runs out, or until a signal asks to stop.
 
         Raises:
             CotextError: no usable data, a loss that is not finite, a checkpoint that cannot be resumed or
@@ -186,7 +186,7 @@ class Trainer:
                 validates = self.progress.epoch > epoch if every == "epoch" else update % every == 0
                 if self.progress.epoch > epoch == 0:
                     self._report_left_out()
-                last = update >= config.max_updates
+                last = self._limit_reached()
                 if last or update % config.log_every == 0:
                     self._report()
                 before = time.perf_counter()
@@ -199,9 +199,12 @@ class Trainer:
                     return
 
     def _is_over(self) -> bool:
+        patience_is_over = 0 < self.config.train.patience <= self.progress.validations_without_best
+        return self._limit_reached() or patience_is_over
+
+    def _limit_reached(self) -> bool:
         config, progress = self.config.train, self.progress
-        patience_is_over = 0 < config.patience <= progress.validations_without_best
-        return progress.update >= config.max_updates or patience_is_over
+        return progress.update >= config.max_updates or 0 < config.max_epochs <= progress.epoch
 
     def _updates(self) -> Generator[tuple[list[Batch], float]]:
         """Groups of `accumulate` batches with the seconds spent waiting for them."""

@@ -156,9 +156,9 @@ def _measure(
         name = f"{settings.test.digest}-{made_by}"
         out = f"{name}{settings.test.source.suffix}"
         hypothesis = _translate(opened, out, settings.test, new_progress, title)
-        readable = window.has_context and loaded.writes_left_to_right
-        documents = settings.test.documents() if readable else []
-        if settings.use and any(len(d) > 1 for d in documents):
+        documents = settings.test.documents() if window.has_context else []
+        measurable = translator.plan.kind.token_nll is not None
+        if settings.use and measurable and any(len(d) > 1 for d in documents):
             scorer = opened.for_scoring()
             use = _use(scorer, f"{name}.use.json", settings.test, documents, new_progress, title)
         if settings.attention and documents:
@@ -257,8 +257,7 @@ def _attention(
         d for i, d in enumerate(read_documents(hypothesis, test.format, "target")) if i == index
     )
     document = ParallelDocument(documents[index].id, documents[index].source, translated.sentences)
-    model = opened.loaded.left_to_right("an attention map")
-    return document_attention(opened.translator, model, document, opened.signature, own=True)
+    return document_attention(opened.translator, document, opened.signature, own=True)
 
 
 def _decide(

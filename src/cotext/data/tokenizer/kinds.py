@@ -46,6 +46,11 @@ def train_tokenizer(sentences: Iterable[str], settings: TokenizerSettings) -> To
     """
     if settings.kind not in KINDS:
         raise CotextError(f"unknown tokenizer {settings.kind!r}; choose one of {', '.join(KINDS)}")
+    if (settings.truecase or settings.jieba) and settings.kind != MosesBPETokenizer.kind:
+        raise CotextError(
+            f"truecasing and Jieba are of words, which {settings.kind} has none of; choose "
+            f"{MosesBPETokenizer.kind}"
+        )
     if settings.requested_vocabulary < 1 or settings.sample_sentences < 1:
         raise CotextError("the vocabulary and the sample of the tokenizer need at least one element")
     if settings.requested_vocabulary > MAX_VOCABULARY:

@@ -5,17 +5,18 @@ import io
 import json
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, TokenizerSettings, clean
 from cotext.data.tokenizer.storage import fingerprint_of, save
+from cotext.data.tokenizer.words import TruecaseModel, WordSplitter, jieba_version
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import parse_json
 
 
 class _Extra(NamedTuple):
-    sacremoses: Any
     apply_bpe: Any
     learn_bpe: Any
 
@@ -24,6 +25,7 @@ class MosesBPETokenizer:
     """Moses tokenisation, then byte-pair encoding (Sennrich et al. 2016), as the papers of the field used.
 
     For replication: slower than sentencepiece, and the Moses rules do not give every text back exactly.
+    `words` splits sentences before: with Jieba for Chinese, truecased, where its settings say so.
     """
 
     kind = "moses-bpe"
@@ -34,14 +36,15 @@ class MosesBPETokenizer:
         extra = _replication_extra()
         try:
             content = parse_json(model.decode(), "the model")
-            language, codes = str(content["language"]), str(content["codes"])
+        except (ValueError, CotextError) as error:
+            raise CotextError(f"not a moses-bpe model: {error}") from error
+        try:
+            self.words, codes = WordSplitter.of(content), str(content["codes"])
             self._pieces = [str(piece) for piece in content["pieces"]]
-        except (ValueError, KeyError, TypeError, CotextError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise CotextError(f"not a moses-bpe model: {error}") from error
         self._model = model
         self.fingerprint = fingerprint_of(self.kind, model)
-        self._splitter = extra.sacremoses.MosesTokenizer(lang=language)
-        self._joiner = extra.sacremoses.MosesDetokenizer(lang=language)
         self._bpe = extra.apply_bpe.BPE(io.StringIO(codes))
         self._ids = {piece: i for i, piece in enumerate(self._pieces)}
         self.pieces = len(self._pieces)
@@ -53,8 +56,11 @@ class MosesBPETokenizer:
     def train(cls, sample: Sequence[str], settings: TokenizerSettings) -> Self:
         """Learn `vocabulary` merges from clean, non-empty sentences."""
         extra = _replication_extra()
-        splitter = extra.sacremoses.MosesTokenizer(lang=settings.language)
-        words = Counter(word for line in sample for word in splitter.tokenize(line, escape=False))
+        splitter = WordSplitter(settings.language, jieba_version() if settings.jieba else "")
+        if settings.truecase:
+            learnt = TruecaseModel.learn([splitter.split(line) for line in sample])
+            splitter = replace(splitter, truecase=learnt)
+        words = Counter(word for line in sample for word in splitter.split(line))
         counts = [f"{word} {count}" for word, count in words.items()]
         merged = io.StringIO()
         try:
@@ -79,12 +85,12 @@ class MosesBPETokenizer:
             frequencies[character] += 0
             frequencies[character + "@@"] += 0
         pieces = ["<unk>", *sorted(frequencies, key=lambda piece: (-frequencies[piece], piece))]
-        content = {"language": settings.language, "codes": codes, "pieces": pieces}
+        content = {**splitter.as_dict(), "codes": codes, "pieces": pieces}
         return cls(json.dumps(content, ensure_ascii=False).encode())
 
     def encode(self, sentence: str) -> list[int]:
         """Return the piece ids of a sentence, without special symbols."""
-        words = self._splitter.tokenize(clean(sentence), escape=False)
+        words = self.words.split(clean(sentence))
         return [self._ids.get(piece, self.unk) for piece in self._bpe.segment_tokens(words)]
 
     def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
@@ -95,7 +101,7 @@ class MosesBPETokenizer:
         """Return the detokenised text as one line; an unknown piece shows as "⁇"."""
         pieces = ("⁇" if i == self.unk else self._pieces[i] for i in ids if i < self.pieces)
         words = f"{' '.join(pieces)} ".replace("@@ ", "").split()
-        return clean(self._joiner.detokenize(words, unescape=False))
+        return self.words.join(words)
 
     def blank(self) -> list[int]:
         """Return the pieces that show nothing wherever they stand, in rising order."""
@@ -113,10 +119,9 @@ def _replication_extra() -> _Extra:
         CotextError: one is not installed.
     """
     try:
-        import sacremoses
         from subword_nmt import apply_bpe, learn_bpe
     except ImportError as error:
         raise CotextError(
             f"the moses-bpe tokenizer needs {error.name}: pip install cotext[replication]"
         ) from error
-    return _Extra(sacremoses, apply_bpe, learn_bpe)
+    return _Extra(apply_bpe, learn_bpe)

@@ -35,7 +35,8 @@ class TokenizerSettings:
     supports. `byte_fallback` None: on from 4,000 pieces, so that no output shows an unknown symbol.
     `character_coverage` None: 0.9995 with byte fallback, else 1. `num_threads` changes the pieces a little
     (sums in another order), hence it is a setting and not taken from the machine. `language` steers the Moses
-    rules alone, for both sides; the outputs are detokenised with it, so name the target language.
+    rules alone, for both sides; the outputs are detokenised with it, so name the target language. `truecase`
+    and `jieba` (Chinese words) are for `moses-bpe`.
     """
 
     kind: str = "sentencepiece"
@@ -46,6 +47,8 @@ class TokenizerSettings:
     seed: int = 1
     num_threads: int = 4
     language: str = "en"
+    truecase: bool = False
+    jieba: bool = False
 
     @property
     def requested_vocabulary(self) -> int:

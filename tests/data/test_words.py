@@ -1,0 +1,103 @@
+"""Words of the papers' scripts: truecasing and Jieba in the moses-bpe tokenizer, and scores on such text."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command_line import cotext, succeed
+
+from cotext.data.documents import Document
+from cotext.data.formats import write_documents
+from cotext.data.tokenizer import MosesBPETokenizer, TokenizerSettings, load_tokenizer, train_tokenizer
+from cotext.runtime.errors import CotextError
+
+SENTENCES = [
+    "The cat sees Mary .",
+    "He saw the cat in the House of Lords .",
+    "They see the house and the cat .",
+    "We saw the house in the town .",
+    "Maria sieht die Katze .",
+] * 3
+
+
+def moses(**settings: object) -> MosesBPETokenizer:
+    made = train_tokenizer(SENTENCES, TokenizerSettings(kind="moses-bpe", vocabulary=40, **settings))  # type: ignore[arg-type]
+    assert isinstance(made, MosesBPETokenizer)
+    return made
+
+
+def test_first_words_are_written_as_in_the_midst_and_output_begins_with_a_capital() -> None:
+    truecased = moses(truecase=True)
+    split = truecased.words.split
+    assert split("The cat sees Mary.") == ["the", "cat", "sees", "Mary", "."]
+    # A name keeps its capital; forms that are known elsewhere stay; a word never seen in the midst, too.
+    assert split("Mary sees the House. The cat?") == ["Mary", "sees", "the", "House", ".", "the", "cat", "?"]
+    assert split("Zebras run") == ["Zebras", "run"]
+    assert split("x <a href='b'> | y") == ["x", "<", "a", "href", "=", "'", "b", "'", ">", "|", "y"]
+    for text in ("The cat sees Mary.", "Mary sees the House.", ""):
+        assert truecased.decode(truecased.encode(text)) == text
+    assert truecased.encode("The cat") == truecased.encode("the cat")
+    plain = moses()
+    assert plain.words.split("The cat") == ["The", "cat"]
+    assert plain.encode("The cat") != plain.encode("the cat")
+
+
+def test_a_tokenizer_without_truecasing_is_what_it_was(tmp_path: Path) -> None:
+    plain, truecased = moses(), moses(truecase=True)
+    assert plain.fingerprint != truecased.fingerprint
+    plain.save(tmp_path / "plain")
+    assert set(json.loads((tmp_path / "plain" / "bpe.json").read_text())) == {"language", "codes", "pieces"}
+    truecased.save(tmp_path / "truecased")
+    loaded = load_tokenizer(tmp_path / "truecased")
+    assert loaded.encode("The cat") == truecased.encode("The cat")
+    assert loaded.fingerprint == truecased.fingerprint
+
+
+def test_what_has_no_words_is_refused() -> None:
+    for settings in (TokenizerSettings(truecase=True), TokenizerSettings(jieba=True)):
+        with pytest.raises(CotextError, match="choose moses-bpe"):
+            train_tokenizer(SENTENCES, settings)
+    outcome = cotext("prepare", "--source", "a", "--dev-source", "b", "--out", "c", "--truecase")
+    assert (outcome.code, "add --tokenizer moses-bpe" in outcome.err) == (2, True)
+
+
+def test_chinese_is_split_by_jieba_and_the_rest_by_moses() -> None:
+    jieba = pytest.importorskip("jieba")
+    chinese = ["我来到北京清华大学。", "他在北京大学工作。", "北京很大。"]
+    settings = TokenizerSettings(kind="moses-bpe", vocabulary=40, jieba=True)
+    made = train_tokenizer([*SENTENCES, *chinese * 3], settings)
+    assert isinstance(made, MosesBPETokenizer)
+    assert made.words.split("我来到北京清华大学。") == ["我", "来到", "北京", "清华大学", "。"]
+    assert made.words.split("The cat sees Mary.") == ["The", "cat", "sees", "Mary", "."]
+    assert made.words.chinese == jieba.__version__
+    content = made.words.as_dict() | {"chinese": "0.1"}
+    with pytest.raises(CotextError, match=r"made with jieba 0\.1"):
+        type(made.words).of(content)
+
+
+def test_scores_on_the_words_of_a_prepared_folder(tmp_path: Path) -> None:
+    moses(truecase=True).save(tmp_path / "data" / "tokenizer")
+    texts = {
+        "ours": ("the cat sees Mary.", "They see the house."),
+        "right": ("The cat sees Mary.", "They see it."),
+    }
+    for name, sentences in texts.items():
+        write_documents(tmp_path / f"{name}.en", [Document("a", sentences)], "text")
+    files = ("--hypothesis", tmp_path / "ours.en", "--reference", tmp_path / "right.en", "--json")
+    asked = [w for p in ("s-bleu-tok", "s-bleu") for w in ("--protocol", p)]
+
+    def scores(*more: str | Path) -> dict[str, dict[str, object]]:
+        [system] = json.loads(succeed("evaluate", *files, *asked, *more).out)["systems"].values()
+        found: dict[str, dict[str, object]] = system["scores"]
+        return found
+
+    plain, truecased = scores(), scores("--words", tmp_path / "data")
+    assert float(str(truecased["s-bleu-tok"]["value"])) > float(str(plain["s-bleu-tok"]["value"]))
+    assert float(str(truecased["s-bleu"]["value"])) > float(str(plain["s-bleu"]["value"]))
+    assert "|words:truecased-tokenised-" in str(truecased["s-bleu-tok"]["signature"])
+    assert "|words:truecased-joined-" in str(truecased["s-bleu"]["signature"])
+    assert "words:" not in str(plain["s-bleu"]["signature"])
+    settings = TokenizerSettings(vocabulary=30, byte_fallback=False, num_threads=1)
+    train_tokenizer(SENTENCES, settings).save(tmp_path / "other" / "tokenizer")
+    outcome = cotext("evaluate", *files, "--words", tmp_path / "other")
+    assert (outcome.code, "sentencepiece, has no words" in outcome.err) == (2, True)
