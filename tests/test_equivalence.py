@@ -266,8 +266,7 @@ def test_a_context_discount_of_one_is_the_plain_loss(smoothing: float) -> None:
 # --- incremental = full
 
 
-@systems
-@pytest.mark.parametrize("chunk", [1, 3])
+@pytest.mark.parametrize(("name", "chunk"), list(zip(SYSTEMS, itertools.cycle((1, 3)), strict=False)))
 def test_incremental_decoding_is_the_full_forward_pass(name: str, chunk: int) -> None:
     """Rows begin with prefixes of unequal lengths, and go on together, `chunk` tokens at a time."""
     model = model_of(name)
@@ -480,12 +479,11 @@ def test_a_beam_of_one_is_greedy(name: str, kind: str) -> None:
 
 
 @systems_with_separators
-@pytest.mark.parametrize("beam", [1, 4])
-def test_the_score_that_search_reports_is_that_of_teacher_forcing(name: str, kind: str, beam: int) -> None:
+def test_the_score_that_search_reports_is_that_of_teacher_forcing(name: str, kind: str) -> None:
     """Sentence for sentence; what the prefix has begun of the first one is scored apart."""
     model, symbols = model_of(name, kind), special_symbols(TOKENIZER, config_of(name, kind).view)
     rows, asked = requests(symbols)
-    for row, request, hypothesis in zip(rows, asked, found(model, symbols, beam), strict=True):
+    for row, request, hypothesis in zip(rows, asked, found(model, symbols, 4), strict=True):
         sentences = split([*request.prefix, *hypothesis.tokens], symbols)
         w = row.window
         first = len(sentences) - request.sentences
@@ -536,6 +534,10 @@ def pieces() -> SentencePieceTokenizer:
     return SentencePieceTokenizer.train(sample, TokenizerSettings(num_threads=1))
 
 
+# What a translation has beside the model's output, tokenizer and settings, is the same for all systems.
+TRANSLATED = list(SYSTEMS)[::9]
+
+
 @systems
 def test_a_model_that_was_saved_and_loaded_gives_the_same_output(
     name: str, pieces: SentencePieceTokenizer, tmp_path: Path
@@ -554,10 +556,13 @@ def test_a_model_that_was_saved_and_loaded_gives_the_same_output(
     assert loaded.config == config
     assert loaded.updates == [3, 4]
     assert not loaded.model.training
-    documents = [Document("a", ("the cat", "", "it saw"))]
-    before = dict(DocumentTranslator(model, config, pieces, CPU).translate(documents))
-    after = dict(DocumentTranslator(loaded.model, loaded.config, loaded.tokenizer, CPU).translate(documents))
-    assert before == after
+    if name in TRANSLATED:
+        documents = [Document("a", ("the cat sat", "", "it saw a mat")), Document("b", ("again",))]
+        before, after = (
+            dict(DocumentTranslator(*each, CPU).translate(documents))
+            for each in ((model, config, pieces), (loaded.model, loaded.config, loaded.tokenizer))
+        )
+        assert before == after
     symbols = special_symbols(pieces, config.view)
     batch = make_batch(
         [Instance(0, Window(range(2), range(2), range(1, 2)), [[1, 2], [3]], [[4], [5]])], symbols

@@ -240,7 +240,7 @@ def test_as_many_sentences_come_out_as_went_in(name: str, schedule: str, two_pas
         (model, *way)
         for model in ("meeting", *BATCH_LEVEL)
         for way in WAYS
-        if model in ("meeting", "flat") or way[0] == "window, numbered"
+        if model == "meeting" or way[0] == "window, numbered"
     ],
 )
 def test_a_document_is_translated_alone_as_amid_others(
