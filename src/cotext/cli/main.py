@@ -6,7 +6,7 @@ Everything that takes long to import is imported inside its command, so that `co
 import os
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,6 +31,7 @@ from cotext.cli.options import (
     Format,
     Json,
     Scoring,
+    TargetOrder,
     as_json,
     counted,
     decode_settings,
@@ -81,11 +82,13 @@ INTERRUPTED = 130  # what shells say of a command that Ctrl-C ended; of one that
 @app.command()
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for data, runs and the report.")] = Path("demo"),
+    word_order: TargetOrder = None,
 ) -> None:
     """Train three tiny systems on a synthetic corpus and compare their use of context (about ten minutes)."""
-    from cotext.cli.demo import run_demo
+    from cotext.cli.demo import SETTINGS, run_demo
+    from cotext.data import controlled
 
-    run_demo(out)
+    run_demo(out, replace(SETTINGS, word_order=controlled.word_order(word_order or "verb-second")))
 
 
 app.command()(prepare)
