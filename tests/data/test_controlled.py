@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from cotext.data import controlled
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, read_suite, write_suite
+from cotext.data.controlled.word_order import ordered
 from cotext.runtime.errors import CotextError
 
 
@@ -502,19 +503,30 @@ def test_in_verb_final_order_every_clause_ends_with_its_finite_verb():
                 assert not FINITE & set(words(clause)[:-1]) - {"sind"}, text
 
 
-def test_in_reversed_order_first_words_come_last():
-    document = next(
-        d for d in controlled.training_documents(2000, 0) if any(", aber" in text for text in d.target)
-    )
-    other = next(d for d in controlled.training_documents(2000, 0, "reversed") if d.id == document.id)
-    here, there = next(
-        pair for pair in zip(document.target, other.target, strict=True) if ", aber" in pair[0]
-    )
-    first, second = here[:-1].split(", ")
-    assert [clause.lower().split() for clause in there[:-1].split(", ")] == [
-        second.lower().split()[::-1],
-        first.lower().split()[::-1],
-    ]
+@pytest.mark.parametrize(
+    ("order", "later", "but"),
+    [
+        ("verb-second", "Später verlor Peter es.", "Peter war traurig, aber er war nicht krank."),
+        ("verb-final", "Später Peter es verlor.", "Peter traurig war, aber er nicht krank war."),
+        ("reversed", "Es Peter verlor später.", "Krank nicht war er aber, traurig war Peter."),
+    ],
+)
+def test_sentences_in_every_order(order, later, but):
+    """The examples of docs/controlled-corpus.md."""
+    templates = "Später {f.de} {p.nom} {o.ihn}.", "{p.nom} war {a.de}, aber {p.er} war nicht {b.de}."
+    slots = {
+        "f.de": "verlor",
+        "p.nom": "Peter",
+        "o.ihn": "es",
+        "a.de": "traurig",
+        "p.er": "er",
+        "b.de": "krank",
+    }
+    written = []
+    for template in templates:
+        text = re.sub(r"{([a-z.]+)}", lambda slot: slots[slot[1]], ordered(template, order))
+        written.append(text[0].upper() + text[1:])
+    assert written == [later, but]
 
 
 def test_unknown_word_orders_are_refused():
