@@ -43,15 +43,23 @@ def make_controlled(controlled: Controlled, out: Path) -> None:
     """Generate the controlled corpus and prepare it; nothing is done where it is there."""
     size = controlled.documents
     if controlled.joined == 1:
-        prepare_controlled(size, out, controlled.seed, contrastive_examples=controlled.examples)
+        prepare_controlled(
+            size,
+            out,
+            controlled.seed,
+            contrastive_examples=controlled.examples,
+            order=controlled.word_order,
+            mentions=controlled.mentions,
+        )
         return
     documents = SIZES.get(size, 0) if isinstance(size, str) else size
     if documents < controlled.joined:
         raise CotextError(f"{documents} documents make none of {controlled.joined}")
+    seed, order = controlled.seed, controlled.word_order
     splits = {
-        "train": training_documents(documents, controlled.seed),
-        "dev": development_documents(controlled.seed),
-        "test": held_out_documents(controlled.seed),
+        "train": training_documents(documents, seed, order, controlled.mentions),
+        "dev": development_documents(seed, order),
+        "test": held_out_documents(seed, order),
     }
     texts = out.with_name(f"{out.name}-texts")
     texts.mkdir(parents=True, exist_ok=True)
@@ -63,7 +71,7 @@ def make_controlled(controlled: Controlled, out: Path) -> None:
         prepare(files["train"], None, files["dev"], None, out, test_source=files["test"], settings=settings)
     unfinished = out / f".{SUITES}"
     unfinished.mkdir(exist_ok=True)
-    for suite in contrastive_suites(controlled.seed, controlled.examples):
+    for suite in contrastive_suites(seed, controlled.examples, order):
         write_suite(unfinished / f"{suite.name.rpartition('/')[2]}.json", suite)
     unfinished.replace(out / SUITES)
 

@@ -16,6 +16,7 @@ from pydantic import Field, ValidationError, model_validator
 
 from cotext.config.fields import Closed, PositiveInt, Seed
 from cotext.config.recipe import Config, load_config
+from cotext.data.controlled import WordOrder
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.reading import parse_yaml, read_text
 
@@ -37,6 +38,10 @@ class Controlled(Closed):
     """Of a contrastive suite, at least."""
     joined: PositiveInt = 1
     """Documents that are joined to a long one; those of the suites stay single."""
+    word_order: WordOrder = "verb-second"
+    """Of the target."""
+    mentions: Annotated[int, Field(ge=2)] | None = None
+    """Of the hero in every training document; as the corpus has them if not given."""
 
 
 class Distilled(Closed):

@@ -11,11 +11,13 @@ from command_line import World, make_world, process_environment, succeed
 from benchmarks.experiments.__main__ import main
 from benchmarks.experiments.changed import change_run
 from benchmarks.experiments.curves import draw, points
+from benchmarks.experiments.data import SUITES, make_controlled
 from benchmarks.experiments.measures import Place, figures, flat, of_suites, steps
-from benchmarks.experiments.plan import Measure, read_experiment, require_recipes
+from benchmarks.experiments.plan import Controlled, Measure, read_experiment, require_recipes
 from benchmarks.experiments.runner import Budget, Runner
 from benchmarks.experiments.tables import render
-from cotext.data.formats import read_documents
+from cotext.data.formats import read_documents, read_parallel
+from cotext.data.suite_files import read_suite
 from cotext.models.checkpoint import load_run
 from cotext.runtime.errors import CotextError
 
@@ -362,3 +364,13 @@ def test_shipped_experiments_can_be_run(path: Path) -> None:
     empty = {"rows": {}, "data": {}, "versions": {}}
     assert render(experiment, empty).startswith(f"# {experiment.title}")
     assert [name for name, _ in experiment.in_order()]
+
+
+def test_long_documents_and_suites_have_the_word_order(tmp_path: Path) -> None:
+    controlled = Controlled(documents=300, joined=30, examples=2, word_order="verb-final", mentions=4)
+    make_controlled(controlled, tmp_path / "data")
+    long = next(iter(read_parallel(tmp_path / "data" / "test.jsonl", None)))
+    assert len(long.source) > 30 * 4
+    (register,) = read_suite(tmp_path / "data" / SUITES / "register.json").examples[:1]
+    for text in (*long.target, *register.candidates[0]):
+        assert text.split()[1:2] != ["war"] or len(text.split()) == 2, text

@@ -193,6 +193,8 @@ CASES = {
         (f"{PREPARE} --vocabulary 3", ["3 pieces", "at least"]),
         (f"{PREPARE} --vocabulary -1", ["vocabulary"]),
         ("prepare --out {out}/p --controlled smal", ["'smal'", "small, medium, large"]),
+        ("prepare --out {out}/p --controlled 3 --word-order sov", ["'sov'", "verb-final, reversed"]),
+        (f"{PREPARE} --word-order verb-final", ["--word-order", "--controlled"]),
         ("prepare --out {out}/p --controlled 0", ["0", "number of documents"]),
         ("prepare --out {out}/p --controlled \u00b2", ["\u00b2"]),
         ("prepare --out {out}/p --controlled 3 " + CORPUS, ["--controlled", "--source"]),

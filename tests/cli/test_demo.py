@@ -331,6 +331,7 @@ MINIATURE = replace(
     documents=60,
     contrastive_examples=6,
     test_documents=3,
+    word_order="verb-final",
 )
 
 
@@ -355,6 +356,7 @@ def test_a_miniature_demonstration(
     assert "sentence at chance (within 3 points) where the clue is outside its context window" in screen
     assert str(out / "report.html") in screen
     figures = json.loads((out / "report.json").read_text(encoding="utf-8"))
+    assert json.loads((out / "data" / "report.json").read_bytes())["command"]["word_order"] == "verb-final"
     assert [system["updates"] for system in figures["systems"]] == [4, 4]
     assert [len(system["translations"]) for system in figures["systems"]] == [3, 3]
     assert [[update for update, _ in system["curve"]] for system in figures["systems"]] == [[4], [4]]

@@ -3,6 +3,7 @@
 import hashlib
 import re
 from collections import Counter, defaultdict
+from dataclasses import replace
 from itertools import islice
 
 import pytest
@@ -11,6 +12,7 @@ from hypothesis import strategies as st
 
 from cotext.data import controlled
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
+from cotext.data.controlled.word_order import ordered
 from cotext.data.suite_files import read_suite
 from cotext.runtime.errors import CotextError
 
@@ -465,3 +467,87 @@ def test_suites_are_deterministic_and_survive_writing(suites, tmp_path):
     assert controlled.contrastive_suites(6, 20)[0].examples[0].source != suites[0].examples[0].source
     write_suite(tmp_path / "suite.json", suites[0])
     assert read_suite(tmp_path / "suite.json") == suites[0]
+
+
+@pytest.mark.parametrize("order", ["verb-final", "reversed"])
+def test_another_word_order_moves_target_words_and_nothing_else(training, suites, order):
+    moved = 0
+    streams = zip(training[:300], controlled.training_documents(300, 0, order), strict=True)
+    for usual, other in streams:
+        assert (other.id, other.source) == (usual.id, usual.source)
+        for here, there in zip(usual.target, other.target, strict=True):
+            assert (there[0].isupper(), there[-1]) == (True, here[-1])
+            assert sorted(words(here.lower())) == sorted(words(there.lower()))
+            moved += here != there
+    assert moved > 0.7 * sum(len(document) for document in training[:300])
+    for usual, other in zip(suites, controlled.contrastive_suites(5, 240, order), strict=True):
+        for here, there in zip(usual.examples, other.examples, strict=True):
+            assert replace(there, candidates=here.candidates) == here  # distances, tags, the right one
+            assert there.differing_sentences == here.differing_sentences
+            assert len(set(there.candidates)) == CHANCE[phenomenon(usual)]
+
+
+FINITE = FAMILIAR_VERBS | {
+    *words(
+        "war waren hatte ist kann suchte betrifft spricht reist sitzt trinkt hat haben sind hattest hatten"
+    ),
+    *words("kaufte verkaufte fand reparierte putzte verlor versteckte brauchte fotografierte trug bemerkte"),
+    *words("entdeckte sah können müssen kennen kommen arbeiten wohnen sprechen lachen halten"),
+}
+
+
+def test_in_verb_final_order_every_clause_ends_with_its_finite_verb():
+    for document in controlled.training_documents(1500, 3, "verb-final"):
+        for text in document.target:
+            for clause in text[:-1].split(", "):
+                assert words(clause)[-1] in FINITE, text
+                assert not FINITE & set(words(clause)[:-1]) - {"sind"}, text
+
+
+@pytest.mark.parametrize(
+    ("order", "later", "but"),
+    [
+        ("verb-second", "Später verlor Peter es.", "Peter war traurig, aber er war nicht krank."),
+        ("verb-final", "Später Peter es verlor.", "Peter traurig war, aber er nicht krank war."),
+        ("reversed", "Es Peter verlor später.", "Krank nicht war er aber, traurig war Peter."),
+    ],
+)
+def test_sentences_in_every_order(order, later, but):
+    """The examples of docs/controlled-corpus.md."""
+    templates = "Später {f.de} {p.nom} {o.ihn}.", "{p.nom} war {a.de}, aber {p.er} war nicht {b.de}."
+    slots = {
+        "f.de": "verlor",
+        "p.nom": "Peter",
+        "o.ihn": "es",
+        "a.de": "traurig",
+        "p.er": "er",
+        "b.de": "krank",
+    }
+    written = []
+    for template in templates:
+        text = re.sub(r"{([a-z.]+)}", lambda slot: slots[slot[1]], ordered(template, order))
+        written.append(text[0].upper() + text[1:])
+    assert written == [later, but]
+
+
+def test_unknown_word_orders_are_refused():
+    with pytest.raises(CotextError, match="unknown word order 'sov'; choose one of verb-second, verb-final"):
+        controlled.word_order("sov")
+
+
+def test_more_mentions_of_the_hero_are_more_choices_of_cohesion():
+    usual, more = (
+        [hero_mentions(d) for d in controlled.training_documents(400, 0, mentions=mentions)]
+        for mentions in (None, 5)
+    )
+    assert max(usual) == 3
+    assert max(more) == 5
+    assert sum(more) > 3 * sum(usual)
+    for document in controlled.training_documents(400, 0, mentions=5):
+        assert faults(document.source, document.target) == []
+    with pytest.raises(CotextError, match="1 mentions"):
+        controlled.training_documents(1, 0, mentions=1)
+
+
+def hero_mentions(document) -> int:
+    return sum(len(set(words(text)) & HEROES.keys()) for text in document.source)

@@ -401,6 +401,8 @@ def test_controlled_corpus(tmp_path: Path) -> None:
         "documents": 60,
         "seed": 3,
         "contrastive_examples": 12,
+        "word_order": "verb-second",
+        "mentions": None,
     }
     suites = [read_suite(path) for path in sorted((out / "contrastive").iterdir())]
     assert {"pronoun", "register", "ellipsis", "cohesion", "cataphora"} == {
@@ -416,6 +418,27 @@ def test_controlled_corpus(tmp_path: Path) -> None:
     assert tokenizer.pieces == 1500
     with pytest.raises(CotextError, match="unknown size 'huge'; choose one of small, medium, large"):
         prepare_controlled("huge", tmp_path / "other")
+
+
+def test_controlled_corpus_in_another_word_order(tmp_path: Path) -> None:
+    """All that is written has the order, and the report names it; nothing else differs."""
+    prepare_controlled(20, tmp_path / "usual", seed=3, contrastive_examples=4)
+    report = prepare_controlled(
+        20, tmp_path / "other", seed=3, contrastive_examples=4, order="verb-final", mentions=4
+    )
+    assert (report.command["word_order"], report.command["mentions"]) == ("verb-final", 4)
+    usual, other = ((tmp_path / name) for name in ("usual", "other"))
+    for split in ("dev", "test"):
+        assert (usual / f"{split}.en").read_bytes() == (other / f"{split}.en").read_bytes()
+        written = [list(read_documents(folder / f"{split}.de")) for folder in (usual, other)]
+        assert [len(document.sentences) for document in written[0]] == [len(d.sentences) for d in written[1]]
+        assert any(text.endswith(" war.") for text in written[1][0].sentences)
+        pairs = list(read_parallel(other / f"{split}.jsonl", None))
+        assert [document.sentences for document in written[1]] == [pair.target for pair in pairs]
+    for path in (usual / "contrastive").iterdir():
+        suites = [read_suite(folder / "contrastive" / path.name) for folder in (usual, other)]
+        assert suites[0] != suites[1]
+        assert [e.source for e in suites[0].examples] == [e.source for e in suites[1].examples]
 
 
 @given(st.lists(st.integers(0, 300), min_size=1))

@@ -13,6 +13,7 @@ from cotext.cli.options import (
     Device,
     Format,
     Json,
+    TargetOrder,
     as_json,
     counted,
     decode_settings,
@@ -43,6 +44,7 @@ def prepare(
             help="Generate the synthetic corpus instead: small, medium, large, or a number of documents."
         ),
     ] = None,
+    word_order: TargetOrder = None,
     vocabulary: Annotated[
         int | None, typer.Option(help="Vocabulary size; default: 32000, or fewer where the corpus has fewer.")
     ] = None,
@@ -95,6 +97,7 @@ def prepare(
     json: Json = False,
 ) -> None:
     """Tokenise a corpus into a data folder for `train`, and report statistics of it."""
+    from cotext.data import controlled as controlled_corpus
     from cotext.data.languages import Languages, language_code
     from cotext.data.prepare import prepare as prepare_corpus
     from cotext.data.prepare import prepare_controlled
@@ -109,12 +112,21 @@ def prepare(
                 "--controlled makes its own corpus and tokenizer; leave out --source, --target, --format, "
                 "--tokenizer and the like"
             )
+        order = controlled_corpus.word_order(word_order or "verb-second")
         size = int(controlled) if re.fullmatch("[0-9]{1,12}", controlled) else controlled
         with stages() as progress:
             report = prepare_controlled(
-                size, out, seed=seed, vocabulary=vocabulary, overwrite=overwrite, on_documents=progress
+                size,
+                out,
+                seed=seed,
+                vocabulary=vocabulary,
+                order=order,
+                overwrite=overwrite,
+                on_documents=progress,
             )
     else:
+        if word_order is not None:
+            raise CotextError("--word-order is for --controlled: other corpora are taken as they are")
         if source is None or dev_source is None:
             raise CotextError("--source and --dev-source are needed (or --controlled small)")
         if test_target is not None and test_source is None:

@@ -25,7 +25,7 @@ from cotext.analysis.demonstration import compare
 from cotext.analysis.metrics_file import read_metrics
 from cotext.cli.demo_tables import show
 from cotext.config.recipe import Config, load_config
-from cotext.data.controlled import SIZES
+from cotext.data.controlled import SIZES, WordOrder
 from cotext.data.formats import read_documents, write_documents
 from cotext.data.prepare import prepare_controlled
 from cotext.reports.demo_page import write_report
@@ -58,6 +58,7 @@ class DemoSettings:
     seed: int
     contrastive_examples: int
     test_documents: int
+    word_order: WordOrder = "verb-second"
 
 
 SYSTEMS = (
@@ -169,6 +170,7 @@ def _prepare(out: Path, settings: DemoSettings) -> None:
                 out / "data",
                 settings.seed,
                 contrastive_examples=settings.contrastive_examples,
+                order=settings.word_order,
                 on_documents=on_documents,
             )
     for name in ("test.en", "test.de"):
@@ -288,7 +290,8 @@ def _command(out: Path, system: DemoSystem, settings: DemoSettings) -> str:
 
 
 def _corpus_command(out: Path, settings: DemoSettings) -> str:
-    return f"cotext prepare --controlled {settings.documents} --seed {settings.seed} --out {out / 'data'}"
+    corpus = f"--controlled {settings.documents} --word-order {settings.word_order} --seed {settings.seed}"
+    return f"cotext prepare {corpus} --out {out / 'data'}"
 
 
 def _system_figures(out: Path, system: DemoSystem, settings: DemoSettings) -> SystemFigures:

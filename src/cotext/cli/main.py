@@ -5,7 +5,7 @@ Everything that takes long to import is imported inside its command, so that `co
 
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -29,6 +29,7 @@ from cotext.cli.options import (
     Format,
     Json,
     Scoring,
+    TargetOrder,
     as_json,
     counted,
     decode_settings,
@@ -86,14 +87,15 @@ def demo(
     full: Annotated[
         bool, typer.Option("--full", help="Train longer, on more, and test on more: ten minutes.")
     ] = False,
+    word_order: TargetOrder = None,
 ) -> None:
     """Train three tiny systems on a synthetic corpus and compare their use of context (three minutes)."""
     from cotext.cli.demo import FULL, SETTINGS, run_demo
+    from cotext.data import controlled
 
-    if full:
-        run_demo(out or Path("demo-full"), FULL)
-    else:
-        run_demo(out or Path("demo"), SETTINGS)
+    order = controlled.word_order(word_order or "verb-second")
+    settings, folder = (FULL, Path("demo-full")) if full else (SETTINGS, Path("demo"))
+    run_demo(out or folder, replace(settings, word_order=order))
 
 
 app.command()(prepare)

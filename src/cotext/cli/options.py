@@ -28,6 +28,14 @@ Decode = Annotated[
         "--set", help="Override a decode setting of the recipe: key=value, as in beam=1; may be repeated."
     ),
 ]
+TargetOrder = Annotated[
+    str | None,
+    typer.Option(
+        "--word-order",
+        help="Of the synthetic corpus's target: verb-second (as in German main clauses; the default), "
+        "verb-final, or reversed.",
+    ),
+]
 SCORING = (
     "max_source_tokens",
     "max_tokens",

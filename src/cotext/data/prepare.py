@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.data.cleaning import parse_rules
-from cotext.data.contrastive_suites import write_suite
+from cotext.data.contrastive_suites import ContrastiveSuite, write_suite
 from cotext.data.controlled import (
     SIZES,
     VERSION,
+    WordOrder,
     contrastive_suites,
     development_documents,
     test_documents,
@@ -149,13 +150,16 @@ def prepare_controlled(
     vocabulary: int | None = None,
     *,
     contrastive_examples: int = CONTRASTIVE_EXAMPLES,
+    order: WordOrder = "verb-second",
+    mentions: int | None = None,
     overwrite: bool = False,
     on_documents: OnDocuments = lambda stage, documents: None,
 ) -> Report:
     """Generate the controlled corpus and prepare it; `size` is a name in SIZES or a number of documents.
 
-    Beside what `prepare` writes, `out` holds contrastive/<phenomenon>.json and, to translate, the plain text
-    of dev and test (dev.en, dev.de, test.en, test.de).
+    `order` is that of the target's words; `mentions`: see `training_documents`. Beside what `prepare` writes,
+    `out` holds contrastive/<phenomenon>.json and, to translate, the plain text of dev and test (dev.en,
+    dev.de, test.en, test.de).
     """
     documents = SIZES.get(size, 0) if isinstance(size, str) else size
     if documents < 1:
@@ -171,9 +175,9 @@ def prepare_controlled(
         seed=seed,
     )
     corpora = [
-        CorpusSplit("train", partial(training_documents, documents, seed)),
-        CorpusSplit("dev", partial(development_documents, seed)),
-        CorpusSplit("test", partial(test_documents, seed)),
+        CorpusSplit("train", partial(training_documents, documents, seed, order, mentions)),
+        CorpusSplit("dev", partial(development_documents, seed, order)),
+        CorpusSplit("test", partial(test_documents, seed, order)),
     ]
     command = {
         "controlled": VERSION,
@@ -181,26 +185,27 @@ def prepare_controlled(
         "documents": documents,
         "seed": seed,
         "contrastive_examples": contrastive_examples,
+        "word_order": order,
+        "mentions": mentions,
     }
     with preparing(out, overwrite, []) as work:
         job = _job(command, {}, Languages("en", "de"), settings)
         report = work.begin(job)
         if not report:
             # From the same documents whatever the size: all sizes of a seed share one vocabulary.
-            learn_from = CorpusSplit(
-                "train", partial(training_documents, CONTROLLED_TOKENIZER_DOCUMENTS, seed)
-            )
+            of_all = partial(training_documents, CONTROLLED_TOKENIZER_DOCUMENTS, seed, order, mentions)
+            learn_from = CorpusSplit("train", of_all)
             _build_tokenizer(work, corpora, learn_from, settings, 10_000, on_documents)
-            _write_suites(work.folder, seed, contrastive_examples)
+            _write_suites(work.folder, contrastive_suites(seed, contrastive_examples, order))
             _write_sides(work.folder, corpora[1:])
             report = _build(work, corpora, job, settings, on_documents)
         work.publish()
         return report_of(report, work.out / REPORT)
 
 
-def _write_suites(folder: Path, seed: int, examples: int) -> None:
+def _write_suites(folder: Path, suites: Iterable[ContrastiveSuite]) -> None:
     (folder / "contrastive").mkdir(exist_ok=True)
-    for suite in contrastive_suites(seed, examples):
+    for suite in suites:
         write_suite(folder / "contrastive" / f"{suite.name.rpartition('/')[2]}.json", suite)
 
 

@@ -9,13 +9,17 @@ from cotext.data.controlled.splits import (
     test_documents,
     training_documents,
 )
+from cotext.data.controlled.word_order import WORD_ORDERS, WordOrder, word_order
 
 __all__ = [
     "SIZES",
     "VERSION",
+    "WORD_ORDERS",
+    "WordOrder",
     "contrastive_suites",
     "development_documents",
     "split_of",
     "test_documents",
     "training_documents",
+    "word_order",
 ]

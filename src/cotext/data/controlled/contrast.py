@@ -14,6 +14,7 @@ from cotext.data.controlled import lexicon
 from cotext.data.controlled.discourse import CandidateSet, Draw, Phenomenon, Plan, plan_document
 from cotext.data.controlled.grammar import Sentence
 from cotext.data.controlled.splits import split_of
+from cotext.data.controlled.word_order import WordOrder
 from cotext.runtime.errors import CotextError
 
 DISTANCES: Final[Mapping[Phenomenon, tuple[int, ...]]] = {
@@ -44,7 +45,7 @@ _SLOTS: Final[Mapping[Phenomenon, tuple[str, str]]] = {
 Alternative = tuple[object, object, str]
 
 
-def contrastive_suites(seed: int, examples: int) -> list[ContrastiveSuite]:
+def contrastive_suites(seed: int, examples: int, order: WordOrder = "verb-second") -> list[ContrastiveSuite]:
     """One suite for each phenomenon, with at least ``examples`` examples each.
 
     The number is rounded up until every distance has as many whole groups as the others. An id is made of
@@ -52,20 +53,22 @@ def contrastive_suites(seed: int, examples: int) -> list[ContrastiveSuite]:
     """
     if examples < 1:
         raise CotextError(f"contrastive suites: {examples} examples asked for; give a number from 1 up")
-    return [_suite(phenomenon, seed, examples) for phenomenon in DISTANCES]
+    return [_suite(phenomenon, seed, examples, order) for phenomenon in DISTANCES]
 
 
-def _suite(phenomenon: Phenomenon, seed: int, examples: int) -> ContrastiveSuite:
+def _suite(phenomenon: Phenomenon, seed: int, examples: int, order: WordOrder) -> ContrastiveSuite:
     distances = DISTANCES[phenomenon]
     rounds = -(-examples // (len(distances) * CANDIDATES[phenomenon]))
     members: list[ContrastiveExample] = []
     for group in range(rounds * len(distances)):
         draw = Draw(f"contrastive {phenomenon}", seed, group)
-        members += _group(draw, phenomenon, distances[group % len(distances)], group)
+        members += _group(draw, phenomenon, distances[group % len(distances)], group, order)
     return ContrastiveSuite(f"controlled/{phenomenon}", "en", "de", tuple(members))
 
 
-def _group(draw: Draw, phenomenon: Phenomenon, distance: int, group: int) -> list[ContrastiveExample]:
+def _group(
+    draw: Draw, phenomenon: Phenomenon, distance: int, group: int, order: WordOrder
+) -> list[ContrastiveExample]:
     """Draw documents until one has what is asked for, and make a group of it."""
     while True:
         plan = plan_document(draw)
@@ -75,7 +78,7 @@ def _group(draw: Draw, phenomenon: Phenomenon, distance: int, group: int) -> lis
         choice = draw.choose(choices)
         alternatives = _alternatives(draw, plan, choice)
         if alternatives is not None:
-            return _members(plan, choice, draw.shuffled(alternatives), group)
+            return _members(plan, choice, draw.shuffled(alternatives), group, order)
 
 
 def _lone_choices(plan: Plan, phenomenon: Phenomenon) -> list[CandidateSet]:
@@ -134,16 +137,16 @@ def _with_clue(plan: Plan, choice: CandidateSet, alternative: Alternative) -> Pl
 
 
 def _members(
-    plan: Plan, choice: CandidateSet, alternatives: Sequence[Alternative], group: int
+    plan: Plan, choice: CandidateSet, alternatives: Sequence[Alternative], group: int, order: WordOrder
 ) -> list[ContrastiveExample]:
     """One example for each alternative, which is the right candidate there; the order is the same in all."""
     choice_slot = _SLOTS[choice.phenomenon][1]
     members = []
     for correct, alternative in enumerate(alternatives):
         right = _with_clue(plan, choice, alternative)
-        target = right.target()
+        target = right.target(order)
         current: Sentence = right.sentences[choice.index]
-        renderings = [current.with_word(choice_slot, other[1]).german() for other in alternatives]
+        renderings = [current.with_word(choice_slot, other[1]).german(order) for other in alternatives]
         members.append(
             ContrastiveExample(
                 id=f"{choice.phenomenon}-{group}-{correct}",

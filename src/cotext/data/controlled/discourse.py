@@ -18,6 +18,7 @@ from typing import Final, Literal, TypeVar
 
 from cotext.data.controlled import grammar, lexicon
 from cotext.data.controlled.grammar import Frame, Sentence
+from cotext.data.controlled.word_order import WordOrder
 
 Phenomenon = Literal["pronoun", "register", "ellipsis", "cohesion", "cataphora"]
 T = TypeVar("T")
@@ -85,9 +86,9 @@ class Plan:
         """The English sentences."""
         return tuple([sentence.english() for sentence in self.sentences])
 
-    def target(self) -> tuple[str, ...]:
+    def target(self, order: WordOrder) -> tuple[str, ...]:
         """The German sentences."""
-        return tuple([sentence.german() for sentence in self.sentences])
+        return tuple([sentence.german(order) for sentence in self.sentences])
 
 
 def _calm(frames: Sequence[Frame]) -> tuple[Frame, ...]:
@@ -126,8 +127,9 @@ _YOU_COUNTS: Final = (1, 1, 1, 2, 2, 3)
 class _Planner:
     """The state of one document while it is planned."""
 
-    def __init__(self, draw: Draw):
+    def __init__(self, draw: Draw, mentions: int | None):
         self.draw = draw
+        self.mentions = mentions
         self.length = MIN_SENTENCES + draw.below(MAX_SENTENCES - MIN_SENTENCES + 1)
         self.reserved: list[str | None] = [None] * self.length
         self.sentences: list[Sentence] = []
@@ -174,6 +176,10 @@ class _Planner:
             self.things_closed_until = place + 1
 
     def reserve_hero(self) -> None:
+        if self.mentions:
+            for place in self.draw.shuffled(self.free_places(0, self.length))[: self.mentions]:
+                self.reserved[place] = "hero"
+            return
         # All places but the last are good for the first mention; two or three in all.
         places = self.free_places(0, self.length - 1)
         for mention in range(3 if self.draw.chance(0.25) else 2):
@@ -306,7 +312,7 @@ class _Planner:
             self.reserve_register()
         if self.draw.chance(0.3):
             self.reserve_cataphora()
-        if self.draw.chance(0.6):
+        if self.mentions or self.draw.chance(0.6):
             self.reserve_hero()
         say = {
             None: self.say_open,
@@ -323,6 +329,6 @@ class _Planner:
         return Plan(tuple(self.sentences), tuple(self.choices))
 
 
-def plan_document(draw: Draw) -> Plan:
-    """Plan one document of 4 to 12 sentences."""
-    return _Planner(draw).plan()
+def plan_document(draw: Draw, mentions: int | None = None) -> Plan:
+    """Plan one document of 4 to 12 sentences; `mentions`: of its hero, as far as there is room for them."""
+    return _Planner(draw, mentions).plan()

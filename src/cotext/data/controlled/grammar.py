@@ -16,6 +16,7 @@ from string import Formatter
 from typing import Final
 
 from cotext.data.controlled import lexicon
+from cotext.data.controlled.word_order import WordOrder, ordered
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,9 +45,9 @@ class Sentence:
         text = self.frame.english.format_map(self.words)
         return text[0].upper() + text[1:]
 
-    def german(self) -> str:
+    def german(self, order: WordOrder) -> str:
         """The target sentence."""
-        text = self.frame.german.format_map(self.words)
+        text = ordered(self.frame.german, order).format_map(self.words)
         return text[0].upper() + text[1:]
 
     def with_word(self, slot: str, word: object) -> "Sentence":
