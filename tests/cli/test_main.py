@@ -376,7 +376,10 @@ def test_the_commands_of_the_readme_work_as_they_stand(
     documents = toy_documents(2, 8)
     write_parallel(Path("document.en"), Path("reference.de"), documents, "text")
     write_documents(Path("other.de"), [Document(d.id, d.target) for d in documents], "text")
-    shorter = "train.max_updates=1 train.validate_documents=1 train.threads=1 train.max_tokens=300"
+    shorter = (
+        "train.max_updates=1 train.validate_documents=1 train.threads=1 train.max_tokens=300 "
+        "model.dimension=16 model.feed_forward=16 model.heads=2 decode.beam=1 decode.max_extra=2"
+    )
     for _, *words in commands:
         if words[0] == "compare":
             shutil.copytree("runs/a", "runs/b")
