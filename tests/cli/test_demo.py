@@ -105,8 +105,8 @@ def test_rows_say_what_is_in_reach_and_what_came_of_it(usual: Demonstration) -> 
         "needs no context",
         "context solves it",
         "context helps",
-        "outside the context window",
-        "outside the context window",
+        "clue not in window",
+        "clue not in window",
     ]
 
 

@@ -156,7 +156,7 @@ def test_rows_hold_every_distance(usual: RunComparison) -> None:
         "0": "needs no context",
         "1": "context is used",
         "2": "too few documents",
-        ">3": "outside the context window",
+        ">3": "clue not in window",
     }
 
 

@@ -18,7 +18,7 @@ SAME_SENTENCE: Final = "0"  # the distance of a clue in the sentence itself
 SOLVED_PERCENT: Final = 90.0
 
 
-OUTSIDE_WINDOW: Final = "outside the context window"
+OUTSIDE_WINDOW: Final = "clue not in window"
 
 
 LEAK: Final = "leak? check the data"

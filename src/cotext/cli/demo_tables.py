@@ -29,11 +29,11 @@ def show(comparison: Demonstration) -> None:
 def _table(comparison: Demonstration) -> Table:
     table = Table(
         box=box.SIMPLE_HEAD,
-        padding=(0, 1, 0, 0),
+        padding=0,
         title="Contrastive accuracy, per cent",
         title_justify="left",
     )
-    table.add_column("")
+    table.add_column("", no_wrap=True)
     for title in ("distance", "chance", *(system.title for system in comparison.systems)):
         table.add_column(title, justify="right", no_wrap=True)
     table.add_column("", no_wrap=True)
