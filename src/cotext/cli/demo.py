@@ -61,12 +61,18 @@ class DemoSettings:
     word_order: WordOrder = "verb-second"
 
 
-OVERRIDES = ("train.log_every=20", "train.validate_bleu=false", "train.threads=1")
+OVERRIDES = (
+    "train.log_every=20",
+    "train.validate_bleu=false",
+    # So short a run has not settled: older checkpoints would drag the average back.
+    "train.average=3",
+    "train.threads=1",
+)
 SETTINGS = DemoSettings(
     # Context discounting learns later: all but a hundredth of the loss is of one sentence in four.
     systems=(
         DemoSystem("sentence", "sentence", "focused-concatenation/base", ("train.max_updates=500",)),
-        DemoSystem("s4to4", "s4to4", "focused-concatenation/s4to4", ("train.max_updates=1000",)),
+        DemoSystem("s4to4", "s4to4", "focused-concatenation/s4to4", ("train.max_updates=1125",)),
         DemoSystem(
             "s4to4-shift-cd",
             "s4to4+shift+CD",
@@ -76,9 +82,7 @@ SETTINGS = DemoSettings(
     ),
     overrides=(
         *OVERRIDES,
-        "train.validate_every=250",
-        # So short a run has not settled: even its last checkpoints would drag an average back.
-        "train.average=1",
+        "train.validate_every=125",
         # Small batches: of the same number of tokens, more is learned.
         "train.max_tokens=625",
         "train.learning_rate=0.003",
@@ -95,8 +99,7 @@ FULL = replace(
         replace(system, overrides=(f"train.max_updates={updates}",))
         for system, updates in zip(SETTINGS.systems, (700, 1000, 1000), strict=True)
     ),
-    # A tenth of a run apart, checkpoints may be averaged, but not many.
-    overrides=(*OVERRIDES, "train.validate_every=100", "train.average=3"),
+    overrides=(*OVERRIDES, "train.validate_every=100"),
     contrastive_examples=600,
     test_documents=100,
 )
