@@ -220,3 +220,9 @@ def test_files_that_pages_name_exist() -> None:
     assert named
     for page, name in named:
         assert any((base / name).is_file() for base in (ROOT, ROOT.parent, top)), f"{page}: {name}"
+
+
+def test_the_site_has_every_page() -> None:
+    top = ROOT.parents[1]
+    listed = re.findall(r"^ +- ([\w-]+\.md)$", (top / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    assert {page.name for page in (top / "docs").glob("*.md")} <= set(listed)
