@@ -13,11 +13,12 @@ from cotext.cli.options import (
     Format,
     Json,
     OneDocument,
+    Protocols,
     TranslationFile,
     as_json,
     decode_settings,
+    require_translations,
 )
-from cotext.runtime.errors import CotextError
 
 
 def probe(
@@ -115,9 +116,7 @@ def windows(
     translate: Annotated[
         bool, typer.Option("--translate", help="Also translate with windows of each size, and evaluate.")
     ] = False,
-    protocol: Annotated[
-        list[str] | None, typer.Option(help="Metric, as in docs/metrics.md; may be repeated.")
-    ] = None,
+    protocol: Protocols = None,
     samples: Annotated[int, typer.Option(help="Samples of the randomisation test between runs.")] = 10_000,
     format: Format = None,
     device: Device = None,
@@ -127,8 +126,7 @@ def windows(
 ) -> None:
     """Windows over a corpus: loss by sentence, entropy and share of attention, other sizes than trained."""
     decode = decode_settings(set)
-    if protocol and not translate:
-        raise CotextError("--protocol evaluates translations: add --translate, or leave it out")
+    require_translations(protocol, translate)
     from cotext.metrics.bleu import DEFAULT_PROTOCOLS
     from cotext.metrics.significance import Resampling
     from cotext.reports.windows import WindowsRequest, report_windows

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cotext.cli.options import Decode, Device, Format, Json, as_json, decode_settings
+from cotext.cli.options import Decode, Device, Format, Json, Protocols, as_json, decode_settings
 
 
 def compare(
@@ -27,9 +27,7 @@ def compare(
     ] = None,
     reference: Annotated[Path | None, typer.Option(help="Test set, target side.")] = None,
     suite: Annotated[list[Path] | None, typer.Option(help="Contrastive suite; may be repeated.")] = None,
-    protocol: Annotated[
-        list[str] | None, typer.Option(help="Metric, as in docs/metrics.md; may be repeated.")
-    ] = None,
+    protocol: Protocols = None,
     target_language: Annotated[
         str | None, typer.Option(help="Language code such as zh, for the metric's tokenizer.")
     ] = None,

@@ -13,13 +13,14 @@ from cotext.cli.options import (
     Format,
     Json,
     OneDocument,
+    Protocols,
     TranslationFile,
     as_json,
     decode_settings,
     output,
+    require_translations,
     write_figures,
 )
-from cotext.runtime.errors import CotextError
 
 
 def context(
@@ -76,9 +77,7 @@ def cxmi(
     translate: Annotated[
         bool, typer.Option("--translate", help="Also translate with each kind of context, and evaluate.")
     ] = False,
-    protocol: Annotated[
-        list[str] | None, typer.Option(help="Metric, as in docs/metrics.md; may be repeated.")
-    ] = None,
+    protocol: Protocols = None,
     seed: Annotated[int, typer.Option(help="Seed of shuffled and random context.")] = 1,
     out: Annotated[Path | None, typer.Option(help="JSON file for all figures.")] = None,
     format: Format = None,
@@ -89,8 +88,7 @@ def cxmi(
 ) -> None:
     """Conditional cross-mutual information (CXMI): what context adds to reference log-probabilities."""
     decode = decode_settings(set)
-    if protocol and not translate:
-        raise CotextError("--protocol evaluates translations: add --translate, or leave it out")
+    require_translations(protocol, translate)
     from cotext.analysis.context_corpus import measure_corpus
     from cotext.analysis.context_use import CONDITIONS
     from cotext.decoding.open import open_run, open_scorer

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cotext.cli.options import Format, Json, as_json
+from cotext.cli.options import Format, Json, Protocols, as_json
 from cotext.runtime.errors import CotextError
 
 
@@ -20,9 +20,7 @@ def evaluate(
     source: Annotated[
         Path | None, typer.Option(help="Source documents, to check their number, and for COMET.")
     ] = None,
-    protocol: Annotated[
-        list[str] | None, typer.Option(help="Metric, as in docs/metrics.md; may be repeated.")
-    ] = None,
+    protocol: Protocols = None,
     target_language: Annotated[
         str | None, typer.Option(help="Language code such as zh, for the metric's tokenizer.")
     ] = None,

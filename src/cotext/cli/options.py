@@ -52,6 +52,9 @@ Checkpoint = Annotated[
     int | None,
     typer.Option("--checkpoint", help="Use the checkpoint saved at this update instead of the final model."),
 ]
+Protocols = Annotated[
+    list[str] | None, typer.Option("--protocol", help="Metric, as in docs/metrics.md; may be repeated.")
+]
 # Of commands that look at one document.
 OneDocument = Annotated[Path, typer.Argument(help="File with the document, in any format.")]
 TranslationFile = Annotated[
@@ -98,6 +101,12 @@ def scoring_settings(pairs: list[str] | None) -> dict[str, Any]:
                 "add --generate)"
             )
     return settings
+
+
+def require_translations(protocols: list[str] | None, translate: bool) -> None:
+    """Raise CotextError where protocols are named, and nothing is translated that they could evaluate."""
+    if protocols and not translate:
+        raise CotextError("--protocol evaluates translations: add --translate, or leave it out")
 
 
 def counted(number: int, thing: str) -> str:

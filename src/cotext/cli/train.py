@@ -1,6 +1,5 @@
 """The command `train`."""
 
-import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ import typer
 
 from cotext.cli.options import Device, Json, as_json
 from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.process_identity import is_first_process
 from cotext.runtime.signals import INTERRUPTED
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def train(
     }
     first = next(iter(configs.values()), None)
     config = first or load_config(recipe, size, [*settings, *_start(init, None)])
-    quiet = int(os.environ.get("RANK", "0")) != 0  # of several processes, one prints
+    quiet = not is_first_process()  # of several, one prints
     if dry_run:
         from cotext.training.dry_run import dry_run as make_dry_run
 

@@ -10,6 +10,11 @@ from pathlib import Path
 from typing import Self
 
 
+def is_first_process() -> bool:
+    """Whether this process is alone, or the first of those that a launcher such as torchrun has started."""
+    return int(os.environ.get("RANK", "0")) == 0
+
+
 @dataclass(frozen=True, slots=True)
 class Process:
     """A process, told apart from all others of its machine, earlier and later ones with its number included.

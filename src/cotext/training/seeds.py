@@ -4,7 +4,6 @@ Each is a run as any other, in a folder of its own (see `models.run_folder`), an
 it had been trained by itself.
 """
 
-import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
@@ -13,6 +12,7 @@ from cotext.config.recipe import Config
 from cotext.models.run_folder import seed_folder, seeds_in
 from cotext.runtime.errors import CotextError
 from cotext.runtime.locks import NAME, require_free
+from cotext.runtime.process_identity import is_first_process
 from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.corpus import corpus_of
 from cotext.training.prepared_data import PreparedData, open_data
@@ -39,7 +39,7 @@ def train_seeds(
         CotextError: as `train`; what is wrong with the folder of any seed, before the first is trained.
     """
     # Of several processes the first asks, alone: others may come when it has begun.
-    if int(os.environ.get("RANK", "0")) == 0:
+    if is_first_process():
         require_seeds(configs, data_folder, folder, recipe)
     found: dict[int, TrainingProgress] = {}
     was_there = folder.exists()

@@ -37,16 +37,10 @@ def pooled_accuracies(
     together = to_pool(suites)
     if not together:
         return ()
-    chosen = {
-        name: [suite.examples[i].id for i in of_other_sentences(suite.examples)]
-        for name, suite in together.items()
-    }
-    numbers = documents_of_suites(list(together.values()))
-    documents = [
-        of_suite[i]
-        for of_suite, suite in zip(numbers, together.values(), strict=True)
-        for i in of_other_sentences(suite.examples)
-    ]
+    indices = {name: of_other_sentences(suite.examples) for name, suite in together.items()}
+    chosen = {name: [together[name].examples[i].id for i in of_suite] for name, of_suite in indices.items()}
+    numbers = zip(documents_of_suites(list(together.values())), indices.values(), strict=True)
+    documents = [of_suite[i] for of_suite, those in numbers for i in those]
     found, decided = [], []
     for system in systems:
         shares = {name: system.right(name) for name in chosen}
