@@ -16,7 +16,7 @@ With brackets, and wherever search was constrained, the pieces are the sentences
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import accumulate, pairwise
 
 import numpy as np
 
@@ -75,11 +75,11 @@ def begun_input(
     `first` is the sentence index of the first label in its row, `first_sentence` that of the row in its
     document.
     """
-    tokens = np.array([symbols.bos, *labels], np.int64)
-    opens = np.isin(tokens, symbols.separators)
-    opens[0] = False
-    sentence = first + opens.cumsum()
+    # In Python: rows of a window are short, and array operations on a few numbers cost more than they do.
+    opens = [False, *(label in symbols.separators for label in labels)]
+    sentence = [first + k for k in accumulate(opens)]
+    tokens = [symbols.bos, *labels]
     if symbols.bracket:
-        opens[0] = True
-        tokens[opens] = [symbols.opening(first_sentence + int(k)) for k in sentence[opens]]
-    return tokens, sentence
+        for t in (0, *(t for t, does in enumerate(opens) if does)):
+            tokens[t] = symbols.opening(first_sentence + sentence[t])
+    return np.array(tokens, np.int64), np.array(sentence, np.int64)
