@@ -2,6 +2,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from command_line import World, make_world
 
 
 @pytest.fixture(autouse=True)
@@ -23,3 +24,9 @@ def shared_data() -> Path:
     if not path.is_dir():
         pytest.skip("real corpora are not beside this checkout")
     return path
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A corpus, a suite and a run trained on it, made once in each process."""
+    return make_world(tmp_path_factory.getbasetemp() / "world")

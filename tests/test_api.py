@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import World, make_world, process_environment
+from command_line import World, process_environment
 from tiny_runs import toy_documents
 
 import cotext
@@ -14,11 +14,6 @@ from cotext.data.formats import read_documents, write_documents
 from cotext.decoding.open import open_run
 from cotext.decoding.translate_file import translate_file
 from cotext.decoding.translator import DocumentTranslator
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, documents_file, make_world, succeed
+from command_line import World, cotext, documents_file, succeed
 from tiny import WordTokenizer
 from tiny_runs import toy_documents, write_run
 
@@ -21,11 +21,6 @@ SMALL = [
     *("model.encoder_layers=2", "model.decoder_layers=2", "train.threads=1"),
     *("decode.max_ratio=1.0", "decode.max_extra=5"),
 ]
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 @pytest.fixture(scope="module")

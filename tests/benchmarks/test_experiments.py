@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command_line import World, make_world, process_environment, succeed
+from command_line import World, process_environment, succeed
 
 from benchmarks.experiments.__main__ import main
 from benchmarks.experiments.changed import change_run
@@ -71,11 +71,6 @@ def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
             patch.setenv(name, value)
         assert run(folder, "--at-once", "2") == 0
     return folder
-
-
-@pytest.fixture(scope="module")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 def run(folder: Path, *arguments: str) -> int:

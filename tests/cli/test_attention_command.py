@@ -5,7 +5,7 @@ import math
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, documents_file, listing, make_world, succeed
+from command_line import World, cotext, documents_file, listing, succeed
 from tiny_runs import toy_documents, train_here
 
 from cotext.config.recipe import parse_config
@@ -14,11 +14,6 @@ from cotext.data.formats import write_parallel
 from cotext.reports.attention import report_attention, title_of
 
 PNG = b"\x89PNG\r\n\x1a\n"
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 @pytest.fixture(scope="module")

@@ -10,16 +10,11 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import TINY, World, cotext, documents_file, listing, make_world, start
+from command_line import TINY, World, cotext, documents_file, listing, start
 from safetensors import safe_open
 from safetensors.torch import save_file
 
 from cotext.models.checkpoint import CHECKSUM
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 @pytest.fixture(scope="module")

@@ -6,16 +6,11 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, documents_file, listing, make_world, succeed
+from command_line import World, cotext, documents_file, listing, succeed
 from tiny_runs import toy_documents
 
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 def parallel(folder: Path) -> tuple[Path, Path, list[ParallelDocument]]:

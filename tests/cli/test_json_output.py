@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
-from command_line import World, documents_file, make_world, prepare_arguments, succeed
+from command_line import World, documents_file, prepare_arguments, succeed
 from typer.main import get_command
 
 from cotext.cli.main import app
@@ -41,11 +41,6 @@ COMMANDS = {
     "distill-shard": "distill RUN --data WORLD/data --out OUT --shard 1/2 --set beam=1",
     "average": "average RUN --out OUT --checkpoint 3 --checkpoint 6",
 }
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 @pytest.fixture(scope="module")

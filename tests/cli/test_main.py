@@ -14,7 +14,6 @@ from command_line import (
     World,
     cotext,
     documents_file,
-    make_world,
     process_environment,
     start,
     succeed,
@@ -40,11 +39,6 @@ from cotext.models.checkpoint import load_weights
 from cotext.models.describe import PAPERS
 
 README = Path(__file__).resolve().parents[2] / "README.md"
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 def in_a_fresh_process(code: str) -> str:

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from command_line import TINY, Outcome, World, cotext, listing, make_world
+from command_line import TINY, Outcome, World, cotext, listing
 
 from cotext.runtime.errors import CotextError
 
@@ -105,11 +105,6 @@ ODD_VALUES = [
     ("{}", [LONG, f"--{LONG}", "\ud800"]),
     ("translate --{}", [LONG]),
 ]
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 @pytest.fixture(scope="module")

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import Outcome, World, cotext, make_world, piped, succeed
+from command_line import Outcome, World, cotext, piped, succeed
 
 from cotext import Translator, load
 from cotext.analysis.contrastive import run_suite
@@ -16,11 +16,6 @@ from cotext.decoding.translator import DocumentTranslator
 from cotext.runtime.errors import CotextError
 
 SHORT, LONG = "the cat sees a dog", "cat " * 2000
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 @pytest.fixture(scope="module")

@@ -4,17 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, make_world, succeed
+from command_line import World, cotext, succeed
 from tiny_runs import train_here
 
 from cotext.config.recipe import parse_config
 
 PNG = b"\x89PNG\r\n\x1a\n"
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from itertools import product
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, make_world, succeed
+from command_line import World, cotext, succeed
 from tiny_runs import toy_documents
 
 from cotext.data.documents import Document, ParallelDocument
@@ -15,11 +15,6 @@ DOCUMENTS = toy_documents(5, 51)
 SENTENCES = sum(map(len, DOCUMENTS))
 SOURCES = [Document(d.id, d.source) for d in DOCUMENTS]
 BOTH = [name for name, row in FORMATS.items() if row.holds_both_languages]
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 @pytest.mark.parametrize(("read", "to"), list(product(FORMATS, FORMATS)))

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import TINY, World, cotext, make_world, prepare_arguments, succeed, write_corpus
+from command_line import TINY, World, cotext, prepare_arguments, succeed, write_corpus
 from tiny_runs import prepare_toy, run_config, train_here
 
 from cotext.data.contrastive_suites import write_suite
@@ -27,11 +27,6 @@ from cotext.training.prepared_data import open_data
 from cotext.training.resolve import resolve
 
 EN_DE = Languages("en", "de")
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 @pytest.mark.parametrize(

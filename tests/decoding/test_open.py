@@ -3,18 +3,13 @@
 from pathlib import Path
 
 import pytest
-from command_line import World, documents_file, make_world
+from command_line import World, documents_file
 from tiny_runs import toy_documents
 
 from cotext.decoding import open as opening
 from cotext.decoding.open import open_run
 from cotext.decoding.translate_file import score_file, translate_file
 from cotext.runtime.errors import CotextError
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 def test_a_run_is_loaded_once_to_translate_and_to_score(

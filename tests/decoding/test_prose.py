@@ -5,7 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, make_world, signal_when, start, succeed
+from command_line import World, cotext, signal_when, start, succeed
 
 from cotext.data import splitting
 from cotext.data.documents import Document
@@ -19,11 +19,6 @@ from cotext.runtime.integrity import sealed
 # The toy language has no capitals: these lines look like several sentences, and are cut as such.
 PROSE = "The cat sees. A dog runs. The bird sings."
 LONG = " ".join(["the cat"] * 30)
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 def written(folder: Path, *documents: tuple[str, ...], format: str = "text") -> Path:

@@ -21,7 +21,6 @@ from command_line import (
     cotext,
     documents_file,
     listing,
-    make_world,
     prepare_arguments,
     signal_when,
     start,
@@ -42,11 +41,6 @@ from cotext.runtime.integrity import sealed, unsealed
 from cotext.runtime.locks import working_in
 
 DOCUMENTS = 8
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 @pytest.fixture

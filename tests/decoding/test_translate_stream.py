@@ -6,18 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command_line import Outcome, World, cotext, make_world, piped, process_environment, succeed
+from command_line import Outcome, World, cotext, piped, process_environment, succeed
 from tiny_runs import toy_documents
 
 import cotext as package
 from cotext.cli import stream
 from cotext.data.documents import Document
 from cotext.decoding.translate_stream import translate_stream
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 def fed(world: World, content: bytes, monkeypatch: pytest.MonkeyPatch, *more: str) -> Outcome:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, documents_file, make_world, succeed
+from command_line import World, cotext, documents_file, succeed
 from tiny_runs import toy_documents
 
 from cotext.data.documents import Document, ParallelDocument
@@ -18,11 +18,6 @@ from cotext.decoding.partial_output import TranslationJournal
 from cotext.decoding.score_table import score_figures, score_lines
 from cotext.decoding.scorer import SentenceScore
 from cotext.decoding.translator import DocumentTranslator, Translation
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 class AsWritten:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from attacks import Attacks
-from command_line import World, make_world
 
 SEED = int(os.environ.get("COTEXT_HOSTILE_SEED", "1"))
 COUNTED = "hostile"
@@ -36,11 +35,6 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
             parts = ", ".join(f"{count:,} {name}" for name, count in sorted(ended[kind].items()))
             terminalreporter.write_line(f"{kind:<12} {made[kind]:>6,}   {parts}")
         terminalreporter.write_line(f"{'in all':<12} {sum(made.values()):>6,}")
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 @pytest.fixture

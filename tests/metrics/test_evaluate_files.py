@@ -5,7 +5,7 @@ import random
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, make_world, succeed
+from command_line import World, cotext, succeed
 
 from cotext.data.documents import Document
 from cotext.data.formats import write_documents
@@ -16,11 +16,6 @@ from cotext.metrics.significance import Resampling, mcnemar
 from cotext.runtime.errors import CotextError
 
 WORDS = list("abcdefghijklmnop")
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 @pytest.fixture(scope="module")

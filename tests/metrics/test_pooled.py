@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import World, make_world, succeed
+from command_line import World, succeed
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.suite_files import read_suite
@@ -14,11 +14,6 @@ from cotext.metrics.pooled import documents_of_suites, pool, pooled_aggregates, 
 
 # Right decisions of s4to4 + CD on deixis, lexical cohesion, ellipsis (inflection), ellipsis (verb phrase).
 PAPER = {"deixis": (2179, 2500), "lex": (696, 1500), "infl": (405, 500), "vp": (391, 500)}
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 def test_disc_is_that_of_the_paper() -> None:

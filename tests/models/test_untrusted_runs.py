@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 import torch
-from command_line import RECIPE, TINY, World, cotext, make_world
+from command_line import RECIPE, TINY, World, cotext
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
@@ -27,11 +27,6 @@ from cotext.runtime.errors import CotextError
 from cotext.training.prepared_data import open_data
 
 NINES = "9" * 6000
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from command_line import TINY, World, cotext, make_world, succeed
+from command_line import TINY, World, cotext, succeed
 from deciding import UNBALANCED, dashes, decided, guesser, reader
 
 from cotext.analysis.contrastive_rows import ContextWindow
@@ -36,11 +36,6 @@ from cotext.runtime.errors import CotextError
 
 DRAWS = Resampling(samples=1000)
 OWN = MatchedRecipe(None, ())
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 def suite(name: str, counts: Mapping[int, int], documents: int = 1000) -> ContrastiveSuite:

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from command_line import TINY, World, cotext, make_world, succeed
+from command_line import TINY, World, cotext, succeed
 from deciding import UNBALANCED, Rule, decided, guesser, reader
 from test_compare import DRAWS, SUITE, of_test_set, run, said, suite
 
@@ -29,11 +29,6 @@ from cotext.runtime.errors import CotextError
 
 MANY = suite("contrapro-ctx1", {1: 400})
 PLAIN = run("", SUITE, dict.fromkeys((0, 1, 2, 5), 1), before=1)
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 def of_seeds(title: str, runs: Sequence[MeasuredRun]) -> MeasuredSystem:

@@ -15,7 +15,6 @@ from command_line import (
     World,
     cotext,
     documents_file,
-    make_world,
     prepare_arguments,
     process_environment,
     succeed,
@@ -29,11 +28,6 @@ from cotext.models.checkpoint import load_run
 from cotext.reports.info.folder import folder_info
 from cotext.reports.info.run import RunInfo
 from cotext.runtime.integrity import sealed, unsealed
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 @pytest.fixture

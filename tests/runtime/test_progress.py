@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from command_line import World, cotext, make_world, succeed, train_arguments
+from command_line import World, cotext, succeed, train_arguments
 from rich.console import Console
 from tiny_runs import prepare_toy, run_config
 
@@ -20,11 +20,6 @@ from cotext.runtime.progress import Meter
 from cotext.training import run as runs
 from cotext.training.accelerator import make_accelerator
 from cotext.training.callbacks import TrainingCallbacks
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 class Clock:

@@ -15,7 +15,6 @@ from command_line import (
     World,
     cotext,
     listing,
-    make_world,
     prepare_arguments,
     signal_when,
     start,
@@ -37,11 +36,6 @@ from cotext.training.distillation_shards import Parts
 
 DOCUMENTS = 24
 Targets = list[list[list[int]]]
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 @pytest.fixture(scope="module")

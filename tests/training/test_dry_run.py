@@ -4,17 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import RECIPE, TINY, World, cotext, listing, make_world, succeed
+from command_line import RECIPE, TINY, World, cotext, listing, succeed
 from tiny_runs import silent
 
 from cotext.config.recipe import load_config
 from cotext.data.sampling import Cursor
 from cotext.training.setup import set_up
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 def arguments(world: World, out: Path, *further: str) -> list[str | Path]:

@@ -4,18 +4,13 @@ import json
 from pathlib import Path
 
 import pytest
-from command_line import TINY, World, cotext, make_world, prepare_arguments, succeed
+from command_line import TINY, World, cotext, prepare_arguments, succeed
 from tiny_runs import toy_documents
 
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import write_parallel
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import load_tokenizer
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 @pytest.fixture(scope="module")

@@ -9,7 +9,6 @@ from command_line import (
     World,
     documents_file,
     listing,
-    make_world,
     prepare_arguments,
     succeed,
     train_arguments,
@@ -18,11 +17,6 @@ from killing import Moment, run_killed
 from tiny_runs import assert_same_run
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 @pytest.mark.parametrize(

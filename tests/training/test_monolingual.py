@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import World, cotext, listing, make_world, signal_when, start, succeed
+from command_line import World, cotext, listing, signal_when, start, succeed
 from tiny_runs import toy_documents
 
 from cotext.data.documents import Document
@@ -20,11 +20,6 @@ from cotext.training.distillation_texts import MonolingualTexts, choose_side
 from cotext.training.prepared_data import open_data
 
 DOCUMENTS = 20
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from command_line import World, cotext, listing, make_world, succeed, train_arguments
+from command_line import World, cotext, listing, succeed, train_arguments
 from tiny_runs import assert_same_run, prepare_toy, run_config, silent, train_here
 
 from cotext.analysis.runs.system import run_folders
@@ -19,11 +19,6 @@ from cotext.training import seeds
 from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.resume import TrainingProgress
 from cotext.training.seeds import train_seeds
-
-
-@pytest.fixture(scope="session")
-def world(tmp_path_factory: pytest.TempPathFactory) -> World:
-    return make_world(tmp_path_factory.getbasetemp() / "world")
 
 
 @pytest.fixture(scope="module")
