@@ -1,0 +1,3 @@
+"""Pretrained models without a download: one of Marian's class trained by transformers, and followed from its
+import to its export.
+"""
