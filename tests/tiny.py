@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from cotext.config.recipe import Config, parse_config
-from cotext.data.tokenizer import Tokenizer
+from cotext.data.tokenizer import Side, Tokenizer
 from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
 
@@ -38,13 +38,13 @@ class WordTokenizer:
         self.unk = 0
         self.fingerprint = "words"
 
-    def encode(self, sentence: str) -> list[int]:
+    def encode(self, sentence: str, side: Side = "source") -> list[int]:
         return [self.ids.get(word, self.unk) for word in sentence.split()]
 
-    def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
+    def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
         return [self.encode(sentence) for sentence in sentences]
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], side: Side = "target") -> str:
         words = []
         for before, i in zip([-1, *ids], ids, strict=False):
             if i == self.SECOND_HALF and before == self.FIRST_HALF:

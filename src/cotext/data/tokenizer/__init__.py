@@ -6,7 +6,7 @@ whatever it contains, can ever be encoded as a special symbol.
 
 from cotext.data.tokenizer.kinds import KINDS, load_tokenizer, reservoir_sample, train_tokenizer
 from cotext.data.tokenizer.moses_bpe import MosesBPETokenizer
-from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, Tokenizer, TokenizerSettings, clean
+from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, Side, Tokenizer, TokenizerSettings, clean
 from cotext.data.tokenizer.sentencepiece import SentencePieceBPETokenizer, SentencePieceTokenizer
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "MosesBPETokenizer",
     "SentencePieceBPETokenizer",
     "SentencePieceTokenizer",
+    "Side",
     "Tokenizer",
     "TokenizerSettings",
     "clean",

@@ -5,9 +5,10 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 SPECIAL_SYMBOLS = 4
+Side = Literal["source", "target"]
 MAX_VOCABULARY = 1_000_000
 _WORD_BOUNDARY = "▁"  # sentencepiece's own mark for a space; it can't be told from one
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029▁]")
@@ -72,13 +73,13 @@ class Tokenizer(Protocol):
     unk: int
     fingerprint: str
 
-    def encode(self, sentence: str) -> list[int]:
+    def encode(self, sentence: str, side: Side = "source") -> list[int]:
         """Return the piece ids of a sentence, without special symbols."""
 
-    def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
+    def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
         """Encode many sentences at once."""
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], side: Side = "target") -> str:
         """Return the text as one line, white space folded; special symbols show nothing."""
 
     def blank(self) -> list[int]:

@@ -8,7 +8,7 @@ from typing import Self
 
 import sentencepiece
 
-from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, TokenizerSettings, clean
+from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, Side, TokenizerSettings, clean
 from cotext.data.tokenizer.storage import fingerprint_of, save
 from cotext.runtime.errors import CotextError
 
@@ -86,18 +86,18 @@ class SentencePieceTokenizer:
         """Return the same tokenizer with so many threads for `encode_batch`; the ids stay the same."""
         return type(self)(self._model, num_threads)
 
-    def encode(self, sentence: str) -> list[int]:
+    def encode(self, sentence: str, side: Side = "source") -> list[int]:
         """Return the piece ids of a sentence, without special symbols."""
         ids: list[int] = self._processor.encode(clean(sentence))
         return ids
 
-    def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
+    def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
         """Encode many sentences at once."""
         cleaned = [clean(sentence) for sentence in sentences]
         ids: list[list[int]] = self._processor.encode(cleaned, num_threads=self._num_threads)
         return ids
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], side: Side = "target") -> str:
         """Return the text as one line; special symbols and bytes that form no character show nothing."""
         return clean(self._processor.decode([int(i) for i in ids if i < self.pieces]))
 
