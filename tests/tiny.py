@@ -28,13 +28,17 @@ class WordTokenizer:
     """One id per word. Id 0 is unknown, 1 shows nothing, 2 and 3 do so only one after the other."""
 
     BLANK, FIRST_HALF, SECOND_HALF = 1, 2, 3
+    kind, files = "words", ()
+    source_prefix: tuple[int, ...] = ()
+    target_prefix: tuple[int, ...] = ()
+    unwritten: tuple[int, ...] = ()
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = ["?", "", "", "", *words]
         self.ids = {word: i for i, word in enumerate(self.words) if word}
         self.pieces = len(self.words)
         self.pad, self.bos, self.eos, self.sep = range(self.pieces, self.pieces + 4)
-        self.vocabulary_size = self.pieces + 4
+        self.vocabulary_size = self.source_vocabulary_size = self.pieces + 4
         self.unk = 0
         self.fingerprint = "words"
 

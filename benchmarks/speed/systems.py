@@ -95,7 +95,8 @@ class Numerals:
     pieces = 31_000
     pad, bos, eos, sep = SYMBOLS.pad, SYMBOLS.bos, SYMBOLS.eos, SYMBOLS.separators[0]
     # Behind the special symbols come those of a recipe.
-    vocabulary_size = VOCABULARY
+    vocabulary_size = source_vocabulary_size = VOCABULARY
+    source_prefix = target_prefix = unwritten = ()
     unk = 0
     fingerprint = "numerals"
 

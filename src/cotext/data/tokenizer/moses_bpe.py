@@ -30,6 +30,10 @@ class MosesBPETokenizer:
 
     kind = "moses-bpe"
     model_name = "bpe.json"
+    files = ("bpe.json",)
+    source_prefix: tuple[int, ...] = ()
+    target_prefix: tuple[int, ...] = ()
+    unwritten: tuple[int, ...] = ()
 
     def __init__(self, model: bytes) -> None:
         """Wrap a trained model; raises CotextError when it is damaged or the extra is not installed."""
@@ -49,7 +53,7 @@ class MosesBPETokenizer:
         self._ids = {piece: i for i, piece in enumerate(self._pieces)}
         self.pieces = len(self._pieces)
         self.pad, self.bos, self.eos, self.sep = range(self.pieces, self.pieces + SPECIAL_SYMBOLS)
-        self.vocabulary_size = self.pieces + SPECIAL_SYMBOLS
+        self.vocabulary_size = self.source_vocabulary_size = self.pieces + SPECIAL_SYMBOLS
         self.unk = 0
 
     @classmethod

@@ -60,18 +60,31 @@ class TokenizerSettings:
 class Tokenizer(Protocol):
     """Turns sentences into piece ids and back.
 
-    `fingerprint` is a SHA-256 over everything that decides how text is encoded.
+    `fingerprint` is a SHA-256 over everything that decides how text is encoded. `source_prefix` and
+    `target_prefix` are ids that stand once at the head of every source and target row: symbols of languages.
+    `source_vocabulary_size` counts the ids of source text, where it has pieces of its own.
     """
 
     kind: str
     pieces: int
     vocabulary_size: int
+    source_vocabulary_size: int
     pad: int
     bos: int
     eos: int
     sep: int
     unk: int
     fingerprint: str
+    source_prefix: tuple[int, ...]
+    target_prefix: tuple[int, ...]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Return the names of the files that hold the model."""
+
+    @property
+    def unwritten(self) -> tuple[int, ...]:
+        """Return the pieces that no output may hold, in rising order."""
 
     def encode(self, sentence: str, side: Side = "source") -> list[int]:
         """Return the piece ids of a sentence, without special symbols."""

@@ -26,6 +26,10 @@ class SentencePieceTokenizer:
     kind = "sentencepiece"
     model_type = "unigram"
     model_name = "sentencepiece.model"
+    files = ("sentencepiece.model",)
+    source_prefix: tuple[int, ...] = ()
+    target_prefix: tuple[int, ...] = ()
+    unwritten: tuple[int, ...] = ()
 
     def __init__(self, model: bytes, num_threads: int = 1) -> None:
         """Wrap a trained model; raises CotextError when the bytes are no sentencepiece model."""
@@ -40,7 +44,7 @@ class SentencePieceTokenizer:
         self._num_threads = num_threads
         self.pieces: int = self._processor.get_piece_size()
         self.pad, self.bos, self.eos, self.sep = range(self.pieces, self.pieces + SPECIAL_SYMBOLS)
-        self.vocabulary_size = self.pieces + SPECIAL_SYMBOLS
+        self.vocabulary_size = self.source_vocabulary_size = self.pieces + SPECIAL_SYMBOLS
         self.unk: int = self._processor.unk_id()
 
     @classmethod
