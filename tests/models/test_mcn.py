@@ -34,6 +34,7 @@ from cotext.layers.multi_head import (
     SelfAttention,
     split_heads,
 )
+from cotext.layers.embedding import Side
 from cotext.layers.positions import sinusoidal
 from cotext.layers.segment_distance import SegmentDistanceScore
 from cotext.layers.segments import CLIP
@@ -439,8 +440,8 @@ def test_the_memory_sends_no_gradients_back(
     given, tokens, sentence = example(LENGTHS, TARGET_LENGTHS)
     bare, read = system.embedding.bare, []
 
-    def caught(tokens: Tensor) -> Tensor:
-        read.append(bare(tokens))
+    def caught(tokens: Tensor, side: Side) -> Tensor:
+        read.append(bare(tokens, side))
         read[0].retain_grad()
         return read[0]
 
