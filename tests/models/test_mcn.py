@@ -23,6 +23,7 @@ from cotext.data.collate import make_batch
 from cotext.data.views import Window
 from cotext.layers.blocks import EncoderBlock, Size
 from cotext.layers.buckets import Sentences
+from cotext.layers.embedding import Side
 from cotext.layers.kernels.relative import attend_from_memory, memory_with_bias
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.layout import Layout, Packed
@@ -34,7 +35,6 @@ from cotext.layers.multi_head import (
     SelfAttention,
     split_heads,
 )
-from cotext.layers.embedding import Side
 from cotext.layers.positions import sinusoidal
 from cotext.layers.segment_distance import SegmentDistanceScore
 from cotext.layers.segments import CLIP
