@@ -9,8 +9,6 @@ from cotext.data.prepared import checked_digests
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import chosen_languages
 from cotext.data.views import Mixture, View
-from cotext.models.describe import describe_model
-from cotext.runtime.errors import CotextError
 from cotext.training.prepared_data import READ, PreparedData
 
 
@@ -32,15 +30,8 @@ def corpus_of(config: Config, data: PreparedData) -> Corpus:
     """The corpus of a configuration, from prepared data.
 
     Raises:
-        CotextError: a file is not what the report of the prepared folder says, or target rows begin with a
-            symbol of their language and the model reads no target.
+        CotextError: a file is not what the report of the prepared folder says.
     """
-    if config.model.writes == "non_autoregressive" and data.tokenizer.target_prefix:
-        raise CotextError(
-            f"{data.folder}: its tokenizer tells the decoder the target language by a symbol that it reads, "
-            f"and {describe_model(config.model)} writes all at once, and reads none; prepare the text with a "
-            "tokenizer of one language pair, or choose a system that writes from left to right"
-        )
     checksums = {**checked_digests(data.folder, READ), "tokenizer": data.tokenizer.fingerprint}
     if languages := chosen_languages(data.tokenizer):
         checksums["choice of languages"] = languages
