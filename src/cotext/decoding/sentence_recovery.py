@@ -21,7 +21,7 @@ from itertools import accumulate, pairwise
 import numpy as np
 
 from cotext.data.batch import SpecialSymbols
-from cotext.data.collate import Ids
+from cotext.data.collate import Ids, headed
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def begun_input(
     """Decoder input of labels that search has written so far, and the sentence of each, `bos` included: [T].
 
     `first` is the sentence index of the first label in its row, `first_sentence` that of the row in its
-    document.
+    document. Symbols of a language follow `bos`.
     """
     # In Python: rows of a window are short, and array operations on a few numbers cost more than they do.
     opens = [False, *(label in symbols.separators for label in labels)]
@@ -82,4 +82,5 @@ def begun_input(
     if symbols.bracket:
         for t in (0, *(t for t, does in enumerate(opens) if does)):
             tokens[t] = symbols.opening(first_sentence + sentence[t])
-    return np.array(tokens, np.int64), np.array(sentence, np.int64)
+    ids, sentences = np.array(tokens, np.int64), np.array(sentence, np.int64)
+    return headed(symbols.target_prefix, ids, sentences, behind=1)
