@@ -29,7 +29,15 @@ class TrainConfig(Closed):
     """What starts from them: all that fits, or all but what is the decoder's alone; embeddings are shared."""
     init_copies: bool = True
     """Where one of them has two counterparts, as in G-Transformer's local and global attention, both start
-    from it; if not, the first alone, and the other at random."""
+    from it; if not, the first alone, and the other at random. With `model.neutral_start` both always."""
+    init_architecture: Literal["auto", "recipe", "run"] = "auto"
+    """Whose sizes, norms, activation, kind of positions and output layer the model has: those of the recipe
+    or of the run that training starts from. `auto`: of the run where it is an import, or has its own from
+    one; else of the recipe."""
+    blend_updates: Count | None = None
+    """Over how many updates that which takes the place of something in the other run is blended in: rotary
+    positions and ALiBi in place of positions at the input, a mean in front of the row. Not given: over the
+    warm-up where `model.neutral_start` is true, else not at all."""
     fresh_rate: Annotated[float, Field(gt=0, le=1000)] = 1.0
     """Learning rate of parameters that have nothing to start from there, as a multiple of `learning_rate`."""
     seed: Seed = 1

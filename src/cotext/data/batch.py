@@ -17,7 +17,7 @@ Numbered sentences are bracketed sentences whose begin symbol is their number in
 row: `<7> a eos <8> b eos <9> c eos`.
 
 On the source side a separator belongs to the sentence that it closes, and brackets show both their symbols:
-`bos a eos bos b eos`. Sentence indices count from the first *source* sentence of the row on both sides, so
+`bos a eos bos b eos`, or the end alone (`a eos b eos`) where the model knows no begin there. Sentence indices count from the first *source* sentence of the row on both sides, so
 that index k means the same sentence everywhere.
 """
 
@@ -40,7 +40,8 @@ class SpecialSymbols:
 
     `separators` close sentence 0, 1 ... of a row where another follows; the last of them serves all later
     sentences. With `bracket` there is one, `eos`, and `bos` opens every sentence; with `numbers`, the
-    number of the sentence in its document does instead, the last of them for all later ones.
+    number of the sentence in its document does instead, the last of them for all later ones. `source_begins`: a
+    bracketed sentence has its begin on the source side, too.
     """
 
     pad: int
@@ -49,6 +50,7 @@ class SpecialSymbols:
     separators: tuple[int, ...]
     bracket: bool = False
     numbers: tuple[int, ...] = ()
+    source_begins: bool = True
 
     def separator(self, sentence: int) -> int:
         """The symbol that closes this sentence of a row where another follows."""
@@ -59,6 +61,11 @@ class SpecialSymbols:
         return self.numbers[min(sentence_index, len(self.numbers) - 1)] if self.numbers else self.bos
 
     @property
+    def opens_source(self) -> bool:
+        """Whether a begin symbol stands before every source sentence."""
+        return self.bracket and self.source_begins
+
+    @property
     def first(self) -> int:
         """Ids below it are subwords."""
         return min(self.pad, self.bos, self.eos, *self.separators)
@@ -66,7 +73,7 @@ class SpecialSymbols:
     @property
     def per_source_sentence(self) -> int:
         """The number of symbols of a source sentence in addition to its subwords."""
-        return 2 if self.bracket else 1
+        return 1 + self.opens_source
 
 
 @dataclass(slots=True)

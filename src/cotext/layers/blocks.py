@@ -18,7 +18,7 @@ from cotext.layers.multi_head import AttentionSize, CrossAttention, FeedForward,
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Sizes of a Transformer."""
+    """Sizes of a Transformer; `neutral`: parts beyond a plain one change nothing at first."""
 
     dimension: int
     feed_forward: int
@@ -29,11 +29,12 @@ class Size:
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
     pre_norm: bool = False
+    neutral: bool = False
 
     @property
     def attention(self) -> AttentionSize:
         """Of an attention."""
-        return AttentionSize(self.dimension, self.heads, self.attention_dropout)
+        return AttentionSize(self.dimension, self.heads, self.attention_dropout, self.neutral)
 
     def norm(self) -> nn.Module:
         """Norm above a stack, which pre-norm leaves unnormalised; post-norm needs none."""

@@ -15,6 +15,7 @@ rows, T tokens, H heads, K per head, n distances, D model.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -29,6 +30,7 @@ from cotext.layers.layout import AnyLayout, Keys, Layout, Step
 from cotext.layers.multi_head import AttentionSize, Score, SelfAttention, split_heads
 from cotext.layers.sentence_memory import BucketMemory
 from cotext.layers.sentence_spans import SentenceSpan
+from cotext.layers.start import StartsFromOthers
 from cotext.layers.state import KeysValues
 
 
@@ -51,7 +53,7 @@ class _SharedProjection(Function):
         return grads[0], (grads[0] @ weight.to(grads[0].dtype)).to(ctx.dtype), None
 
 
-class TransformerXLScore(Score):
+class TransformerXLScore(Score, StartsFromOthers):
     """Contents and distances, each with a bias of its own; only with `MemorySpan`."""
 
     def __init__(self, size: AttentionSize) -> None:
@@ -59,6 +61,14 @@ class TransformerXLScore(Score):
         self.distance = nn.Linear(size.dimension, size.dimension, bias=False)
         self.content_bias = nn.Parameter(torch.zeros(size.dimension))
         self.distance_bias = nn.Parameter(torch.zeros(size.dimension))
+
+    def adopted_names(self) -> Mapping[str, str]:
+        """Nothing in a plain model corresponds to what it adds."""
+        return {}
+
+    def neutral_start(self) -> Mapping[str, float]:
+        """Distances that count for nothing yet, where they are to change nothing at first."""
+        return {"distance.weight": 0.0} if self.size.neutral else {}
 
     def distances(self, count: int, layout: AnyLayout, like: Tensor) -> Tensor:
         """The distances 0 ... count, projected: [count, D]."""

@@ -166,6 +166,7 @@ def _size(model: ModelConfig) -> Size:
         attention_dropout=model.attention_dropout,
         activation_dropout=model.activation_dropout,
         pre_norm=model.pre_norm,
+        neutral=model.neutral_start is True,
     )
 
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from cotext.data.batch import Source
 from cotext.layers.flat_batch import RowOrder
 from cotext.layers.layout import AnyLayout
+from cotext.layers.start import Blended, StartsFromOthers
 from cotext.layers.state import DecoderState
 
 
@@ -110,17 +111,11 @@ class System(nn.Module, ABC):
             for own, value in module.neutral_start().items()
         }
 
-
-class StartsFromOthers(ABC):
-    """A module of a model that says what its parameters start from where another system lacks them."""
-
-    @abstractmethod
-    def adopted_names(self) -> Mapping[str, str]:
-        """Own name of a parameter -> its counterpart in a plain module, both relative to this one."""
-
-    @abstractmethod
-    def neutral_start(self) -> Mapping[str, float]:
-        """Own name of a parameter -> the constant at which the module changes next to nothing."""
+    def blend(self, share: float) -> None:
+        """Have what takes the place of something in force to this share (0 ... 1) in training."""
+        for module in self.modules():
+            if isinstance(module, Blended):
+                module.blended = share
 
 
 class TranslationModel(System):

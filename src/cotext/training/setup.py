@@ -87,7 +87,7 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
         CotextError: settings that do not fit together, to the data or to this machine.
     """
     data = open_data(data_folder)
-    config = settle(config, data, run, recipe)
+    asked, config = config, settle(config, data, run, recipe)
     _require_memory(config, data.tokenizer.vocabulary_size)
     torch.manual_seed(config.train.seed)
     model = build_model(config, data.tokenizer.vocabulary_size)
@@ -98,7 +98,7 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
     torch.set_num_threads(threads)
     start, new = None, []
     if config.train.init and not checkpoints(run):
-        start = start_from(Path(config.train.init), model, config, data.tokenizer)
+        start = start_from(Path(config.train.init), model, config, data.tokenizer, asked)
         new = start.inheritance.new
     elif config.train.init and config.train.fresh_rate != 1:
         new = read_new(run / "init.json")

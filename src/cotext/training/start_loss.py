@@ -4,6 +4,9 @@ On single sentences the two are equal as far as what is new in the model starts 
 nothing; the loss on instances of its own view is given too.
 """
 
+import math
+from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +21,9 @@ from cotext.data.views import SentenceView, View
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.interface import Model, TranslationModel
+from cotext.runtime.files import replacing
+from cotext.runtime.integrity import sealed, sealed_lines, unsealed
+from cotext.training.warm_start import read_account
 
 SAMPLE_SENTENCES = 400  # in whole documents, from the first on: two passes over them take seconds
 
@@ -36,10 +42,54 @@ class StartLoss:
 
     def render(self) -> str:
         """The figures for a person."""
+        jump = self.sentences_here - self.sentences_there
+        note = f"; a jump of {jump:.3f} on single sentences" if abs(jump) >= 5e-4 else ""
         return (
             f"  development loss at the start, nats per token: single sentences {self.sentences_here:.3f} "
-            f"({self.sentences_there:.3f} there), instances of this recipe {self.instances_here:.3f}"
+            f"({self.sentences_there:.3f} there), instances of this recipe {self.instances_here:.3f}{note}"
         )
+
+
+def note_recovery(run: Path, blend_updates: int) -> str:
+    """Write into `init.json` how the development loss went while something was blended in; says it, too.
+
+    `recovery` there holds the update of the first validation, of the first one after blending, and of the
+    first at which current sentences cost no more than single sentences cost the other run, each with its
+    loss; null where there was none.
+
+    Raises:
+        CotextError: `init.json` is missing or damaged.
+    """
+    path = run / "init.json"
+    account = read_account(path)
+    before = account.get("loss", {}).get("sentences_there", math.inf)
+    seen = list(_validated(run / "metrics.jsonl"))
+    account["recovery"] = found = {
+        "first": next(iter(seen), None),
+        "blended": next((each for each in seen if each[0] >= blend_updates), None),
+        "recovered": next((each for each in seen if each[1] <= before), None),
+    }
+    with replacing(path) as temporary:
+        temporary.write_text(f"{sealed(account)}\n", encoding="utf-8")
+    words = {
+        "first": "first validation",
+        "blended": f"blended in ({blend_updates:,} updates)",
+        "recovered": f"no worse than the other run ({before:.3f})",
+    }
+    told = (
+        f"{words[name]}: " + ("not yet" if each is None else f"{each[1]:.3f} at update {each[0]:,}")
+        for name, each in found.items()
+    )
+    return f"development loss while blending: {'; '.join(told)}"
+
+
+def _validated(path: Path) -> Iterator[tuple[int, float]]:
+    """Updates and development losses of current sentences in a metrics log, damaged lines left out."""
+    for line in sealed_lines(path):
+        with suppress(ValueError, KeyError, TypeError):
+            entry = unsealed(line)
+            if entry["kind"] == "validation":
+                yield int(entry["update"]), float(entry["nll_current"])
 
 
 def start_loss(
