@@ -6,6 +6,8 @@ from pydantic import Field, NonNegativeFloat
 
 from cotext.config.fields import BelowOne, Closed, Count, Fraction, PositiveInt, Seed
 
+Blended = Literal["positions", "score", "mean", "separators", "symbols"]
+
 
 class LossConfig(Closed):
     """What training minimises."""
@@ -34,10 +36,14 @@ class TrainConfig(Closed):
     """Whose sizes, norms, activation, kind of positions and output layer the model has: those of the recipe
     or of the run that training starts from. `auto`: of the run where it is an import, or has its own from
     one; else of the recipe."""
+    blend: tuple[Blended, ...] | None = None
+    """What cannot begin without effect, and comes into force by and by: `positions`, none at the input where
+    the other run has them; `score`, rotary or ALiBi; `mean`, in front of the row; `separators` and `symbols`,
+    as what the output layer may predict (further separators, numbers of sentences). Not given: all of it that
+    the other run does not have, where `model.neutral_start` is true, else nothing."""
     blend_updates: Count | None = None
-    """Over how many updates that which takes the place of something in the other run is blended in: rotary
-    positions and ALiBi in place of positions at the input, a mean in front of the row. Not given: over the
-    warm-up where `model.neutral_start` is true, else not at all."""
+    """Over how many updates it comes into force, in proportion. Outside training it is in force. Not given:
+    over the warm-up."""
     fresh_rate: Annotated[float, Field(gt=0, le=1000)] = 1.0
     """Learning rate of parameters that have nothing to start from there, as a multiple of `learning_rate`."""
     seed: Seed = 1

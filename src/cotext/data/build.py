@@ -14,6 +14,12 @@ def is_bracketed(view: ViewConfig) -> bool:
     return view.separators in ("bracket", "numbered")
 
 
+def has_separators(view: ViewConfig) -> bool:
+    """Whether any instance holds a separator."""
+    several = any(cut.kind != "sentence" for cut in (view, *view.mixed_with))
+    return several and view.separators in ("plain", "indexed")
+
+
 def opens_source(view: ViewConfig) -> bool:
     """Whether a source sentence has a begin of its own, too."""
     return is_bracketed(view) and view.open_source is not False

@@ -25,6 +25,8 @@ from cotext.layers.state import KeysValues
 class AlibiScore(Score, Blended):
     """Contents less distances."""
 
+    what = "score"
+
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
         """One product of a self-attention: [B, H, T, K]."""
         return attend_with_bias(

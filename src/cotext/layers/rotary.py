@@ -19,6 +19,8 @@ BASE = 10_000.0
 class RotaryScore(Score, Blended):
     """Contents of rotated queries and keys; in self-attention only, and with an even number per head."""
 
+    what = "score"
+
     def project(self, fused: nn.Linear, x: Tensor, layout: AnyLayout, compared: int) -> Tensor:
         """Rotate queries and keys, leave values: see `Score`."""
         projected = super().project(fused, x, layout, compared)

@@ -52,13 +52,16 @@ class ZeroGate(nn.Module, StartsFromOthers):
 class Blended:
     """A module that takes the place of something: in training, as far as `blended` says (0 ... 1).
 
-    Outside training it is in force: scores and translations are those of the model as it will be.
+    Outside training it is in force, so that scores and translations are those of the model as it will be,
+    unless `everywhere` is true. `what` names it in the configuration (`train.blend`).
     """
 
+    what = ""
     blended = 1.0
+    everywhere = False
     training: bool
 
     @property
     def in_force(self) -> float:
         """The share of the change that is in force."""
-        return self.blended if self.training else 1.0
+        return self.blended if self.training or self.everywhere else 1.0

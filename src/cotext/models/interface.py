@@ -5,7 +5,7 @@ tokens, D model, V vocabulary.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -111,11 +111,14 @@ class System(nn.Module, ABC):
             for own, value in module.neutral_start().items()
         }
 
-    def blend(self, share: float) -> None:
-        """Have what takes the place of something in force to this share (0 ... 1) in training."""
+    def blend(self, share: float, what: Collection[str], everywhere: bool = False) -> None:
+        """Have some of what is blended in (`Blended.what`) in force to this share (0 ... 1) in training.
+
+        `everywhere`: outside training, too, until the next call.
+        """
         for module in self.modules():
-            if isinstance(module, Blended):
-                module.blended = share
+            if isinstance(module, Blended) and module.what in what:
+                module.blended, module.everywhere = share, everywhere
 
 
 class TranslationModel(System):

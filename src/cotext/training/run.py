@@ -69,6 +69,6 @@ def train(
         # Dropout must differ between processes, the initial weights must not.
         torch.manual_seed(config.train.seed + 1000 * accelerator.process_index)
         progress = trainer.train()
-        if accelerator.is_main_process and config.train.blend_updates:
+        if accelerator.is_main_process and config.train.blend and config.train.blend_updates:
             callbacks.on_message(note_recovery(run, config.train.blend_updates))
         return progress

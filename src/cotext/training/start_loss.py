@@ -23,6 +23,7 @@ from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.interface import Model, TranslationModel
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed, sealed_lines, unsealed
+from cotext.training.start_settings import blended
 from cotext.training.warm_start import read_account
 
 SAMPLE_SENTENCES = 400  # in whole documents, from the first on: two passes over them take seconds
@@ -33,17 +34,20 @@ class StartLoss:
     """Mean negative log-likelihood per current label, in nats, over the same documents.
 
     Of the other run and of the model that starts from it on single sentences, and of the latter on the
-    instances of its own view.
+    instances of its own view: both as the first update finds it. `sentences_blended`: on single sentences
+    with all in force that is blended in over the first updates, where anything is (`train.blend`).
     """
 
     sentences_there: float
     sentences_here: float
     instances_here: float
+    sentences_blended: float | None = None
 
     def render(self) -> str:
         """The figures for a person."""
-        jump = self.sentences_here - self.sentences_there
-        note = f"; a jump of {jump:.3f} on single sentences" if abs(jump) >= 5e-4 else ""
+        note = ""
+        if self.sentences_blended is not None:
+            note = f"; without blending, single sentences would cost {self.sentences_blended:.3f}"
         return (
             f"  development loss at the start, nats per token: single sentences {self.sentences_here:.3f} "
             f"({self.sentences_there:.3f} there), instances of this recipe {self.instances_here:.3f}{note}"
@@ -105,21 +109,25 @@ def start_loss(
         return None
     own, trained = (each.left_to_right("the loss at the start").to(device) for each in (here, there))
     documents: list[TokenDocument] = []
-    sentences = 0
-    while len(documents) < len(dev) and sentences < SAMPLE_SENTENCES:
+    count = 0
+    while len(documents) < len(dev) and count < SAMPLE_SENTENCES:
         documents.append(dev[len(documents)])
-        sentences += len(documents[-1].source)
-    here_mode = own.training
-    figures = [
-        _mean_nll(each, settings, documents, view, tokenizer, device)
-        for each, settings, view in (
-            (trained, there.config, SentenceView()),
-            (own, config, SentenceView()),
-            (own, config, build_view(config.view)),
-        )
-    ]
+        count += len(documents[-1].source)
+    here_mode, blend = own.training, config.train.blend or ()
+
+    def measured(each: TranslationModel, settings: Config, view: View) -> float:
+        return _mean_nll(each, settings, documents, view, tokenizer, device)
+
+    sentences = SentenceView()
+    sentences_there = measured(trained, there.config, sentences)
+    own.blend(blended(config.train, 0), blend, everywhere=True)
+    sentences_here, instances_here = (
+        measured(own, config, view) for view in (sentences, build_view(config.view))
+    )
+    own.blend(1.0, blend)
+    sentences_blended = measured(own, config, sentences) if blend else None
     own.train(here_mode)
-    return StartLoss(*figures)
+    return StartLoss(sentences_there, sentences_here, instances_here, sentences_blended)
 
 
 @torch.no_grad()

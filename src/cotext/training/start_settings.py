@@ -7,9 +7,9 @@ runs that started from one. Where training goes on, all is as its run folder has
 from pathlib import Path
 from typing import Any
 
-from cotext.config.model import ModelConfig
 from cotext.config.recipe import Config, parse_run_config
-from cotext.config.training import TrainConfig
+from cotext.config.training import Blended, TrainConfig
+from cotext.data.build import further_symbols, has_separators
 from cotext.models.run_folder import IMPORT, describe_file, model_file
 from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import parse_yaml, read_text
@@ -49,6 +49,8 @@ def _as_before(config: Config, before: Config) -> Config:
         config = _laid_over(config, "model", from_first=before.model.from_first)
     if config.view.open_source is None:
         config = _laid_over(config, "view", open_source=before.view.open_source)
+    if config.train.blend is None:
+        config = _laid_over(config, "train", blend=before.train.blend)
     if config.train.blend_updates is None:
         config = _laid_over(config, "train", blend_updates=before.train.blend_updates)
     return config
@@ -83,43 +85,44 @@ def _with_neutral_start(config: Config, there: Config, imported: bool) -> Config
 
 
 def _with_blending(config: Config, there: Config) -> Config:
-    changed = replacements(there.model, config.model)
-    if config.train.blend_updates and not changed:
+    new = replacements(there, config)
+    asked = config.train.blend
+    if foreign := [kind for kind in asked or () if kind not in new]:
         raise CotextError(
-            f"train.blend_updates = {config.train.blend_updates}: nothing of this model takes the place of "
-            f"something that {config.train.init} has; leave it out"
+            f"train.blend = {foreign[0]}: that is no change from {config.train.init} to this recipe; "
+            + (f"leave it out, or choose of {', '.join(new)}" if new else "leave it out")
         )
-    if config.train.blend_updates is None and config.model.neutral_start and changed:
+    if asked is None and config.model.neutral_start and new:
+        config = _laid_over(config, "train", blend=tuple(new))
+    if config.train.blend and config.train.blend_updates is None:
         config = _laid_over(config, "train", blend_updates=config.train.warmup_updates)
     return config
 
 
-def replacements(there: ModelConfig, here: ModelConfig) -> list[str]:
-    """The settings by which something takes the place of what another model has, and which can be blended in.
-
-    None where that model has such a thing itself: both would be blended.
-    """
-    if _replacing(there):
-        return []
-    return _replacing(here)
+def replacements(there: Config, here: Config) -> list[Blended]:
+    """What a model has that cannot begin without effect, and another one has not."""
+    known = _replacing(there)
+    return [kind for kind in _replacing(here) if kind not in known]
 
 
-def _replacing(model: ModelConfig) -> list[str]:
-    found = []
-    if model.positions == "none":
-        found.append("model.positions = none")
-    if model.target_positions == "none":
-        found.append("model.target_positions = none")
-    scores = {model.stack(side).score for side in ("encoder", "decoder", "cross")}
-    found += [f"the score {score}" for score in IN_PLACE_OF_POSITIONS if score in scores]
+def _replacing(config: Config) -> list[Blended]:
+    model, found = config.model, list[Blended]()
+    if "none" in (model.positions, model.target_positions):
+        found.append("positions")
+    if any(model.stack(side).score in IN_PLACE_OF_POSITIONS for side in ("encoder", "decoder", "cross")):
+        found.append("score")
     if model.batch_context == "mean":
-        found.append("model.batch_context = mean")
+        found.append("mean")
+    if has_separators(config.view):
+        found.append("separators")
+    if further_symbols(config.view):
+        found.append("symbols")
     return found
 
 
 def blended(train: TrainConfig, done: int) -> float:
     """The share of what is blended in that is in force after so many updates."""
-    return min(done / train.blend_updates, 1.0) if train.blend_updates else 1.0
+    return min(done / train.blend_updates, 1.0) if train.blend and train.blend_updates else 1.0
 
 
 def _with_first_sentence(config: Config, there: Config) -> Config:

@@ -226,7 +226,7 @@ class Trainer:
         self.objective.train()
         update = self.progress.update + 1
         set_rate(self.optimizer, learning_rate(self.config.train, update))
-        self.model.blend(blended(self.config.train, self.progress.update))
+        self.model.blend(blended(self.config.train, self.progress.update), self.config.train.blend or ())
         done = self.progress.update / self.config.train.max_updates
         # A signal may reach the processes at different moments: one that is asked to stop stops them all. Nor
         # do they end an epoch at the same one.

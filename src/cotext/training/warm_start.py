@@ -25,7 +25,7 @@ from torch import Tensor
 
 from cotext.config.recipe import Config, differences
 from cotext.config.view import ViewConfig
-from cotext.data.build import further_symbols
+from cotext.data.build import further_symbols, has_separators
 from cotext.data.tokenizer import Tokenizer
 from cotext.models.checkpoint import load_weights
 from cotext.models.former_names import renamed
@@ -272,8 +272,8 @@ def start_from(
         symbols,
         left_out,
         {key: (str(here), str(recipe)) for key, recipe, here in taken if key in keys},
-        tuple(replacements(described.config.model, config.model)),
-        config.train.blend_updates or 0,
+        tuple(replacements(described.config, config)),
+        config.train.blend_updates or 0 if config.train.blend else 0,
     )
 
 
@@ -289,7 +289,7 @@ def translate_symbols(
     shared, wanted = tokenizer.vocabulary_size, further_symbols(here)
     known = table[shared:][:wanted] if there.separators == here.separators else table[:0]
     table, words = table[:shared].clone(), []
-    if _has_separators(here) and not _has_separators(there):
+    if has_separators(here) and not has_separators(there):
         table[tokenizer.sep] = table[tokenizer.eos]
         words.append("the separator is copied from the end symbol")
     if wanted:
@@ -302,12 +302,6 @@ def translate_symbols(
         words.append(f"{kind}: {len(known)} taken{copies}")
         table = torch.cat((table, known, like.expand(copied, -1)))
     return table, "; ".join(words)
-
-
-def _has_separators(view: ViewConfig) -> bool:
-    """Whether any instance holds a separator."""
-    several = any(cut.kind != "sentence" for cut in (view, *view.mixed_with))
-    return several and view.separators in ("plain", "indexed")
 
 
 def inherit(model: System, weights: Mapping[str, Tensor], copies: bool = True) -> Inheritance:
