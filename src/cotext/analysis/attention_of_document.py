@@ -127,7 +127,7 @@ def document_attention(
     sentence as its source gives it: such maps do not depend on the translation.
     """
     source = translator.tokenizer.encode_batch(document.source)
-    target = translator.tokenizer.encode_batch(document.target)
+    target = translator.tokenizer.encode_batch(document.target, side="target")
     kept, batches = window_batches(translator, source, target)
     maps, gates = sentence_maps(translator.model, batches, len(kept))
     return DocumentAttention(

@@ -156,8 +156,9 @@ def measure_windows(
     of_documents: list[dict[str, float]] = []
     places: dict[int, list[float]] = {}
     for document in documents:
-        sides = [translator.tokenizer.encode_batch(side) for side in (document.source, document.target)]
-        kept, batches = window_batches(translator, *sides)
+        source = translator.tokenizer.encode_batch(document.source)
+        target = translator.tokenizer.encode_batch(document.target, side="target")
+        kept, batches = window_batches(translator, source, target)
         sums = _of_losses(model, batches, places)
         of_documents.append(sums | _of_attention(model, batches, len(kept)))
         on_sentences(len(document))
