@@ -25,6 +25,7 @@ from cotext.data.tokenizer.marian import MarianTokenizer
 from cotext.data.tokenizer.moses_bpe import MosesBPETokenizer
 from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, Side, Tokenizer, TokenizerSettings, clean
 from cotext.data.tokenizer.sentencepiece import SentencePieceBPETokenizer, SentencePieceTokenizer
+from cotext.data.tokenizer.trimmed import TrimmedTokenizer, trimmed
 
 __all__ = [
     "KINDS",
@@ -40,11 +41,13 @@ __all__ = [
     "Side",
     "Tokenizer",
     "TokenizerSettings",
+    "TrimmedTokenizer",
     "choose_languages",
     "clean",
     "language_symbols",
     "load_tokenizer",
     "reservoir_sample",
     "train_tokenizer",
+    "trimmed",
     "with_all_processors",
 ]
