@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from cotext.config.recipe import Config, parse_config
 from cotext.data.tokenizer import Side, Tokenizer
@@ -76,6 +77,12 @@ class PlainWordTokenizer(WordTokenizer):
 
     def blank(self) -> list[int]:
         return []
+
+
+def logits(model: TranslationModel, hidden: Tensor) -> Tensor:
+    """The output layer in plain words: [..., D] -> [..., V]."""
+    products = hidden @ model.output_weight.T
+    return products if model.output_bias is None else products + model.output_bias
 
 
 def tiny_config(**sections: dict[str, Any]) -> Config:

@@ -210,7 +210,7 @@ def _by_place(model: TranslationModel, batch: Batch) -> tuple[Tensor, Tensor]:
     """Loss and labels of every row by sentences back from the current one: two times [B, N], in float64."""
     hidden_BTD = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
     real = batch.label_sentence >= 0
-    nll = negative_log_likelihood(model.output_weight, hidden_BTD[real], batch.target_label[real]).double()
+    nll = negative_log_likelihood(model, hidden_BTD[real], batch.target_label[real]).double()
     row, _ = real.nonzero(as_tuple=True)
     place = batch.source.current[row, 0] - batch.label_sentence[real]
     size = (len(real), int(place.max()) + 1)

@@ -269,7 +269,7 @@ def _score(
             slots += len(g.scored)
     picked = torch.from_numpy(np.concatenate(state)).to(device)
     label_N = torch.from_numpy(np.concatenate(label)).to(device)
-    nll_N = negative_log_likelihood(model.output_weight, hidden_MD[picked], label_N).double().cpu()
+    nll_N = negative_log_likelihood(model, hidden_MD[picked], label_N).double().cpu()
     slot_N = torch.from_numpy(np.concatenate(slot))
     totals = torch.zeros(slots, dtype=torch.float64)
     totals.index_add_(0, slot_N, nll_N[torch.from_numpy(np.concatenate(entry))])

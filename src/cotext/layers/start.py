@@ -6,11 +6,14 @@ that the other model has, as rotary positions do, is blended in over the first u
 Shapes: D model.
 """
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 
 import torch
 from torch import Tensor, nn
+
+LEAST = 1e-13  # of what a symbol has, before the first update: lost in rounding
 
 
 class StartsFromOthers(ABC):
@@ -65,3 +68,23 @@ class Blended:
     def in_force(self) -> float:
         """The share of the change that is in force."""
         return self.blended if self.training or self.everywhere else 1.0
+
+
+class NewSymbols(nn.Module, Blended):
+    """Symbols of the output layer that the other model has never seen, and which start as copies of known ones.
+
+    A copy of the end symbol would take half of its probability: p(symbol) grows from nothing in proportion to
+    the share that is in force, by log(share) in its logit.
+    """
+
+    def __init__(self, what: str, ids: range) -> None:
+        super().__init__()
+        self.what, self.ids = what, ids
+
+    def held_back(self, bias_V: Tensor | None, weight_VD: Tensor) -> Tensor | None:
+        """The bias of the output layer, lower for these symbols as long as they are not in force."""
+        if self.in_force == 1:
+            return bias_V
+        lower = weight_VD.new_zeros(weight_VD.size(0))
+        lower[self.ids.start : self.ids.stop] = math.log(max(self.in_force, LEAST))
+        return lower if bias_V is None else bias_V + lower

@@ -15,7 +15,12 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.reading import parse_yaml, read_text
 
 # Keys of `model` that come with weights: another value, and these weights are those of another function.
-ARCHITECTURE = ("dimension", "feed_forward", "heads", "encoder_layers", "decoder_layers", "pre_norm")
+ARCHITECTURE = (
+    *("dimension", "feed_forward", "heads", "encoder_layers", "decoder_layers", "pre_norm", "activation"),
+    *("position_encoding", "learned_positions", "wavelengths", "first_position"),
+    *("embedding_norm", "separate_embeddings", "output_bias"),
+)
+OF_DECODER = {"decoder_layers", "output_bias"}
 # Scores that tell positions, in place of positions at the input.
 IN_PLACE_OF_POSITIONS = ("rotary", "alibi")
 
@@ -68,10 +73,8 @@ def _with_architecture(config: Config, there: Config, imported: bool) -> Config:
 
 def architecture(config: Config, there: Config) -> dict[str, Any]:
     """The keys of `model` that come with the weights of another run, as far as these are taken."""
-    keys = set(ARCHITECTURE)
-    if config.train.init_parts == "encoder":
-        keys.remove("decoder_layers")
-    return {key: getattr(there.model, key) for key in keys}
+    left_out = OF_DECODER if config.train.init_parts == "encoder" else set()
+    return {key: getattr(there.model, key) for key in ARCHITECTURE if key not in left_out}
 
 
 def _with_neutral_start(config: Config, there: Config, imported: bool) -> Config:
