@@ -18,6 +18,7 @@ from cotext.data.sampling import ordered_batches
 from cotext.data.store import TokenDocument, TokenStore
 from cotext.data.tokenizer import Tokenizer
 from cotext.data.views import SentenceView, View
+from cotext.layers.start import NewSymbols
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.interface import Model, TranslationModel
@@ -119,6 +120,11 @@ def start_loss(
         return _mean_nll(each, settings, documents, view, tokenizer, device)
 
     sentences = SentenceView()
+    if (
+        "separators" in blend
+    ):  # which the other run has never seen: what they would have taken is no loss of it
+        trained.new_symbols.append(NewSymbols("separators", range(tokenizer.sep, tokenizer.sep + 1)))
+        trained.blend(0.0, blend, everywhere=True)
     sentences_there = measured(trained, there.config, sentences)
     own.blend(blended(config.train, 0), blend, everywhere=True)
     sentences_here, instances_here = (

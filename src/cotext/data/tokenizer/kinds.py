@@ -118,7 +118,9 @@ def _load_trimmed(folder: Path, description: Mapping[str, Any]) -> Tokenizer:
     """A tokenizer of some pieces of another, whose files lie beside it."""
     path, of_whole = folder / "tokenizer.json", description.get("whole")
     if not isinstance(of_whole, dict) or of_whole.get("kind") == TrimmedTokenizer.kind:
-        raise CotextError(f"{path}: damaged: does not describe the whole tokenizer; copy the whole folder again")
+        raise CotextError(
+            f"{path}: damaged: does not describe the whole tokenizer; copy the whole folder again"
+        )
     whole, kept = _loaded(folder, of_whole), read_bytes(folder / KEPT, MAX_MODEL_BYTES)
     try:
         tokenizer = TrimmedTokenizer.stored(whole, kept, str(folder / KEPT))

@@ -175,7 +175,9 @@ def trimmed(whole: Tokenizer, seen: Iterable[int]) -> TrimmedTokenizer:
 
 def _trimmable(whole: Tokenizer) -> Whole:
     if not isinstance(whole, Whole):
-        raise CotextError(f"--trim-vocabulary: the pieces of a tokenizer of the kind {whole.kind} cannot be trimmed")
+        raise CotextError(
+            f"--trim-vocabulary: the pieces of a tokenizer of the kind {whole.kind} cannot be trimmed"
+        )
     if whole.source_vocabulary_size != whole.vocabulary_size or (
         isinstance(whole, ImportedTokenizer) and whole.source_rows != whole.rows
     ):
