@@ -17,8 +17,15 @@ Numbered sentences are bracketed sentences whose begin symbol is their number in
 row: `<7> a eos <8> b eos <9> c eos`.
 
 On the source side a separator belongs to the sentence that it closes, and brackets show both their symbols:
-`bos a eos bos b eos`, or the end alone (`a eos b eos`) where the model knows no begin there. Sentence indices count from the first *source* sentence of the row on both sides, so
-that index k means the same sentence everywhere.
+`bos a eos bos b eos`, or the end alone (`a eos b eos`) where the model knows no begin there. Sentence indices
+count from the first *source* sentence of the row on both sides, so that index k means the same sentence
+everywhere.
+
+Symbols of languages stand once at the head of a row, on the target side behind the begin symbol, and belong
+to the first sentence of the row. They are read and never predicted; no length of a row counts them:
+
+    source    >>deu<<  a  sep  b  eos         input     bos  [tgt]  a  sep  b     label     -  a  sep  b  eos
+    sentence  0        0  0    1  1           sentence   0   0      0  1    1     sentence -1  0  0    1  1
 """
 
 from collections.abc import Sequence
@@ -40,8 +47,9 @@ class SpecialSymbols:
 
     `separators` close sentence 0, 1 ... of a row where another follows; the last of them serves all later
     sentences. With `bracket` there is one, `eos`, and `bos` opens every sentence; with `numbers`, the
-    number of the sentence in its document does instead, the last of them for all later ones. `source_begins`: a
-    bracketed sentence has its begin on the source side, too.
+    number of the sentence in its document does instead, the last of them for all later ones.
+    `source_begins`: a bracketed sentence has its begin on the source side, too. `source_prefix` and
+    `target_prefix` stand once at the head of a row.
     """
 
     pad: int
@@ -51,6 +59,8 @@ class SpecialSymbols:
     bracket: bool = False
     numbers: tuple[int, ...] = ()
     source_begins: bool = True
+    source_prefix: tuple[int, ...] = ()
+    target_prefix: tuple[int, ...] = ()
 
     def separator(self, sentence: int) -> int:
         """The symbol that closes this sentence of a row where another follows."""
@@ -65,10 +75,14 @@ class SpecialSymbols:
         """Whether a begin symbol stands before every source sentence."""
         return self.bracket and self.source_begins
 
-    @property
-    def first(self) -> int:
-        """Ids below it are subwords."""
-        return min(self.pad, self.bos, self.eos, *self.separators)
+    def are_subwords(self, tokens: Tensor) -> Tensor:
+        """A mask of the tokens that are subwords: in front of the special symbols, or pieces of the source
+        alone behind them, and no symbol of a language."""
+        special = self.pad, self.bos, self.eos, *self.separators, *self.numbers
+        found = (tokens < min(special)) | (tokens > max(special))
+        for symbol in {*self.source_prefix, *self.target_prefix}:
+            found &= tokens != symbol
+        return found
 
     @property
     def per_source_sentence(self) -> int:
@@ -154,8 +168,7 @@ def hide_words(batch: Batch, share: float, symbols: SpecialSymbols, unknown: int
     """
 
     def hidden(tokens: Tensor) -> Tensor:
-        # Subwords come before all special symbols.
-        chosen = (torch.rand(tokens.shape, device=tokens.device) < share) & (tokens < symbols.first)
+        chosen = (torch.rand(tokens.shape, device=tokens.device) < share) & symbols.are_subwords(tokens)
         return tokens.masked_fill(chosen, unknown)
 
     source = replace(batch.source, tokens=hidden(batch.source.tokens))
@@ -166,7 +179,7 @@ def hide_words(batch: Batch, share: float, symbols: SpecialSymbols, unknown: int
 class Instance:
     """One window of one document as token ids, which becomes a row of a batch.
 
-    `source` and `target` hold its sentences.
+    `source` and `target` hold its sentences. Lengths count their tokens and the symbols that set them apart.
     """
 
     document: int
