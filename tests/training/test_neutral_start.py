@@ -1,4 +1,4 @@
-"""Document systems that start from a sentence model: no jump at first, and nothing that never leaves its start."""
+"""Document systems that start from a sentence model: no jump, and nothing that never leaves its start."""
 
 import shutil
 from pathlib import Path
@@ -254,7 +254,9 @@ class TestSettings:
         assert [blended(config.train, done) for done in (0, 10, 40, 100)] == [0, 0.25, 1, 1]
         none = self.settled(data, imported, tmp_path, "modern/rotary", "train.blend=[]")
         assert blended(none.train, 0) == 1
-        with pytest.raises(CotextError, match="train.blend = score: that is no change from .*; leave it out"):
+        with pytest.raises(
+            CotextError, match=r"train.blend = score: that is no change"
+        ):
             self.settled(data, imported, tmp_path, "opus/han", "train.blend=[score]")
 
     def test_a_run_that_goes_on_needs_no_run_to_start_from(

@@ -240,8 +240,8 @@ class FlatContext(nn.Module):
     """Flat-batch attention, the gate and the way back into the rows: equation 7.
 
     H' = norm((1 - g) H + g FBA(H)) where a token is current, H elsewhere; without a gate (`identity`),
-    norm(H + FBA(H)). `neutral`: H' passes a gate that begins at zero, where training starts from a model whose
-    embeddings no layer norm reaches.
+    norm(H + FBA(H)). `neutral`: H' passes a gate that begins at zero, for training that starts from a model
+    whose embeddings no layer norm reaches.
     """
 
     def __init__(

@@ -71,7 +71,7 @@ class Blended:
 
 
 class NewSymbols(nn.Module, Blended):
-    """Symbols of the output layer that the other model has never seen, and which start as copies of known ones.
+    """Symbols of the output layer that the other model has never seen, which start as copies of known ones.
 
     A copy of the end symbol would take half of its probability: p(symbol) grows from nothing in proportion to
     the share that is in force, by log(share) in its logit.

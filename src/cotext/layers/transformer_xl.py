@@ -102,7 +102,8 @@ class TransformerXLScore(Score, StartsFromOthers):
         alone = attend_from_memory(
             q_GLD, k[:, own:], v[:, own:], biases, r[own:], memory.mask[..., own:], heads, self.dropout
         )
-        return self.start(alone, seen)
+        mixed: Tensor = self.start(alone, seen)
+        return mixed
 
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
         """The next tokens and the slots of a cache: [B, H, T, K]."""

@@ -24,7 +24,7 @@ from cotext.models.interface import BatchContext, Embedder, TargetContext
 class BatchMean(BatchContext, Blended):
     """The mean in front of source rows, of target rows, or of both.
 
-    While it is blended in, that share of the batches has it, on both sides: rows with it have other positions.
+    While it is blended in, that share of the batches has it, on both sides: it moves the positions of all.
     """
 
     what = "mean"

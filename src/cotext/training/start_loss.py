@@ -7,16 +7,17 @@ nothing; the loss on instances of its own view is given too.
 import math
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from cotext.config.recipe import Config
 from cotext.data.build import build_view, special_symbols
 from cotext.data.sampling import ordered_batches
 from cotext.data.store import TokenDocument, TokenStore
-from cotext.data.tokenizer import Tokenizer
+from cotext.data.tokenizer import Tokenizer, TrimmedTokenizer
 from cotext.data.views import SentenceView, View
 from cotext.layers.start import NewSymbols
 from cotext.losses.cross_entropy import CrossEntropy
@@ -116,14 +117,17 @@ def start_loss(
         count += len(documents[-1].source)
     here_mode, blend = own.training, config.train.blend or ()
 
+    documents_there = _as_there(documents, tokenizer, there)
+
     def measured(each: TranslationModel, settings: Config, view: View) -> float:
-        return _mean_nll(each, settings, documents, view, tokenizer, device)
+        if each is own:
+            return _mean_nll(each, settings, documents, view, tokenizer, device)
+        return _mean_nll(each, settings, documents_there, view, there.tokenizer, device)
 
     sentences = SentenceView()
-    if (
-        "separators" in blend
-    ):  # which the other run has never seen: what they would have taken is no loss of it
-        trained.new_symbols.append(NewSymbols("separators", range(tokenizer.sep, tokenizer.sep + 1)))
+    if "separators" in blend:  # which the other run has never seen, and does not answer for
+        sep = there.tokenizer.sep
+        trained.new_symbols.append(NewSymbols("separators", range(sep, sep + 1)))
         trained.blend(0.0, blend, everywhere=True)
     sentences_there = measured(trained, there.config, sentences)
     own.blend(blended(config.train, 0), blend, everywhere=True)
@@ -134,6 +138,22 @@ def start_loss(
     sentences_blended = measured(own, config, sentences) if blend else None
     own.train(here_mode)
     return StartLoss(sentences_there, sentences_here, instances_here, sentences_blended)
+
+
+def _as_there(
+    documents: list[TokenDocument], tokenizer: Tokenizer, there: LoadedModel
+) -> list[TokenDocument]:
+    """The documents in the ids of the other run, where its tokenizer was trimmed for this one."""
+    if not isinstance(tokenizer, TrimmedTokenizer) or there.tokenizer.fingerprint == tokenizer.fingerprint:
+        return documents
+    return [
+        replace(
+            document,
+            source=[np.array(tokenizer.whole_ids(sentence), np.int32) for sentence in document.source],
+            target=[np.array(tokenizer.whole_ids(sentence), np.int32) for sentence in document.target],
+        )
+        for document in documents
+    ]
 
 
 @torch.no_grad()

@@ -129,7 +129,7 @@ def blended(train: TrainConfig, done: int) -> float:
 
 
 def _with_first_sentence(config: Config, there: Config) -> Config:
-    """Settle `model.from_first`: weights that know no shift and no segments keep first sentences as they are."""
+    """Settle `model.from_first`: weights without shift and segments keep first sentences as they are."""
     model = config.model
     if model.from_first is None and (model.positions == "shifted" or model.segments == "sinusoidal"):
         known = (there.model.positions, there.model.segments) == (model.positions, model.segments)

@@ -26,7 +26,7 @@ from torch import Tensor
 from cotext.config.recipe import Config, differences
 from cotext.config.view import ViewConfig
 from cotext.data.build import further_symbols, has_separators
-from cotext.data.tokenizer import Tokenizer
+from cotext.data.tokenizer import Tokenizer, TrimmedTokenizer, whole_of
 from cotext.models.checkpoint import load_weights
 from cotext.models.former_names import renamed
 from cotext.models.interface import System
@@ -42,6 +42,7 @@ from cotext.training.start_settings import ARCHITECTURE, architecture, replaceme
 # what is added to their embeddings.
 TELLING = ("score", "positions", "target_positions", "shift", "segments", "target_segments", "from_first")
 VOCABULARY = "embedding.weight"  # of every system
+OF_SYMBOLS = (VOCABULARY, "embedding.source_weight", "output_bias")  # what has a row for every symbol
 DECODER = (
     "decoder",
     "target",
@@ -235,16 +236,24 @@ def start_from(
     """
     path = model_file(run)
     described = describe_file(path)
-    if described.fingerprint != tokenizer.fingerprint:
+    whole = whole_of(tokenizer)
+    if described.fingerprint not in (tokenizer.fingerprint, whole.fingerprint):
         raise CotextError(
             f"{run}: was trained with another tokenizer than that of the data, so its embeddings are those "
             "of other subwords; give the data that it was trained on, or start from a run on this data"
         )
     weights = load_weights(path)
     symbols = ""
-    if VOCABULARY in weights:
-        views = described.config.view, config.view
-        weights[VOCABULARY], symbols = translate_symbols(weights[VOCABULARY], *views, tokenizer)
+    for name in OF_SYMBOLS:
+        if name in weights:
+            table, views = weights[name], (described.config.view, config.view)
+            if described.fingerprint != tokenizer.fingerprint and isinstance(tokenizer, TrimmedTokenizer):
+                table = table[[*tokenizer.rows, *range(whole.vocabulary_size, len(table))]]
+            weights[name], symbols = translate_symbols(table, *views, tokenizer)
+    if symbols and described.fingerprint != tokenizer.fingerprint:
+        symbols += "; "
+    if described.fingerprint != tokenizer.fingerprint:
+        symbols += f"{tokenizer.pieces:,} of {whole.pieces:,} pieces taken, those of the trimmed tokenizer"
     left_out = tuple(name for name in weights if name.startswith(DECODER))
     if config.train.init_parts == "all":
         left_out = ()
@@ -288,7 +297,9 @@ def translate_symbols(
     """
     shared, wanted = tokenizer.vocabulary_size, further_symbols(here)
     known = table[shared:][:wanted] if there.separators == here.separators else table[:0]
-    table, words = table[:shared].clone(), []
+    # Behind the special symbols, a source with a vocabulary of its own has pieces, and no recipe symbols.
+    pieces = table[shared : tokenizer.source_vocabulary_size]
+    table, words = torch.cat((table[:shared], pieces)), []
     if has_separators(here) and not has_separators(there):
         table[tokenizer.sep] = table[tokenizer.eos]
         words.append("the separator is copied from the end symbol")
@@ -300,7 +311,7 @@ def translate_symbols(
         kind = "numbers of sentences" if numbered else "further separators"
         copies = f", {copied} copied from {name}" if copied else ""
         words.append(f"{kind}: {len(known)} taken{copies}")
-        table = torch.cat((table, known, like.expand(copied, -1)))
+        table = torch.cat((table, known, like.expand(copied, *like.shape)))
     return table, "; ".join(words)
 
 

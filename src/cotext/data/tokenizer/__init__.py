@@ -27,7 +27,7 @@ from cotext.data.tokenizer.marian import MarianTokenizer
 from cotext.data.tokenizer.moses_bpe import MosesBPETokenizer
 from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, Side, Tokenizer, TokenizerSettings, clean
 from cotext.data.tokenizer.sentencepiece import SentencePieceBPETokenizer, SentencePieceTokenizer
-from cotext.data.tokenizer.trimmed import TrimmedTokenizer, trimmed
+from cotext.data.tokenizer.trimmed import TrimmedTokenizer, trimmed, whole_of
 
 __all__ = [
     "KINDS",
@@ -54,5 +54,6 @@ __all__ = [
     "reservoir_sample",
     "train_tokenizer",
     "trimmed",
+    "whole_of",
     "with_all_processors",
 ]

@@ -14,7 +14,7 @@ from cotext.data.tokenizer.moses_bpe import MosesBPETokenizer
 from cotext.data.tokenizer.protocol import MAX_VOCABULARY, Side, Tokenizer, TokenizerSettings, clean
 from cotext.data.tokenizer.sentencepiece import SentencePieceBPETokenizer, SentencePieceTokenizer
 from cotext.data.tokenizer.storage import FORMAT_VERSION, description_of, fingerprint_of, fingerprint_of_files
-from cotext.data.tokenizer.trimmed import KEPT, TrimmedTokenizer
+from cotext.data.tokenizer.trimmed import KEPT, TrimmedTokenizer, whole_of
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import read_bytes, read_json
 
@@ -190,6 +190,7 @@ def choose_languages(tokenizer: Tokenizer, source: str, target: str) -> Tokenize
 
 def chosen_languages(tokenizer: Tokenizer) -> str:
     """The languages that a tokenizer has been told, as in "eng_Latn-deu_Latn" or "-deu"; empty without."""
+    tokenizer = whole_of(tokenizer)
     if not isinstance(tokenizer, ImportedTokenizer):
         return ""
     chosen = tokenizer.chosen

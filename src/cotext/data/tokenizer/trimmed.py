@@ -1,8 +1,8 @@
 """Tokenizers without the pieces that a corpus does not need: a smaller embedding, and a smaller output layer.
 
-Text becomes the pieces of the whole tokenizer, and where all of them are kept, nothing changes but their ids. A
-piece that is not kept is cut into the longest kept ones that spell it, a character without a piece into bytes
-where there are any. Pieces of one character are kept, so that whatever could be encoded still can.
+Text becomes the pieces of the whole tokenizer, and where all of them are kept, nothing changes but their ids.
+A piece that is not kept is cut into the longest kept ones that spell it, a character without a piece into
+bytes where there are any. Pieces of one character are kept, so that whatever could be encoded still can.
 
     whole       ▁the 7   ▁cat 9   ▁cats 12   s 15          kept: 7, 9, 15, as 0, 1, 2
     ▁the ▁cats  7 12                                            0 1 2
@@ -10,6 +10,7 @@ where there are any. Pieces of one character are kept, so that whatever could be
 
 import json
 from collections.abc import Iterable, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Self
 
@@ -41,7 +42,7 @@ class TrimmedTokenizer:
             CotextError: ids that are no pieces of it, or lack what every text may need.
         """
         names = whole.names
-        inside = all(0 <= a < b for a, b in zip(kept, kept[1:], strict=False)) and bool(kept)
+        inside = all(0 <= a < b for a, b in pairwise(kept)) and bool(kept)
         if not (inside and kept[-1] < whole.pieces and set(needed(whole)) <= set(kept)):
             raise CotextError("not pieces of this tokenizer, or not all of those that every text needs")
         self.whole, self.kept = whole, tuple(kept)
@@ -171,6 +172,11 @@ def trimmed(whole: Tokenizer, seen: Iterable[int]) -> TrimmedTokenizer:
     """
     whole = _trimmable(whole)
     return TrimmedTokenizer(whole, sorted({*seen, *needed(whole)}))
+
+
+def whole_of(tokenizer: Tokenizer) -> Tokenizer:
+    """The tokenizer that another was trimmed from, or itself."""
+    return tokenizer.whole if isinstance(tokenizer, TrimmedTokenizer) else tokenizer
 
 
 def _trimmable(whole: Tokenizer) -> Whole:
