@@ -22,6 +22,7 @@ FLOORS = {
     "metrics": 4,
     "losses": 5,
     "decoding": 6,
+    "interchange": 6,
     "training": 7,
     "analysis": 8,
     "reports": 9,

@@ -34,7 +34,7 @@ def corpus_of(config: Config, data: PreparedData) -> Corpus:
     """
     checksums = {**checked_digests(data.folder, READ), "tokenizer": data.tokenizer.fingerprint}
     if languages := chosen_languages(data.tokenizer):
-        checksums["languages"] = languages
+        checksums["choice of languages"] = languages
     return Corpus(
         train=data.train,
         dev=data.dev,
