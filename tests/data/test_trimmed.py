@@ -1,4 +1,4 @@
-"""Tokenizers trimmed to the pieces of a corpus: the same text, fewer ids, and runs that start from the whole."""
+"""Trimmed tokenizers: the same text, fewer ids, and runs that start from a run with the whole vocabulary."""
 
 import json
 import random

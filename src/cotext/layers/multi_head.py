@@ -50,13 +50,13 @@ def projection(dimension: int, parts: int = 1) -> nn.Linear:
 class AttentionSize:
     """Dimension, heads, and dropout of attention weights.
 
-    `neutral`: what an attention has beyond a plain one changes nothing at first.
+    `neutral_start`: what an attention has beyond a plain one changes nothing at first.
     """
 
     dimension: int
     heads: int
     dropout: float
-    neutral: bool = False
+    neutral_start: bool = False
 
 
 class Score(nn.Module):

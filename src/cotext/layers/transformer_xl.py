@@ -66,7 +66,7 @@ class TransformerXLScore(Score, StartsFromOthers):
         self.distance = nn.Linear(size.dimension, size.dimension, bias=False)
         self.content_bias = nn.Parameter(torch.zeros(size.dimension))
         self.distance_bias = nn.Parameter(torch.zeros(size.dimension))
-        self.start = ZeroGate(size.dimension) if size.neutral else None
+        self.start = ZeroGate(size.dimension) if size.neutral_start else None
         # Distances begin with 0 and have sinusoids, whatever stands for positions.
         self.table = PositionTable(size.dimension)
 
@@ -76,7 +76,7 @@ class TransformerXLScore(Score, StartsFromOthers):
 
     def neutral_start(self) -> Mapping[str, float]:
         """Distances that count for nothing yet, where they are to change nothing at first."""
-        return {"distance.weight": 0.0} if self.size.neutral else {}
+        return {"distance.weight": 0.0} if self.size.neutral_start else {}
 
     def distances(self, count: int, like: Tensor) -> Tensor:
         """The distances 0 ... count, projected: [count, D]."""

@@ -51,7 +51,7 @@ class DatapointAttention(nn.Module):
         self.qkv = projection(size.dimension, 3)
         self.out = projection(size.dimension)
         self.norm = nn.LayerNorm(size.dimension)
-        self.start = ZeroGate(size.dimension) if size.neutral else None
+        self.start = ZeroGate(size.dimension) if size.neutral_start else None
 
     def forward(self, x_BSD: Tensor, mean_ND: Tensor, sees_BN: Tensor, current_BS: Tensor) -> Tensor:
         """Rows [B, S, D], whose means are the first of N, and which means each sees -> [B, S, D].

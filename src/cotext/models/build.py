@@ -205,7 +205,7 @@ def _size(model: ModelConfig) -> Size:
         activation_dropout=model.activation_dropout,
         pre_norm=model.pre_norm,
         activation=model.activation,
-        neutral=model.neutral_start is True,
+        neutral_start=model.neutral_start is True,
     )
 
 

@@ -44,7 +44,7 @@ class SegmentGate(DocumentLayer):
         self.layer = EncoderBlock(size, attention) if settings.feed_forward else attention
         self.gate = nn.Linear(2 * size.dimension, size.dimension) if settings.gate else None
         self.norm = nn.LayerNorm(size.dimension)
-        self.start = ZeroGate(size.dimension) if size.neutral else None
+        self.start = ZeroGate(size.dimension) if size.neutral_start else None
         self.dropout = Dropout(size.dropout)
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:

@@ -41,7 +41,7 @@ class PositionScore(Score):
     def __init__(self, size: AttentionSize, absolute: bool, relative: bool) -> None:
         super().__init__(size)
         self.absolute, self.relative = absolute, relative
-        self.gate = ZeroGate(size.dimension) if absolute and size.neutral else None
+        self.gate = ZeroGate(size.dimension) if absolute and size.neutral_start else None
 
     def project(self, fused: nn.Linear, x: Tensor, layout: AnyLayout, compared: int) -> Tensor:
         """Queries and keys from H + P, values from H: see `Score`."""
