@@ -40,7 +40,20 @@ from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
 
 # Every system as overrides of `model`, in the window view of two sentences before and one after.
-SYSTEMS = cover()
+# Those of the pairwise cover, and those with gates that begin at zero (`model.neutral_start`).
+SYSTEMS = cover() | {
+    f"gated from zero: {name}": {**model, "neutral_start": True}
+    for name, model in {
+        "positions": {"attention": {"score": "positions"}, "batch_context": "flat"},
+        "datapoints": {"batch_context": "datapoints"},
+        "MCN": {
+            "encoder": {"span": "sentence"},
+            "decoder": {"span": "memory", "score": "transformer_xl"},
+            "cross": {"span": "sentence"},
+            "document_layer": "segment_gate",
+        },
+    }.items()
+}
 # Non-autoregressive models, as overrides of `model`.
 NODES = {"span": "sentence", "top": {"layers": 2, "span": "nodes"}}
 PARALLEL: dict[str, dict[str, Any]] = {

@@ -36,11 +36,13 @@ from cotext.models.interface import TranslationModel
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 from cotext.training.callbacks import TrainingCallbacks
+from cotext.training.parameter_names import grouped
 from cotext.training.prepared_data import open_data
-from cotext.training.resolve import resolve, settle_first_sentence
+from cotext.training.resolve import resolve
 from cotext.training.run import train
 from cotext.training.start_loss import start_loss
-from cotext.training.warm_start import DECODER, grouped, inherit, start_from, translate_symbols
+from cotext.training.start_settings import settle_by_start
+from cotext.training.warm_start import DECODER, inherit, start_from, translate_symbols
 
 
 @pytest.fixture(scope="module")
@@ -287,6 +289,8 @@ class TestTraining:
         assert message.splitlines()[2:] == ["  initialised at random: nothing"]
         written = unsealed((tmp_path / "run" / "init.json").read_text())
         assert set(written.pop("taken")) == set(expected)
+        loss = written.pop("loss")
+        assert loss["sentences_here"] == loss["sentences_there"] > 0
         assert written == {
             "run": str(source.resolve()),
             "updates": [2, 4],
@@ -299,6 +303,8 @@ class TestTraining:
             "left_out": [],
             "symbols": "",
             "differing": {},
+            "architecture": {},
+            "blended": {"settings": [], "updates": 0},
         }
         assert ckpt.load_run(tmp_path / "run").config.train.init == str(source)
 
@@ -476,7 +482,7 @@ class TestFirstLoss:
     def measured(self, config: Config, data: Path, start: Path) -> tuple[float, float, float]:
         opened = open_data(data)
         config = resolve(with_section(config, "train", init=str(start)), opened)
-        config = settle_first_sentence(config, start / "no run yet")
+        config = settle_by_start(config, start / "no run yet")
         torch.manual_seed(5)
         model = build_model(config, opened.tokenizer.vocabulary_size)
         start_from(start, model, config, opened.tokenizer)

@@ -63,6 +63,14 @@ def prepare(
             "used, which `train --init` needs."
         ),
     ] = "sentencepiece",
+    trim_vocabulary: Annotated[
+        bool,
+        typer.Option(
+            "--trim-vocabulary",
+            help="Of --tokenizer RUN: leave out the pieces that the training corpus does not need; `train "
+            "--init RUN` then takes the rows of the others.",
+        ),
+    ] = False,
     language: Annotated[
         str, typer.Option(help="Target language of the Moses tokenizer, for moses-bpe.")
     ] = "en",
@@ -114,7 +122,7 @@ def prepare(
 
     files = (source, target, dev_source, dev_target, test_source, test_target)
     if controlled is not None:
-        of_files = (source_language, target_language, format, split, clean, skip_unequal)
+        of_files = (source_language, target_language, format, split, clean, skip_unequal, trim_vocabulary)
         if any((*files, *of_files)) or tokenizer != "sentencepiece":
             raise CotextError(
                 "--controlled makes its own corpus and tokenizer; leave out --source, --target, --format, "
@@ -144,6 +152,8 @@ def prepare(
         taken = Path(tokenizer) if (Path(tokenizer) / "tokenizer").is_dir() else None
         if taken is not None and vocabulary is not None:
             raise CotextError(f"--tokenizer {tokenizer} has its own vocabulary; leave out --vocabulary")
+        if trim_vocabulary and taken is None:
+            raise CotextError("--trim-vocabulary is for the vocabulary of a run: add --tokenizer RUN")
         if taken is None and tokenizer not in KINDS:
             raise CotextError(
                 f"--tokenizer {shown(tokenizer)}: not a run or data folder with a tokenizer; "
@@ -172,6 +182,7 @@ def prepare(
                 languages=languages,
                 settings=settings,
                 tokenizer=taken,
+                trim_vocabulary=trim_vocabulary,
                 symbols=LanguageChoice(source_language or "", target_language or ""),
                 format=format,
                 max_characters=max_characters,

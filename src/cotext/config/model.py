@@ -215,6 +215,10 @@ class ModelConfig(Closed):
     """Shifted positions and sinusoidal segments begin with the first sentence of a row, as published; if not,
     with the second. Not given: as published, but with the second in training that starts from a run without
     them (`train.init`), which knows first sentences as they are."""
+    neutral_start: bool | None = None
+    """What a model has beyond the one that training starts from changes nothing before the first update:
+    gates of its own begin at zero, also where the paper's part has none. Not given: as published; neutral
+    where training starts from an import."""
 
     def stack(self, name: Literal["encoder", "decoder", "cross"]) -> AttentionConfig:
         """Attention of a stack, with what it does not say itself taken from `attention`."""

@@ -6,6 +6,8 @@ from pydantic import Field, NonNegativeFloat
 
 from cotext.config.fields import BelowOne, Closed, Count, Fraction, PositiveInt, Seed
 
+Blended = Literal["positions", "score", "mean", "separators", "symbols"]
+
 
 class LossConfig(Closed):
     """What training minimises."""
@@ -29,7 +31,19 @@ class TrainConfig(Closed):
     """What starts from them: all that fits, or all but what is the decoder's alone; embeddings are shared."""
     init_copies: bool = True
     """Where one of them has two counterparts, as in G-Transformer's local and global attention, both start
-    from it; if not, the first alone, and the other at random."""
+    from it; if not, the first alone, and the other at random. With `model.neutral_start` both always."""
+    init_architecture: Literal["auto", "recipe", "run"] = "auto"
+    """Whose sizes, norms, activation, kind of positions and output layer the model has: those of the recipe
+    or of the run that training starts from. `auto`: of the run where it is an import, or has its own from
+    one; else of the recipe."""
+    blend: tuple[Blended, ...] | None = None
+    """What cannot begin without effect, and comes into force by and by: `positions`, none at the input where
+    the other run has them; `score`, rotary or ALiBi; `mean`, in front of the row; `separators` and `symbols`,
+    as what the output layer may predict (further separators, numbers of sentences). Not given: all of it that
+    the other run does not have, where `model.neutral_start` is true, else nothing."""
+    blend_updates: Count | None = None
+    """Over how many updates it comes into force, in proportion. Outside training it is in force. Not given:
+    over the warm-up."""
     fresh_rate: Annotated[float, Field(gt=0, le=1000)] = 1.0
     """Learning rate of parameters that have nothing to start from there, as a multiple of `learning_rate`."""
     seed: Seed = 1

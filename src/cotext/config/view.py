@@ -42,6 +42,9 @@ class ViewConfig(CutConfig):
     separators: Literal["plain", "indexed", "bracket", "numbered"] = "plain"
     """Between sentences: one symbol for all, one for every place in the row, a begin and an end around
     every sentence, or these with the number of the sentence in its document as the begin."""
+    open_source: bool | None = None
+    """With `bracket` and `numbered`: a begin before every source sentence too. Not given: as published, with
+    it; without where `model.neutral_start` is true, since no sentence model has seen one."""
     indexed_separators: Symbols = 100
     """How many there are; the last one serves all later places too."""
     numbers: Symbols | Literal["corpus"] = "corpus"

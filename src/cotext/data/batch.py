@@ -17,8 +17,9 @@ Numbered sentences are bracketed sentences whose begin symbol is their number in
 row: `<7> a eos <8> b eos <9> c eos`.
 
 On the source side a separator belongs to the sentence that it closes, and brackets show both their symbols:
-`bos a eos bos b eos`. Sentence indices count from the first *source* sentence of the row on both sides, so
-that index k means the same sentence everywhere.
+`bos a eos bos b eos`, or the end alone (`a eos b eos`) where the model knows no begin there. Sentence indices
+count from the first *source* sentence of the row on both sides, so that index k means the same sentence
+everywhere.
 
 Symbols of languages stand once at the head of a row, on the target side behind the begin symbol, and belong
 to the first sentence of the row. They are read and never predicted; no length of a row counts them:
@@ -47,7 +48,8 @@ class SpecialSymbols:
     `separators` close sentence 0, 1 ... of a row where another follows; the last of them serves all later
     sentences. With `bracket` there is one, `eos`, and `bos` opens every sentence; with `numbers`, the
     number of the sentence in its document does instead, the last of them for all later ones.
-    `source_prefix` and `target_prefix` stand once at the head of a row.
+    `source_begins`: a bracketed sentence has its begin on the source side, too. `source_prefix` and
+    `target_prefix` stand once at the head of a row.
     """
 
     pad: int
@@ -56,6 +58,7 @@ class SpecialSymbols:
     separators: tuple[int, ...]
     bracket: bool = False
     numbers: tuple[int, ...] = ()
+    source_begins: bool = True
     source_prefix: tuple[int, ...] = ()
     target_prefix: tuple[int, ...] = ()
 
@@ -66,6 +69,11 @@ class SpecialSymbols:
     def opening(self, sentence_index: int) -> int:
         """The symbol that opens a bracketed sentence, given its index in its document."""
         return self.numbers[min(sentence_index, len(self.numbers) - 1)] if self.numbers else self.bos
+
+    @property
+    def opens_source(self) -> bool:
+        """Whether a begin symbol stands before every source sentence."""
+        return self.bracket and self.source_begins
 
     def are_subwords(self, tokens: Tensor) -> Tensor:
         """A mask of the tokens that are subwords: in front of the special symbols, or pieces of the source
@@ -79,7 +87,7 @@ class SpecialSymbols:
     @property
     def per_source_sentence(self) -> int:
         """The number of symbols of a source sentence in addition to its subwords."""
-        return 2 if self.bracket else 1
+        return 1 + self.opens_source
 
 
 @dataclass(slots=True)

@@ -14,6 +14,17 @@ def is_bracketed(view: ViewConfig) -> bool:
     return view.separators in ("bracket", "numbered")
 
 
+def has_separators(view: ViewConfig) -> bool:
+    """Whether any instance holds a separator."""
+    several = any(cut.kind != "sentence" for cut in (view, *view.mixed_with))
+    return several and view.separators in ("plain", "indexed")
+
+
+def opens_source(view: ViewConfig) -> bool:
+    """Whether a source sentence has a begin of its own, too."""
+    return is_bracketed(view) and view.open_source is not False
+
+
 def further_symbols(view: ViewConfig) -> int:
     """How many symbols a recipe appends to the vocabulary: the first indexed separator is the plain one.
 
@@ -50,6 +61,7 @@ def special_symbols(tokenizer: Tokenizer, view: ViewConfig) -> SpecialSymbols:
         separators=(tokenizer.eos,) if bracket else (tokenizer.sep, *further),
         bracket=bracket,
         numbers=further if bracket else (),
+        source_begins=view.open_source is not False,
         source_prefix=tokenizer.source_prefix,
         target_prefix=tokenizer.target_prefix,
     )
@@ -82,7 +94,7 @@ def _build_cut(cut: CutConfig, config: ViewConfig) -> View:
     kinds = {each.kind for each in (config, *config.mixed_with)}
     if config.max_sentences and kinds.isdisjoint({"document", "cumulative"}):
         raise CotextError(f"view.kind = {cut.kind} takes no view.max_sentences")
-    limit = Limit(config.max_tokens, 2 if is_bracketed(config) else 1)
+    limit = Limit(config.max_tokens, 2 if opens_source(config) else 1)
     if cut.kind == "sentence":
         return SentenceView()
     if cut.kind == "window":

@@ -110,7 +110,8 @@ def padded(rows: Sequence[tuple[Ids, Ids]], pad: int) -> tuple[Tensor, Tensor]:
 def source_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Source:
     """The source side of a batch."""
     sides = (
-        joined(i.source, symbols, opened=symbols.bracket, sentence_index=i.first_sentence) for i in instances
+        joined(i.source, symbols, opened=symbols.opens_source, sentence_index=i.first_sentence)
+        for i in instances
     )
     tokens, sentence = padded([headed(symbols.source_prefix, *side) for side in sides], symbols.pad)
     return Source(

@@ -12,7 +12,7 @@ from cotext.data.formats.streams import check_readable, numbered_lines
 from cotext.data.selection import Selection
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
 from cotext.data.store import StoreWriter
-from cotext.data.tokenizer import Tokenizer
+from cotext.data.tokenizer import Side, Tokenizer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 
@@ -104,6 +104,23 @@ def encode_corpus(
             collector.add(chunk, source, target)
             on_documents(f"encoding {corpus.split}", writer.totals.documents)
     return collector.statistics()
+
+
+def pieces_seen(
+    documents: Iterable[ParallelDocument], tokenizer: Tokenizer, on_documents: OnDocuments
+) -> set[int]:
+    """The pieces that a corpus is encoded as, on either side."""
+    seen, count = set[int](), 0
+    for chunk in _chunks(documents):
+        sides: tuple[tuple[Side, list[str]], ...] = (
+            ("source", [sentence for document in chunk for sentence in document.source]),
+            ("target", [sentence for document in chunk for sentence in document.target]),
+        )
+        for side, sentences in sides:
+            seen.update(piece for ids in tokenizer.encode_batch(sentences, side) for piece in ids)
+        count += len(chunk)
+        on_documents("trimming the vocabulary", count)
+    return seen
 
 
 def _chunks(documents: Iterable[ParallelDocument]) -> Iterator[list[ParallelDocument]]:

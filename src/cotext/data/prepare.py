@@ -31,6 +31,7 @@ from cotext.data.corpora import (
     encode_corpus,
     input_checksums,
     location_of,
+    pieces_seen,
     sentences_of,
 )
 from cotext.data.documents import Document
@@ -52,6 +53,7 @@ from cotext.data.tokenizer import (
     load_tokenizer,
     require_languages,
     train_tokenizer,
+    trimmed,
     with_all_processors,
 )
 from cotext.runtime.errors import CotextError
@@ -75,6 +77,7 @@ def prepare(
     format: str | None = None,
     settings: TokenizerSettings | None = None,
     tokenizer: Path | None = None,
+    trim_vocabulary: bool = False,
     symbols: LanguageChoice | None = None,
     max_characters: int = 10_000,
     split: bool = False,
@@ -86,7 +89,8 @@ def prepare(
     """Train a tokenizer, encode training, development and test corpora, and write all to the folder `out`.
 
     `tokenizer`: a run or prepared data whose tokenizer is taken instead, so that training can go on from the
-    run with other text; `settings` say nothing then. `symbols`: the languages as such a tokenizer of many
+    run with other text; `settings` say nothing then, and `trim_vocabulary` leaves out its pieces that the
+    training corpus does not need. `symbols`: the languages as such a tokenizer of many
     names them, where `languages` do not tell. A target of None: the source file holds both languages.
     A language that `languages` leaves open is taken from the names of the training files. Of the
     training corpus, `split` splits lines of several sentences and `clean` names rules of
@@ -111,12 +115,13 @@ def prepare(
         "clean": rules,
         "skip_unequal": skip_unequal,
         **({} if tokenizer is None else {"tokenizer": str(tokenizer)}),
+        **({"trim_vocabulary": True} if trim_vocabulary else {}),
     }
     with preparing(out, overwrite, [path for corpus in corpora for path in corpus.files]) as work:
         job = _job(command, input_checksums(corpora, format), pair, chosen)
         report = work.begin(job)
         if not report:
-            _build_tokenizer(work, corpora, corpora[0], chosen, max_characters, on_documents)
+            _build_tokenizer(work, corpora, corpora[0], chosen, max_characters, on_documents, trim_vocabulary)
             report = _build(work, corpora, job, chosen, on_documents)
         work.publish()
         return report_of(report, work.out / REPORT)
@@ -273,16 +278,20 @@ def _build_tokenizer(
     chosen: TokenizerSettings | Tokenizer,
     max_characters: int,
     on_documents: OnDocuments,
+    trim: bool = False,
 ) -> None:
-    """Check all sentences and train the tokenizer, unless that is done."""
+    """Check all sentences and train or trim the tokenizer, unless that is done."""
     if work.done("tokenizer") is not None:
         return
     for corpus in corpora[1:]:
         for _ in checked_documents(corpus, max_characters):
             pass
-    sentences = sentences_of(checked_documents(learn_from, max_characters), on_documents)
+    documents = checked_documents(learn_from, max_characters)
+    sentences = sentences_of(documents, on_documents)
     if isinstance(chosen, TokenizerSettings):
         tokenizer = train_tokenizer(sentences, chosen)
+    elif trim:
+        tokenizer = trimmed(chosen, pieces_seen(documents, with_all_processors(chosen), on_documents))
     else:
         tokenizer = chosen
         for _ in sentences:  # which are checked while they are read
@@ -331,7 +340,10 @@ def _notes(chosen: TokenizerSettings | Tokenizer, tokenizer: Tokenizer) -> tuple
     if not isinstance(chosen, TokenizerSettings):
         languages = chosen_languages(tokenizer)
         told = f"; rows begin with the symbols of {languages.strip('-')}" if languages else ""
-        return (f"the tokenizer is that of other data; nothing was learned here{told}",)
+        kept = (
+            f", {tokenizer.pieces:,} of {chosen.pieces:,} pieces" if tokenizer.pieces < chosen.pieces else ""
+        )
+        return (f"the tokenizer is that of other data{kept}; nothing was learned here{told}",)
     if chosen.vocabulary is None and tokenizer.pieces < chosen.requested_vocabulary:
         return (
             f"note: the text supports {tokenizer.pieces} pieces, fewer than the usual "

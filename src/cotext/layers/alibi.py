@@ -18,11 +18,14 @@ from torch import Tensor
 from cotext.layers.kernels.sdpa import attend_with_bias
 from cotext.layers.layout import AnyLayout, Keys
 from cotext.layers.multi_head import Score
+from cotext.layers.start import Blended
 from cotext.layers.state import KeysValues
 
 
-class AlibiScore(Score):
+class AlibiScore(Score, Blended):
     """Contents less distances."""
+
+    what = "score"
 
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
         """One product of a self-attention: [B, H, T, K]."""
@@ -39,5 +42,5 @@ class AlibiScore(Score):
     def _bias(self, keys: Keys, like: Tensor) -> Tensor:
         """[B, H, T, S]."""
         head = torch.arange(1, self.size.heads + 1, device=like.device, dtype=torch.float32)
-        slope = 2 ** (-8 * head / self.size.heads)
+        slope = self.in_force * 2 ** (-8 * head / self.size.heads)
         return (-slope[:, None, None] * keys.distance().abs()[:, None]).to(like.dtype)

@@ -25,7 +25,7 @@ from cotext.layers.multi_head import (
 
 @dataclass(frozen=True, slots=True)
 class Size:
-    """Sizes of a Transformer."""
+    """Sizes of a Transformer; `neutral_start`: parts beyond a plain one change nothing at first."""
 
     dimension: int
     feed_forward: int
@@ -37,11 +37,12 @@ class Size:
     activation_dropout: float = 0.0
     pre_norm: bool = False
     activation: Activation = "relu"
+    neutral_start: bool = False
 
     @property
     def attention(self) -> AttentionSize:
         """Of an attention."""
-        return AttentionSize(self.dimension, self.heads, self.attention_dropout)
+        return AttentionSize(self.dimension, self.heads, self.attention_dropout, self.neutral_start)
 
     def feed_forward_layer(self) -> FeedForward:
         """A feed-forward layer."""

@@ -20,6 +20,7 @@ from cotext.layers.positions import (
     position_of,
     sinusoidal,
 )
+from cotext.layers.start import Blended
 
 SegmentKind = Literal["none", "learned", "sinusoidal", "current"]
 Side = Literal["source", "target"]
@@ -50,7 +51,7 @@ class EmbeddingKind:
     source_vocabulary: int | None = None
 
 
-class SentenceEmbedding(nn.Module):
+class SentenceEmbedding(nn.Module, Blended):
     """Token + position + segment, the last two from the sentence index of the token.
 
     Segments are `learned` (Devlin et al. 2019), `sinusoidal` (Lupo et al. 2022, section 4.6.2) or tell only
@@ -62,6 +63,8 @@ class SentenceEmbedding(nn.Module):
     3.2). `from_first`: the shift and sinusoidal segments reach the first sentence of a row too, as published;
     if not, a row of one sentence is what it is without them.
     """
+
+    what = "positions"
 
     def __init__(
         self,
@@ -134,6 +137,10 @@ class SentenceEmbedding(nn.Module):
         if kind.positions != "none":
             at = position_of(kind.positions, position, rank, sentence, shift, self.from_first)
             x = x + self.encoding(side)(at)
+        elif self.in_force < 1:
+            # Positions of the model that training started from, which are on their way out.
+            by_sentence = "reset" in (self.source.positions, self.target.positions)
+            x = x + (1 - self.in_force) * self.encoding(side)(rank if by_sentence else position)
         k = sentence.clamp(min=0) if segment is None else segment
         if kind.segments in ("learned", "current"):
             assert self.segment is not None

@@ -27,6 +27,7 @@ from torch.nn.functional import linear
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import TokenIndices, attend
 from cotext.layers.multi_head import AttentionSize, merge_heads, projection, split_heads
+from cotext.layers.start import ZeroGate
 from cotext.layers.state import KeyValueCache
 
 LONGEST_DOCUMENT = (
@@ -239,17 +240,24 @@ class FlatContext(nn.Module):
     """Flat-batch attention, the gate and the way back into the rows: equation 7.
 
     H' = norm((1 - g) H + g FBA(H)) where a token is current, H elsewhere; without a gate (`identity`),
-    norm(H + FBA(H)).
+    norm(H + FBA(H)). `neutral`: H' passes a gate that begins at zero, for training that starts from a model
+    whose embeddings no layer norm reaches.
     """
 
     def __init__(
-        self, attention: FlatBatchAttention, dimension: int, gate: GateKind, threshold: float
+        self,
+        attention: FlatBatchAttention,
+        dimension: int,
+        gate: GateKind,
+        threshold: float,
+        neutral: bool = False,
     ) -> None:
         super().__init__()
         self.attention = attention
         discrete = gate == "discrete"
         self.gate = None if gate == "identity" else NeuralContextGate(dimension, discrete, threshold)
         self.norm = nn.LayerNorm(dimension)
+        self.start = ZeroGate(dimension) if neutral else None
 
     def forward(
         self,
@@ -272,7 +280,7 @@ class FlatContext(nn.Module):
     def combine(self, h: Tensor, seen: Tensor) -> Tensor:
         """What was embedded and what was seen: [..., D] each -> [..., D]."""
         out: Tensor = self.norm(h + seen if self.gate is None else h + self.gate(seen) * (seen - h))
-        return out
+        return out if self.start is None else self.start(h, out)
 
 
 class PrefixedCache(KeyValueCache):

@@ -48,11 +48,15 @@ def projection(dimension: int, parts: int = 1) -> nn.Linear:
 
 @dataclass(frozen=True, slots=True)
 class AttentionSize:
-    """Dimension, heads, and dropout of attention weights."""
+    """Dimension, heads, and dropout of attention weights.
+
+    `neutral_start`: what an attention has beyond a plain one changes nothing at first.
+    """
 
     dimension: int
     heads: int
     dropout: float
+    neutral_start: bool = False
 
 
 class Score(nn.Module):

@@ -11,19 +11,21 @@ from torch import Tensor, nn
 
 from cotext.layers.layout import AnyLayout
 from cotext.layers.multi_head import Score
+from cotext.layers.start import Blended
 
 BASE = 10_000.0
 
 
-class RotaryScore(Score):
+class RotaryScore(Score, Blended):
     """Contents of rotated queries and keys; in self-attention only, and with an even number per head."""
+
+    what = "score"
 
     def project(self, fused: nn.Linear, x: Tensor, layout: AnyLayout, compared: int) -> Tensor:
         """Rotate queries and keys, leave values: see `Score`."""
         projected = super().project(fused, x, layout, compared)
-        turned = rotated(
-            projected[..., :compared], layout.packed_position, self.size.dimension // self.size.heads
-        )
+        position = layout.packed_position if self.in_force == 1 else layout.packed_position * self.in_force
+        turned = rotated(projected[..., :compared], position, self.size.dimension // self.size.heads)
         return torch.cat((turned, projected[..., compared:]), dim=-1)
 
 

@@ -15,6 +15,7 @@ rows, T tokens, H heads, K per head, n distances, D model.
 """
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -26,10 +27,11 @@ from torch.nn.functional import linear, scaled_dot_product_attention
 from cotext.layers.kernels.relative import attend_from_memory, memory_bias
 from cotext.layers.kernels.sdpa import show_weights, watched
 from cotext.layers.layout import AnyLayout, Keys, Layout, Step
-from cotext.layers.multi_head import AttentionSize, Score, SelfAttention, split_heads
+from cotext.layers.multi_head import AttentionSize, Score, SelfAttention, merge_heads, split_heads
 from cotext.layers.positions import PositionTable
 from cotext.layers.sentence_memory import BucketMemory
 from cotext.layers.sentence_spans import SentenceSpan
+from cotext.layers.start import StartsFromOthers, ZeroGate
 from cotext.layers.state import KeysValues
 
 
@@ -52,16 +54,29 @@ class _SharedProjection(Function):
         return grads[0], (grads[0] @ weight.to(grads[0].dtype)).to(ctx.dtype), None
 
 
-class TransformerXLScore(Score):
-    """Contents and distances, each with a bias of its own; only with `MemorySpan`."""
+class TransformerXLScore(Score, StartsFromOthers):
+    """Contents and distances, each with a bias of its own; only with `MemorySpan`.
+
+    Where training starts from a sentence model, what the memory changes passes a gate that begins at zero:
+    out = own + a * (seen - own), of attention to the own sentence and of attention to the memory, too.
+    """
 
     def __init__(self, size: AttentionSize) -> None:
         super().__init__(size)
         self.distance = nn.Linear(size.dimension, size.dimension, bias=False)
         self.content_bias = nn.Parameter(torch.zeros(size.dimension))
         self.distance_bias = nn.Parameter(torch.zeros(size.dimension))
+        self.start = ZeroGate(size.dimension) if size.neutral_start else None
         # Distances begin with 0 and have sinusoids, whatever stands for positions.
         self.table = PositionTable(size.dimension)
+
+    def adopted_names(self) -> Mapping[str, str]:
+        """Nothing in a plain model corresponds to what it adds."""
+        return {}
+
+    def neutral_start(self) -> Mapping[str, float]:
+        """Distances that count for nothing yet, where they are to change nothing at first."""
+        return {"distance.weight": 0.0} if self.size.neutral_start else {}
 
     def distances(self, count: int, like: Tensor) -> Tensor:
         """The distances 0 ... count, projected: [count, D]."""
@@ -80,7 +95,15 @@ class TransformerXLScore(Score):
             content, keys = (split_heads(x, heads) for x in ((q_GLD + biases[0]) * real, k))
             bias = memory_bias(q_GLD + biases[1], r, k.size(1), heads)
             show_weights(content, keys, memory.mask, False, bias, memory.token_indices)
-        return attend_from_memory(q_GLD, k, v, biases, r, memory.mask, heads, self.dropout)
+        seen = attend_from_memory(q_GLD, k, v, biases, r, memory.mask, heads, self.dropout)
+        if self.start is None or memory.memory is None:
+            return seen
+        own = memory.memory.tokens  # where they begin
+        alone = attend_from_memory(
+            q_GLD, k[:, own:], v[:, own:], biases, r[own:], memory.mask[..., own:], heads, self.dropout
+        )
+        mixed: Tensor = self.start(alone, seen)
+        return mixed
 
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
         """The next tokens and the slots of a cache: [B, H, T, K]."""
@@ -98,8 +121,17 @@ class TransformerXLScore(Score):
         bias = products.gather(3, distance[:, None].expand(-1, self.size.heads, -1, -1))
         bias = bias * content.size(-1) ** -0.5
         show_weights(content, kv[0], keys.mask, False, bias)
-        bias = bias.masked_fill(~keys.mask, -math.inf)
-        return scaled_dot_product_attention(content, *kv, attn_mask=bias)
+        seen = scaled_dot_product_attention(content, *kv, attn_mask=bias.masked_fill(~keys.mask, -math.inf))
+        if self.start is None:
+            return seen
+        own = keys.mask & self._own_sentence(bias.size(3), layout)
+        alone = scaled_dot_product_attention(content, *kv, attn_mask=bias.masked_fill(~own, -math.inf))
+        return split_heads(self.start(merge_heads(alone), merge_heads(seen)), self.size.heads)
+
+    def _own_sentence(self, slots: int, step: Step) -> Tensor:
+        """Which of the last slots are of the sentence of each query: [B, 1, W * T, slots]."""
+        of_slots = step.state.sentences_of_slots(step.sentence)[:, None, -slots:]
+        return (step.sentence.reshape(len(of_slots), -1)[:, :, None] == of_slots)[:, None]
 
     def _kept(self, longest: int, step: Step, like: Tensor) -> Tensor:
         """Projected distances, which all rows and steps share."""

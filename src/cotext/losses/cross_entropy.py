@@ -168,7 +168,7 @@ class CrossEntropy:
             batch.target_label[labelled],
             discount_N,
             self.label_smoothing,
-            bias_V=model.output_bias,
+            bias_V=model.loss_bias,
         )
         parts = {
             "nll_current": (nll_N[current_N].sum(), current_N.sum()),

@@ -32,12 +32,17 @@ from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.kernels.sdpa import TokenIndices, attend
 from cotext.layers.masks import is_current
 from cotext.layers.multi_head import AttentionSize, merge_heads, projection, split_heads
+from cotext.layers.start import ZeroGate
 from cotext.layers.state import DecoderState
 from cotext.models.interface import BatchContext, BatchSides, Embedder, TargetContext
 
 
 class DatapointAttention(nn.Module):
-    """Multi-head attention between the means of rows, and the way back into the rows."""
+    """Multi-head attention between the means of rows, and the way back into the rows.
+
+    Where training starts from a model whose embeddings no layer norm reaches, what is added passes a gate
+    that begins at zero.
+    """
 
     def __init__(self, size: AttentionSize) -> None:
         super().__init__()
@@ -46,6 +51,7 @@ class DatapointAttention(nn.Module):
         self.qkv = projection(size.dimension, 3)
         self.out = projection(size.dimension)
         self.norm = nn.LayerNorm(size.dimension)
+        self.start = ZeroGate(size.dimension) if size.neutral_start else None
 
     def forward(self, x_BSD: Tensor, mean_ND: Tensor, sees_BN: Tensor, current_BS: Tensor) -> Tensor:
         """Rows [B, S, D], whose means are the first of N, and which means each sees -> [B, S, D].
@@ -63,8 +69,7 @@ class DatapointAttention(nn.Module):
         q, k, v = (split_heads(part[None], self.heads) for part in self.qkv(mean_ND).chunk(3, dim=-1))
         dropout = self.dropout.rate if self.training else 0.0
         mixed = merge_heads(attend(q[:, :, :rows], k, v, sees_BN, False, dropout, tokens))
-        out_BSD: Tensor = self.norm(x_BSD + self.out(mixed)[0, :, None])
-        return out_BSD
+        return self._added(x_BSD, self.out(mixed)[0, :, None])
 
     def causal(self, x_BQD: Tensor, running_BQD: Tensor, complete_MD: Tensor, sees_BM: Tensor) -> Tensor:
         """Tokens [B, Q, D] -> [B, Q, D]: each sees the mean of its row so far and complete ones of others."""
@@ -80,8 +85,12 @@ class DatapointAttention(nn.Module):
         scores = torch.cat((scores, own_score), dim=-1) * q.size(-1) ** -0.5
         weights = self.dropout(scores.softmax(dim=-1))
         mixed = weights[..., :count] @ v + weights[..., count:] * own_v
-        out_BQD: Tensor = self.norm(x_BQD + self.out(merge_heads(mixed)))
-        return out_BQD
+        return self._added(x_BQD, self.out(merge_heads(mixed)))
+
+    def _added(self, x: Tensor, seen: Tensor) -> Tensor:
+        """Embeddings with what they saw: [B, T, D], and what broadcasts to it -> [B, T, D]."""
+        out: Tensor = self.norm(x + seen)
+        return out if self.start is None else self.start(x, out)
 
 
 class Datapoints(BatchContext):

@@ -3,7 +3,7 @@
 A published system is a recipe that fills slots; a new part is a line in one of the tables below.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Literal
 
@@ -31,6 +31,7 @@ from cotext.layers.node_spans import NodeQuerySpan, NodeSpan
 from cotext.layers.rotary import RotaryScore
 from cotext.layers.segment_distance import SegmentDistanceScore
 from cotext.layers.sentence_spans import SentenceSpan
+from cotext.layers.start import NewSymbols
 from cotext.layers.transformer_xl import MemorySpan, TransformerXLScore
 from cotext.models.abd import Datapoints
 from cotext.models.checks import check
@@ -114,7 +115,17 @@ def build_model(config: Config, vocabulary: int, source_vocabulary: int | None =
     build = _autoregressive if model.writes == "left_to_right" else _non_autoregressive
     built = build(model, embedding)
     initialise(built, model.initialisation)
+    built.new_symbols.extend(_new_symbols(config, vocabulary))
     return built
+
+
+def _new_symbols(config: Config, vocabulary: int) -> Iterator[NewSymbols]:
+    """The symbols that come into force by and by."""
+    blend = config.train.blend or ()
+    if "separators" in blend:
+        yield NewSymbols("separators", range(vocabulary - 1, vocabulary))  # the last of the special symbols
+    if "symbols" in blend:
+        yield NewSymbols("symbols", range(vocabulary, vocabulary + further_symbols(config.view)))
 
 
 def _source_symbols(config: Config, vocabulary: int, source_vocabulary: int | None) -> int | None:
@@ -194,6 +205,7 @@ def _size(model: ModelConfig) -> Size:
         activation_dropout=model.activation_dropout,
         pre_norm=model.pre_norm,
         activation=model.activation,
+        neutral_start=model.neutral_start is True,
     )
 
 

@@ -49,7 +49,7 @@ class FlatBatch(BatchContext):
         super().__init__(sides)
 
         def context() -> FlatContext:
-            return FlatContext(FlatBatchAttention(size), size.dimension, gate, threshold)
+            return FlatContext(FlatBatchAttention(size), size.dimension, gate, threshold, size.neutral_start)
 
         self.source_context = context() if sides.source else None
         self.target_context = context() if sides.target else None

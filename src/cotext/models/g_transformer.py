@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from cotext.layers.gate import joint
 from cotext.layers.layout import AnyLayout
 from cotext.layers.multi_head import CrossAttention, SelfAttention, StackAttention
-from cotext.models.interface import StartsFromOthers
+from cotext.layers.start import StartsFromOthers
 
 # sigmoid(4) = 0.982: the share of local attention where training starts from a sentence model
 GATE_START = 4.0

@@ -26,8 +26,9 @@ from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.kernels.sdpa import attend
 from cotext.layers.layout import AnyLayout, Step
 from cotext.layers.multi_head import merge_heads, projection, split_heads
+from cotext.layers.start import StartsFromOthers
 from cotext.layers.state import KeysValues
-from cotext.models.interface import DocumentLayer, DocumentSettings, StartsFromOthers
+from cotext.models.interface import DocumentLayer, DocumentSettings
 
 SENTENCES = 3  # before its own that a token sees: section 4.2
 GATE_START = 4.0  # sigmoid(4) = 0.982 of the state, where training starts from a model without the layer

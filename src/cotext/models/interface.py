@@ -5,7 +5,7 @@ tokens, D model, V vocabulary.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -15,6 +15,7 @@ from cotext.data.batch import Source
 from cotext.layers.embedding import Side
 from cotext.layers.flat_batch import RowOrder
 from cotext.layers.layout import AnyLayout
+from cotext.layers.start import Blended, NewSymbols, StartsFromOthers
 from cotext.layers.state import DecoderState
 
 
@@ -67,6 +68,10 @@ class AutoregressiveModel(Protocol):
     def output_bias(self) -> Tensor | None:
         """Bias of the output layer, [V], or None: zeros."""
 
+    @property
+    def loss_bias(self) -> Tensor | None:
+        """The same in the loss, where symbols that are new are held back at first."""
+
     def encode(self, source: Source) -> Any:
         """Read the source; returns the model's own kind of `State`."""
 
@@ -82,7 +87,8 @@ class System(nn.Module, ABC):
 
     `spares_parameters`: whether there are batches, or configurations, that leave some parameters unused.
 
-    `output_bias` [V]: that of the output layer, or None: zeros.
+    `output_bias` [V]: that of the output layer, or None: zeros. `new_symbols` are those of it that come into
+    force by and by, each a `NewSymbols`.
     """
 
     sees_other_rows: bool = False
@@ -91,11 +97,21 @@ class System(nn.Module, ABC):
     def __init__(self) -> None:
         super().__init__()
         self.output_bias: Tensor | None = None
+        self.new_symbols = nn.ModuleList()
 
     @property
     @abstractmethod
     def output_weight(self) -> Tensor:
         """The output layer: [V, D]."""
+
+    @property
+    def loss_bias(self) -> Tensor | None:
+        """See `AutoregressiveModel`."""
+        bias = self.output_bias
+        for symbols in self.new_symbols:
+            assert isinstance(symbols, NewSymbols)
+            bias = symbols.held_back(bias, self.output_weight)
+        return bias
 
     def adopted_names(self) -> Mapping[str, str]:
         """Parameters that start as copies where training starts from another system: own name -> name there.
@@ -121,17 +137,14 @@ class System(nn.Module, ABC):
             for own, value in module.neutral_start().items()
         }
 
+    def blend(self, share: float, what: Collection[str], everywhere: bool = False) -> None:
+        """Have some of what is blended in (`Blended.what`) in force to this share (0 ... 1) in training.
 
-class StartsFromOthers(ABC):
-    """A module of a model that says what its parameters start from where another system lacks them."""
-
-    @abstractmethod
-    def adopted_names(self) -> Mapping[str, str]:
-        """Own name of a parameter -> its counterpart in a plain module, both relative to this one."""
-
-    @abstractmethod
-    def neutral_start(self) -> Mapping[str, float]:
-        """Own name of a parameter -> the constant at which the module changes next to nothing."""
+        `everywhere`: outside training, too, until the next call.
+        """
+        for module in self.modules():
+            if isinstance(module, Blended) and module.what in what:
+                module.blended, module.everywhere = share, everywhere
 
 
 class TranslationModel(System):

@@ -16,15 +16,25 @@ import torch
 from torch import Tensor
 
 from cotext.data.batch import Source
+from cotext.layers.start import Blended
 from cotext.layers.state import DecoderState
 from cotext.models.interface import BatchContext, Embedder, TargetContext
 
 
-class BatchMean(BatchContext):
-    """The mean in front of source rows, of target rows, or of both."""
+class BatchMean(BatchContext, Blended):
+    """The mean in front of source rows, of target rows, or of both.
+
+    While it is blended in, that share of the batches has it, on both sides: it moves the positions of all.
+    """
+
+    what = "mean"
+    left_out = False  # of the batch that was read last
 
     def read(self, source: Source, embed: Embedder) -> tuple[Tensor, Tensor]:
         """See `BatchContext`."""
+        self.left_out = self.in_force < 1 and float(torch.rand(())) >= self.in_force
+        if self.left_out:
+            return embed.source(source), source.sentence
         x_BSD = embed.source(source, behind=int(self.sides.source))
         if not self.sides.source:
             return x_BSD, source.sentence
@@ -33,7 +43,9 @@ class BatchMean(BatchContext):
 
     def target(self, source: Source, embed: Embedder) -> "MeanTarget | None":
         """See `BatchContext`."""
-        return MeanTarget(self._mean(source, embed), embed) if self.sides.target else None
+        if self.left_out or not self.sides.target:
+            return None
+        return MeanTarget(self._mean(source, embed), embed)
 
     def _mean(self, source: Source, embed: Embedder) -> Tensor:
         """Of the words of all rows that belong together, for every row that is answered for: [B, D]."""

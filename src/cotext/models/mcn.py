@@ -22,6 +22,7 @@ from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.layout import AnyLayout, Layout
 from cotext.layers.multi_head import RowSpan, Score, SelfAttention
 from cotext.layers.segment_distance import SegmentDistanceScore
+from cotext.layers.start import ZeroGate
 from cotext.models.interface import DocumentLayer, DocumentSettings
 
 
@@ -31,7 +32,7 @@ class SegmentGate(DocumentLayer):
     `relative`: attention that knows how many sentences apart two tokens are. Without `gate` the two are added
     before the layer norm. Without `feed_forward` the layer is its attention
     alone, hG = MultiHead(SegmentAttention(hL)) as printed in section 4.1; with it, it has the parameters that
-    table 1 counts.
+    table 1 counts. Where training starts from a sentence model, h passes a gate that begins at zero.
     """
 
     by_sentence = True
@@ -43,6 +44,7 @@ class SegmentGate(DocumentLayer):
         self.layer = EncoderBlock(size, attention) if settings.feed_forward else attention
         self.gate = nn.Linear(2 * size.dimension, size.dimension) if settings.gate else None
         self.norm = nn.LayerNorm(size.dimension)
+        self.start = ZeroGate(size.dimension) if size.neutral_start else None
         self.dropout = Dropout(size.dropout)
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
@@ -69,4 +71,4 @@ class SegmentGate(DocumentLayer):
                 local_ND, wide_ND, joint(self.gate, local_ND, wide_ND).sigmoid().to(local_ND.dtype)
             )
         out: Tensor = self.norm(fused)
-        return out
+        return out if self.start is None else self.start(local_ND, out)

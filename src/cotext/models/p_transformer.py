@@ -20,6 +20,7 @@ from torch.nn.functional import linear
 from cotext.layers.kernels.relative import attend_at_distances, attend_relative
 from cotext.layers.layout import AnyLayout, Keys
 from cotext.layers.multi_head import AttentionSize, Score
+from cotext.layers.start import ZeroGate
 from cotext.layers.state import KeysValues
 
 SPAN = 512  # distances beyond it share the table's ends: no row of the paper is longer
@@ -31,17 +32,24 @@ def relative_table(size: AttentionSize) -> nn.Parameter:
 
 
 class PositionScore(Score):
-    """Contents, with `absolute` positions in queries and keys, with `relative` ones, or with both."""
+    """Contents, with `absolute` positions in queries and keys, with `relative` ones, or with both.
+
+    Where training starts from a model without them, absolute positions pass a gate that begins at zero, as
+    the table of relative ones does.
+    """
 
     def __init__(self, size: AttentionSize, absolute: bool, relative: bool) -> None:
         super().__init__(size)
         self.absolute, self.relative = absolute, relative
+        self.gate = ZeroGate(size.dimension) if absolute and size.neutral_start else None
 
     def project(self, fused: nn.Linear, x: Tensor, layout: AnyLayout, compared: int) -> Tensor:
         """Queries and keys from H + P, values from H: see `Score`."""
         if not self.absolute:
             return super().project(fused, x, layout, compared)
         aware = x + layout.absolute.to(x.dtype)
+        if self.gate is not None:
+            aware = self.gate(x, aware)
         if compared == fused.out_features:
             return linear(aware, fused.weight, fused.bias)
         weight, bias = fused.weight, fused.bias

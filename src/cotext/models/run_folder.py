@@ -9,6 +9,7 @@ A run folder:
     data.json              which data it was trained on
     init.json              what it started from, if from another run
     checkpoints/00001000/  model, and what it takes to train on from it (see `training_state`)
+    import.json            where its weights come from, if they were imported
     seeds.json             the seeds that it was trained with, if as one of several
 
 Runs of several seeds lie in one folder, and nothing else of theirs does:
@@ -34,6 +35,7 @@ from cotext.runtime.reading import parse_json, parse_yaml, read_text
 from cotext.runtime.version import __version__
 
 SEEDS = "seeds.json"
+IMPORT = "import.json"
 FORMAT = "1"  # raised whenever older model files can no longer be read
 
 

@@ -2,12 +2,11 @@
 
 from pathlib import Path
 
-from cotext.config.recipe import Config, parse_run_config
+from cotext.config.recipe import Config
 from cotext.data.languages import Languages, check_pair
-from cotext.models.run_folder import describe_file, model_file
 from cotext.runtime.errors import CotextError
-from cotext.runtime.reading import parse_yaml, read_text
 from cotext.training.prepared_data import PreparedData
+from cotext.training.start_settings import settle_by_start, written_config
 
 REQUIRED = "required"  # `train.init` of a recipe that cannot start from fresh weights
 
@@ -35,9 +34,9 @@ def settle(config: Config, data: PreparedData, run: Path, recipe: str) -> Config
     """Settle all that depends on the data, on the run to start from, and on what is in the run folder.
 
     Raises:
-        CotextError: as `resolve`, `settle_start` and `settle_first_sentence`.
+        CotextError: as `resolve`, `settle_start` and `settle_by_start`.
     """
-    return settle_first_sentence(settle_start(resolve(config, data), run, recipe), run)
+    return settle_by_start(settle_start(resolve(config, data), run, recipe), run)
 
 
 def settle_start(config: Config, run: Path, recipe: str) -> Config:
@@ -54,28 +53,3 @@ def settle_start(config: Config, run: Path, recipe: str) -> Config:
     if init == REQUIRED:
         raise CotextError(f"{recipe} starts from a trained model: give --init RUN")
     return config.model_copy(update={"train": config.train.model_copy(update={"init": init})})
-
-
-def settle_first_sentence(config: Config, run: Path) -> Config:
-    """Settle `model.from_first`: weights that know no shift and no segments keep first sentences as they are.
-
-    Raises:
-        CotextError: the run that training starts from cannot be read.
-    """
-    model, init, path = config.model, config.train.init, run / "config.yaml"
-    if not init or model.from_first is not None:
-        return config
-    if path.is_file():
-        from_first = written_config(path).model.from_first
-    elif model.positions == "shifted" or model.segments == "sinusoidal":
-        there = describe_file(model_file(Path(init))).config.model
-        known = (there.positions, there.segments) == (model.positions, model.segments)
-        from_first = there.from_first if known else False
-    else:
-        return config
-    return config.model_copy(update={"model": model.model_copy(update={"from_first": from_first})})
-
-
-def written_config(path: Path) -> Config:
-    """The configuration in a run folder; raises CotextError as `parse_config`."""
-    return parse_run_config(parse_yaml(read_text(path), str(path)), str(path))

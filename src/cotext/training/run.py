@@ -6,6 +6,7 @@ it here.
 
 from collections.abc import Sequence
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -18,7 +19,7 @@ from cotext.training.prepared_data import note_data, other_languages
 from cotext.training.resume import TrainingProgress, require_resumable
 from cotext.training.run_folder import note_seeds, open_run
 from cotext.training.setup import set_up
-from cotext.training.start_loss import start_loss
+from cotext.training.start_loss import note_recovery, start_loss
 
 
 def train(
@@ -57,16 +58,19 @@ def train(
             if seeds:
                 note_seeds(run, seeds)
             if start is not None:
-                start.write(run / "init.json")
                 callbacks.on_message(start.render())
                 if message := other_languages(start.run, data):
                     callbacks.on_message(message)
                 measured = start_loss(
                     start.run, setup.model, config, data.dev, data.tokenizer, accelerator.device
                 )
+                start.write(run / "init.json", {} if measured is None else asdict(measured))
                 if measured is not None:
                     callbacks.on_message(measured.render())
         accelerator.wait_for_everyone()
         # Dropout must differ between processes, the initial weights must not.
         torch.manual_seed(config.train.seed + 1000 * accelerator.process_index)
-        return trainer.train()
+        progress = trainer.train()
+        if accelerator.is_main_process and config.train.blend and config.train.blend_updates:
+            callbacks.on_message(note_recovery(run, config.train.blend_updates))
+        return progress

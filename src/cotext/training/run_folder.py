@@ -10,7 +10,7 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed
 from cotext.runtime.locks import NAME
-from cotext.training.resolve import written_config
+from cotext.training.start_settings import written_config
 
 # Keys that may change between an interruption and its continuation: they say how long and how loudly.
 MAY_CHANGE = (

@@ -102,7 +102,7 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
         CotextError: settings that do not fit together, to the data or to this machine.
     """
     data = open_data(data_folder)
-    config = settle(config, data, run, recipe)
+    asked, config = config, settle(config, data, run, recipe)
     _require_heads_of_rows(config, data)
     sizes = data.tokenizer.vocabulary_size, data.tokenizer.source_vocabulary_size
     _require_memory(config, *sizes)
@@ -115,7 +115,7 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
     torch.set_num_threads(threads)
     start, new = None, []
     if config.train.init and not checkpoints(run):
-        start = start_from(Path(config.train.init), model, config, data.tokenizer)
+        start = start_from(Path(config.train.init), model, config, data.tokenizer, asked)
         new = start.inheritance.new
     elif config.train.init and config.train.fresh_rate != 1:
         new = read_new(run / "init.json")

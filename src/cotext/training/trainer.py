@@ -35,6 +35,7 @@ from cotext.training.corpus import Corpus
 from cotext.training.log import MetricsLog
 from cotext.training.optimizer import make_optimizer, set_rate
 from cotext.training.resume import ProcessState, TrainingProgress
+from cotext.training.start_settings import blended
 from cotext.training.sums import IntervalSums, add_over_processes
 from cotext.training.validation import Validator
 
@@ -225,6 +226,7 @@ class Trainer:
         self.objective.train()
         update = self.progress.update + 1
         set_rate(self.optimizer, learning_rate(self.config.train, update))
+        self.model.blend(blended(self.config.train, self.progress.update), self.config.train.blend or ())
         done = self.progress.update / self.config.train.max_updates
         # A signal may reach the processes at different moments: one that is asked to stop stops them all. Nor
         # do they end an epoch at the same one.

@@ -15,18 +15,18 @@ seen start as copies of those that they resemble (`translate_symbols`): fresh ro
 as words first, since symbols that never occur have learned to be improbable.
 """
 
-import re
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from cotext.config.recipe import Config, differences
 from cotext.config.view import ViewConfig
-from cotext.data.build import further_symbols
-from cotext.data.tokenizer import Tokenizer
+from cotext.data.build import further_symbols, has_separators
+from cotext.data.tokenizer import Tokenizer, TrimmedTokenizer, whole_of
 from cotext.models.checkpoint import load_weights
 from cotext.models.former_names import renamed
 from cotext.models.interface import System
@@ -35,12 +35,14 @@ from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed, unsealed
 from cotext.runtime.reading import read_text
+from cotext.training.parameter_names import grouped, numbered_together, without_common_ending
+from cotext.training.start_settings import ARCHITECTURE, architecture, replacements
 
 # Settings of the model under which the same weights may mean something else: how tokens are compared, and
 # what is added to their embeddings.
 TELLING = ("score", "positions", "target_positions", "shift", "segments", "target_segments", "from_first")
-SIZES = ("dimension", "feed_forward", "heads", "encoder_layers", "decoder_layers", "pre_norm")
 VOCABULARY = "embedding.weight"  # of every system
+OF_SYMBOLS = (VOCABULARY, "embedding.source_weight", "output_bias")  # what has a row for every symbol
 DECODER = (
     "decoder",
     "target",
@@ -80,8 +82,8 @@ class Inheritance:
         """The account for a person; layers and parts that are treated alike are listed together."""
         yield f"  taken by name: {self._listed(self.taken)}"
         if self.adopted:
-            pairs = dict.fromkeys(_without_common_ending(own, other) for own, other in self.adopted.items())
-            words = _numbered_together(f"{own} from {other}" for own, other in pairs)
+            pairs = dict.fromkeys(without_common_ending(own, other) for own, other in self.adopted.items())
+            words = numbered_together(f"{own} from {other}" for own, other in pairs)
             yield f"  copied from another parameter: {self._count(self.adopted)}: {', '.join(words)}"
         for name, (rows, all_rows) in self.partly.items():
             rest = "the rest is initialised at random"
@@ -106,7 +108,9 @@ class WarmStart:
 
     `left_out` are parameters of the other run that were not asked for (`train.init_parts`). `differing` are
     settings under which the same weights may mean something else: here and there. `symbols` tells where the
-    symbols come from that the other run has never seen, if there are any.
+    symbols come from that the other run has never seen, if there are any. `architecture` are settings that
+    were taken from the other run (`train.init_architecture`): here, and in the recipe. `blended` are settings
+    that come into force over the first `blend_updates` updates.
     """
 
     run: Path
@@ -115,6 +119,9 @@ class WarmStart:
     differing: dict[str, tuple[str, str]]
     symbols: str = ""
     left_out: tuple[str, ...] = ()
+    architecture: Mapping[str, tuple[str, str]] = field(default_factory=dict)
+    blended: tuple[str, ...] = ()
+    blend_updates: int = 0
 
     def render(self) -> str:
         """The account for a person."""
@@ -128,6 +135,11 @@ class WarmStart:
             )
         if self.symbols:
             lines.append(f"  symbols: {self.symbols}")
+        if self.architecture:
+            words = (f"{key} = {here}, not {asked}" for key, (here, asked) in self.architecture.items())
+            lines.append(f"  architecture of that run, not of the recipe: {', '.join(words)}")
+        if self.blended:
+            lines.append(f"  no neutral start: {', '.join(self.blended)}; {self._blending()}")
         if self.differing:
             words = (
                 f"{key} = {here}, {there} in the other run" for key, (here, there) in self.differing.items()
@@ -135,8 +147,13 @@ class WarmStart:
             lines.append(f"  settings that differ: {', '.join(words)}")
         return "\n".join(lines)
 
-    def write(self, path: Path) -> None:
-        """The account with every name, as JSON.
+    def _blending(self) -> str:
+        if not self.blend_updates:
+            return "in force at once (train.blend_updates = 0)"
+        return f"blended in over {self.blend_updates:,} updates"
+
+    def write(self, path: Path, loss: Mapping[str, float]) -> None:
+        """The account with every name and the losses at the start, as JSON.
 
         Raises:
             CotextError: it cannot be written.
@@ -166,9 +183,29 @@ class WarmStart:
             "differing": {
                 key: {"here": here, "there": there} for key, (here, there) in self.differing.items()
             },
+            "architecture": {
+                key: {"here": here, "recipe": asked} for key, (here, asked) in self.architecture.items()
+            },
+            "blended": {"settings": self.blended, "updates": self.blend_updates},
+            "loss": loss,
         }
         with replacing(path) as temporary:
             temporary.write_text(f"{sealed(content)}\n", encoding="utf-8")
+
+
+def read_account(path: Path) -> dict[str, Any]:
+    """An account that `WarmStart.write` wrote.
+
+    Raises:
+        CotextError: missing or damaged.
+    """
+    try:
+        return unsealed(read_text(path))
+    except (CotextError, ValueError):
+        raise CotextError(
+            f"{path}: missing or damaged; it says what training started from: restore it, or choose another "
+            "--out"
+        ) from None
 
 
 def read_new(path: Path) -> list[str]:
@@ -187,41 +224,66 @@ def read_new(path: Path) -> list[str]:
         ) from None
 
 
-def start_from(run: Path, model: System, config: Config, tokenizer: Tokenizer) -> WarmStart:
+def start_from(
+    run: Path, model: System, config: Config, tokenizer: Tokenizer, asked: Config | None = None
+) -> WarmStart:
     """Fill a model with the final weights of another run, as far as they fit.
+
+    `asked` is the configuration before it was settled by that run.
 
     Raises:
         CotextError: no trained run there, one of another tokenizer, no matrix that fits.
     """
     path = model_file(run)
     described = describe_file(path)
-    if described.fingerprint != tokenizer.fingerprint:
+    whole = whole_of(tokenizer)
+    if described.fingerprint not in (tokenizer.fingerprint, whole.fingerprint):
         raise CotextError(
             f"{run}: was trained with another tokenizer than that of the data, so its embeddings are those "
             "of other subwords; give the data that it was trained on, or start from a run on this data"
         )
     weights = load_weights(path)
     symbols = ""
-    if VOCABULARY in weights:
-        views = described.config.view, config.view
-        weights[VOCABULARY], symbols = translate_symbols(weights[VOCABULARY], *views, tokenizer)
+    for name in OF_SYMBOLS:
+        if name in weights:
+            table, views = weights[name], (described.config.view, config.view)
+            if described.fingerprint != tokenizer.fingerprint and isinstance(tokenizer, TrimmedTokenizer):
+                table = table[[*tokenizer.rows, *range(whole.vocabulary_size, len(table))]]
+            weights[name], symbols = translate_symbols(table, *views, tokenizer)
+    if symbols and described.fingerprint != tokenizer.fingerprint:
+        symbols += "; "
+    if described.fingerprint != tokenizer.fingerprint:
+        symbols += f"{tokenizer.pieces:,} of {whole.pieces:,} pieces taken, those of the trimmed tokenizer"
     left_out = tuple(name for name in weights if name.startswith(DECODER))
     if config.train.init_parts == "all":
         left_out = ()
     given = {name: weights[name] for name in weights if name not in left_out}
-    inheritance = inherit(model, given, config.train.init_copies)
+    copies = config.train.init_copies or config.model.neutral_start is True
+    inheritance = inherit(model, given, copies)
     differing = {
         key: (str(here), str(there))
         for key, there, here in differences(described.config, config)
         if key == "view.separators"
-        or (key.startswith("model.") and key.rpartition(".")[2] in (*TELLING, *SIZES))
+        or (key.startswith("model.") and key.rpartition(".")[2] in (*TELLING, *ARCHITECTURE))
     }
     # Vectors of one length, and tables of more rows, are found between models of any two widths.
     matrices = {name for name, tensor in model.state_dict().items() if tensor.dim() > 1}
     if matrices.isdisjoint({*inheritance.taken, *inheritance.adopted}):
         words = "".join(f"\n  {key}: {there} there, {here} here" for key, (here, there) in differing.items())
         raise CotextError(f"{run}: none of its weights fits this model; start from another run{words}")
-    return WarmStart(run, described.updates, inheritance, differing, symbols, left_out)
+    keys = {f"model.{key}" for key in architecture(config, described.config)}
+    taken = differences(asked or config, config)
+    return WarmStart(
+        run,
+        described.updates,
+        inheritance,
+        differing,
+        symbols,
+        left_out,
+        {key: (str(here), str(recipe)) for key, recipe, here in taken if key in keys},
+        tuple(replacements(described.config, config)),
+        config.train.blend_updates or 0 if config.train.blend else 0,
+    )
 
 
 def translate_symbols(
@@ -235,8 +297,10 @@ def translate_symbols(
     """
     shared, wanted = tokenizer.vocabulary_size, further_symbols(here)
     known = table[shared:][:wanted] if there.separators == here.separators else table[:0]
-    table, words = table[:shared].clone(), []
-    if _has_separators(here) and not _has_separators(there):
+    # Behind the special symbols, a source with a vocabulary of its own has pieces, and no recipe symbols.
+    pieces = table[shared : tokenizer.source_vocabulary_size]
+    table, words = torch.cat((table[:shared], pieces)), []
+    if has_separators(here) and not has_separators(there):
         table[tokenizer.sep] = table[tokenizer.eos]
         words.append("the separator is copied from the end symbol")
     if wanted:
@@ -247,14 +311,8 @@ def translate_symbols(
         kind = "numbers of sentences" if numbered else "further separators"
         copies = f", {copied} copied from {name}" if copied else ""
         words.append(f"{kind}: {len(known)} taken{copies}")
-        table = torch.cat((table, known, like.expand(copied, -1)))
+        table = torch.cat((table, known, like.expand(copied, *like.shape)))
     return table, "; ".join(words)
-
-
-def _has_separators(view: ViewConfig) -> bool:
-    """Whether any instance holds a separator."""
-    several = any(cut.kind != "sentence" for cut in (view, *view.mixed_with))
-    return several and view.separators in ("plain", "indexed")
 
 
 def inherit(model: System, weights: Mapping[str, Tensor], copies: bool = True) -> Inheritance:
@@ -302,51 +360,3 @@ def _shares_rows(source: Tensor, target: Tensor, of_symbols: bool) -> bool:
     # that of the vocabulary: there, the symbols of a recipe's separators follow all that recipes share.
     same_width = source.dim() == target.dim() > 1 and source.shape[1:] == target.shape[1:]
     return same_width and (of_symbols or len(source) < len(target))
-
-
-def _without_common_ending(own: str, other: str) -> tuple[str, str]:
-    """The names of the modules that correspond: `a.global`, `a.local` of `a.global.w.x`, `a.local.w.x`."""
-    one, two = own.split("."), other.split(".")
-    while len(one) > 1 and len(two) > 1 and one[-1] == two[-1]:
-        one.pop()
-        two.pop()
-    return ".".join(one), ".".join(two)
-
-
-def grouped(names: Collection[str], everything: Iterable[str]) -> list[str]:
-    """Names of parameters, words by the largest modules that hold no others, numbered ones together.
-
-    `encoder.4.ffn.weight`, `encoder.4.ffn.bias`, `encoder.5.ffn...` become `encoder.4-5.ffn`.
-    """
-    chosen = set(names)
-    mixed = {prefix for name in everything if name not in chosen for prefix in _prefixes(name)}
-    return _numbered_together(
-        dict.fromkeys(next(p for p in _prefixes(name) if p not in mixed) for name in names)
-    )
-
-
-def _numbered_together(names: Iterable[str]) -> list[str]:
-    """`a.0-1.b` for `a.0.b`, `a.1.b`: names that differ in their first number alone, wherever it stands."""
-    numbers: dict[str, list[int]] = {}
-    for name in names:
-        first = re.search(r"(?<=\.)\d+(?=[. ]|$)", name)
-        pattern = re.sub(rf"(?<=\.){first[0]}(?=[. ]|$)", "#", name) if first else name
-        numbers.setdefault(pattern, []).extend([int(first[0])] if first else [])
-    return [pattern.replace("#", _ranges(found)) for pattern, found in numbers.items()]
-
-
-def _prefixes(name: str) -> Iterator[str]:
-    """`a`, `a.b`, `a.b.c` of `a.b.c`."""
-    parts = name.split(".")
-    return (".".join(parts[:length]) for length in range(1, len(parts) + 1))
-
-
-def _ranges(numbers: list[int]) -> str:
-    """`0-2,5` of 0, 1, 2, 5."""
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][-1] + 1:
-            runs[-1].append(number)
-        else:
-            runs.append([number])
-    return ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else str(run[0]) for run in runs)

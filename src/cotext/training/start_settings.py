@@ -1,0 +1,147 @@
+"""The settings of a training that depend on the run which it starts from (`train.init`).
+
+An import brings its architecture, and what a recipe adds begins without effect: `model.neutral_start`. So do
+runs that started from one. Where training goes on, all is as its run folder has it.
+"""
+
+from pathlib import Path
+from typing import Any
+
+from cotext.config.recipe import Config, parse_run_config
+from cotext.config.training import Blended, TrainConfig
+from cotext.data.build import further_symbols, has_separators
+from cotext.models.run_folder import IMPORT, describe_file, model_file
+from cotext.runtime.errors import CotextError
+from cotext.runtime.reading import parse_yaml, read_text
+
+# Keys of `model` that come with weights: another value, and these weights are those of another function.
+ARCHITECTURE = (
+    *("dimension", "feed_forward", "heads", "encoder_layers", "decoder_layers", "pre_norm", "activation"),
+    *("position_encoding", "learned_positions", "wavelengths", "first_position"),
+    *("embedding_norm", "separate_embeddings", "output_bias"),
+)
+OF_DECODER = {"decoder_layers", "output_bias"}
+# Scores that tell positions, in place of positions at the input.
+IN_PLACE_OF_POSITIONS = ("rotary", "alibi")
+
+
+def settle_by_start(config: Config, run: Path) -> Config:
+    """Settle what is not given of architecture, neutral start and blending, for a run in this folder.
+
+    Raises:
+        CotextError: the run to start from cannot be read, or nothing there could be blended.
+    """
+    if not config.train.init:
+        return config
+    path = run / "config.yaml"
+    if path.is_file():
+        return _as_before(config, written_config(path))
+    init = Path(config.train.init)
+    there, imported = describe_file(model_file(init)).config, (init / IMPORT).is_file()
+    config = _with_architecture(config, there, imported)
+    config = _with_neutral_start(config, there, imported)
+    return _with_first_sentence(_with_blending(config, there), there)
+
+
+def _as_before(config: Config, before: Config) -> Config:
+    if config.train.init_architecture == "auto":
+        config = _laid_over(config, "train", init_architecture=before.train.init_architecture)
+    if config.train.init_architecture == "run":
+        config = _laid_over(config, "model", **architecture(config, before))
+    if config.model.neutral_start is None:
+        config = _laid_over(config, "model", neutral_start=before.model.neutral_start)
+    if config.model.from_first is None:
+        config = _laid_over(config, "model", from_first=before.model.from_first)
+    if config.view.open_source is None:
+        config = _laid_over(config, "view", open_source=before.view.open_source)
+    if config.train.blend is None:
+        config = _laid_over(config, "train", blend=before.train.blend)
+    if config.train.blend_updates is None:
+        config = _laid_over(config, "train", blend_updates=before.train.blend_updates)
+    return config
+
+
+def _with_architecture(config: Config, there: Config, imported: bool) -> Config:
+    kind = config.train.init_architecture
+    if kind == "auto" and (imported or there.train.init_architecture == "run"):
+        kind = "run"
+    if kind != "run":
+        return config
+    config = _laid_over(config, "train", init_architecture=kind)
+    return _laid_over(config, "model", **architecture(config, there))
+
+
+def architecture(config: Config, there: Config) -> dict[str, Any]:
+    """The keys of `model` that come with the weights of another run, as far as these are taken."""
+    left_out = OF_DECODER if config.train.init_parts == "encoder" else set()
+    return {key: getattr(there.model, key) for key in ARCHITECTURE if key not in left_out}
+
+
+def _with_neutral_start(config: Config, there: Config, imported: bool) -> Config:
+    if config.model.neutral_start is None and (imported or there.model.neutral_start):
+        config = _laid_over(config, "model", neutral_start=True)
+    known = there.view.separators in ("bracket", "numbered") and there.view.open_source is not False
+    bracketed = config.view.separators in ("bracket", "numbered")
+    if config.model.neutral_start and config.view.open_source is None and bracketed and not known:
+        config = _laid_over(config, "view", open_source=False)
+    return config
+
+
+def _with_blending(config: Config, there: Config) -> Config:
+    new = replacements(there, config)
+    asked = config.train.blend
+    if foreign := [kind for kind in asked or () if kind not in new]:
+        raise CotextError(
+            f"train.blend = {foreign[0]}: that is no change from {config.train.init} to this recipe; "
+            + (f"leave it out, or choose of {', '.join(new)}" if new else "leave it out")
+        )
+    if asked is None and config.model.neutral_start and new:
+        config = _laid_over(config, "train", blend=tuple(new))
+    if config.train.blend and config.train.blend_updates is None:
+        config = _laid_over(config, "train", blend_updates=config.train.warmup_updates)
+    return config
+
+
+def replacements(there: Config, here: Config) -> list[Blended]:
+    """What a model has that cannot begin without effect, and another one has not."""
+    known = _replacing(there)
+    return [kind for kind in _replacing(here) if kind not in known]
+
+
+def _replacing(config: Config) -> list[Blended]:
+    model, found = config.model, list[Blended]()
+    if "none" in (model.positions, model.target_positions):
+        found.append("positions")
+    if any(model.stack(side).score in IN_PLACE_OF_POSITIONS for side in ("encoder", "decoder", "cross")):
+        found.append("score")
+    if model.batch_context == "mean":
+        found.append("mean")
+    if has_separators(config.view):
+        found.append("separators")
+    if further_symbols(config.view):
+        found.append("symbols")
+    return found
+
+
+def blended(train: TrainConfig, done: int) -> float:
+    """The share of what is blended in that is in force after so many updates."""
+    return min(done / train.blend_updates, 1.0) if train.blend and train.blend_updates else 1.0
+
+
+def _with_first_sentence(config: Config, there: Config) -> Config:
+    """Settle `model.from_first`: weights without shift and segments keep first sentences as they are."""
+    model = config.model
+    if model.from_first is None and (model.positions == "shifted" or model.segments == "sinusoidal"):
+        known = (there.model.positions, there.model.segments) == (model.positions, model.segments)
+        return _laid_over(config, "model", from_first=there.model.from_first if known else False)
+    return config
+
+
+def _laid_over(config: Config, section: str, **values: Any) -> Config:
+    changed = getattr(config, section).model_copy(update=values)
+    return config.model_copy(update={section: changed})
+
+
+def written_config(path: Path) -> Config:
+    """The configuration in a run folder; raises CotextError as `parse_config`."""
+    return parse_run_config(parse_yaml(read_text(path), str(path)), str(path))

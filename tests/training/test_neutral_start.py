@@ -1,0 +1,307 @@
+"""Document systems that start from a sentence model: no jump, and nothing that never leaves its start."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tiny_runs import prepare_toy, toy_documents, train_here, write_run
+
+from cotext.config.recipe import Config, load_config
+from cotext.data.batch import Batch
+from cotext.data.build import build_view, special_symbols
+from cotext.data.sampling import ordered_batches
+from cotext.data.store import TokenDocument
+from cotext.data.tokenizer import Tokenizer
+from cotext.data.views import SentenceView, View
+from cotext.layers.start import NewSymbols
+from cotext.losses.cross_entropy import CrossEntropy
+from cotext.models import checkpoint as ckpt
+from cotext.models.build import build_model
+from cotext.models.interface import TranslationModel
+from cotext.models.run_folder import IMPORT
+from cotext.runtime.errors import CotextError
+from cotext.runtime.integrity import unsealed
+from cotext.training.callbacks import TrainingCallbacks
+from cotext.training.prepared_data import open_data
+from cotext.training.resolve import resolve, settle
+from cotext.training.run import train
+from cotext.training.start_settings import blended
+from cotext.training.warm_start import start_from
+
+SIZE = ["dimension=16", "feed_forward=32", "heads=2", "encoder_layers=2", "decoder_layers=2", "dropout=0.0"]
+TINY = [f"model.{setting}" for setting in SIZE]
+QUIET = ["train.word_dropout=0", "train.threads=1"]
+STRENGTH = 4
+# Published recipes, which an import makes neutral, and Cotext's own.
+FAMILIES = [
+    "opus/sentence",
+    "opus/s4to4",
+    "opus/s4to4-shift-cd",
+    "opus/p-transformer",
+    "opus/flat",
+    "opus/rotary",
+    "opus/g-transformer",
+    "opus/docflat-c",
+    "opus/mcn",
+    "opus/han",
+    "focused-concatenation/s4to4-lrn-cd",
+    "focused-concatenation/s4to4-sin-cd",
+    "p-transformer/ctx",
+    "p-transformer/doc",
+    "g-transformer/finetune",
+    "docflat/docflat-d",
+    "docflat/docflat-i",
+    "docflat/mbe",
+    "docflat/abd",
+    "docflat/abd-both",
+    "docflat/doc2doc",
+    "mcn/final",
+    "flat-transformer/flat",
+    "modern/alibi-shift",
+    "mixtures/mcn-p-transformer",
+    "mixtures/docflat-g-transformer",
+]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return prepare_toy(tmp_path_factory.mktemp("neutral") / "data", documents=8)
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["post-norm", "pre-norm"])
+def imported(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A sentence model that is sure of what it predicts, as if it had been imported."""
+    run = tmp_path_factory.mktemp("neutral") / "sent"
+    pre_norm = f"model.pre_norm={str(request.param).lower()}"
+    config = load_config("focused-concatenation/base", None, [*TINY, pre_norm, "languages=en-de"])
+    tokenizer = open_data(data).tokenizer
+    write_run(run, config, tokenizer)
+    weights = load_file(run / "model.safetensors")
+    strong = {name: STRENGTH * tensor if tensor.dim() > 1 else tensor for name, tensor in weights.items()}
+    ckpt.save_model(run / "model.safetensors", strong, config, tokenizer.fingerprint, [1])
+    (run / IMPORT).write_text("{}\n")
+    return run
+
+
+def started(
+    recipe: str, data: Path, run: Path, folder: Path, *overrides: str
+) -> tuple[Config, TranslationModel, list[str]]:
+    """A model in double precision that has just started from a run, as its first update finds it.
+
+    And the names of parameters that had nothing to start from.
+    """
+    prepared = open_data(data)
+    asked = load_config(recipe, None, [*QUIET, "model.dropout=0", f"train.init={run}", *overrides])
+    config = settle(asked, prepared, folder, recipe)
+    torch.manual_seed(3)
+    model = build_model(config, prepared.tokenizer.vocabulary_size)
+    new = start_from(run, model, config, prepared.tokenizer, asked).inheritance.new
+    assert isinstance(model, TranslationModel)
+    model.train().double()
+    model.blend(blended(config.train, 0), config.train.blend or ())
+    return config, model, new
+
+
+def sentence_model(run: Path, data: Path) -> tuple[Config, TranslationModel]:
+    loaded = ckpt.load_run(run)
+    model = loaded.left_to_right("this test")
+    return loaded.config, model.train().double()
+
+
+def documents(tokenizer: Tokenizer, single: bool = False) -> list[TokenDocument]:
+    found = toy_documents(6, 7)
+    pairs = [(d.source[:1], d.target[:1]) if single else (d.source, d.target) for d in found]
+    return [
+        TokenDocument(str(i), i, tokenizer.encode_batch(source), tokenizer.encode_batch(target))
+        for i, (source, target) in enumerate(pairs)
+    ]
+
+
+def batches(config: Config, tokenizer: Tokenizer, view: View, single: bool = False) -> list[Batch]:
+    symbols = special_symbols(tokenizer, config.view)
+    return list(ordered_batches(documents(tokenizer, single), view, symbols, 2000, 500, group_windows=8))
+
+
+def loss(model: TranslationModel, given: list[Batch]) -> float:
+    """Mean negative log-likelihood per label."""
+    parts = [CrossEntropy(0.0, 1.0)(model, batch) for batch in given]
+    return float(sum(p.loss for p in parts)) / float(sum(p.count for p in parts))
+
+
+@pytest.mark.parametrize("recipe", FAMILIES)
+def test_single_sentences_cost_what_they_cost_the_sentence_model(
+    recipe: str, data: Path, imported: Path, tmp_path: Path
+) -> None:
+    tokenizer = open_data(data).tokenizer
+    config, model, _ = started(recipe, data, imported, tmp_path)
+    there_config, there = sentence_model(imported, data)
+    if "separators" in (config.train.blend or ()):  # of which the sentence model knows nothing
+        there.new_symbols.append(NewSymbols("separators", range(tokenizer.sep, tokenizer.sep + 1)))
+        there.blend(0.0, ["separators"])
+    with torch.no_grad():
+        expected = loss(there, batches(there_config, tokenizer, SentenceView()))
+        assert expected > 5  # far from a model that finds all words alike
+        assert loss(model, batches(config, tokenizer, SentenceView())) == pytest.approx(expected, rel=1e-9)
+        # Rows of one sentence as the recipe's own view cuts them.
+        alone = loss(there, batches(there_config, tokenizer, SentenceView(), single=True))
+        found = loss(model, batches(config, tokenizer, build_view(config.view), single=True))
+        assert found == pytest.approx(alone, rel=1e-9)
+
+
+# Recipes with parameters that the sentence model lacks.
+WITH_NEW_PARTS = [
+    "opus/p-transformer",
+    "opus/flat",
+    "opus/g-transformer",
+    "opus/docflat-c",
+    "opus/mcn",
+    "opus/han",
+    "focused-concatenation/s4to4-lrn-cd",
+    "docflat/docflat-d",
+    "docflat/docflat-i",
+    "docflat/abd-both",
+]
+
+
+@pytest.mark.parametrize("recipe", WITH_NEW_PARTS)
+def test_what_is_new_has_a_gradient_by_the_second_update(
+    recipe: str, data: Path, imported: Path, tmp_path: Path
+) -> None:
+    """A gate at zero in front of zeros would never move."""
+    tokenizer = open_data(data).tokenizer
+    config, model, new = started(recipe, data, imported, tmp_path)
+    assert new
+    given = batches(config, tokenizer, build_view(config.view))
+    moved: set[str] = set()
+    for _ in range(2):
+        model.zero_grad()
+        for batch in given:
+            parts = CrossEntropy(0.1, 1.0)(model, batch)
+            (parts.loss / parts.count).backward()
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if parameter.grad is not None and bool((parameter.grad != 0).any()):
+                    moved.add(name)
+                    parameter -= 1e-3 * parameter.grad
+    assert set(new) <= moved
+
+
+def test_gates_are_at_zero_and_the_published_start_has_none(
+    data: Path, imported: Path, tmp_path: Path
+) -> None:
+    for recipe in ("p-transformer/ctx", "docflat/docflat-c", "docflat/abd", "mcn/final"):
+        _, model, new = started(recipe, data, imported, tmp_path)
+        gates = [name for name in new if name.endswith(".share")]
+        assert gates
+        assert not any(bool(model.get_parameter(name).any()) for name in gates)
+        _, published, new = started(recipe, data, imported, tmp_path, "model.neutral_start=false")
+        assert not [name for name, _ in published.named_parameters() if name.endswith(".share")]
+
+
+class TestSettings:
+    """What is settled by the run that training starts from."""
+
+    def settled(self, data: Path, run: Path, folder: Path, recipe: str, *overrides: str) -> Config:
+        asked = load_config(recipe, None, [f"train.init={run}", *overrides])
+        return settle(asked, open_data(data), folder, recipe)
+
+    def test_an_import_brings_its_architecture(self, data: Path, imported: Path, tmp_path: Path) -> None:
+        config = self.settled(data, imported, tmp_path, "g-transformer/finetune")
+        assert (config.model.dimension, config.model.encoder_layers) == (16, 2)
+        assert config.train.init_architecture == "run"
+        assert config.model.neutral_start is True
+        assert config.view.open_source is False
+        assert config.train.blend is None
+        kept = self.settled(
+            data, imported, tmp_path, "g-transformer/finetune", "train.init_architecture=recipe"
+        )
+        assert kept.model.dimension == 512
+        paper = self.settled(data, imported, tmp_path, "g-transformer/finetune", "model.neutral_start=false")
+        assert paper.view.open_source is None
+
+    def test_another_run_does_not(self, data: Path, imported: Path, tmp_path: Path) -> None:
+        run = tmp_path / "own"
+        shutil.copytree(imported, run)
+        (run / IMPORT).unlink()
+        for recipe in ("g-transformer/finetune", "modern/rotary", "focused-concatenation/s4to4"):
+            asked = load_config(recipe, None, [f"train.init={run}"])
+            assert settle(asked, open_data(data), tmp_path, recipe) == resolve(asked, open_data(data))
+        config = self.settled(data, run, tmp_path, "mcn/final", "train.init_architecture=run")
+        assert (config.model.dimension, config.model.neutral_start) == (16, None)
+
+    def test_the_encoder_alone_brings_no_depth_of_the_decoder(
+        self, data: Path, imported: Path, tmp_path: Path
+    ) -> None:
+        config = self.settled(data, imported, tmp_path, "opus/casa")
+        assert (config.model.encoder_layers, config.model.decoder_layers) == (2, 4)
+
+    def test_what_is_blended_in(self, data: Path, imported: Path, tmp_path: Path) -> None:
+        found = {
+            recipe: self.settled(data, imported, tmp_path, recipe).train.blend
+            for recipe in ("modern/rotary", "docflat/mbe", "mcn/final", "opus/han", "p-transformer/ctx")
+        }
+        assert found == {
+            "modern/rotary": ("positions", "score", "separators"),
+            "docflat/mbe": ("mean", "symbols"),
+            "mcn/final": ("positions",),
+            "opus/han": None,
+            "p-transformer/ctx": ("separators", "symbols"),
+        }
+        config = self.settled(data, imported, tmp_path, "modern/rotary", "train.warmup_updates=40")
+        assert config.train.blend_updates == 40
+        assert [blended(config.train, done) for done in (0, 10, 40, 100)] == [0, 0.25, 1, 1]
+        none = self.settled(data, imported, tmp_path, "modern/rotary", "train.blend=[]")
+        assert blended(none.train, 0) == 1
+        with pytest.raises(CotextError, match=r"train.blend = score: that is no change"):
+            self.settled(data, imported, tmp_path, "opus/han", "train.blend=[score]")
+
+    def test_a_run_that_goes_on_needs_no_run_to_start_from(
+        self, data: Path, imported: Path, tmp_path: Path
+    ) -> None:
+        init = tmp_path / "import"
+        shutil.copytree(imported, init)
+        settings = [*QUIET, "train.max_updates=2", "train.validate_every=1", "train.validate_bleu=false"]
+        asked = load_config("modern/rotary", None, [*settings, f"train.init={init}"])
+        train_here(asked, data, tmp_path / "run")
+        written = ckpt.load_run(tmp_path / "run").config
+        assert written.model.dimension == 16
+        shutil.rmtree(init)
+        further = asked.model_copy(update={"train": asked.train.model_copy(update={"max_updates": 3})})
+        assert train_here(further, data, tmp_path / "run").update == 3
+
+    def test_a_run_that_starts_from_such_a_run_has_its_gates(
+        self, data: Path, imported: Path, tmp_path: Path
+    ) -> None:
+        settings = [*QUIET, "train.max_updates=1", "train.validate_every=1", "train.validate_bleu=false"]
+        first = load_config("p-transformer/ctx", None, [*settings, f"train.init={imported}"])
+        train_here(first, data, tmp_path / "first")
+        config = self.settled(data, tmp_path / "first", tmp_path / "second", "p-transformer/ctx")
+        assert (config.model.neutral_start, config.model.dimension) == (True, 16)
+        assert config.train.blend is None
+        _, _, new = started("p-transformer/ctx", data, tmp_path / "first", tmp_path / "second")
+        assert new == []
+
+
+def test_what_was_blended_in_is_told(data: Path, imported: Path, tmp_path: Path) -> None:
+    settings = ["train.max_updates=4", "train.validate_every=1", "train.blend_updates=2", "train.log_every=1"]
+    quiet = [*QUIET, *settings, "train.validate_bleu=false", f"train.init={imported}"]
+    messages: list[str] = []
+    train(
+        load_config("modern/rotary", None, quiet),
+        data,
+        tmp_path / "run",
+        TrainingCallbacks(lambda f: None, lambda f: None, messages.append),
+    )
+    told = "\n".join(messages)
+    assert "no neutral start: positions, score, separators; blended in over 2 updates" in told
+    assert "architecture of that run, not of the recipe: model.dimension = 16, not 512" in told
+    assert "without blending, single sentences would cost" in told
+    assert "development loss while blending: first validation: " in told
+    account = unsealed((tmp_path / "run" / "init.json").read_text())
+    assert account["blended"] == {"settings": ["positions", "score", "separators"], "updates": 2}
+    loss = account["loss"]
+    assert loss["sentences_here"] == pytest.approx(loss["sentences_there"], rel=1e-5)
+    assert abs(loss["sentences_blended"] - loss["sentences_there"]) > 0.01
+    assert [each and each[0] for each in account["recovery"].values()][:2] == [1, 2]
