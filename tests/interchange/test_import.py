@@ -173,7 +173,7 @@ def test_a_run_of_an_import_is_a_run(imports: Get, tmp_path: Path) -> None:
 
 def test_languages_that_were_not_chosen_are_told(tmp_path: Path) -> None:
     folder = FOLDERS["nllb"](tmp_path / "there")
-    result = CliRunner().invoke(app, ["import", str(folder), "--out", str(tmp_path / "run")])
+    result = CliRunner().invoke(app, ["import", str(folder), "--out", str(tmp_path / "runs" / "nllb")])
     assert result.exit_code == 0, result.output
     assert "(deu_Latn, eng_Latn, zho_Hans, zho_Hant), and none was chosen" in result.output
 

@@ -94,6 +94,7 @@ def import_model(folder: Path, out: Path, languages: LanguagePair, licence: str 
     model = read_model(foreign)
     tested = run_self_test(folder, foreign, model)
     note = _note(folder, foreign, tested, licence)
+    out.resolve().parent.mkdir(parents=True, exist_ok=True)
     with writing(out), replacing(out.resolve()) as temporary:
         foreign.tokenizer.save(temporary / "tokenizer")
         (temporary / "config.yaml").write_text(dump_config(foreign.config), encoding="utf-8")
