@@ -40,6 +40,7 @@ class WordTokenizer:
         self.pieces = len(self.words)
         self.pad, self.bos, self.eos, self.sep = range(self.pieces, self.pieces + 4)
         self.vocabulary_size = self.source_vocabulary_size = self.pieces + 4
+        self.separate_vocabularies = False
         self.unk = 0
         self.fingerprint = "words"
 

@@ -145,16 +145,23 @@ def test_training_translating_and_scoring_in_a_language(
     assert "another choice of languages" in " ".join(failed.err.split())
 
 
-def test_a_vocabulary_for_each_side(world: World, tmp_path: Path) -> None:
-    """Source ids beyond those of the target are trained on, translated and scored; one matrix takes none."""
+@pytest.mark.parametrize(("source_pieces", "target_pieces"), [("both", "target"), ("target", "both")])
+def test_a_vocabulary_for_each_side(
+    source_pieces: str, target_pieces: str, world: World, tmp_path: Path
+) -> None:
+    """Source ids beyond those of the target are trained on, translated and scored; one matrix takes none.
+
+    Nor one with room for both, where the target has more pieces.
+    """
     files = marian_files(TAGS, separate=True)
-    files["source.spm"], files["target.spm"] = spm("both"), spm("target")
+    files["source.spm"], files["target.spm"] = spm(source_pieces), spm(target_pieces)
     files["vocab.json"] = vocabulary(files["source.spm"], tags=TAGS)
+    files["target_vocab.json"] = vocabulary(files["target.spm"])
     made = MarianTokenizer.from_files(
         *(files[f"{name}"] for name in (*MarianTokenizer.required, *MarianTokenizer.optional))
     )
     made.save(tmp_path / "two" / "tokenizer")
-    assert made.source_vocabulary_size > made.vocabulary_size
+    assert (made.source_vocabulary_size > made.vocabulary_size) == (source_pieces == "both")
     data, run, source = tmp_path / "data", tmp_path / "run", world.folder / "test.en"
     succeed(*prepare(world, data, tmp_path / "two", "--target-language", "fra"))
     arguments = train_arguments(world.folder, run)

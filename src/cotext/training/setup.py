@@ -59,6 +59,19 @@ def _require_heads_of_rows(config: Config, data: PreparedData) -> None:
         )
 
 
+def _require_own_embeddings(config: Config, data: PreparedData) -> None:
+    """Refuse one embedding matrix for two vocabularies: a row of it would stand for two pieces.
+
+    Raises:
+        CotextError: the tokenizer has a vocabulary for either side, and the model shares embeddings.
+    """
+    if data.tokenizer.separate_vocabularies and not config.model.separate_embeddings:
+        raise CotextError(
+            f"model.separate_embeddings = false: the tokenizer of {data.folder} has a vocabulary for either "
+            "side; choose true"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class TrainingSetup:
     """The parts of a training run, checked, with nothing written: see `set_up`."""
@@ -104,6 +117,7 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
     data = open_data(data_folder)
     asked, config = config, settle(config, data, run, recipe)
     _require_heads_of_rows(config, data)
+    _require_own_embeddings(config, data)
     sizes = data.tokenizer.vocabulary_size, data.tokenizer.source_vocabulary_size
     _require_memory(config, *sizes)
     torch.manual_seed(config.train.seed)

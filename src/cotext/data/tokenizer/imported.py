@@ -76,6 +76,7 @@ class ImportedTokenizer:
         self.pad, self.bos, self.eos, self.sep = range(self.pieces, self.pieces + SPECIAL_SYMBOLS)
         self.vocabulary_size = self.pieces + SPECIAL_SYMBOLS
         self.source_vocabulary_size = max(self.pieces, len(self.source_rows)) + SPECIAL_SYMBOLS
+        self.separate_vocabularies = source.table is not target.table
         self.unk = target.table.unk
         if source.table.unk != self.unk:
             raise CotextError("the two vocabularies have the unknown piece at different numbers")

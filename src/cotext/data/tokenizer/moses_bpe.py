@@ -54,6 +54,7 @@ class MosesBPETokenizer:
         self.pieces = len(self._pieces)
         self.pad, self.bos, self.eos, self.sep = range(self.pieces, self.pieces + SPECIAL_SYMBOLS)
         self.vocabulary_size = self.source_vocabulary_size = self.pieces + SPECIAL_SYMBOLS
+        self.separate_vocabularies = False
         self.unk = 0
 
     @classmethod

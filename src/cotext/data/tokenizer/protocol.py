@@ -62,13 +62,15 @@ class Tokenizer(Protocol):
 
     `fingerprint` is a SHA-256 over everything that decides how text is encoded. `source_prefix` and
     `target_prefix` are ids that stand once at the head of every source and target row: symbols of languages.
-    `source_vocabulary_size` counts the ids of source text, where it has pieces of its own.
+    `separate_vocabularies`: the same id means one piece on the source side and another on the target side;
+    `source_vocabulary_size` then counts the ids of source text.
     """
 
     kind: str
     pieces: int
     vocabulary_size: int
     source_vocabulary_size: int
+    separate_vocabularies: bool
     pad: int
     bos: int
     eos: int

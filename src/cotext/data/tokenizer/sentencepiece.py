@@ -45,6 +45,7 @@ class SentencePieceTokenizer:
         self.pieces: int = self._processor.get_piece_size()
         self.pad, self.bos, self.eos, self.sep = range(self.pieces, self.pieces + SPECIAL_SYMBOLS)
         self.vocabulary_size = self.source_vocabulary_size = self.pieces + SPECIAL_SYMBOLS
+        self.separate_vocabularies = False
         self.unk: int = self._processor.unk_id()
 
     @classmethod

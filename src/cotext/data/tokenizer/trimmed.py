@@ -49,6 +49,7 @@ class TrimmedTokenizer:
         self.pieces = len(kept)
         self.pad, self.bos, self.eos, self.sep = range(self.pieces, self.pieces + SPECIAL_SYMBOLS)
         self.vocabulary_size = self.source_vocabulary_size = self.pieces + SPECIAL_SYMBOLS
+        self.separate_vocabularies = False
         self.fingerprint = fingerprint_of(self.kind, self._kept_file() + whole.fingerprint.encode())
         self._id = np.full(whole.pieces, -1, dtype=np.int64)
         self._id[list(kept)] = np.arange(self.pieces)
@@ -184,9 +185,7 @@ def _trimmable(whole: Tokenizer) -> Whole:
         raise CotextError(
             f"--trim-vocabulary: the pieces of a tokenizer of the kind {whole.kind} cannot be trimmed"
         )
-    if whole.source_vocabulary_size != whole.vocabulary_size or (
-        isinstance(whole, ImportedTokenizer) and whole.source_rows != whole.rows
-    ):
+    if whole.separate_vocabularies:
         raise CotextError(
             "--trim-vocabulary: this tokenizer has separate vocabularies for source and target, which cannot "
             "be trimmed yet; leave it out"
