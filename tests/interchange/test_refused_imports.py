@@ -281,7 +281,7 @@ def test_old_pickles_of_tensors_are_read(folders: dict[str, Path], tmp_path: Pat
     (folder / "model.safetensors").unlink()
     found = import_model(folder, tmp_path / "run", LanguagePair())
     assert found.self_test.largest_difference < 1e-5
-    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"weight": Bomb()}))
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"weight": Bomb()}, protocol=2))
     with pytest.raises(CotextError, match="holds more than tensors"):
         import_model(folder, tmp_path / "other", LanguagePair())
 
