@@ -80,9 +80,9 @@ def test_a_model_that_asks_for_more_than_it_holds(
         changed = config.replace(before, after).replace("before: 1", "before: 9999")
         return changed.replace("max_tokens: 512", "max_tokens: 1000000")
 
-    def build(config: Config, vocabulary: int) -> Any:
+    def build(config: Config, *vocabularies: int) -> Any:
         assert torch.get_default_device().type == "meta", "memory is taken"
-        return build_model(config, vocabulary)
+        return build_model(config, *vocabularies)
 
     describe(run, config=change)
     monkeypatch.setattr(ckpt, "build_model", build)
