@@ -6,20 +6,21 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny_runs import prepare_toy, toy_documents, train_here, write_run
+from tiny_runs import prepare_toy, toy_documents, train_here, with_section, write_run
 
 from cotext.config.recipe import Config, load_config
-from cotext.data.batch import Batch
+from cotext.data.batch import Batch, Instance
 from cotext.data.build import build_view, special_symbols
+from cotext.data.collate import make_batch
 from cotext.data.sampling import ordered_batches
 from cotext.data.store import TokenDocument
 from cotext.data.tokenizer import Tokenizer
-from cotext.data.views import SentenceView, View
+from cotext.data.views import SentenceView, View, Window
 from cotext.layers.start import NewSymbols
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
-from cotext.models.interface import TranslationModel
+from cotext.models.interface import NonAutoregressiveModel, TranslationModel
 from cotext.models.run_folder import IMPORT
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
@@ -34,6 +35,7 @@ SIZE = ["dimension=16", "feed_forward=32", "heads=2", "encoder_layers=2", "decod
 TINY = [f"model.{setting}" for setting in SIZE]
 QUIET = ["train.word_dropout=0", "train.threads=1"]
 STRENGTH = 4
+WINDOW_OF_ONE = Window(range(1), range(1), range(1))
 # Published recipes, which an import makes neutral, and Cotext's own.
 FAMILIES = [
     "opus/sentence",
@@ -148,6 +150,27 @@ def test_single_sentences_cost_what_they_cost_the_sentence_model(
         alone = loss(there, batches(there_config, tokenizer, SentenceView(), single=True))
         found = loss(model, batches(config, tokenizer, build_view(config.view), single=True))
         assert found == pytest.approx(alone, rel=1e-9)
+
+
+def test_casa_encodes_single_sentences_as_the_sentence_model(
+    data: Path, imported: Path, tmp_path: Path
+) -> None:
+    tokenizer = open_data(data).tokenizer
+    config = settle(load_config("opus/casa", None, [f"train.init={imported}"]), open_data(data), tmp_path, "")
+    config = with_section(config, "model", dropout=0.0)
+    casa = build_model(config, tokenizer.vocabulary_size)
+    start_from(imported, casa, config, tokenizer)
+    assert isinstance(casa, NonAutoregressiveModel)
+    there_config, there = sentence_model(imported, data)
+    seen: list[torch.Tensor] = []
+    for model, settings in ((casa.double(), config), (there, there_config)):
+        model.get_submodule("encoder_norm").register_forward_hook(lambda m, given, out: seen.append(out))
+        for document in documents(tokenizer):
+            pair = Instance(0, WINDOW_OF_ONE, document.source[:1], document.target[:1])
+            model.encode(make_batch([pair], special_symbols(tokenizer, settings.view)).source)
+    half = len(seen) // 2
+    for own, expected in zip(seen[:half], seen[half:], strict=True):
+        torch.testing.assert_close(own, expected.view_as(own), rtol=1e-9, atol=1e-9)
 
 
 # Recipes with parameters that the sentence model lacks.
