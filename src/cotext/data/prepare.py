@@ -96,7 +96,7 @@ def prepare(
     splits lines of several sentences and `clean` names rules of `cotext.data.cleaning`; of all,
     `skip_unequal` leaves out documents of unequal numbers of sentences. `out` appears whole or not at all;
     with `overwrite` it replaces an earlier prepared folder. The same call goes on with what an interrupted
-    one has done. Raises CotextError for what the readers refuse, for a sentence of more than `max_characters`,
+    one has done. Raises CotextError for what readers refuse, for a sentence of more than `max_characters`,
     for file names that are the pair the wrong way round, and as `_taken`, `trimmed` and `preparing` do.
     """
     given = {"train": (source, target), "dev": (dev_source, dev_target), "test": (test_source, test_target)}
