@@ -54,7 +54,7 @@ def test_no_jump(recipe: str, started: tuple[Path, Path], tmp_path: Path) -> Non
     run, data = started
     config = load_config(recipe, None, [*QUICK, f"train.init={run}"])
     if config.model.positions == "none" and load_run(run).config.model.position_encoding == "learned":
-        with pytest.raises(CotextError, match="a side without positions .none. has no use for its table"):
+        with pytest.raises(CotextError, match=r"a side without positions .none. has no use for its table"):
             train(config, data, tmp_path / "run", silent())
         return
     train(config, data, tmp_path / "run", silent())

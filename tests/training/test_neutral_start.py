@@ -72,12 +72,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepare_toy(tmp_path_factory.mktemp("neutral") / "data", documents=8)
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["post-norm", "pre-norm"])
-def imported(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sentence_run(run: Path, data: Path, pre_norm: bool) -> Path:
     """A sentence model that is sure of what it predicts, as if it had been imported."""
-    run = tmp_path_factory.mktemp("neutral") / "sent"
-    pre_norm = f"model.pre_norm={str(request.param).lower()}"
-    config = load_config("focused-concatenation/base", None, [*TINY, pre_norm, "languages=en-de"])
+    norm = f"model.pre_norm={str(pre_norm).lower()}"
+    config = load_config("focused-concatenation/base", None, [*TINY, norm, "languages=en-de"])
     tokenizer = open_data(data).tokenizer
     write_run(run, config, tokenizer)
     weights = load_file(run / "model.safetensors")
@@ -85,6 +83,16 @@ def imported(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytes
     ckpt.save_model(run / "model.safetensors", strong, config, tokenizer.fingerprint, [1])
     (run / IMPORT).write_text("{}\n")
     return run
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["post-norm", "pre-norm"])
+def either(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sentence_run(tmp_path_factory.mktemp("neutral") / "sent", data, request.param)
+
+
+@pytest.fixture(scope="module")
+def imported(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sentence_run(tmp_path_factory.mktemp("neutral") / "sent", data, pre_norm=False)
 
 
 def started(
@@ -134,11 +142,11 @@ def loss(model: TranslationModel, given: list[Batch]) -> float:
 
 @pytest.mark.parametrize("recipe", FAMILIES)
 def test_single_sentences_cost_what_they_cost_the_sentence_model(
-    recipe: str, data: Path, imported: Path, tmp_path: Path
+    recipe: str, data: Path, either: Path, tmp_path: Path
 ) -> None:
     tokenizer = open_data(data).tokenizer
-    config, model, _ = started(recipe, data, imported, tmp_path)
-    there_config, there = sentence_model(imported, data)
+    config, model, _ = started(recipe, data, either, tmp_path)
+    there_config, there = sentence_model(either, data)
     if "separators" in (config.train.blend or ()):  # of which the sentence model knows nothing
         there.new_symbols.append(NewSymbols("separators", range(tokenizer.sep, tokenizer.sep + 1)))
         there.blend(0.0, ["separators"])
