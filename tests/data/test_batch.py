@@ -96,6 +96,19 @@ def test_brackets_stand_around_every_sentence() -> None:
     assert row.row_tokens(symbols) == 9
 
 
+def test_a_source_may_have_its_ends_alone() -> None:
+    """Of a model that knows no begin there; its targets are as with both."""
+    both = SpecialSymbols(PAD, BOS, EOS, separators=(EOS,), bracket=True)
+    ends = SpecialSymbols(PAD, BOS, EOS, separators=(EOS,), bracket=True, source_begins=False)
+    row = instance(0, [[1, 2], [], [3]], [[11], [12, 13], []])
+    batch, as_published = make_batch([row], ends), make_batch([row], both)
+    assert batch.source.tokens.tolist() == [[1, 2, EOS, EOS, 3, EOS]]
+    assert batch.source.sentence.tolist() == [[0, 0, 0, 1, 2, 2]]
+    assert batch.target_input.tolist() == as_published.target_input.tolist()
+    assert batch.target_label.tolist() == as_published.target_label.tolist()
+    assert (row.source_tokens(ends), row.source_tokens(both)) == (6, 9)
+
+
 def test_labels_of_the_current_sentence() -> None:
     """The separator that closes the last context sentence is a context label, `eos` a current one."""
     batch = three_sentences()

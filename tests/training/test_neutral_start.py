@@ -6,20 +6,21 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
-from tiny_runs import prepare_toy, toy_documents, train_here, write_run
+from tiny_runs import prepare_toy, toy_documents, train_here, with_section, write_run
 
 from cotext.config.recipe import Config, load_config
-from cotext.data.batch import Batch
+from cotext.data.batch import Batch, Instance
 from cotext.data.build import build_view, special_symbols
+from cotext.data.collate import make_batch
 from cotext.data.sampling import ordered_batches
 from cotext.data.store import TokenDocument
 from cotext.data.tokenizer import Tokenizer
-from cotext.data.views import SentenceView, View
+from cotext.data.views import SentenceView, View, Window
 from cotext.layers.start import NewSymbols
 from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
-from cotext.models.interface import TranslationModel
+from cotext.models.interface import NonAutoregressiveModel, TranslationModel
 from cotext.models.run_folder import IMPORT
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
@@ -34,6 +35,7 @@ SIZE = ["dimension=16", "feed_forward=32", "heads=2", "encoder_layers=2", "decod
 TINY = [f"model.{setting}" for setting in SIZE]
 QUIET = ["train.word_dropout=0", "train.threads=1"]
 STRENGTH = 4
+WINDOW_OF_ONE = Window(range(1), range(1), range(1))
 # Published recipes, which an import makes neutral, and Cotext's own.
 FAMILIES = [
     "opus/sentence",
@@ -70,12 +72,10 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepare_toy(tmp_path_factory.mktemp("neutral") / "data", documents=8)
 
 
-@pytest.fixture(scope="module", params=[False, True], ids=["post-norm", "pre-norm"])
-def imported(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def sentence_run(run: Path, data: Path, pre_norm: bool) -> Path:
     """A sentence model that is sure of what it predicts, as if it had been imported."""
-    run = tmp_path_factory.mktemp("neutral") / "sent"
-    pre_norm = f"model.pre_norm={str(request.param).lower()}"
-    config = load_config("focused-concatenation/base", None, [*TINY, pre_norm, "languages=en-de"])
+    norm = f"model.pre_norm={str(pre_norm).lower()}"
+    config = load_config("focused-concatenation/base", None, [*TINY, norm, "languages=en-de"])
     tokenizer = open_data(data).tokenizer
     write_run(run, config, tokenizer)
     weights = load_file(run / "model.safetensors")
@@ -83,6 +83,16 @@ def imported(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytes
     ckpt.save_model(run / "model.safetensors", strong, config, tokenizer.fingerprint, [1])
     (run / IMPORT).write_text("{}\n")
     return run
+
+
+@pytest.fixture(scope="module", params=[False, True], ids=["post-norm", "pre-norm"])
+def either(request: pytest.FixtureRequest, data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sentence_run(tmp_path_factory.mktemp("neutral") / "sent", data, request.param)
+
+
+@pytest.fixture(scope="module")
+def imported(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sentence_run(tmp_path_factory.mktemp("neutral") / "sent", data, pre_norm=False)
 
 
 def started(
@@ -132,11 +142,11 @@ def loss(model: TranslationModel, given: list[Batch]) -> float:
 
 @pytest.mark.parametrize("recipe", FAMILIES)
 def test_single_sentences_cost_what_they_cost_the_sentence_model(
-    recipe: str, data: Path, imported: Path, tmp_path: Path
+    recipe: str, data: Path, either: Path, tmp_path: Path
 ) -> None:
     tokenizer = open_data(data).tokenizer
-    config, model, _ = started(recipe, data, imported, tmp_path)
-    there_config, there = sentence_model(imported, data)
+    config, model, _ = started(recipe, data, either, tmp_path)
+    there_config, there = sentence_model(either, data)
     if "separators" in (config.train.blend or ()):  # of which the sentence model knows nothing
         there.new_symbols.append(NewSymbols("separators", range(tokenizer.sep, tokenizer.sep + 1)))
         there.blend(0.0, ["separators"])
@@ -148,6 +158,27 @@ def test_single_sentences_cost_what_they_cost_the_sentence_model(
         alone = loss(there, batches(there_config, tokenizer, SentenceView(), single=True))
         found = loss(model, batches(config, tokenizer, build_view(config.view), single=True))
         assert found == pytest.approx(alone, rel=1e-9)
+
+
+def test_casa_encodes_single_sentences_as_the_sentence_model(
+    data: Path, imported: Path, tmp_path: Path
+) -> None:
+    tokenizer = open_data(data).tokenizer
+    config = settle(load_config("opus/casa", None, [f"train.init={imported}"]), open_data(data), tmp_path, "")
+    config = with_section(config, "model", dropout=0.0)
+    casa = build_model(config, tokenizer.vocabulary_size)
+    start_from(imported, casa, config, tokenizer)
+    assert isinstance(casa, NonAutoregressiveModel)
+    there_config, there = sentence_model(imported, data)
+    seen: list[torch.Tensor] = []
+    for model, settings in ((casa.double(), config), (there, there_config)):
+        model.get_submodule("encoder_norm").register_forward_hook(lambda m, given, out: seen.append(out))
+        for document in documents(tokenizer):
+            pair = Instance(0, WINDOW_OF_ONE, document.source[:1], document.target[:1])
+            model.encode(make_batch([pair], special_symbols(tokenizer, settings.view)).source)
+    half = len(seen) // 2
+    for own, expected in zip(seen[:half], seen[half:], strict=True):
+        torch.testing.assert_close(own, expected.view_as(own), rtol=1e-9, atol=1e-9)
 
 
 # Recipes with parameters that the sentence model lacks.

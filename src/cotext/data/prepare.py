@@ -90,15 +90,14 @@ def prepare(
 
     `tokenizer`: a run or prepared data whose tokenizer is taken instead, so that training can go on from the
     run with other text; `settings` say nothing then, and `trim_vocabulary` leaves out its pieces that the
-    training corpus does not need. `symbols`: the languages as such a tokenizer of many
-    names them, where `languages` do not tell. A target of None: the source file holds both languages.
-    A language that `languages` leaves open is taken from the names of the training files. Of the
-    training corpus, `split` splits lines of several sentences and `clean` names rules of
-    `cotext.data.cleaning`; of all, `skip_unequal` leaves out documents whose sides have unequal numbers of
-    sentences. `out` appears whole or not at all; with `overwrite` it replaces an earlier prepared folder. The
-    same call goes on with what an interrupted one has done: the tokenizer, and each split. Raises CotextError
-    for what the readers refuse, for a sentence of more than `max_characters`, for files whose names are the
-    pair the wrong way round, and as `load_tokenizer`, `train_tokenizer` and `preparing` do.
+    training corpus does not need. `symbols`: the languages as such a tokenizer of many names them, where
+    `languages` do not tell. A target of None: the source file holds both languages. A language that
+    `languages` leaves open is taken from the names of the training files. Of the training corpus, `split`
+    splits lines of several sentences and `clean` names rules of `cotext.data.cleaning`; of all,
+    `skip_unequal` leaves out documents of unequal numbers of sentences. `out` appears whole or not at all;
+    with `overwrite` it replaces an earlier prepared folder. The same call goes on with what an interrupted
+    one has done. Raises CotextError for what readers refuse, for a sentence of more than `max_characters`,
+    for file names that are the pair the wrong way round, and as `_taken`, `trimmed` and `preparing` do.
     """
     given = {"train": (source, target), "dev": (dev_source, dev_target), "test": (test_source, test_target)}
     pair = _languages(languages or Languages(), source, target)
