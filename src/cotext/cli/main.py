@@ -18,6 +18,7 @@ from cotext.cli.context import context, cxmi, profile
 from cotext.cli.contrastive import contrastive
 from cotext.cli.data import distill, prepare
 from cotext.cli.evaluate import evaluate
+from cotext.cli.export import export
 from cotext.cli.look import convert, head, info, systems
 from cotext.cli.messages import on_a_screen, require_text, short_refusals
 from cotext.cli.options import (
@@ -267,6 +268,7 @@ app.command()(systems)
 app.command()(info)
 app.command()(head)
 app.command()(convert)
+app.command()(export)
 
 
 def _write_lines(out: Path | None, lines: Iterable[str]) -> None:

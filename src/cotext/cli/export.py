@@ -1,0 +1,40 @@
+"""The command `export`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cotext.cli.options import Checkpoint
+from cotext.runtime.errors import CotextError
+
+TARGETS = ("ctranslate2", "huggingface", "hub")
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    to: Annotated[str, typer.Option(help="ctranslate2, huggingface or hub.")],
+    out: Annotated[Path, typer.Option(help="Folder to make.")],
+    quantization: Annotated[
+        str | None,
+        typer.Option(help="Of ctranslate2: float32 (default), int8, int8_float32, int8_float16 or float16."),
+    ] = None,
+    checkpoint: Checkpoint = None,
+) -> None:
+    """Write a run for other programs: as an engine of CTranslate2, for Hugging Face, or to be published."""
+    if to not in TARGETS:
+        raise CotextError(f"--to {to}: choose one of {', '.join(TARGETS)}")
+    if quantization is not None and to != "ctranslate2":
+        raise CotextError("--quantization is of --to ctranslate2 alone")
+    _require_new(out)
+    from cotext.interchange.ctranslate2 import export_engine
+
+    export_engine(run, out, quantization or "float32", checkpoint)
+    typer.echo(f"{out}: translate and score with it as with {run}")
+
+
+def _require_new(out: Path) -> None:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise CotextError(f"{out}: exists; choose another --out")
+    if not out.absolute().parent.is_dir():
+        raise CotextError(f"{out}: {out.absolute().parent} does not exist; make it first")
