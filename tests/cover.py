@@ -86,6 +86,20 @@ FACTORS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "source sentences": {"all": {}, "one": {"source_sentences": 1}},
     "norm": {"post": {}, "pre": {"pre_norm": True}},
+    "activation": {"relu": {}, **{kind: {"activation": kind} for kind in ("swish", "gelu")}},
+    "encoding": {
+        "half_minus_one": {},
+        "half": {"wavelengths": "half"},
+        "from 2": {"first_position": 2},
+        # Fewer than rows have tokens.
+        "learned": {"position_encoding": "learned", "learned_positions": 9, "first_position": 2},
+    },
+    "embeddings": {
+        "one": {},
+        "separate": {"separate_embeddings": True},
+        "normalised": {"embedding_norm": True},
+    },
+    "output": {"plain": {}, "biased": {"output_bias": True}},
 }
 Choice = tuple[str, str]  # factor, value
 

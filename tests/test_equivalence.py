@@ -18,7 +18,7 @@ from typing import Any, get_args
 import pytest
 import torch
 from cover import COVER, FACTORS, SCORES, cover, goes_together, uncovered
-from tiny import PlainWordTokenizer, random_model, tiny_config, window
+from tiny import PlainWordTokenizer, logits, random_model, tiny_config, window
 from torch import Tensor
 
 from cotext.config.model import AttentionConfig, ModelConfig
@@ -248,9 +248,8 @@ def test_a_context_discount_of_one_is_the_plain_loss(smoothing: float) -> None:
     with torch.no_grad():
         outcome = build_loss(config.loss)(model, batch)
         current = float(CrossEntropy(smoothing, 0.0)(model, batch).loss)
-    logits = full(model, batch) @ model.output_weight.T.detach()
     plain = torch.nn.functional.cross_entropy(
-        logits[batch.is_label],
+        logits(model, full(model, batch)).detach()[batch.is_label],
         batch.target_label[batch.is_label],
         reduction="sum",
         label_smoothing=smoothing,
@@ -456,14 +455,14 @@ def greedy(
         tokens, sentence = decoder_side(labels, request.first_sentence, symbols)
         with torch.no_grad():
             hidden = model.decode(tokens, sentence, state)[0, -1]
-        logits = model.output_weight.detach() @ hidden
+        scores = logits(model, hidden).detach()
         *closed, own = split(written, symbols)
         begun = bool(labels) and labels[-1] not in symbols.separators
         last = len(closed) + 1 == request.sentences
         closer = symbols.eos if last else symbols.separator(int(sentence[0, -1]))
         full = len(own) + 1 >= request.max_tokens[len(closed)]
         words = [] if begun and full else [i for i in range(TOKENIZER.pieces) if i != TOKENIZER.unk]
-        best = max([*words, closer] if begun else words, key=lambda i: float(logits[i]))
+        best = max([*words, closer] if begun else words, key=lambda i: float(scores[i]))
         if best == closer and last:
             return written
         written.append(best)
@@ -520,7 +519,7 @@ def _log_probabilities_of_beginning(
     tokens, sentence = decoder_side(list(request.prefix), request.first_sentence, symbols)
     with torch.no_grad():
         hidden = model.decode(tokens, sentence, model.encode(source_batch([row], symbols)))[0]
-        log_p = (hidden @ model.output_weight.T).log_softmax(dim=1)
+        log_p = logits(model, hidden).log_softmax(dim=1)
     places = range(len(request.prefix) - begun, len(request.prefix))
     return [float(log_p[t, request.prefix[t]]) for t in places]
 
@@ -614,6 +613,9 @@ def test_the_cover_knows_every_filling() -> None:
         (ModelConfig, "segments"),
         (ModelConfig, "batch_context"),
         (ModelConfig, "document_layer"),
+        (ModelConfig, "activation"),
+        (ModelConfig, "wavelengths"),
+        (ModelConfig, "position_encoding"),
     ):
         default = model.model_fields[key].default
         # Nodes are for non-autoregressive models: PARALLEL has them.

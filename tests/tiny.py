@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from cotext.config.recipe import Config, parse_config
-from cotext.data.tokenizer import Tokenizer
+from cotext.data.tokenizer import Side, Tokenizer
 from cotext.models.build import build_model
 from cotext.models.interface import TranslationModel
 
@@ -28,23 +29,27 @@ class WordTokenizer:
     """One id per word. Id 0 is unknown, 1 shows nothing, 2 and 3 do so only one after the other."""
 
     BLANK, FIRST_HALF, SECOND_HALF = 1, 2, 3
+    kind, files = "words", ()
+    source_prefix: tuple[int, ...] = ()
+    target_prefix: tuple[int, ...] = ()
+    unwritten: tuple[int, ...] = ()
 
     def __init__(self, words: Sequence[str]) -> None:
         self.words = ["?", "", "", "", *words]
         self.ids = {word: i for i, word in enumerate(self.words) if word}
         self.pieces = len(self.words)
         self.pad, self.bos, self.eos, self.sep = range(self.pieces, self.pieces + 4)
-        self.vocabulary_size = self.pieces + 4
+        self.vocabulary_size = self.source_vocabulary_size = self.pieces + 4
         self.unk = 0
         self.fingerprint = "words"
 
-    def encode(self, sentence: str) -> list[int]:
+    def encode(self, sentence: str, side: Side = "source") -> list[int]:
         return [self.ids.get(word, self.unk) for word in sentence.split()]
 
-    def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
+    def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
         return [self.encode(sentence) for sentence in sentences]
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], side: Side = "target") -> str:
         words = []
         for before, i in zip([-1, *ids], ids, strict=False):
             if i == self.SECOND_HALF and before == self.FIRST_HALF:
@@ -72,6 +77,12 @@ class PlainWordTokenizer(WordTokenizer):
 
     def blank(self) -> list[int]:
         return []
+
+
+def logits(model: TranslationModel, hidden: Tensor) -> Tensor:
+    """The output layer in plain words: [..., D] -> [..., V]."""
+    products = hidden @ model.output_weight.T
+    return products if model.output_bias is None else products + model.output_bias
 
 
 def tiny_config(**sections: dict[str, Any]) -> Config:

@@ -11,6 +11,7 @@ from benchmarks.speed.batches import SYMBOLS, VOCABULARY
 from cotext.config.recipe import Config, load_config
 from cotext.data.batch import Batch
 from cotext.data.documents import Document
+from cotext.data.tokenizer import Side
 from cotext.decoding.translator import DocumentTranslator
 from cotext.layers.blocks import Size
 from cotext.losses.build import build_loss
@@ -94,17 +95,18 @@ class Numerals:
     pieces = 31_000
     pad, bos, eos, sep = SYMBOLS.pad, SYMBOLS.bos, SYMBOLS.eos, SYMBOLS.separators[0]
     # Behind the special symbols come those of a recipe.
-    vocabulary_size = VOCABULARY
+    vocabulary_size = source_vocabulary_size = VOCABULARY
+    source_prefix = target_prefix = unwritten = ()
     unk = 0
     fingerprint = "numerals"
 
-    def encode(self, sentence: str) -> list[int]:
+    def encode(self, sentence: str, side: Side = "source") -> list[int]:
         return [int(word) for word in sentence.split()]
 
-    def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
+    def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
         return [self.encode(sentence) for sentence in sentences]
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], side: Side = "target") -> str:
         return " ".join(str(i) for i in ids if i < self.pieces)
 
     def blank(self) -> list[int]:

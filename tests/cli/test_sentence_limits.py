@@ -138,7 +138,7 @@ def test_a_text_that_is_far_too_long_is_not_tokenised(
     documents = translator.documents
     assert documents.check([Document("d", (f"a{' ' * 5000}cat",))]) == 1  # white space is folded
     monkeypatch.setattr(
-        type(documents.tokenizer), "encode_batch", lambda *_: pytest.fail("the text is tokenised")
+        type(documents.tokenizer), "encode_batch", lambda *_, **__: pytest.fail("the text is tokenised")
     )
     with pytest.raises(CotextError, match="document d, sentence 2: 3000 characters, at most 1024 tokens"):
         documents.check([Document("d", ("a cat", "x" * 3000))])

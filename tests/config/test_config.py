@@ -248,12 +248,35 @@ def test_sizes_are_laid_over_subsections() -> None:
             "leaves the current ones alone; choose one of the two",
         ),
         (["writes=non_autoregressive"], "takes loss.name = glancing"),
+        (
+            ["attention.score=content", "positions=none", "position_encoding=learned"],
+            "choose absolute, reset or shifted on both sides",
+        ),
+        (["position_encoding=learned", "wavelengths=half"], "learned positions have no wavelengths"),
+        (
+            ["position_encoding=learned", "learned_positions=7", "first_position=7"],
+            "there are 7 learned positions",
+        ),
     ],
 )
 def test_slots_that_do_not_go_together(overrides: list[str], message: str) -> None:
     with pytest.raises(CotextError) as caught:
         build_model(load_config("p-transformer/doc", None, [f"model.{each}" for each in overrides]), 100)
     assert message in str(caught.value)
+
+
+def test_a_vocabulary_for_either_side() -> None:
+    overrides = ["model.dimension=32", "model.separate_embeddings=true", "view.separators=plain"]
+    config = load_config("p-transformer/doc", "tiny", overrides)
+    shapes = {name: tuple(p.shape) for name, p in build_model(config, 100, 150).named_parameters()}
+    assert (shapes["embedding.weight"], shapes["embedding.source_weight"]) == ((100, 32), (150, 32))
+    same = build_model(config, 100).state_dict()["embedding.source_weight"]
+    assert same.shape == (100, 32)
+    indexed = load_config("p-transformer/doc", "tiny", [*overrides[:2], "view.separators=indexed"])
+    with pytest.raises(CotextError, match=r"view\.separators = indexed: .* a vocabulary of its own"):
+        build_model(indexed, 100, 150)
+    with pytest.raises(CotextError, match=r"model\.separate_embeddings = false: .* choose true"):
+        build_model(load_config("p-transformer/doc", "tiny", overrides[:1]), 100, 150)
 
 
 def test_learned_segments_suffice_for_every_view_of_a_mixture() -> None:

@@ -11,7 +11,7 @@ from tiny_runs import toy_documents
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import write_parallel
-from cotext.data.tokenizer import Tokenizer
+from cotext.data.tokenizer import Side, Tokenizer
 from cotext.decoding.document_state import OpenDocument
 from cotext.decoding.open import open_run
 from cotext.decoding.partial_output import TranslationJournal
@@ -32,8 +32,8 @@ class AsWritten:
         self.tokenizer = tokenizer
         self.written = written
 
-    def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
-        whole = self.tokenizer.encode_batch(sentences)
+    def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
+        whole = self.tokenizer.encode_batch(sentences, side)
         return [self.written.get(s, tokens) for s, tokens in zip(sentences, whole, strict=True)]
 
     def __getattr__(self, name: str) -> object:

@@ -1,5 +1,6 @@
 """Dropout, packing, attention and blocks, each beside its plain definition."""
 
+from collections.abc import Callable
 from typing import TypeVar
 
 import pytest
@@ -18,6 +19,7 @@ from cotext.layers.kernels.sdpa import attend
 from cotext.layers.layout import Shared, Step
 from cotext.layers.masks import causal, visible
 from cotext.layers.multi_head import (
+    Activation,
     AttentionSize,
     CrossAttention,
     FeedForward,
@@ -39,6 +41,31 @@ def doubles(*shape: int, seed: int = 0) -> Tensor:
 def sentences(lengths: list[int]) -> Tensor:
     """One sentence a row, -1 on padding."""
     return torch.where(torch.arange(max(lengths)) < torch.tensor(lengths)[:, None], 0, -1)
+
+
+# Activations
+
+
+@pytest.mark.parametrize(
+    ("activation", "by_hand"),
+    [
+        ("relu", lambda x: x * (x > 0)),
+        ("swish", lambda x: x / (1 + (-x).exp())),
+        ("gelu", lambda x: x * torch.distributions.Normal(0, 1).cdf(x)),
+    ],
+)
+def test_activations_by_hand(activation: Activation, by_hand: Callable[[Tensor], Tensor]) -> None:
+    torch.manual_seed(0)
+    layer = FeedForward(6, 12, 0.0, activation).double()
+    x = torch.randn(4, 6, dtype=torch.float64)
+    torch.testing.assert_close(layer(x), layer.narrow(by_hand(layer.widen(x))))
+    dropping = FeedForward(6, 1000, 0.4, activation).double()
+    wide: list[Tensor] = []
+    dropping.narrow.register_forward_hook(lambda module, inputs, out: wide.append(inputs[0]))
+    dropping(x)
+    kept, expected = wide[0], by_hand(dropping.widen(x)) / 0.6
+    assert 0.3 < float((kept == 0).double().mean()) < 0.8
+    torch.testing.assert_close(kept[kept != 0], expected[kept != 0], rtol=1e-4, atol=1e-6)
 
 
 # Dropout

@@ -13,10 +13,12 @@ from cotext.data.batch import Instance, Source, SpecialSymbols
 from cotext.data.collate import make_batch
 from cotext.data.views import Window
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, Size
-from cotext.layers.embedding import InputKind, SentenceEmbedding
+from cotext.layers.embedding import EmbeddingKind, InputKind, SentenceEmbedding, Side
 from cotext.layers.masks import causal, visible
 from cotext.layers.multi_head import CrossAttention, RowSpan, Score, SelfAttention
 from cotext.layers.positions import (
+    MAX_ROWS,
+    LearnedPositions,
     PositionTable,
     closed_sentence,
     mean_sentence_length,
@@ -173,7 +175,7 @@ def embedding_of(kind: InputKind, **settings: Any) -> SentenceEmbedding:
 
 
 def embed(embedding: SentenceEmbedding, tokens: Tensor, shift: Tensor | int = 0) -> Tensor:
-    return embedding.placed(embedding.bare(tokens), embedding.target, SENTENCE, T, ranks(SENTENCE), shift)
+    return embedding.placed(embedding.bare(tokens, "target"), "target", SENTENCE, T, ranks(SENTENCE), shift)
 
 
 @pytest.mark.parametrize("kind", [InputKind("shifted"), InputKind(segments="learned")])
@@ -232,6 +234,43 @@ def test_sinusoids_by_hand() -> None:
 def test_the_table_grows_and_stays_what_it_was() -> None:
     positions = torch.tensor([[0, 3, 7], [50, 8, 1]])
     torch.testing.assert_close(PositionTable(6, length=4)(positions), sinusoidal(positions, 6))
+
+
+def test_wavelengths_and_the_first_position_by_hand() -> None:
+    """Marian's rates are 10,000^(-i / half); fairseq counts from 2."""
+    slow = 2 / 10_000**0.5
+    expected = torch.tensor([[math.sin(2), math.sin(slow), math.cos(2), math.cos(slow)]])
+    torch.testing.assert_close(sinusoidal(torch.tensor([2]), 4, "half"), expected)
+    table = PositionTable(4, length=3, wavelengths="half", first=2)
+    positions = torch.tensor([[0, 1, 2, 9, MAX_ROWS + 5]])
+    for upto in (1, 3, 4, 5):  # in the table, beyond it, beyond what it may become
+        at = positions[:, :upto]
+        torch.testing.assert_close(table(at), sinusoidal(at + 2, 4, "half"))
+
+
+def test_learned_positions_begin_at_the_first_and_end_with_the_last() -> None:
+    table = LearnedPositions(5, 8, first=2)
+    assert torch.equal(table(torch.tensor([[0, 2, 3, 700]])), table.weight[torch.tensor([[2, 4, 4, 4]])])
+
+
+def test_sides_with_embeddings_positions_and_norms_of_their_own() -> None:
+    torch.manual_seed(0)
+    made = EmbeddingKind(first_position=1, learned=9, norm=True, source_vocabulary=30)
+    embedding = embedding_of(InputKind(), made=made)
+    assert embedding.source_positions is not None
+    assert embedding.target_positions is not None
+    tokens = torch.tensor([[1, 2, 3, 4, 5, 6], [7, 8, 9, 0, 0, 0]])
+    sides: list[Side] = ["source", "target"]
+    for side in sides:
+        if side == "source":
+            tokens, weight, table = tokens + 20, embedding.source_weight, embedding.source_positions
+        else:
+            tokens, weight, table = tokens - 20, embedding.weight, embedding.target_positions
+        assert weight is not None
+        sums = weight[tokens] * 8**0.5 + table.weight[T + 1]
+        expected = torch.nn.functional.layer_norm(sums, (8,))
+        found = embedding.placed(embedding.bare(tokens, side), side, SENTENCE, T, ranks(SENTENCE))
+        torch.testing.assert_close(found, expected)
 
 
 TOKENS = torch.tensor([[1, 2, 3, 4, 5, 6], [7, 8, 9, 0, 0, 0]])

@@ -59,6 +59,34 @@ def test_smoothing_by_hand() -> None:
     torch.testing.assert_close(loss, 0.9 * cost[0] + 0.1 * cost[1])
 
 
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("chunk", [1, 5, 1024])
+def test_an_output_bias_beside_plain_autograd(smoothing: float, chunk: int) -> None:
+    hidden, weight, label, discount = example()
+    bias = torch.linspace(-2, 3, VOCABULARY, dtype=torch.float64, requires_grad=True)
+    logits = hidden @ weight.T + bias
+    each = cross_entropy(logits, label, label_smoothing=smoothing, reduction="none")
+    loss, nll = output_loss(hidden, weight, label, discount, smoothing, chunk, bias)
+    torch.testing.assert_close(loss, (discount * each).sum())
+    torch.testing.assert_close(nll, cross_entropy(logits, label, reduction="none").detach())
+    got, want = (gradients(x / 7, hidden, weight, bias) for x in (loss, (discount * each).sum()))
+    torch.testing.assert_close(got, want)
+    halves, _ = output_loss(
+        hidden.bfloat16(), weight.float(), label, discount, smoothing, chunk, bias.float()
+    )
+    torch.testing.assert_close(halves.double(), loss, rtol=0.02, atol=0.02)
+    assert torch.autograd.grad(halves, bias)[0].dtype == torch.float64
+
+
+def test_a_bias_alone_is_trained() -> None:
+    hidden, weight, label, discount = (x.detach() for x in example())
+    bias = torch.zeros(VOCABULARY, dtype=torch.float64, requires_grad=True)
+    loss, _ = output_loss(hidden, weight, label, discount, 0.1, 5, bias)
+    [got] = gradients(loss, bias)
+    expected = cross_entropy(hidden @ weight.T + bias, label, label_smoothing=0.1, reduction="none")
+    torch.testing.assert_close(got, gradients((discount * expected).sum(), bias)[0])
+
+
 @pytest.mark.parametrize("chunk", [4, 1024])
 def test_numerical_gradients(chunk: int) -> None:
     hidden, weight, label, discount = example()

@@ -414,7 +414,8 @@ def draft_of(model: NonAutoregressiveTransformer, token: int) -> tuple[Draft, Te
     tokens = torch.full_like(draft.sentence, -1)
     tokens[:, 3] = token
     assert model.latent is not None
-    return draft, tokens, int(model.latent.codebook.nearest(model.embedding.bare(torch.tensor(token))))
+    word = model.embedding.bare(torch.tensor(token), "target")
+    return draft, tokens, int(model.latent.codebook.nearest(word))
 
 
 def test_right_codes_are_read_after_they_were_learnt() -> None:
@@ -456,7 +457,7 @@ def test_some_right_codes_are_read_and_elsewhere_the_own_input(monkeypatch: pyte
     monkeypatch.setattr("cotext.models.nat.glanced", noted)
     assert model.latent is not None
     before, tokens = draft.memory.codes.clone(), torch.full_like(draft.sentence, 8)
-    right = int(model.latent.codebook.nearest(model.embedding.bare(torch.tensor(8))))
+    right = int(model.latent.codebook.nearest(model.embedding.bare(torch.tensor(8), "target")))
     assert model.auxiliary_loss(draft, tokens.masked_fill(draft.sentence < 0, -1), 0.3) is not None
     assert [ratio for _, ratio in asked] == [0.3, 0.5]
     for wrong, _ in asked:
@@ -467,7 +468,7 @@ def test_some_right_codes_are_read_and_elsewhere_the_own_input(monkeypatch: pyte
     monkeypatch.setattr(model.latent.gate, "forward", lambda x, z: read.append((x, z)) or x)
     model.decode(draft, tokens.masked_fill(~third, -1))
     (x, z), vector = read[0], model.latent.codebook.vector(torch.tensor(right))
-    assert torch.equal(x[:, 2], model.embedding.bare(tokens[:, 2]))
+    assert torch.equal(x[:, 2], model.embedding.bare(tokens[:, 2], "target"))
     assert torch.equal(z[:, 2], vector.to(z.dtype).expand(3, -1))
     rest = torch.arange(tokens.size(1)) != 2
     assert torch.equal(z[:, rest], draft.copied[:, rest])
@@ -513,6 +514,7 @@ def test_perplexity_by_hand() -> None:
         ({"model": {"document_layer": "segment_gate"}}, "model.document_layer = segment_gate: there is no"),
         ({"model": {"decoder": {"span": "memory"}}}, "choose transformer_xl"),
         ({"model": {"attention": {"span": "nodes", "score": "positions"}}}, "choose content or absolute"),
+        ({"model": {"output_bias": True}}, "model.output_bias = true: there is no kernel for it"),
         ({"model": {"writes": "left_to_right"}}, "takes loss.name = cross_entropy"),
     ],
     ids=str,

@@ -80,7 +80,7 @@ def embedded(model: Any, tokens: Tensor, sentence: Tensor) -> Tensor:
     """Complete decoder inputs [B, T] with positions and segments: [B, T, D]."""
     t = torch.arange(tokens.size(1)).expand_as(tokens)
     embedding = model.embedding
-    found: Tensor = embedding.placed(embedding.bare(tokens), embedding.target, sentence, t, ranks(sentence))
+    found: Tensor = embedding.placed(embedding.bare(tokens, "target"), "target", sentence, t, ranks(sentence))
     return found
 
 

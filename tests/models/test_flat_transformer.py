@@ -148,7 +148,8 @@ def test_top_layers_by_hand() -> None:
         is_current = (sentence[0] >= source.current[i, 0]) & (sentence[0] < source.current[i, 1])
         row, current = layout(sentence, 16), layout(sentence[:, is_current], 16)
         assert model.embedding.segment is not None
-        x = model.embedding.bare(source.tokens[i : i + 1, :length]) + model.embedding.table(row.position)
+        x = model.embedding.bare(source.tokens[i : i + 1, :length], "source")
+        x = x + model.embedding.table(row.position)
         x = x + model.embedding.segment[(~is_current).long()]
         x = upper(lower(x, row)[:, is_current], current)
         wanted = model.decoder[0].cross.project(x, current)

@@ -23,6 +23,7 @@ from cotext.data.collate import make_batch
 from cotext.data.views import Window
 from cotext.layers.blocks import EncoderBlock, Size
 from cotext.layers.buckets import Sentences
+from cotext.layers.embedding import Side
 from cotext.layers.kernels.relative import attend_from_memory, memory_with_bias
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.layout import Layout, Packed
@@ -439,8 +440,8 @@ def test_the_memory_sends_no_gradients_back(
     given, tokens, sentence = example(LENGTHS, TARGET_LENGTHS)
     bare, read = system.embedding.bare, []
 
-    def caught(tokens: Tensor) -> Tensor:
-        read.append(bare(tokens))
+    def caught(tokens: Tensor, side: Side) -> Tensor:
+        read.append(bare(tokens, side))
         read[0].retain_grad()
         return read[0]
 

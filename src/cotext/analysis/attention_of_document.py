@@ -128,7 +128,7 @@ def document_attention(
     sentence as its source gives it: such maps do not depend on the translation.
     """
     source = translator.tokenizer.encode_batch(document.source)
-    target = translator.tokenizer.encode_batch(document.target)
+    target = translator.tokenizer.encode_batch(document.target, side="target")
     kept, batches = window_batches(translator, source, target)
     model = with_states(translator.model, "cotext attention")
     maps, gates = sentence_maps(model, batches, len(kept))

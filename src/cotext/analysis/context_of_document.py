@@ -137,7 +137,7 @@ def document_context_use(
 
 def _words(translator: DocumentTranslator, text: str, tokens: int) -> tuple[list[int], list[str]]:
     """The words of a target sentence and how many tokens each has; its end comes last, if it has `tokens`."""
-    ids = translator.tokenizer.encode(text)
+    ids = translator.tokenizer.encode(text, side="target")
     lengths = word_lengths(translator.tokenizer.decode, ids)
     bounds = list(accumulate(lengths, initial=0))
     texts = translator.tokenizer.decode(ids).split()

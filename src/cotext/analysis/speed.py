@@ -282,7 +282,7 @@ def _timed(
         else:
             written = [sentences for document in documents for sentences in way.work([document])]
         if way.name not in tokens:
-            encode = way.tokenizer.encode_batch
+            encode = partial(way.tokenizer.encode_batch, side="target")
             tokens[way.name] = sum(len(ids) for sentences in written for ids in encode(sentences))
         on_way(1)
         return len(documents)

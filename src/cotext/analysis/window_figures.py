@@ -156,8 +156,9 @@ def measure_windows(
     of_documents: list[dict[str, float]] = []
     places: dict[int, list[float]] = {}
     for document in documents:
-        sides = [translator.tokenizer.encode_batch(side) for side in (document.source, document.target)]
-        kept, batches = window_batches(translator, *sides)
+        source = translator.tokenizer.encode_batch(document.source)
+        target = translator.tokenizer.encode_batch(document.target, side="target")
+        kept, batches = window_batches(translator, source, target)
         sums = _of_losses(model, batches, places)
         of_documents.append(sums | _of_attention(model, batches, len(kept)))
         on_sentences(len(document))
@@ -209,7 +210,7 @@ def _by_place(model: TranslationModel, batch: Batch) -> tuple[Tensor, Tensor]:
     """Loss and labels of every row by sentences back from the current one: two times [B, N], in float64."""
     hidden_BTD = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
     real = batch.label_sentence >= 0
-    nll = negative_log_likelihood(model.output_weight, hidden_BTD[real], batch.target_label[real]).double()
+    nll = negative_log_likelihood(model, hidden_BTD[real], batch.target_label[real]).double()
     row, _ = real.nonzero(as_tuple=True)
     place = batch.source.current[row, 0] - batch.label_sentence[real]
     size = (len(real), int(place.max()) + 1)

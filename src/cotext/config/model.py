@@ -22,6 +22,8 @@ ScoreKind = Literal[
 ]
 Positions = Literal["absolute", "reset", "shifted", "none"]
 SegmentsKind = Literal["none", "learned", "sinusoidal", "current"]
+Activation = Literal["relu", "swish", "gelu"]
+Wavelengths = Literal["half_minus_one", "half"]
 
 
 class TopConfig(Closed):
@@ -168,11 +170,21 @@ class ModelConfig(Closed):
     dropout: BelowOne = 0.3
     """On embeddings and sublayer outputs (Vaswani et al. 2017, section 5.4)."""
     activation_dropout: BelowOne = 0.0
-    """Inside the feed-forward layers, on what comes out of their ReLU; base systems have none there."""
+    """Inside the feed-forward layers, on what comes out of their activation; base systems have none there."""
     attention_dropout: BelowOne = 0.0
     """On attention weights; above 0, attention on a CPU is several times slower."""
     pre_norm: bool = False
     """Layer norm before each sublayer, not after it."""
+    activation: Activation = "relu"
+    """Between the projections of feed-forward layers: max(0, x); x * sigmoid(x), which Marian's models have;
+    or x * Phi(x) with the normal distribution function (mBART)."""
+    output_bias: bool = False
+    """A trained bias for every symbol in the output layer, as Marian's models have it."""
+    separate_embeddings: bool = False
+    """An embedding of its own for the source, whose vocabulary may be another; the target's embedding is the
+    output layer in any case."""
+    embedding_norm: bool = False
+    """A layer norm on embeddings, on either side, after positions and segments are added (mBART)."""
     initialisation: Literal["xavier", "fairseq", "normal"] = "fairseq"
     """Distribution of initial weights: Xavier's; that of the toolkit which the papers used, layer for layer;
     or a normal one of standard deviation 0.02, as BERT's."""
@@ -181,6 +193,15 @@ class ModelConfig(Closed):
     segment-shifted, or none."""
     target_positions: Positions | None = None
     """Of the target; not given: as `positions`."""
+    position_encoding: Literal["sinusoidal", "learned"] = "sinusoidal"
+    """What stands for a position: sinusoids, or trained vectors, a table on either side."""
+    learned_positions: Symbols = 1026
+    """Rows of these tables; later positions share the last one."""
+    wavelengths: Wavelengths = "half_minus_one"
+    """Of sinusoids in D dimensions, for i = 0 ... D/2 - 1: 2 pi * 10,000^(i / (D/2 - 1)), as in fairseq and
+    tensor2tensor, or `half`: 2 pi * 10,000^(i / (D/2)), as in Vaswani et al. 2017 and in Marian."""
+    first_position: Sentences = 0
+    """What the first token of a row counts as; 2 in models of fairseq."""
     shift: Sentences | Literal["corpus", "sequence"] = "corpus"
     """Positions added per sentence if shifted; `corpus`: the mean sentence length of the training corpus in
     tokens, `sequence`: that of the source window."""

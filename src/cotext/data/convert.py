@@ -111,10 +111,9 @@ def _stored(folder: Path, split: str) -> Iterator[ParallelDocument]:
     store, tokenizer = TokenStore(path), load_tokenizer(folder / "tokenizer")
     store.require_tokenizer(tokenizer)
     for document in store:
-        sides = (
-            tuple(tokenizer.decode(s.tolist()) for s in side) for side in (document.source, document.target)
-        )
-        yield ParallelDocument(document.id, *sides)
+        source = tuple(tokenizer.decode(s.tolist(), side="source") for s in document.source)
+        target = tuple(tokenizer.decode(t.tolist(), side="target") for t in document.target)
+        yield ParallelDocument(document.id, source, target)
 
 
 def render_beginning(

@@ -93,7 +93,9 @@ def encode_corpus(
     with StoreWriter(folder / f"{corpus.split}.arrow", tokenizer.fingerprint) as writer:
         for chunk in _chunks(corpus.read()):
             source = tokenizer.encode_batch([sentence for document in chunk for sentence in document.source])
-            target = tokenizer.encode_batch([sentence for document in chunk for sentence in document.target])
+            target = tokenizer.encode_batch(
+                [sentence for document in chunk for sentence in document.target], side="target"
+            )
             start = 0
             for document in chunk:
                 end = start + len(document)

@@ -5,7 +5,6 @@ does not grow with the corpus. OUT holds train.arrow, dev.arrow, dev.jsonl, toke
 there is a test set, test.arrow and test.jsonl.
 """
 
-import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from functools import partial
@@ -45,11 +44,11 @@ from cotext.data.selection import Selection, render
 from cotext.data.splitting import Splitter
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import (
-    SentencePieceTokenizer,
     Tokenizer,
     TokenizerSettings,
     load_tokenizer,
     train_tokenizer,
+    with_all_processors,
 )
 from cotext.runtime.errors import CotextError
 from cotext.runtime.version import __version__
@@ -272,9 +271,7 @@ def _build(
 ) -> dict[str, Any]:
     """Encode the corpora that are not encoded yet, and write the report, which is returned."""
     folder = work.folder
-    tokenizer = load_tokenizer(folder / "tokenizer")
-    if isinstance(tokenizer, SentencePieceTokenizer):
-        tokenizer = tokenizer.with_threads(os.cpu_count() or 1)
+    tokenizer = with_all_processors(load_tokenizer(folder / "tokenizer"))
     splits: dict[str, Any] = {}
     for corpus in corpora:
         found = work.done(corpus.split)

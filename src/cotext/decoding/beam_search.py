@@ -117,7 +117,7 @@ def search(
         most_tokens = max(sum(r.max_tokens) for r in requests)
         # `bos` and the prefixes, padded to equal length, and the new tokens but the last, never read.
         state.open(max(len(r.prefix) for r in requests) + most_tokens)
-        weight = model.output_weight
+        weight, bias = model.output_weight, model.output_bias
         rules = Rules.of(symbols, options.align, weight.size(0), weight.device)
         hidden_RD = _read_prefixes(model, state, requests, rules, source.tokens.device)
         state.widen(options.beam)
@@ -128,7 +128,7 @@ def search(
         # Beyond this many tokens, a hypothesis somewhere may stand at a limit; before, no need to ask.
         first_limit = int(frontier.progress.limits.min()) - 2
         for written in range(most_tokens):
-            next_RV = _next_log_probabilities(hidden_RD, weight)
+            next_RV = _next_log_probabilities(hidden_RD, weight, bias)
             rules.forbid(next_RV, frontier.progress, written, written >= first_limit)
             origin, tokens_R1 = _advance(frontier, next_RV, written, rules, options)
             goes_on = (frontier.log_probability > -torch.inf).any(dim=1)
@@ -206,7 +206,7 @@ def _start(
     )
 
 
-def _next_log_probabilities(hidden_RD: Tensor, weight_VD: Tensor) -> Tensor:
+def _next_log_probabilities(hidden_RD: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> Tensor:
     """The output layer: the log-probability of every token to come next, [R, V]."""
     if hidden_RD.device.type == "cpu" and 4 <= hidden_RD.size(0) < 16:
         # For so few rows the whole matrix would be re-packed in memory before it is multiplied; in parts that
@@ -214,8 +214,10 @@ def _next_log_probabilities(hidden_RD: Tensor, weight_VD: Tensor) -> Tensor:
         part_size = max(1, 2**17 // weight_VD.size(1))
         parts = [linear(hidden_RD, part) for part in torch.split(weight_VD, part_size)]
         logits_RV = torch.cat(parts, dim=1)
+        if bias_V is not None:
+            logits_RV += bias_V
     else:
-        logits_RV = linear(hidden_RD, weight_VD)
+        logits_RV = linear(hidden_RD, weight_VD, bias_V)
     return logits_RV.log_softmax(dim=1, dtype=torch.promote_types(logits_RV.dtype, torch.float32))
 
 

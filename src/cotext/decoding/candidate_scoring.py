@@ -11,7 +11,7 @@ Shapes: B groups, W rows of a group that differ, R rows (R = B * W), P tokens of
 continuation, N labels, D model.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby, islice
 
@@ -24,6 +24,7 @@ from cotext.data.batch import Instance, SpecialSymbols
 from cotext.data.batching import pack_while
 from cotext.data.collate import padded, source_batch, target_rows
 from cotext.data.documents import ParallelDocument
+from cotext.data.tokenizer import Side, Tokenizer
 from cotext.data.views import Window
 from cotext.decoding.likelihood import negative_log_likelihood
 from cotext.decoding.scorer import DocumentRow, DocumentScorer, SentenceScore, document_rows, require_finite
@@ -87,12 +88,12 @@ def score_candidates(
         ]
         found = iter(scorer.score_sentences(documents))
         return [list(islice(found, len(c.candidates))) for c in candidate_sets]
-    texts = list(dict.fromkeys(s for c in candidate_sets for side in (c.source, *c.candidates) for s in side))
-    tokens = dict(zip(texts, scorer.tokenizer.encode_batch(texts), strict=True))
+    sources = _encoded(scorer.tokenizer, "source", (c.source for c in candidate_sets))
+    targets = _encoded(scorer.tokenizer, "target", (each for c in candidate_sets for each in c.candidates))
     groups: list[CandidateRows] = []
     of: list[tuple[int, list[int], list[int]]] = []  # per group: candidate set, candidates, scored sentences
     for number, candidate_set in enumerate(candidate_sets):
-        for members, group, indices in _candidate_rows(scorer, candidate_set, tokens):
+        for members, group, indices in _candidate_rows(scorer, candidate_set, sources, targets):
             groups.append(group)
             of.append((number, members, indices))
     budget = scorer.config.decode.max_tokens
@@ -109,15 +110,24 @@ def score_candidates(
     return [[SentenceScore(p, int(n)) for p, n in members] for members in totals]
 
 
+def _encoded(tokenizer: Tokenizer, side: Side, documents: Iterable[Sequence[str]]) -> dict[str, list[int]]:
+    """The tokens of the sentences of documents, each encoded once."""
+    texts = list(dict.fromkeys(sentence for document in documents for sentence in document))
+    return dict(zip(texts, tokenizer.encode_batch(texts, side), strict=True))
+
+
 def _candidate_rows(
-    scorer: DocumentScorer, candidate_set: CandidateSet, tokens: dict[str, list[int]]
+    scorer: DocumentScorer,
+    candidate_set: CandidateSet,
+    sources: dict[str, list[int]],
+    targets: dict[str, list[int]],
 ) -> list[tuple[list[int], CandidateRows, list[int]]]:
     """The windows with compared sentences: their candidates, the rows of these, and which sentences count."""
-    source = [tokens[s] for s in candidate_set.source]
+    source = [sources[s] for s in candidate_set.source]
     # By the sentences of the document, too: which are empty on both sides depends on the candidate.
     alike: dict[tuple[tuple[int, ...], Window], tuple[list[int], list[DocumentRow]]] = {}
     for number, candidate in enumerate(candidate_set.candidates):
-        target = [tokens[s] for s in candidate]
+        target = [targets[s] for s in candidate]
         found = document_rows(scorer.plan, source, target, candidate_set.compared)
         for [row] in found.groups:
             members, rows = alike.setdefault((tuple(found.kept), row.instance.window), ([], []))
@@ -259,7 +269,7 @@ def _score(
             slots += len(g.scored)
     picked = torch.from_numpy(np.concatenate(state)).to(device)
     label_N = torch.from_numpy(np.concatenate(label)).to(device)
-    nll_N = negative_log_likelihood(model.output_weight, hidden_MD[picked], label_N).double().cpu()
+    nll_N = negative_log_likelihood(model, hidden_MD[picked], label_N).double().cpu()
     slot_N = torch.from_numpy(np.concatenate(slot))
     totals = torch.zeros(slots, dtype=torch.float64)
     totals.index_add_(0, slot_N, nll_N[torch.from_numpy(np.concatenate(entry))])

@@ -57,10 +57,12 @@ def sentence_of_label(batch: Batch) -> Tensor:
     return first[row_N] + batch.label_sentence[current] - batch.source.current[row_N, 0]
 
 
-def negative_log_likelihood(weight_VD: Tensor, hidden_ND: Tensor, label_N: Tensor) -> Tensor:
-    """Negative log-likelihoods of labels, given the output layer and their hidden states: [N]."""
+def negative_log_likelihood(
+    model: AutoregressiveModel | NonAutoregressiveModel, hidden_ND: Tensor, label_N: Tensor
+) -> Tensor:
+    """Negative log-likelihoods of labels, given their hidden states: [N]."""
     ones = torch.ones_like(label_N).to(hidden_ND.dtype)
-    _, nll_N = output_loss(hidden_ND, weight_VD, label_N, ones, 0.0)
+    _, nll_N = output_loss(hidden_ND, model.output_weight, label_N, ones, 0.0, bias_V=model.output_bias)
     return nll_N
 
 
@@ -68,7 +70,7 @@ def label_nll(model: AutoregressiveModel, batch: Batch) -> Tensor:
     """Negative log-likelihoods of the labels of current sentences, one row after the other: [N]."""
     hidden_BTD = model.decode(batch.target_input, batch.input_sentence, model.encode(batch.source))
     label_N = batch.target_label[batch.is_current]
-    return negative_log_likelihood(model.output_weight, hidden_BTD[batch.is_current], label_N)
+    return negative_log_likelihood(model, hidden_BTD[batch.is_current], label_N)
 
 
 def autoregressive_nll(model: AutoregressiveModel, batch: Batch) -> Tensor:
@@ -98,7 +100,7 @@ def non_autoregressive_nll(model: NonAutoregressiveModel, batch: Batch) -> Tenso
     sentences = sentence.max(dim=1).values + 1
     if model.path == "length":
         label_N = tokens[sentence >= 0]
-        nll_N = negative_log_likelihood(model.output_weight, hidden_ND, label_N)
+        nll_N = negative_log_likelihood(model, hidden_ND, label_N)
         row_N = real.nonzero()[:, 0]
         nll = torch.zeros(len(sentences), dtype=torch.float64, device=row_N.device)
         nll = nll.index_add_(0, row_N, nll_N.double()) + model.length_nll(draft).double()

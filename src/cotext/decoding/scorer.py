@@ -18,7 +18,7 @@ from cotext.data.batch import Batch, Instance, SpecialSymbols
 from cotext.data.batching import pack
 from cotext.data.collate import make_batch
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.tokenizer import Tokenizer, clean
+from cotext.data.tokenizer import Side, Tokenizer, clean
 from cotext.data.views import Window
 from cotext.decoding.document_state import Encoded, cut_document
 from cotext.decoding.likelihood import sentence_of_label
@@ -300,7 +300,8 @@ class DocumentScorer:
         Raises:
             CotextError: one is longer than `decode.max_source_tokens`.
         """
-        return self._within(self.config.decode.max_source_tokens, f"document {document}, sentence", sentences)
+        most = self.config.decode.max_source_tokens
+        return self._within(most, f"document {document}, sentence", sentences, "source")
 
     def _encoded_target(self, document: str, sentences: Sequence[str]) -> list[list[int]]:
         """The tokens of target sentences.
@@ -310,14 +311,14 @@ class DocumentScorer:
         """
         decode = self.config.decode
         most = int(decode.max_ratio * decode.max_source_tokens) + decode.max_extra
-        return self._within(most, f"document {document}, target sentence", sentences)
+        return self._within(most, f"document {document}, target sentence", sentences, "target")
 
-    def _within(self, limit: int, which: str, sentences: Sequence[str]) -> list[list[int]]:
+    def _within(self, limit: int, which: str, sentences: Sequence[str], side: Side) -> list[list[int]]:
         most = limit * CHARACTERS_PER_TOKEN
         for number, text in enumerate(sentences, 1):
             if len(text) > most and len(clean(text)) > most:
                 raise self._too_long(f"{which} {number}: {len(text)} characters", limit)
-        encoded = self.tokenizer.encode_batch(sentences)
+        encoded = self.tokenizer.encode_batch(sentences, side)
         for number, tokens in enumerate(encoded, 1):
             if len(tokens) > limit:
                 raise self._too_long(f"{which} {number}: {len(tokens)} tokens", limit)

@@ -183,7 +183,7 @@ class DocumentTranslator(DocumentScorer):
 
     def _opened(self, index: int, document: Document, first_pass: Sequence[str] | None) -> OpenDocument:
         source = self._encoded(document.id, document.sentences)
-        before = None if first_pass is None else self.tokenizer.encode_batch(first_pass)
+        before = None if first_pass is None else self.tokenizer.encode_batch(first_pass, side="target")
         return OpenDocument.start(
             index,
             document,
@@ -310,7 +310,7 @@ class DocumentTranslator(DocumentScorer):
         sentences = tuple(self.tokenizer.decode(sentence.tokens) for sentence in hypotheses)
         longest = self.config.view.max_tokens - self.plan.symbols.per_source_sentence
         missing = tuple(j for j in opened.kept if not sentences[j])
-        as_text = self.tokenizer.encode_batch(sentences)
+        as_text = self.tokenizer.encode_batch(sentences, side="target")
         return Translation(
             document=Document(opened.document.id, sentences),
             log_probabilities=tuple(sentence.log_probability for sentence in hypotheses),

@@ -13,7 +13,14 @@ from torch import Tensor, nn
 
 from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.layout import AnyLayout, Layout, Packed
-from cotext.layers.multi_head import AttentionSize, CrossAttention, FeedForward, SelfAttention, StackAttention
+from cotext.layers.multi_head import (
+    Activation,
+    AttentionSize,
+    CrossAttention,
+    FeedForward,
+    SelfAttention,
+    StackAttention,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +36,16 @@ class Size:
     attention_dropout: float = 0.0
     activation_dropout: float = 0.0
     pre_norm: bool = False
+    activation: Activation = "relu"
 
     @property
     def attention(self) -> AttentionSize:
         """Of an attention."""
         return AttentionSize(self.dimension, self.heads, self.attention_dropout)
+
+    def feed_forward_layer(self) -> FeedForward:
+        """A feed-forward layer."""
+        return FeedForward(self.dimension, self.feed_forward, self.activation_dropout, self.activation)
 
     def norm(self) -> nn.Module:
         """Norm above a stack, which pre-norm leaves unnormalised; post-norm needs none."""
@@ -78,7 +90,7 @@ class EncoderBlock(nn.Module):
     def __init__(self, size: Size, attention: StackAttention) -> None:
         super().__init__()
         self.attention = attention
-        self.feed_forward = FeedForward(size.dimension, size.feed_forward, size.activation_dropout)
+        self.feed_forward = size.feed_forward_layer()
         self.after_attention = Residual(size.dimension, size.dropout, size.pre_norm)
         self.after_feed_forward = Residual(size.dimension, size.dropout, size.pre_norm)
 
@@ -100,7 +112,7 @@ class DecoderBlock(nn.Module):
         super().__init__()
         self.attention = attention
         self.cross = cross
-        self.feed_forward = FeedForward(size.dimension, size.feed_forward, size.activation_dropout)
+        self.feed_forward = size.feed_forward_layer()
         self.after_attention = Residual(size.dimension, size.dropout, size.pre_norm)
         self.after_cross = Residual(size.dimension, size.dropout, size.pre_norm)
         self.after_feed_forward = Residual(size.dimension, size.dropout, size.pre_norm)

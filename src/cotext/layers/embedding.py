@@ -11,9 +11,18 @@ import torch
 from torch import Tensor, nn
 
 from cotext.layers.kernels.dropout import Dropout
-from cotext.layers.positions import Kind, PositionTable, closed_sentence, position_of, sinusoidal
+from cotext.layers.positions import (
+    Kind,
+    LearnedPositions,
+    PositionTable,
+    Wavelengths,
+    closed_sentence,
+    position_of,
+    sinusoidal,
+)
 
 SegmentKind = Literal["none", "learned", "sinusoidal", "current"]
+Side = Literal["source", "target"]
 CURRENT, CONTEXT = 0, 1  # segments of the kind `current`
 
 
@@ -23,6 +32,22 @@ class InputKind:
 
     positions: Kind = "absolute"
     segments: SegmentKind = "none"
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddingKind:
+    """What the embeddings of both sides are made of.
+
+    `learned`: rows of a trained table of positions, in place of sinusoids of the given wavelengths;
+    `first_position`: the one that position 0 counts as. `norm`: a layer norm on the sum. `source_vocabulary`:
+    rows of an embedding that the source has for itself.
+    """
+
+    wavelengths: Wavelengths = "half_minus_one"
+    first_position: int = 0
+    learned: int | None = None
+    norm: bool = False
+    source_vocabulary: int | None = None
 
 
 class SentenceEmbedding(nn.Module):
@@ -48,32 +73,53 @@ class SentenceEmbedding(nn.Module):
         max_segments: int = 1,
         bracketed: bool = False,
         from_first: bool = True,
+        made: EmbeddingKind = EmbeddingKind(),
     ) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.randn(vocabulary, dimension) * dimension**-0.5)
         self.scale = math.sqrt(dimension)
-        self.table = PositionTable(dimension)
+        self.table = PositionTable(dimension, wavelengths=made.wavelengths, first=made.first_position)
+        self.source_positions = self.target_positions = None
+        if made.learned is not None:
+            learned = (LearnedPositions(made.learned, dimension, made.first_position) for _ in range(2))
+            self.source_positions, self.target_positions = learned
+        self.source_norm = nn.LayerNorm(dimension) if made.norm else None
+        self.target_norm = nn.LayerNorm(dimension) if made.norm else None
+        self.source_weight = None
+        if made.source_vocabulary is not None:
+            self.source_weight = nn.Parameter(
+                torch.randn(made.source_vocabulary, dimension) * dimension**-0.5
+            )
         self.source, self.target = source, target
         self.bracketed, self.from_first = bracketed, from_first
         # Zeros: a model with learned segments starts as the baseline and departs from it by learning alone.
         kinds = {source.segments, target.segments}
         self.max_segments = 2 if "current" in kinds else max_segments
-        learned = not kinds.isdisjoint({"learned", "current"})
-        self.segment = nn.Parameter(torch.zeros(self.max_segments, dimension)) if learned else None
+        trained = not kinds.isdisjoint({"learned", "current"})
+        self.segment = nn.Parameter(torch.zeros(self.max_segments, dimension)) if trained else None
         self.dropout = Dropout(dropout)
 
     def input_sentence(self, sentence: Tensor, before: Tensor | None) -> Tensor:
         """Sentence whose position and segment decoder inputs have: see `closed_sentence`."""
         return sentence if self.bracketed else closed_sentence(sentence, before)
 
-    def bare(self, tokens: Tensor) -> Tensor:
+    def weight_of(self, side: Side) -> Tensor:
+        """Vectors of the tokens of a side: [V, D]."""
+        return self.weight if side == "target" or self.source_weight is None else self.source_weight
+
+    def encoding(self, side: Side) -> PositionTable | LearnedPositions:
+        """What tells the positions of a side."""
+        learned = self.source_positions if side == "source" else self.target_positions
+        return self.table if learned is None else learned
+
+    def bare(self, tokens: Tensor, side: Side) -> Tensor:
         """Vectors of tokens alone: [...] -> [..., D]."""
-        return nn.functional.embedding(tokens, self.weight) * self.scale
+        return nn.functional.embedding(tokens, self.weight_of(side)) * self.scale
 
     def placed(
         self,
         x: Tensor,
-        kind: InputKind,
+        side: Side,
         sentence: Tensor,
         position: Tensor,
         rank: Tensor,
@@ -84,8 +130,10 @@ class SentenceEmbedding(nn.Module):
 
         `segment`: where it is not the sentence.
         """
+        kind = self.source if side == "source" else self.target
         if kind.positions != "none":
-            x = x + self.table(position_of(kind.positions, position, rank, sentence, shift, self.from_first))
+            at = position_of(kind.positions, position, rank, sentence, shift, self.from_first)
+            x = x + self.encoding(side)(at)
         k = sentence.clamp(min=0) if segment is None else segment
         if kind.segments in ("learned", "current"):
             assert self.segment is not None
@@ -93,5 +141,10 @@ class SentenceEmbedding(nn.Module):
         elif kind.segments == "sinusoidal":
             encoded = sinusoidal(k, x.size(-1)).to(x.dtype)
             x = x + (encoded if self.from_first else encoded * (k > 0)[:, :, None])
-        dropped: Tensor = self.dropout(x)
+        return self.finished(x, side)
+
+    def finished(self, x: Tensor, side: Side) -> Tensor:
+        """Sums of vectors, positions and segments as a stack reads them: [..., D] -> [..., D]."""
+        norm = self.source_norm if side == "source" else self.target_norm
+        dropped: Tensor = self.dropout(x if norm is None else norm(x))
         return dropped

@@ -10,8 +10,9 @@
 `N(m, s)` is the normal distribution with standard deviation s, Xavier the uniform one of Glorot and Bengio
 2010 for each square part of a fused projection, `default` torch's: uniform within 1 / sqrt(fan-in), biases
 too. The column `fairseq` is what that toolkit does since version 0.10, with which G-Transformer's authors
-trained; `normal` is what the Marian models of Hugging Face's transformers start from. Vectors whose neutral
-value is zero (segment embeddings, relative positions, biases of relative attention) are zero in all three.
+trained; `normal` is what the Marian models of Hugging Face's transformers start from. Learned
+positions are drawn as embeddings are. Vectors whose neutral value is zero (segment embeddings, relative
+positions, biases of relative attention and of the output layer) are zero in all three.
 """
 
 import math
@@ -25,15 +26,23 @@ STANDARD_DEVIATION = 0.02  # of `normal`
 # names of the modules that make queries, keys, values
 ATTENTION_INPUTS = ("qkv", "query", "key_value", "place")
 FEED_FORWARD = ("widen", "narrow")
+EMBEDDINGS = (
+    "embedding.weight",
+    "embedding.source_weight",
+    "embedding.source_positions.weight",
+    "embedding.target_positions.weight",
+)
 
 
 def initialise(model: nn.Module, kind: Initialisation) -> None:
-    """Draw all linear layers anew from torch's global generator, and for `normal` the embedding."""
+    """Draw all linear layers anew from torch's global generator, and for `normal` the embeddings."""
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
             _initialise_linear(module, name.rpartition(".")[2], kind)
     if kind == "normal":
-        nn.init.normal_(model.get_parameter("embedding.weight"), std=STANDARD_DEVIATION)
+        for name, parameter in model.named_parameters():
+            if name in EMBEDDINGS:
+                nn.init.normal_(parameter, std=STANDARD_DEVIATION)
 
 
 def _initialise_linear(linear: nn.Linear, role: str, kind: Initialisation) -> None:

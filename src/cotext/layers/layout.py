@@ -26,7 +26,7 @@ from cotext.layers.context_nodes import Nodes, node_query_mask
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import TokenIndices
 from cotext.layers.masks import is_current, visible
-from cotext.layers.positions import PositionTable, ranks
+from cotext.layers.positions import LearnedPositions, PositionTable, ranks
 from cotext.layers.segments import Segments
 from cotext.layers.sentence_memory import MemoryLayout
 from cotext.layers.state import DecoderState, SlotMask, SourceSide
@@ -34,13 +34,13 @@ from cotext.layers.state import DecoderState, SlotMask, SourceSide
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """Settings and tables of a model that all its attentions share.
+    """Settings and tables of a model that all its attentions of a side share.
 
-    `relative` [2 * span + 1, K]: vectors of relative positions. `source_sentences`: how many source
-    sentences away attention over whole source rows sees; None: all.
+    `table`: what tells positions. `relative` [2 * span + 1, K]: vectors of relative positions.
+    `source_sentences`: how many source sentences away attention over whole source rows sees; None: all.
     """
 
-    table: PositionTable
+    table: PositionTable | LearnedPositions
     relative: Tensor | None = None
     source_sentences: int | None = None
 
@@ -148,7 +148,7 @@ class Layout:
 
     @cached_property
     def absolute(self) -> Tensor:
-        """Sinusoids of the positions of all tokens in their rows, packed: [N, D] or [B, T, D]."""
+        """Encodings of the positions of all tokens in their rows, packed: [N, D] or [B, T, D]."""
         encoded: Tensor = self.shared.table(self.packed_position)
         return encoded
 
@@ -303,7 +303,7 @@ class Step:
 
     @cached_property
     def absolute(self) -> Tensor:
-        """Sinusoids of the positions of the tokens in their rows: [B, W * T, D]."""
+        """Encodings of the positions of the tokens in their rows: [B, W * T, D]."""
         encoded: Tensor = self.shared.table(self.packed_position)
         return encoded
 

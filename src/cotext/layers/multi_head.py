@@ -12,13 +12,17 @@ heads, K per head, N real tokens of all rows; x is packed, [N, D], or [B, T, D],
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from torch import Tensor, nn
+from torch.nn.functional import gelu, silu
 
-from cotext.layers.kernels.dropout import relu_dropout
+from cotext.layers.kernels.dropout import dropout, relu_dropout
 from cotext.layers.kernels.sdpa import attend
 from cotext.layers.layout import AnyLayout, Keys, Layout, Step
 from cotext.layers.state import KeysValues, SlotMask
+
+Activation = Literal["relu", "swish", "gelu"]
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -194,15 +198,25 @@ class CrossAttention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two projections with a ReLU between them (Vaswani et al. 2017, section 3.3), and `dropout` after it."""
+    """Two projections with an activation between them, and `dropout` after it.
 
-    def __init__(self, dimension: int, inner: int, dropout: float) -> None:
+    relu: max(0, x) (Vaswani et al. 2017, section 3.3). swish: x * sigmoid(x) (Ramachandran et al. 2017).
+    gelu: x * Phi(x), Phi the normal distribution function (Hendrycks and Gimpel 2016).
+    """
+
+    def __init__(self, dimension: int, inner: int, dropout: float, activation: Activation = "relu") -> None:
         super().__init__()
         self.widen = nn.Linear(dimension, inner)
         self.narrow = nn.Linear(inner, dimension)
-        self.dropout = dropout
+        self.dropout, self.activation = dropout, activation
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., D] -> [..., D]."""
-        narrow: Tensor = self.narrow(relu_dropout(self.widen(x), self.dropout, self.training))
+        wide = self.widen(x)
+        if self.activation == "relu":
+            wide = relu_dropout(wide, self.dropout, self.training)
+        else:
+            wide = silu(wide) if self.activation == "swish" else gelu(wide)
+            wide = dropout(wide, self.dropout, self.training)
+        narrow: Tensor = self.narrow(wide)
         return narrow

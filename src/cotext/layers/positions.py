@@ -10,18 +10,20 @@ import torch
 from torch import Tensor, nn
 
 Kind = Literal["absolute", "reset", "shifted", "none"]
+Wavelengths = Literal["half_minus_one", "half"]
 MAX_ROWS = 1 << 16
 
 
-def sinusoidal(positions: Tensor, dimension: int) -> Tensor:
+def sinusoidal(positions: Tensor, dimension: int, wavelengths: Wavelengths = "half_minus_one") -> Tensor:
     """Sinusoidal encoding of `positions` [...] -> [..., D] (Vaswani et al. 2017, section 3.5).
 
-    The first half holds the sines, the second half the cosines, with wavelengths from 2 pi to 10,000 * 2 pi.
+    The first half holds the sines, the second half the cosines, with wavelengths from 2 pi to 10,000 * 2 pi:
+    that is the longest one (`half_minus_one`), or what would come after it (`half`).
     """
     half = dimension // 2
+    steps = half if wavelengths == "half" else max(half - 1, 1)
     rate = torch.exp(
-        torch.arange(half, dtype=torch.float32, device=positions.device)
-        * (-math.log(10_000.0) / max(half - 1, 1))
+        torch.arange(half, dtype=torch.float32, device=positions.device) * (-math.log(10_000.0) / steps)
     )
     angle = positions[..., None].float() * rate
     encoded = torch.cat((angle.sin(), angle.cos()), dim=-1)
@@ -82,20 +84,46 @@ def closed_sentence(sentence: Tensor, before: Tensor | None) -> Tensor:
 
 
 class PositionTable(nn.Module):
-    """Sinusoidal encodings looked up instead of computed; grows when a longer row comes, up to MAX_ROWS."""
+    """Sinusoidal encodings looked up instead of computed; grows when a longer row comes, up to MAX_ROWS.
+
+    Row t encodes position `first` + t.
+    """
 
     table: Tensor
 
-    def __init__(self, dimension: int, length: int = 1024) -> None:
+    def __init__(
+        self,
+        dimension: int,
+        length: int = 1024,
+        wavelengths: Wavelengths = "half_minus_one",
+        first: int = 0,
+    ) -> None:
         super().__init__()
-        self.register_buffer("table", sinusoidal(torch.arange(length), dimension), persistent=False)
+        self.wavelengths, self.first = wavelengths, first
+        self.register_buffer("table", self._encoded(torch.arange(length), dimension), persistent=False)
 
     def forward(self, positions: Tensor) -> Tensor:
         """[B, T] -> [B, T, D]."""
         need = int(positions.max()) + 1
         if need > MAX_ROWS:  # as where a large shift is added for every sentence
-            return sinusoidal(positions, self.table.size(1)).to(self.table.dtype)
+            return self._encoded(positions, self.table.size(1)).to(self.table.dtype)
         if need > self.table.size(0):
             grown = torch.arange(min(max(need, 2 * self.table.size(0)), MAX_ROWS), device=self.table.device)
-            self.table = sinusoidal(grown, self.table.size(1)).to(self.table.dtype)
+            self.table = self._encoded(grown, self.table.size(1)).to(self.table.dtype)
         return self.table[positions]
+
+    def _encoded(self, positions: Tensor, dimension: int) -> Tensor:
+        return sinusoidal(positions + self.first, dimension, self.wavelengths)
+
+
+class LearnedPositions(nn.Module):
+    """Trained vectors of positions, `first` and those after it; those past the last row share it."""
+
+    def __init__(self, rows: int, dimension: int, first: int = 0) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(rows, dimension) * dimension**-0.5)
+        self.first = first
+
+    def forward(self, positions: Tensor) -> Tensor:
+        """[B, T] -> [B, T, D]."""
+        return nn.functional.embedding((positions + self.first).clamp(max=len(self.weight) - 1), self.weight)

@@ -27,6 +27,7 @@ from cotext.layers.kernels.relative import attend_from_memory, memory_bias
 from cotext.layers.kernels.sdpa import show_weights, watched
 from cotext.layers.layout import AnyLayout, Keys, Layout, Step
 from cotext.layers.multi_head import AttentionSize, Score, SelfAttention, split_heads
+from cotext.layers.positions import PositionTable
 from cotext.layers.sentence_memory import BucketMemory
 from cotext.layers.sentence_spans import SentenceSpan
 from cotext.layers.state import KeysValues
@@ -59,10 +60,12 @@ class TransformerXLScore(Score):
         self.distance = nn.Linear(size.dimension, size.dimension, bias=False)
         self.content_bias = nn.Parameter(torch.zeros(size.dimension))
         self.distance_bias = nn.Parameter(torch.zeros(size.dimension))
+        # Distances begin with 0 and have sinusoids, whatever stands for positions.
+        self.table = PositionTable(size.dimension)
 
-    def distances(self, count: int, layout: AnyLayout, like: Tensor) -> Tensor:
+    def distances(self, count: int, like: Tensor) -> Tensor:
         """The distances 0 ... count, projected: [count, D]."""
-        encoded = layout.shared.table(torch.arange(count, device=like.device)).to(like.dtype)
+        encoded = self.table(torch.arange(count, device=like.device)).to(like.dtype)
         projected: Tensor = self.distance(encoded)
         return projected
 
@@ -102,7 +105,7 @@ class TransformerXLScore(Score):
         """Projected distances, which all rows and steps share."""
         name, kept = f"distances of {id(self)}", step.state.kept
         if name not in kept or len(kept[name]) < longest:
-            kept[name] = self.distances(2 * longest, step, like)
+            kept[name] = self.distances(2 * longest, like)
         return kept[name]
 
 
@@ -123,7 +126,7 @@ class MemorySpan(SentenceSpan):
             detached = linear(x.detach(), weight, bias)
             own = _SharedProjection.apply(detached, x, weight)  # type: ignore[no-untyped-call]
         detached = detached[:, dimension:]
-        r_nD = score.distances(past.distances, layout, x)
+        r_nD = score.distances(past.distances, x)
         mixed = []
         parts = torch.split(own, [each.bucket.tokens for each in past.buckets])
         for memory, part in zip(past.buckets, parts, strict=True):

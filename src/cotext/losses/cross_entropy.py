@@ -40,20 +40,23 @@ class _OutputLoss(Function):
         ctx: Any,
         hidden_ND: Tensor,
         weight_VD: Tensor,
+        bias_V: Tensor | None,
         label_N: Tensor,
         discount_N: Tensor,
         smoothing: float,
         chunk: int,
     ) -> tuple[Tensor, Tensor]:
         """Returns the discounted loss, summed, and every label's plain negative log-likelihood [N]."""
-        wants = any(ctx.needs_input_grad[:2])
+        wants = any(ctx.needs_input_grad[:3])
         # Half-precision logits are normalised, and half-precision gradients summed, in single precision.
         precise = torch.promote_types(hidden_ND.dtype, torch.float32)
         grad_hidden = torch.empty_like(hidden_ND) if wants else None
         grad_weight = torch.zeros_like(weight_VD, dtype=precise) if wants else None
+        grad_bias = torch.zeros_like(bias_V, dtype=precise) if wants and bias_V is not None else None
         discount_N = discount_N.to(precise)
         matrix_VD = weight_VD.to(hidden_ND.dtype)
-        # The mean of the logits over the vocabulary is the logit of the mean row.
+        bias = None if bias_V is None else bias_V.to(hidden_ND.dtype)
+        # The mean of the logits over the vocabulary is the logit of the mean row and the mean bias.
         mean_D = weight_VD.mean(dim=0, dtype=precise)
         count = label_N.numel()
         nll, uniform = (torch.empty(count, device=hidden_ND.device, dtype=precise) for _ in range(2))
@@ -64,7 +67,7 @@ class _OutputLoss(Function):
             rows = slice(start, start + chunk)
             hidden, label, discount = hidden_ND[rows], label_N[rows, None], discount_N[rows, None]
             logits, log_p = buffer[: label.size(0)], normalised[: label.size(0)]
-            torch.mm(hidden, matrix_VD.T, out=logits)
+            _multiply(hidden, matrix_VD, bias, logits)
             label_logit = logits.gather(1, label)[:, 0].to(precise)
             torch.log_softmax(logits.to(precise), dim=1, out=log_p)
             nll[rows] = -log_p.gather(1, label)[:, 0]
@@ -75,28 +78,46 @@ class _OutputLoss(Function):
             # row, and to every row of the weight the same vector; the discount scales rows of either side.
             grad = log_p.exp_()
             grad.scatter_add_(1, label, grad.new_full((), smoothing - 1).expand_as(label))
+            if grad_bias is not None:
+                grad_bias.addmv_(grad.T, discount[:, 0])
             grad = grad.to(hidden.dtype)
             torch.mm(grad, matrix_VD, out=grad_hidden[rows])
             grad_hidden[rows] = (grad_hidden[rows] - smoothing * mean_D) * discount
-            weighed = hidden * discount
-            if grad.dtype == grad_weight.dtype:
-                grad_weight.addmm_(grad.T, weighed)
-            else:
-                grad_weight += grad.T @ weighed.to(grad.dtype)
+            _add_product(grad_weight, grad.T, hidden * discount)
         if grad_weight is not None:
             grad_weight -= discount_N @ hidden_ND.to(precise) * (smoothing / weight_VD.size(0))
+        if grad_bias is not None:
+            grad_bias -= discount_N.sum() * (smoothing / weight_VD.size(0))
+        uniform = uniform if bias is None else uniform - bias.mean(dtype=precise)
         total = (discount_N * ((1 - smoothing) * nll + smoothing * uniform)).sum()
-        ctx.save_for_backward(grad_hidden, grad_weight)
-        ctx.weight_dtype = weight_VD.dtype
+        ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
+        ctx.dtypes = weight_VD.dtype, None if bias_V is None else bias_V.dtype
         ctx.mark_non_differentiable(nll)
         return total, nll
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        grad_hidden, grad_weight = ctx.saved_tensors
-        scale = grads[0]
-        return grad_hidden * scale, (grad_weight * scale).to(ctx.weight_dtype), None, None, None, None
+        grad_hidden, grad_weight, grad_bias = ctx.saved_tensors
+        scale, (of_weight, of_bias) = grads[0], ctx.dtypes
+        bias = None if grad_bias is None else (grad_bias * scale).to(of_bias)
+        return grad_hidden * scale, (grad_weight * scale).to(of_weight), bias, None, None, None, None
+
+
+def _multiply(hidden_ND: Tensor, matrix_VD: Tensor, bias_V: Tensor | None, out: Tensor) -> None:
+    """Logits into `out`."""
+    if bias_V is None:
+        torch.mm(hidden_ND, matrix_VD.T, out=out)
+    else:
+        torch.addmm(bias_V, hidden_ND, matrix_VD.T, out=out)
+
+
+def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
+    """Add a product of the precision of `a`, in place."""
+    if a.dtype == total.dtype:
+        total.addmm_(a, b)
+    else:
+        total += a @ b.to(a.dtype)
 
 
 def output_loss(
@@ -106,6 +127,7 @@ def output_loss(
     discount_N: Tensor,
     smoothing: float,
     chunk: int = 1024,
+    bias_V: Tensor | None = None,
 ) -> tuple[Tensor, Tensor]:
     """Loss summed over labels weighted by `discount_N`, and each label's plain negative log-likelihood [N].
 
@@ -117,7 +139,7 @@ def output_loss(
     # The function chooses the precision of each of its products itself.
     with torch.autocast(kind, enabled=False):
         outcome: tuple[Tensor, Tensor] = _OutputLoss.apply(  # type: ignore[no-untyped-call]
-            hidden_ND, weight_VD, label_N, discount_N, smoothing, chunk
+            hidden_ND, weight_VD, bias_V, label_N, discount_N, smoothing, chunk
         )
     return outcome
 
@@ -146,6 +168,7 @@ class CrossEntropy:
             batch.target_label[labelled],
             discount_N,
             self.label_smoothing,
+            bias_V=model.output_bias,
         )
         parts = {
             "nll_current": (nll_N[current_N].sum(), current_N.sum()),

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Literal
 
+import torch
 from torch import nn
 
 from cotext.config.model import AttentionConfig, ModelConfig
@@ -15,7 +16,7 @@ from cotext.data.build import build_mixture, further_symbols, is_bracketed
 from cotext.data.tokenizer import SPECIAL_SYMBOLS
 from cotext.layers.alibi import AlibiScore
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, Size, Stack, Stacks
-from cotext.layers.embedding import InputKind, SentenceEmbedding
+from cotext.layers.embedding import EmbeddingKind, InputKind, SentenceEmbedding
 from cotext.layers.initialisation import initialise
 from cotext.layers.layout import Packed
 from cotext.layers.multi_head import (
@@ -79,11 +80,12 @@ DOCUMENT_LAYERS = {
 }
 
 
-def build_model(config: Config, vocabulary: int) -> Model:
+def build_model(config: Config, vocabulary: int, source_vocabulary: int | None = None) -> Model:
     """The model of a configuration, with fresh weights from torch's global generator.
 
     `vocabulary` counts the subwords and the special symbols of every recipe (`Tokenizer.vocabulary_size`);
-    those of this recipe's separators come on top.
+    those of this recipe's separators come on top. `source_vocabulary` counts those of the source, where it
+    has pieces of its own; not given: the same.
 
     Raises:
         CotextError: settings that do not go together.
@@ -101,11 +103,35 @@ def build_model(config: Config, vocabulary: int) -> Model:
         max_segments=sentences,
         bracketed=is_bracketed(config.view),
         from_first=model.from_first is not False,
+        made=EmbeddingKind(
+            model.wavelengths,
+            model.first_position,
+            model.learned_positions if model.position_encoding == "learned" else None,
+            model.embedding_norm,
+            _source_symbols(config, vocabulary, source_vocabulary),
+        ),
     )
     build = _autoregressive if model.writes == "left_to_right" else _non_autoregressive
     built = build(model, embedding)
     initialise(built, model.initialisation)
     return built
+
+
+def _source_symbols(config: Config, vocabulary: int, source_vocabulary: int | None) -> int | None:
+    """Rows of an embedding that the source has for itself; None: it has none."""
+    further = further_symbols(config.view)
+    if source_vocabulary in (None, vocabulary):
+        return vocabulary + further if config.model.separate_embeddings else None
+    if not config.model.separate_embeddings:
+        raise CotextError(
+            "model.separate_embeddings = false: the tokenizer has a vocabulary for either side; choose true"
+        )
+    if further:
+        raise CotextError(
+            f"view.separators = {config.view.separators}: the ids of its symbols are those of source pieces, "
+            "where the source has a vocabulary of its own; choose plain or bracket"
+        )
+    return source_vocabulary
 
 
 def _autoregressive(model: ModelConfig, embedding: SentenceEmbedding) -> Transformer:
@@ -125,6 +151,7 @@ def _autoregressive(model: ModelConfig, embedding: SentenceEmbedding) -> Transfo
         relative=_relative(model, size),
         shift=shift,
         source_sentences=model.source_sentences,
+        output_bias=nn.Parameter(torch.zeros(len(embedding.weight))) if model.output_bias else None,
     )
     return Transformer(embedding, _stacks(model, size, *by_sentence), parts)
 
@@ -166,6 +193,7 @@ def _size(model: ModelConfig) -> Size:
         attention_dropout=model.attention_dropout,
         activation_dropout=model.activation_dropout,
         pre_norm=model.pre_norm,
+        activation=model.activation,
     )
 
 

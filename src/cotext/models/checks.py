@@ -148,6 +148,26 @@ def _check_positions(model: ModelConfig) -> None:
         )
     if (model.target_positions or model.positions) == "shifted" and model.positions != "shifted":
         raise CotextError("model.target_positions = shifted takes model.positions = shifted")
+    if model.position_encoding == "learned":
+        _check_learned_positions(model)
+
+
+def _check_learned_positions(model: ModelConfig) -> None:
+    if "none" in (model.positions, model.target_positions):
+        raise CotextError(
+            "model.position_encoding = learned: a side without positions (none) has no use for its table; "
+            "choose absolute, reset or shifted on both sides"
+        )
+    if model.wavelengths != "half_minus_one":
+        raise CotextError(
+            f"model.wavelengths = {model.wavelengths}: learned positions have no wavelengths; leave it out, "
+            "or choose model.position_encoding = sinusoidal"
+        )
+    if model.first_position >= model.learned_positions:
+        raise CotextError(
+            f"model.first_position = {model.first_position}: there are {model.learned_positions} learned "
+            "positions (model.learned_positions), counted from 0; choose one of them"
+        )
 
 
 def _check_parts(model: ModelConfig) -> None:
@@ -158,6 +178,11 @@ def _check_parts(model: ModelConfig) -> None:
                     f"model.{key} = {value}: there is no kernel for it with model.writes = "
                     "non_autoregressive; choose none"
                 )
+        if model.output_bias:
+            raise CotextError(
+                "model.output_bias = true: there is no kernel for it with model.writes = non_autoregressive; "
+                "choose false"
+            )
         return
     document = model.document
     if not (document.source or document.target) and model.document_layer != "none":

@@ -25,7 +25,7 @@ from cotext.layers.gate import joint
 from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.kernels.sdpa import attend
 from cotext.layers.layout import AnyLayout, Step
-from cotext.layers.multi_head import FeedForward, merge_heads, projection, split_heads
+from cotext.layers.multi_head import merge_heads, projection, split_heads
 from cotext.layers.state import KeysValues
 from cotext.models.interface import DocumentLayer, DocumentSettings, StartsFromOthers
 
@@ -69,7 +69,7 @@ class HierarchicalAttention(DocumentLayer, StartsFromOthers):
         self.sentences = SENTENCES if settings.sentences is None else settings.sentences
         self.attention_dropout = size.attention_dropout
         self.words, self.of_sentences = _Product(size), _Product(size)
-        self.feed_forward = FeedForward(size.dimension, size.feed_forward, size.activation_dropout)
+        self.feed_forward = size.feed_forward_layer()
         self.norm = nn.LayerNorm(size.dimension)
         self.gate = nn.Linear(2 * size.dimension, size.dimension)
         self.dropout = Dropout(size.dropout)

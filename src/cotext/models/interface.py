@@ -12,6 +12,7 @@ from typing import Any, Literal, Protocol
 from torch import Tensor, nn
 
 from cotext.data.batch import Source
+from cotext.layers.embedding import Side
 from cotext.layers.flat_batch import RowOrder
 from cotext.layers.layout import AnyLayout
 from cotext.layers.state import DecoderState
@@ -61,7 +62,11 @@ class AutoregressiveModel(Protocol):
 
     @property
     def output_weight(self) -> Tensor:
-        """The output layer, [V, D]: logits are hidden @ output_weight.T."""
+        """The output layer, [V, D]: logits are hidden @ output_weight.T + output_bias."""
+
+    @property
+    def output_bias(self) -> Tensor | None:
+        """Bias of the output layer, [V], or None: zeros."""
 
     def encode(self, source: Source) -> Any:
         """Read the source; returns the model's own kind of `State`."""
@@ -77,10 +82,16 @@ class System(nn.Module, ABC):
     together and in order, in one batch or as extra rows.
 
     `spares_parameters`: whether there are batches, or configurations, that leave some parameters unused.
+
+    `output_bias` [V]: that of the output layer, or None: zeros.
     """
 
     sees_other_rows: bool = False
     spares_parameters: bool = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.output_bias: Tensor | None = None
 
     @property
     @abstractmethod
@@ -141,11 +152,10 @@ class Embedder(Protocol):
 
     @property
     def weight(self) -> Tensor:
-        """Vectors of all tokens: [V, D]."""
+        """Vectors of all target tokens: [V, D]."""
 
-    @property
-    def scale(self) -> float:
-        """Factor of embeddings."""
+    def bare(self, source: Source) -> Tensor:
+        """Vectors of source tokens alone, [B, S] -> [B, S, D]."""
 
     def source(self, source: Source, behind: int = 0) -> Tensor:
         """Source rows, [B, S] -> [B, S, D]; `behind` so many tokens of their first sentence."""
@@ -153,7 +163,7 @@ class Embedder(Protocol):
     def target(self, tokens: Tensor, sentence: Tensor, source: Source) -> Tensor:
         """Complete decoder inputs of the rows of a source, [B, T] -> [B, T, D]."""
 
-    def first(self, x_RD: Tensor) -> Tensor:
+    def first(self, x_RD: Tensor, side: Side) -> Tensor:
         """Vectors that stand in front of their rows: [R, D] -> [R, D]."""
 
 

@@ -14,7 +14,6 @@ Shapes: B entries, R rows, S source tokens, T target tokens, D model.
 
 import torch
 from torch import Tensor
-from torch.nn.functional import embedding
 
 from cotext.data.batch import Source
 from cotext.layers.state import DecoderState
@@ -29,7 +28,7 @@ class BatchMean(BatchContext):
         x_BSD = embed.source(source, behind=int(self.sides.source))
         if not self.sides.source:
             return x_BSD, source.sentence
-        first = embed.first(self._mean(source, embed))
+        first = embed.first(self._mean(source, embed), "source")
         return torch.cat((first[:, None], x_BSD), dim=1), _begun(source.sentence)
 
     def target(self, source: Source, embed: Embedder) -> "MeanTarget | None":
@@ -69,14 +68,14 @@ class MeanTarget(TargetContext):
         """[R, T, D] -> [R, 1 + T, D] of rows that begin."""
         if state.length is not None:
             return x_RTD
-        first = self.embed.first(self.mean.repeat_interleave(state.beam, dim=0))
+        first = self.embed.first(self.mean.repeat_interleave(state.beam, dim=0), "target")
         return torch.cat((first[:, None], x_RTD), dim=1)
 
 
 def _sum(source: Source, embed: Embedder) -> tuple[Tensor, Tensor]:
     """Of the words of each row, and how many they are: [R, D], [R, 1]."""
     real_RS = (source.sentence >= 0).to(embed.weight.dtype)
-    words_RSD = embedding(source.tokens, embed.weight) * embed.scale
+    words_RSD = embed.bare(source)
     return (words_RSD * real_RS[:, :, None]).sum(dim=1), real_RS.sum(dim=1, keepdim=True)
 
 

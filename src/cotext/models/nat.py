@@ -30,7 +30,7 @@ from torch.nn.functional import cross_entropy
 from cotext.data.batch import Source
 from cotext.layers.blocks import DecoderBlock, Stack, Stacks, cross_attentions, number_attentions
 from cotext.layers.codebook import Codebook, CodeGate, perplexity
-from cotext.layers.embedding import SentenceEmbedding
+from cotext.layers.embedding import SentenceEmbedding, Side
 from cotext.layers.glance import glanced
 from cotext.layers.layout import Layout, Shared
 from cotext.layers.soft_copy import soft_copy, stretched
@@ -115,13 +115,16 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         """The output layer, shared with the embedding: [V, D]."""
         return self.embedding.weight
 
+    def _shared(self, side: Side) -> Shared:
+        return Shared(self.embedding.encoding(side), self.relative)
+
     def encode(self, source: Source, lengths: Tensor | None = None) -> Draft:
         """Read the source and lay out the positions; see `NonAutoregressiveModel`."""
-        sentence, shared = source.sentence, Shared(self.embedding.table, self.relative)
-        layout = Layout(sentence, shared, self._source_packed)
+        sentence = source.sentence
+        layout = Layout(sentence, self._shared("source"), self._source_packed)
         embedded = self.embedding.placed(
-            self.embedding.bare(source.tokens),
-            self.embedding.source,
+            self.embedding.bare(source.tokens, "source"),
+            "source",
             sentence,
             layout.position,
             layout.rank,
@@ -146,7 +149,7 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         texts = (sentence, positions) if aligned else (sentence.clamp(max=0), positions.clamp(max=0))
         side = SourceSide([attention.project(x, layout) for attention in self._crosses], sentence)
         memory = Memory(
-            Layout(positions, shared, self._target_packed, source=side),
+            Layout(positions, self._shared("target"), self._target_packed, source=side),
             logits,
             vectors=None if self.latent is None else self.latent.codebook.vectors,
         )
@@ -157,7 +160,8 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         x_BTD = draft.copied
         if revealed is not None:
             known = (revealed >= 0)[:, :, None]
-            x_BTD = torch.where(known, self.embedding.bare(revealed.clamp(min=0)).to(x_BTD.dtype), x_BTD)
+            shown = self.embedding.bare(revealed.clamp(min=0), "target")
+            x_BTD = torch.where(known, shown.to(x_BTD.dtype), x_BTD)
         memory: Memory = draft.memory
         if self.latent is not None:
             assert memory.vectors is not None
@@ -171,8 +175,7 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
     def _through(self, blocks: Stack[DecoderBlock], norm: nn.Module, draft: Draft, x_BTD: Tensor) -> Tensor:
         """Inputs of positions through decoder blocks: [B, T, D] -> [B, T, D]."""
         layout, sentence = draft.memory.layout, draft.sentence
-        kind = self.embedding.target
-        x = layout.pack(self.embedding.placed(x_BTD, kind, sentence, layout.position, layout.rank))
+        x = layout.pack(self.embedding.placed(x_BTD, "target", sentence, layout.position, layout.rank))
         for block in blocks:
             x = block(x, layout)
         unpacked: Tensor = layout.unpack(norm(x))
@@ -200,7 +203,7 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         before = memory.codes
         assert before is not None
         eligible = tokens >= 0
-        words_BTD = self.embedding.bare(tokens.clamp(min=0)).detach()
+        words_BTD = self.embedding.bare(tokens.clamp(min=0), "target").detach()
         right = latent.codebook.nearest(words_BTD)
         wrong = (before != right) & eligible
         shown = glanced(wrong, eligible, ratio)

@@ -24,6 +24,10 @@ def parameters_at_most(config: Config, vocabulary: int) -> int:
         model.encoder_layers + 2 * model.decoder_layers + 1
     )  # of a latent system too, whose decoders are two
     rows = vocabulary + further_symbols(view)
+    if model.separate_embeddings:
+        rows *= 2
+    if model.position_encoding == "learned":
+        rows += 2 * model.learned_positions
     if model.segments == "learned":
         rows += max(view.sentences for view, _ in build_mixture(config.view).parts)
     if model.writes == "non_autoregressive":

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from cotext.data.batch import Source
 from cotext.layers.blocks import Stacks, cross_attentions, number_attentions
-from cotext.layers.embedding import CONTEXT, CURRENT, SentenceEmbedding
+from cotext.layers.embedding import CONTEXT, CURRENT, SentenceEmbedding, Side
 from cotext.layers.layout import Layout, Shared, Step
 from cotext.layers.masks import is_current
 from cotext.layers.positions import mean_sentence_length, ranks
@@ -35,7 +35,8 @@ class Parts:
     `relative` [2 * span + 1, K]: a table of relative positions that all self-attentions share. `shift` is the
     segment shift: a number of positions, or `sequence` for the mean sentence length of the row's *source*
     window, on both sides: while decoding, the target's own mean is not known yet. `source_sentences`: how
-    many source sentences away attention over whole source rows sees; None: all.
+    many source sentences away attention over whole source rows sees; None: all. `output_bias` [V]: a bias of
+    the output layer.
     """
 
     batch_context: BatchContext | None = None
@@ -44,6 +45,7 @@ class Parts:
     relative: nn.Parameter | None = None
     shift: int | Literal["sequence"] = 0
     source_sentences: int | None = None
+    output_bias: nn.Parameter | None = None
 
 
 class Transformer(TranslationModel):
@@ -62,6 +64,7 @@ class Transformer(TranslationModel):
         self.sees_other_rows = parts.batch_context is not None
         # Of a document layer, where every row is one sentence.
         self.spares_parameters = parts.source_document is not None or parts.target_document is not None
+        self.output_bias = parts.output_bias
         self._caches = number_attentions(stacks.decoder)
         self._crosses = cross_attentions(stacks.decoder)
         if parts.target_document is not None:
@@ -73,9 +76,8 @@ class Transformer(TranslationModel):
         """The output layer, shared with the embedding: [V, D]."""
         return self.embedding.weight
 
-    @property
-    def _shared(self) -> Shared:
-        return Shared(self.embedding.table, self.relative, self.source_sentences)
+    def _shared(self, side: Side) -> Shared:
+        return Shared(self.embedding.encoding(side), self.relative, self.source_sentences)
 
     @property
     def _embedder(self) -> "RowEmbedder":
@@ -90,7 +92,7 @@ class Transformer(TranslationModel):
         else:
             x, sentence = self.batch_context.read(source, embed)
             context = self.batch_context.target(source, embed)
-        layout = Layout(sentence, self._shared, self._source_packed, current=source.current)
+        layout = Layout(sentence, self._shared("source"), self._source_packed, current=source.current)
         x = layout.pack(x)
         for block in self.encoder:
             x, layout = block.enter(x, layout)
@@ -118,9 +120,10 @@ class Transformer(TranslationModel):
         if context is not None:
             x_RTD = context.mix(x_RTD, sentence, state)
         if state.caches:
-            step = Step(sentence, position, rank, state, self._shared)
+            step = Step(sentence, position, rank, state, self._shared("target"))
             return self._step(x_RTD, step)[:, -tokens.size(1) :]
-        layout = Layout(sentence, self._shared, self._target_packed, causal=True, source=state.source)
+        shared = self._shared("target")
+        layout = Layout(sentence, shared, self._target_packed, causal=True, source=state.source)
         x = layout.pack(x_RTD)
         for block in self.decoder:
             x = block(x, layout)
@@ -153,13 +156,12 @@ class RowEmbedder:
 
     @property
     def weight(self) -> Tensor:
-        """Vectors of all tokens: [V, D]."""
+        """Vectors of all target tokens: [V, D]."""
         return self.embedding.weight
 
-    @property
-    def scale(self) -> float:
-        """Factor of embeddings."""
-        return self.embedding.scale
+    def bare(self, source: Source) -> Tensor:
+        """Vectors of source tokens alone, [B, S] -> [B, S, D]."""
+        return self.embedding.bare(source.tokens, "source")
 
     def shift_of(self, source: Source) -> Tensor | None:
         """Segment shift of every row, where it is the row's own: [B]."""
@@ -167,12 +169,12 @@ class RowEmbedder:
 
     def source(self, source: Source, behind: int = 0) -> Tensor:
         """Source rows, [B, S] -> [B, S, D]; `behind` so many tokens of their first sentence."""
-        sentence, kind, segment = source.sentence, self.embedding.source, None
-        if kind.segments == "current":
+        sentence, segment = source.sentence, None
+        if self.embedding.source.segments == "current":
             segment = torch.where(is_current(sentence, source.current), CURRENT, CONTEXT)
         return self.embedding.placed(
-            self.embedding.bare(source.tokens),
-            kind,
+            self.bare(source),
+            "source",
             sentence,
             torch.arange(behind, behind + sentence.size(1), device=sentence.device).expand_as(sentence),
             ranks(sentence) + behind * (sentence == sentence[:, :1]),
@@ -194,20 +196,19 @@ class RowEmbedder:
         told = self.embedding.input_sentence(sentence, state.sentence)
         return self._target(tokens, told[:, extra:], position[:, extra:], rank[:, extra:], state.shift)
 
-    def first(self, x_RD: Tensor) -> Tensor:
+    def first(self, x_RD: Tensor, side: Side) -> Tensor:
         """Vectors that stand in front of their rows: [R, D] -> [R, D]."""
         if self.embedding.source.positions != "none":
-            x_RD = x_RD + self.embedding.table(x_RD.new_zeros(len(x_RD), dtype=torch.long))
-        dropped: Tensor = self.embedding.dropout(x_RD)
-        return dropped
+            x_RD = x_RD + self.embedding.encoding(side)(x_RD.new_zeros(len(x_RD), dtype=torch.long))
+        return self.embedding.finished(x_RD, side)
 
     def _target(
         self, tokens: Tensor, sentence: Tensor, position: Tensor, rank: Tensor, shift: Tensor | None
     ) -> Tensor:
-        kind = self.embedding.target
-        segment = torch.full_like(sentence, CURRENT) if kind.segments == "current" else None
-        x = self.embedding.bare(tokens)
-        return self.embedding.placed(x, kind, sentence, position, rank, self._shift(shift), segment)
+        told = self.embedding.target.segments == "current"
+        segment = torch.full_like(sentence, CURRENT) if told else None
+        x = self.embedding.bare(tokens, "target")
+        return self.embedding.placed(x, "target", sentence, position, rank, self._shift(shift), segment)
 
     def _shift(self, per_row: Tensor | None) -> Tensor | int:
         if per_row is not None:

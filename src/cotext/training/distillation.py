@@ -12,7 +12,6 @@ Documents can be shared out among shards, each a process of its own. Whoever is 
 same command; the call without a shard translates what no shard has, and writes the folder.
 """
 
-import os
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -30,7 +29,7 @@ from cotext.data.languages import Languages, check_pair, name_warning
 from cotext.data.prepared import REPORT, checked_digests, file_digests, read_report, write_report
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
 from cotext.data.store import StoreWriter
-from cotext.data.tokenizer import SentencePieceTokenizer
+from cotext.data.tokenizer import with_all_processors
 from cotext.decoding.open import open_run
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.run_folder import model_file
@@ -207,9 +206,7 @@ class Distillation:
             shutil.copyfile(path, copy)
 
     def _write_train(self, on_documents: Callable[[int], None]) -> tuple[Outcome, SplitStatistics]:
-        store, tokenizer = self.data.train, self.data.tokenizer
-        if isinstance(tokenizer, SentencePieceTokenizer):
-            tokenizer = tokenizer.with_threads(os.cpu_count() or 1)
+        store, tokenizer = self.data.train, with_all_processors(self.data.tokenizer)
         noted = Outcome(0, 0, self.signature)
         collector = StatisticsCollector(tokenizer.unk)
         with StoreWriter(self.folder / store.path.name, tokenizer.fingerprint) as writer:

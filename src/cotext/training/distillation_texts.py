@@ -18,7 +18,7 @@ from cotext.data.formats.docids import find_side_file
 from cotext.data.formats.streams import without_compression
 from cotext.data.languages import Languages, check_pair
 from cotext.data.sentence_ends import sentence_ends, several_warning
-from cotext.data.tokenizer import Tokenizer
+from cotext.data.tokenizer import Side, Tokenizer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.training.distillation_shards import Entry
@@ -101,13 +101,14 @@ class CorpusTexts:
         """The sources as text, which the teacher reads with its own tokenizer."""
         for index in indices:
             document = self._data.train[index]
-            yield index, Document(document.id, _decoded(self._data, document.source))
+            yield index, Document(document.id, _decoded(self._data, document.source, "source"))
 
     def chunks(self, read: Callable[[int], Entry], tokenizer: Tokenizer) -> Iterator[list[Row]]:
         """The documents of the corpus, each with what the teacher wrote."""
         for indices in _in_chunks(len(self)):
             entries = [read(index) for index in indices]
-            encoded = iter(tokenizer.encode_batch([s for e in entries for s in e.sentences or ()]))
+            written = [s for e in entries for s in e.sentences or ()]
+            encoded = iter(tokenizer.encode_batch(written, side="target"))
             chunk = []
             for entry in entries:
                 before = _kept(self._data, entry.index)
@@ -202,7 +203,8 @@ class MonolingualTexts:
                     continue
                 sides = (document.sentences, entry.sentences)
                 text = ParallelDocument(name, *(sides if self._side == "source" else sides[::-1]))
-                source, target = tokenizer.encode_batch(text.source), tokenizer.encode_batch(text.target)
+                source = tokenizer.encode_batch(text.source)
+                target = tokenizer.encode_batch(text.target, side="target")
                 chunk.append(Row(name, entry, text, source, target))
             yield chunk
 
@@ -253,7 +255,8 @@ def choose_side(side: str, teacher: Languages, data: Languages, folder: str) -> 
 def _kept(data: PreparedData, index: int) -> Row:
     """A document of the corpus as it is."""
     document = data.train[index]
-    text = ParallelDocument(document.id, _decoded(data, document.source), _decoded(data, document.target))
+    sides = _decoded(data, document.source, "source"), _decoded(data, document.target, "target")
+    text = ParallelDocument(document.id, *sides)
     return Row(
         document.id, None, text, [s.tolist() for s in document.source], [t.tolist() for t in document.target]
     )
@@ -263,5 +266,5 @@ def _in_chunks(count: int) -> Iterator[range]:
     return (range(start, min(start + CHUNK_DOCUMENTS, count)) for start in range(0, count, CHUNK_DOCUMENTS))
 
 
-def _decoded(data: PreparedData, sentences: Iterable[Any]) -> tuple[str, ...]:
-    return tuple(data.tokenizer.decode(tokens) for tokens in sentences)
+def _decoded(data: PreparedData, sentences: Iterable[Any], side: Side) -> tuple[str, ...]:
+    return tuple(data.tokenizer.decode(tokens, side) for tokens in sentences)

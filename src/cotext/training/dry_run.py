@@ -10,7 +10,7 @@ import torch
 
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch
-from cotext.data.tokenizer import Tokenizer
+from cotext.data.tokenizer import Side, Tokenizer
 from cotext.models.describe import entry
 from cotext.models.parameters import count_parameters
 from cotext.runtime.errors import CotextError
@@ -148,16 +148,18 @@ def _described(batch: Batch, tokenizer: Tokenizer) -> FirstBatch:
         target_tokens=target_tokens,
         padding=1 - (source_tokens + target_tokens) / (source.tokens.numel() + batch.target_label.numel()),
         current_labels=int((batch.is_label & batch.is_current).sum()),
-        source=_sentences(source.tokens[0], source.sentence[0], tokenizer),
-        target=_sentences(batch.target_label[0], batch.label_sentence[0], tokenizer),
+        source=_sentences(source.tokens[0], source.sentence[0], tokenizer, "source"),
+        target=_sentences(batch.target_label[0], batch.label_sentence[0], tokenizer, "target"),
         current=(begin, end),
     )
 
 
-def _sentences(tokens: torch.Tensor, sentence: torch.Tensor, tokenizer: Tokenizer) -> tuple[str, ...]:
+def _sentences(
+    tokens: torch.Tensor, sentence: torch.Tensor, tokenizer: Tokenizer, side: Side
+) -> tuple[str, ...]:
     """The text of every sentence of a row; symbols, which follow the subwords, have none."""
     count = int(sentence.max()) + 1
-    return tuple(tokenizer.decode(tokens[sentence == index].tolist()) for index in range(count))
+    return tuple(tokenizer.decode(tokens[sentence == index].tolist(), side) for index in range(count))
 
 
 def _peak_memory(torch_device: torch.device) -> int:

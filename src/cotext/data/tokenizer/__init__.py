@@ -1,24 +1,50 @@
-"""Subwords and special symbols: text to ids and back, one joint vocabulary for both languages.
+"""Subwords and special symbols: text to ids and back.
+
+One joint vocabulary serves both languages; tokenizers of pretrained models may have one for each.
 
 Ids 0 .. P-1 belong to the subword model; pad = P, bos = P+1, eos = P+2 and sep = P+3 follow, so that no text,
 whatever it contains, can ever be encoded as a special symbol.
 """
 
-from cotext.data.tokenizer.kinds import KINDS, load_tokenizer, reservoir_sample, train_tokenizer
+from cotext.data.tokenizer.fairseq import (
+    M2M100_LANGUAGES,
+    MBART50_LANGUAGES,
+    FairseqTokenizer,
+    language_symbols,
+)
+from cotext.data.tokenizer.imported import ImportedTokenizer
+from cotext.data.tokenizer.kinds import (
+    KINDS,
+    choose_languages,
+    load_tokenizer,
+    reservoir_sample,
+    train_tokenizer,
+    with_all_processors,
+)
+from cotext.data.tokenizer.marian import MarianTokenizer
 from cotext.data.tokenizer.moses_bpe import MosesBPETokenizer
-from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, Tokenizer, TokenizerSettings, clean
+from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, Side, Tokenizer, TokenizerSettings, clean
 from cotext.data.tokenizer.sentencepiece import SentencePieceBPETokenizer, SentencePieceTokenizer
 
 __all__ = [
     "KINDS",
+    "M2M100_LANGUAGES",
+    "MBART50_LANGUAGES",
     "SPECIAL_SYMBOLS",
+    "FairseqTokenizer",
+    "ImportedTokenizer",
+    "MarianTokenizer",
     "MosesBPETokenizer",
     "SentencePieceBPETokenizer",
     "SentencePieceTokenizer",
+    "Side",
     "Tokenizer",
     "TokenizerSettings",
+    "choose_languages",
     "clean",
+    "language_symbols",
     "load_tokenizer",
     "reservoir_sample",
     "train_tokenizer",
+    "with_all_processors",
 ]

@@ -1,17 +1,23 @@
-"""The kinds of tokenizers by name: training one, and loading one from a folder."""
+"""The kinds of tokenizers by name: training one, loading one from a folder, choosing its languages."""
 
+import os
 import random
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, get_args
 
+from cotext.data.tokenizer.fairseq import FairseqTokenizer
+from cotext.data.tokenizer.imported import ImportedTokenizer, LanguageChoice
+from cotext.data.tokenizer.marian import MarianTokenizer
 from cotext.data.tokenizer.moses_bpe import MosesBPETokenizer
-from cotext.data.tokenizer.protocol import MAX_VOCABULARY, Tokenizer, TokenizerSettings, clean
+from cotext.data.tokenizer.protocol import MAX_VOCABULARY, Side, Tokenizer, TokenizerSettings, clean
 from cotext.data.tokenizer.sentencepiece import SentencePieceBPETokenizer, SentencePieceTokenizer
-from cotext.data.tokenizer.storage import FORMAT_VERSION, description_of, fingerprint_of
+from cotext.data.tokenizer.storage import FORMAT_VERSION, description_of, fingerprint_of, fingerprint_of_files
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import read_bytes, read_json
 
+SIDES: Final[tuple[Side, ...]] = get_args(Side)
 MAX_MODEL_BYTES = 1 << 28  # about 10 for each character of a vocabulary of a million subwords
 
 
@@ -35,6 +41,11 @@ KINDS: Final[Mapping[str, type[SentencePieceTokenizer | MosesBPETokenizer]]] = {
     SentencePieceTokenizer.kind: SentencePieceTokenizer,
     SentencePieceBPETokenizer.kind: SentencePieceBPETokenizer,
     MosesBPETokenizer.kind: MosesBPETokenizer,
+}
+# Those of pretrained models, which nobody trains here.
+IMPORTED: Final[Mapping[str, type[MarianTokenizer | FairseqTokenizer]]] = {
+    MarianTokenizer.kind: MarianTokenizer,
+    FairseqTokenizer.kind: FairseqTokenizer,
 }
 
 
@@ -79,21 +90,75 @@ def load_tokenizer(folder: Path) -> Tokenizer:
             f"{description_path}: tokenizer format {shown(version)}, but this version reads "
             f"{FORMAT_VERSION}; prepare the corpus again"
         )
-    if not isinstance(kind, str) or kind not in KINDS:
+    if not isinstance(kind, str) or kind not in {*KINDS, *IMPORTED}:
         raise CotextError(
-            f"{description_path}: unknown tokenizer {shown(kind)}; this version knows {', '.join(KINDS)}"
+            f"{description_path}: unknown tokenizer {shown(kind)}; this version knows "
+            f"{', '.join((*KINDS, *IMPORTED))}"
         )
-    model_path = folder / KINDS[kind].model_name
-    model = read_bytes(model_path, MAX_MODEL_BYTES)
-    if fingerprint_of(kind, model) != fingerprint:
-        raise CotextError(
-            f"{model_path}: not the model that {description_path.name} beside it describes (cut off, or "
-            "copied from elsewhere); copy the whole folder again"
-        )
-    tokenizer = KINDS[kind](model)
-    if description != description_of(tokenizer, kind, model_path.name):
+    if kind in IMPORTED:
+        tokenizer, expected = _load_imported(folder, IMPORTED[kind], description)
+    else:
+        tokenizer, expected = _load_trained(folder, KINDS[kind], fingerprint)
+    if description != expected:
         raise CotextError(
             f"{description_path}: damaged: says something else than what is true of the model beside it; "
             "copy the whole folder again"
         )
+    return tokenizer
+
+
+def _load_trained(
+    folder: Path, kind: type[SentencePieceTokenizer | MosesBPETokenizer], fingerprint: object
+) -> tuple[Tokenizer, dict[str, Any]]:
+    """A tokenizer in one file, and what tokenizer.json must say of it."""
+    model_path = folder / kind.model_name
+    model = read_bytes(model_path, MAX_MODEL_BYTES)
+    if fingerprint_of(kind.kind, model) != fingerprint:
+        raise _foreign(model_path)
+    tokenizer = kind(model)
+    return tokenizer, description_of(tokenizer, kind.kind, kind.model_name)
+
+
+def _load_imported(
+    folder: Path, kind: type[MarianTokenizer | FairseqTokenizer], description: Mapping[str, Any]
+) -> tuple[Tokenizer, dict[str, Any]]:
+    """A tokenizer in several files, and what tokenizer.json must say of it."""
+    path = folder / "tokenizer.json"
+    listed, languages = description.get("model"), description.get("languages")
+    names = [name for name in (*kind.required, *kind.optional) if isinstance(listed, list) and name in listed]
+    if listed != names or not {*kind.required} <= {*names}:
+        raise CotextError(f"{path}: damaged: names other files than such a tokenizer has")
+    if not isinstance(languages, dict) or not all(isinstance(languages.get(side), str) for side in SIDES):
+        raise CotextError(f"{path}: damaged: names no languages")
+    chosen = LanguageChoice(languages["source"], languages["target"])
+    files = {name: read_bytes(folder / name, MAX_MODEL_BYTES) for name in names}
+    if fingerprint_of_files(kind.kind, files) != description["fingerprint"]:
+        raise _foreign(folder / names[0])
+    try:
+        tokenizer = kind.from_stored(files, chosen)
+    except CotextError as error:
+        raise CotextError(f"{folder}: {error}") from None
+    return tokenizer, description_of(tokenizer, kind.kind, names, asdict(chosen))
+
+
+def _foreign(path: Path) -> CotextError:
+    return CotextError(
+        f"{path}: not the model that tokenizer.json beside it describes (cut off, or copied from elsewhere); "
+        "copy the whole folder again"
+    )
+
+
+def choose_languages(tokenizer: Tokenizer, source: str, target: str) -> Tokenizer:
+    """The tokenizer for a pair of languages, which only those of pretrained models need to be told.
+
+    Raises:
+        CotextError: a language that the tokenizer has no symbol of.
+    """
+    return tokenizer.with_languages(source, target) if isinstance(tokenizer, ImportedTokenizer) else tokenizer
+
+
+def with_all_processors(tokenizer: Tokenizer) -> Tokenizer:
+    """The same tokenizer, which encodes many sentences on all processors where it can."""
+    if isinstance(tokenizer, SentencePieceTokenizer | ImportedTokenizer):
+        return tokenizer.with_threads(os.cpu_count() or 1)
     return tokenizer

@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, TokenizerSettings, clean
+from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, Side, TokenizerSettings, clean
 from cotext.data.tokenizer.storage import fingerprint_of, save
 from cotext.data.tokenizer.words import TruecaseModel, WordSplitter, jieba_version
 from cotext.runtime.errors import CotextError
@@ -30,6 +30,10 @@ class MosesBPETokenizer:
 
     kind = "moses-bpe"
     model_name = "bpe.json"
+    files = ("bpe.json",)
+    source_prefix: tuple[int, ...] = ()
+    target_prefix: tuple[int, ...] = ()
+    unwritten: tuple[int, ...] = ()
 
     def __init__(self, model: bytes) -> None:
         """Wrap a trained model; raises CotextError when it is damaged or the extra is not installed."""
@@ -49,7 +53,7 @@ class MosesBPETokenizer:
         self._ids = {piece: i for i, piece in enumerate(self._pieces)}
         self.pieces = len(self._pieces)
         self.pad, self.bos, self.eos, self.sep = range(self.pieces, self.pieces + SPECIAL_SYMBOLS)
-        self.vocabulary_size = self.pieces + SPECIAL_SYMBOLS
+        self.vocabulary_size = self.source_vocabulary_size = self.pieces + SPECIAL_SYMBOLS
         self.unk = 0
 
     @classmethod
@@ -88,16 +92,16 @@ class MosesBPETokenizer:
         content = {**splitter.as_dict(), "codes": codes, "pieces": pieces}
         return cls(json.dumps(content, ensure_ascii=False).encode())
 
-    def encode(self, sentence: str) -> list[int]:
+    def encode(self, sentence: str, side: Side = "source") -> list[int]:
         """Return the piece ids of a sentence, without special symbols."""
         words = self.words.split(clean(sentence))
         return [self._ids.get(piece, self.unk) for piece in self._bpe.segment_tokens(words)]
 
-    def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
+    def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
         """Encode many sentences at once."""
         return [self.encode(sentence) for sentence in sentences]
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], side: Side = "target") -> str:
         """Return the detokenised text as one line; an unknown piece shows as "⁇"."""
         pieces = ("⁇" if i == self.unk else self._pieces[i] for i in ids if i < self.pieces)
         words = f"{' '.join(pieces)} ".replace("@@ ", "").split()

@@ -5,9 +5,10 @@ import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Literal, Protocol
 
 SPECIAL_SYMBOLS = 4
+Side = Literal["source", "target"]
 MAX_VOCABULARY = 1_000_000
 _WORD_BOUNDARY = "▁"  # sentencepiece's own mark for a space; it can't be told from one
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029▁]")
@@ -59,26 +60,39 @@ class TokenizerSettings:
 class Tokenizer(Protocol):
     """Turns sentences into piece ids and back.
 
-    `fingerprint` is a SHA-256 over everything that decides how text is encoded.
+    `fingerprint` is a SHA-256 over everything that decides how text is encoded. `source_prefix` and
+    `target_prefix` are ids that stand once at the head of every source and target row: symbols of languages.
+    `source_vocabulary_size` counts the ids of source text, where it has pieces of its own.
     """
 
     kind: str
     pieces: int
     vocabulary_size: int
+    source_vocabulary_size: int
     pad: int
     bos: int
     eos: int
     sep: int
     unk: int
     fingerprint: str
+    source_prefix: tuple[int, ...]
+    target_prefix: tuple[int, ...]
 
-    def encode(self, sentence: str) -> list[int]:
+    @property
+    def files(self) -> tuple[str, ...]:
+        """Return the names of the files that hold the model."""
+
+    @property
+    def unwritten(self) -> tuple[int, ...]:
+        """Return the pieces that no output may hold, in rising order."""
+
+    def encode(self, sentence: str, side: Side = "source") -> list[int]:
         """Return the piece ids of a sentence, without special symbols."""
 
-    def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
+    def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
         """Encode many sentences at once."""
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], side: Side = "target") -> str:
         """Return the text as one line, white space folded; special symbols show nothing."""
 
     def blank(self) -> list[int]:

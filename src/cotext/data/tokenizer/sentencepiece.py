@@ -8,7 +8,7 @@ from typing import Self
 
 import sentencepiece
 
-from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, TokenizerSettings, clean
+from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, Side, TokenizerSettings, clean
 from cotext.data.tokenizer.storage import fingerprint_of, save
 from cotext.runtime.errors import CotextError
 
@@ -26,6 +26,10 @@ class SentencePieceTokenizer:
     kind = "sentencepiece"
     model_type = "unigram"
     model_name = "sentencepiece.model"
+    files = ("sentencepiece.model",)
+    source_prefix: tuple[int, ...] = ()
+    target_prefix: tuple[int, ...] = ()
+    unwritten: tuple[int, ...] = ()
 
     def __init__(self, model: bytes, num_threads: int = 1) -> None:
         """Wrap a trained model; raises CotextError when the bytes are no sentencepiece model."""
@@ -40,7 +44,7 @@ class SentencePieceTokenizer:
         self._num_threads = num_threads
         self.pieces: int = self._processor.get_piece_size()
         self.pad, self.bos, self.eos, self.sep = range(self.pieces, self.pieces + SPECIAL_SYMBOLS)
-        self.vocabulary_size = self.pieces + SPECIAL_SYMBOLS
+        self.vocabulary_size = self.source_vocabulary_size = self.pieces + SPECIAL_SYMBOLS
         self.unk: int = self._processor.unk_id()
 
     @classmethod
@@ -86,18 +90,18 @@ class SentencePieceTokenizer:
         """Return the same tokenizer with so many threads for `encode_batch`; the ids stay the same."""
         return type(self)(self._model, num_threads)
 
-    def encode(self, sentence: str) -> list[int]:
+    def encode(self, sentence: str, side: Side = "source") -> list[int]:
         """Return the piece ids of a sentence, without special symbols."""
         ids: list[int] = self._processor.encode(clean(sentence))
         return ids
 
-    def encode_batch(self, sentences: Sequence[str]) -> list[list[int]]:
+    def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
         """Encode many sentences at once."""
         cleaned = [clean(sentence) for sentence in sentences]
         ids: list[list[int]] = self._processor.encode(cleaned, num_threads=self._num_threads)
         return ids
 
-    def decode(self, ids: Sequence[int]) -> str:
+    def decode(self, ids: Sequence[int], side: Side = "target") -> str:
         """Return the text as one line; special symbols and bytes that form no character show nothing."""
         return clean(self._processor.decode([int(i) for i in ids if i < self.pieces]))
 

@@ -73,8 +73,20 @@ def relu_dropout(x: Tensor, rate: float, training: bool) -> Tensor:
     return out
 
 
-class Dropout(nn.Module):
+def dropout(x: Tensor, rate: float, training: bool) -> Tensor:
     """Zero elements with probability `rate` while training and scale up the rest (Srivastava et al. 2014)."""
+    out: Tensor
+    if not training or rate == 0:
+        out = x
+    elif x.device.type == "cpu" and rate < 1:
+        out = _Dropout.apply(x, rate)  # type: ignore[no-untyped-call]
+    else:
+        out = nn.functional.dropout(x, rate)
+    return out
+
+
+class Dropout(nn.Module):
+    """`dropout` with a rate of its own."""
 
     def __init__(self, rate: float) -> None:
         super().__init__()
@@ -82,11 +94,4 @@ class Dropout(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """[...] -> [...]."""
-        out: Tensor
-        if not self.training or self.rate == 0:
-            out = x
-        elif x.device.type == "cpu" and self.rate < 1:
-            out = _Dropout.apply(x, self.rate)  # type: ignore[no-untyped-call]
-        else:
-            out = nn.functional.dropout(x, self.rate)
-        return out
+        return dropout(x, self.rate, self.training)

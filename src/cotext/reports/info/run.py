@@ -15,7 +15,7 @@ from typing import Any, Final
 from cotext.analysis.runs.recipe import recipe_of
 from cotext.config.recipe import Config, parse_run_config
 from cotext.data.prepared import read_report
-from cotext.data.tokenizer import KINDS, load_tokenizer
+from cotext.data.tokenizer import load_tokenizer
 from cotext.models.describe import entry
 from cotext.models.run_folder import Description, checkpoints, describe_file, read_metadata, read_shapes
 from cotext.runtime.errors import CotextError
@@ -312,7 +312,7 @@ def describe_tokenizer(folder: Path) -> dict[str, Any]:
         CotextError: as `load_tokenizer`.
     """
     found = load_tokenizer(folder)
-    files = ["tokenizer.json", KINDS[found.kind].model_name]
+    files = ["tokenizer.json", *found.files]
     return {"kind": found.kind, "pieces": found.pieces, "fingerprint": found.fingerprint, "files": files}
 
 

@@ -1,0 +1,216 @@
+"""The tokenizers of fairseq's many-to-many models: M2M-100, NLLB-200 and mBART-50.
+
+    row       0    1      2     3      4 ...             languages          behind them
+    name      <s>  <pad>  </s>  <unk>  sentencepiece's   __de__ / deu_Latn  <mask>, rows without a name
+
+M2M-100 numbers its pieces in vocab.json; the others take sentencepiece's numbers, plus one. A row begins with
+the symbol of its language on both sides: `[source] X </s>` and, for the decoder, `</s> [target] Y </s>`.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, Self
+
+from cotext.data.tokenizer.imported import ImportedTokenizer, LanguageChoice, TextSide
+from cotext.data.tokenizer.piece_table import (
+    END,
+    PADDING,
+    UNKNOWN,
+    PieceTable,
+    extended,
+    open_model,
+    read_vocabulary,
+    unnamed,
+)
+from cotext.data.tokenizer.protocol import MAX_VOCABULARY
+from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.reading import parse_json
+
+MODEL, PIECES, LANGUAGES = "sentencepiece.bpe.model", "pieces.json", "languages.json"
+_BEGIN = "<s>"
+_OTHER: Final = frozenset({_BEGIN, "<mask>"})
+
+# In the order of their symbols (Fan et al. 2021; Tang et al. 2021), which some folders of them leave out.
+_M2M100 = """
+af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd gl gu ha he hi hr ht hu
+hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms my ne nl no ns oc or pa pl ps pt
+ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi wo xh yi yo zh zu
+"""
+_MBART50 = """
+ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT lv_LV my_MM ne_NP
+nl_XX ro_RO ru_RU si_LK tr_TR vi_VN zh_CN af_ZA az_AZ bn_IN fa_IR he_IL hr_HR id_ID ka_GE km_KH mk_MK ml_IN
+mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE sw_KE ta_IN te_IN th_TH tl_XX uk_UA ur_PK xh_ZA gl_ES sl_SI
+"""
+M2M100_LANGUAGES: Final = tuple(f"__{code}__" for code in _M2M100.split())
+MBART50_LANGUAGES: Final = tuple(_MBART50.split())
+
+
+class FairseqTokenizer(ImportedTokenizer):
+    """One sentencepiece model for both sides, and a symbol for every language."""
+
+    kind = "fairseq"
+    required = (MODEL, PIECES, LANGUAGES)
+    optional = ()
+
+    @classmethod
+    def from_files(
+        cls,
+        model: bytes,
+        *,
+        languages: Mapping[str, int] | Sequence[str],
+        vocabulary: bytes | None = None,
+        others: Mapping[str, int] | None = None,
+        rows: int | None = None,
+        source_language: str = "",
+        target_language: str = "",
+    ) -> Self:
+        """The tokenizer of the contents of sentencepiece.bpe.model and, for M2M-100, vocab.json.
+
+        `languages`: the symbols with their rows, or in order behind the pieces. `others`: further symbols,
+        such as `<mask>`, with their rows. `rows`: of the embedding matrix.
+
+        Raises:
+            CotextError: a file that is none of these, or symbols and rows that do not fit it.
+        """
+        names: list[str] = (
+            _of_model(model) if vocabulary is None else read_vocabulary(vocabulary, "vocab.json")
+        )
+        if not isinstance(languages, Mapping):
+            languages = {name: len(names) + i for i, name in enumerate(languages)}
+        if not languages:
+            raise CotextError("no symbol of a language: such a model has one for each; give its whole folder")
+        names = _placed(names, {**languages, **(others or {})})
+        named = {name: row for row, name in enumerate(extended(names, rows, MODEL))}
+        codes = {name.strip("_"): name for name in sorted(languages, key=lambda name: languages[name])}
+        files = {
+            MODEL: model,
+            PIECES: json.dumps(named, ensure_ascii=False).encode(),
+            LANGUAGES: json.dumps(codes, ensure_ascii=False).encode(),
+        }
+        return cls.from_stored(files, LanguageChoice()).with_languages(source_language, target_language)
+
+    @classmethod
+    def from_stored(cls, files: Mapping[str, bytes], chosen: LanguageChoice) -> Self:
+        """The tokenizer of the files that `save` wrote; raises CotextError as `from_files`."""
+        names = read_vocabulary(files[PIECES], PIECES)
+        codes = _read_languages(files[LANGUAGES], names)
+        table = PieceTable.of(names, {*codes.values(), *_OTHER, *unnamed(names)}, PIECES)
+        side = TextSide(open_model(files[MODEL], MODEL), table)
+        numbers = {name: i for i, name in enumerate(table.names)}
+        return cls(files, side, side, {code: numbers[name] for code, name in codes.items()}, chosen)
+
+    def _prefixes(self) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        source, target = (
+            (self.languages[self._found(name, f"the {side} language")],) if name else ()
+            for side, name in (("source", self.chosen.source), ("target", self.chosen.target))
+        )
+        return source, target
+
+
+def _of_model(content: bytes) -> list[str]:
+    """The names of rows of a model whose numbers are sentencepiece's, plus one: `<pad>` comes in between.
+
+    Raises:
+        CotextError: no sentencepiece model, or one that does not begin as fairseq's do.
+    """
+    model = open_model(content, MODEL)
+    count: int = model.get_piece_size()
+    begins = count > 3 and model.is_unknown(0) and model.is_control(1) and model.is_control(2)
+    if not begins or count > MAX_VOCABULARY:
+        raise CotextError(
+            f"{MODEL}: does not begin with an unknown piece, a begin and an end symbol, as such a model does"
+        )
+    return [_BEGIN, PADDING, END, UNKNOWN, *(model.id_to_piece(i) for i in range(3, count))]
+
+
+def _placed(names: Sequence[str], symbols: Mapping[str, int]) -> list[str]:
+    """The names of rows with symbols at theirs; rows in between that nobody names get a name.
+
+    Raises:
+        CotextError: two names for a row, or a row beyond any vocabulary.
+    """
+    named = dict(enumerate(names))
+    known = {name: row for row, name in named.items()}
+    for name, row in symbols.items():
+        if not 0 <= row < MAX_VOCABULARY or named.get(row, name) != name or known.get(name, row) != row:
+            raise CotextError(
+                f"the symbol {shown(name)} does not fit the vocabulary of {len(names):,} pieces at row {row}"
+            )
+        named[row], known[name] = name, row
+    return [named.get(row, f"madeupword{row}") for row in range(max(named) + 1)]
+
+
+def _read_languages(content: bytes, names: Sequence[str]) -> dict[str, str]:
+    """Names of language symbols by code.
+
+    Raises:
+        CotextError: no such object, or a symbol that is no piece.
+    """
+    try:
+        found = parse_json(content.decode(), LANGUAGES)
+    except UnicodeDecodeError:
+        raise CotextError(f"{LANGUAGES}: not a text in UTF-8") from None
+    known = {*names} - {END, PADDING, UNKNOWN}
+    whole = isinstance(found, dict) and all(isinstance(n, str) and n in known for n in found.values())
+    if not whole or not found:
+        raise CotextError(f"{LANGUAGES}: damaged: holds no JSON object of languages and their symbols")
+    return dict(found)
+
+
+def language_symbols(files: Mapping[str, bytes]) -> dict[str, int] | list[str]:
+    """Symbols of languages as the configuration files beside a tokenizer name them.
+
+    `files`: contents by name, of tokenizer.json, tokenizer_config.json, added_tokens.json and
+    special_tokens_map.json, those that are there. With rows where these are told; else in the order in which
+    they stand behind the pieces; none where no file tells.
+
+    Raises:
+        CotextError: a file that is no JSON object.
+    """
+    read: dict[str, Any] = {}
+    for name, content in files.items():
+        read[name] = parse_json(content.decode("utf-8", "replace"), name)
+        if not isinstance(read[name], dict):
+            raise CotextError(f"{name}: damaged: holds no JSON object")
+    found = {name: row for name, row in _numbered(read) if _is_language(name)}
+    if found:
+        return found
+    for name in ("special_tokens_map.json", "tokenizer_config.json"):
+        for key in ("additional_special_tokens", "extra_special_tokens"):
+            listed = read.get(name, {}).get(key)
+            names = [_content(each) for each in listed] if isinstance(listed, list) else []
+            if languages := [each for each in names if _is_language(each)]:
+                return languages
+    return []
+
+
+def _numbered(read: Mapping[str, Any]) -> list[tuple[str, int]]:
+    """All added symbols with their rows."""
+    found: list[tuple[str, Any]] = []
+    listed = read.get("tokenizer.json", {}).get("added_tokens")
+    if isinstance(listed, list):
+        found += [(_content(each), each.get("id")) for each in listed if isinstance(each, dict)]
+    by_row = read.get("tokenizer_config.json", {}).get("added_tokens_decoder")
+    if isinstance(by_row, dict):
+        found += [(_content(each), int(row)) for row, each in by_row.items() if row.isdecimal()]
+    found += list(read.get("added_tokens.json", {}).items())
+    return [(name, row) for name, row in found if isinstance(name, str) and type(row) is int]
+
+
+def _content(symbol: Any) -> str:
+    """The text of a symbol, which is written alone or with its settings."""
+    text = symbol.get("content") if isinstance(symbol, dict) else symbol
+    return text if isinstance(text, str) else ""
+
+
+def _is_language(name: str) -> bool:
+    """Whether a symbol is written like `__de__`, `de_DE` or `deu_Latn`."""
+    first, _, rest = name.strip("_").partition("_")
+    bare = name.startswith("__") and name.endswith("__") and not rest
+    return (
+        first.isascii()
+        and first.isalpha()
+        and first.islower()
+        and 2 <= len(first) <= 3
+        and (bare or (rest.isascii() and rest.isalpha() and rest[:1].isupper() and 2 <= len(rest) <= 4))
+    )
