@@ -35,6 +35,22 @@ VIEWS: dict[str, dict[str, Any]] = {
     "indexed": {"kind": "document", "max_tokens": 60, "separators": "indexed", "indexed_separators": 4},
     "cumulative": {"kind": "cumulative", "max_tokens": 60},
 }
+# What models of other toolkits have.
+KINDS: dict[str, dict[str, Any]] = {
+    "own": {},
+    "marian": {"activation": "swish", "wavelengths": "half", "output_bias": True},
+    "m2m_100": {"first_position": 2},
+    "mbart": {
+        "activation": "gelu",
+        "position_encoding": "learned",
+        "learned_positions": 12,
+        "first_position": 2,
+        "embedding_norm": True,
+        "output_bias": True,
+    },
+    "separate": {"separate_embeddings": True, "activation": "gelu"},
+    "no positions": {"positions": "none"},
+}
 ENDING = 1.2  # how much more probable the symbols that close a sentence are made
 
 
@@ -70,14 +86,14 @@ def make(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Make
     """A run in which nothing is neutral, nor what no output holds of any weight."""
     folder = tmp_path_factory.mktemp("runs")
 
-    def made(view: str, pre_norm: bool = False, ending: float = 0.0) -> Path:
-        run = folder / f"{view}-{pre_norm}-{ending}"
+    def made(view: str, pre_norm: bool = False, ending: float = 0.0, kind: str = "own") -> Path:
+        run = folder / f"{view}-{pre_norm}-{ending}-{kind}"
         if run.exists():
             return run
         sizes = {"dimension": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2}
         content = {
             "view": VIEWS[view],
-            "model": {**sizes, "pre_norm": pre_norm},
+            "model": {**sizes, "pre_norm": pre_norm, **KINDS[kind]},
             "train": {"threads": 1},
             "decode": {"beam": 1, "max_ratio": 1.0, "max_extra": 6},
         }
@@ -108,12 +124,13 @@ def write(run: Path, config: Config, tokenizer: Tokenizer, ending: float) -> Non
 @pytest.fixture(scope="module")
 def both(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Both:
     folder = tmp_path_factory.mktemp("engines")
-    opened: dict[tuple[str, bool, float], Pair] = {}
+    opened: dict[tuple[str, bool, float, str], Pair] = {}
 
-    def pair(view: str, pre_norm: bool = False, ending: float = 0.0) -> Pair:
-        key = view, pre_norm, ending
+    def pair(view: str, pre_norm: bool = False, ending: float = 0.0, kind: str = "own") -> Pair:
+        key = view, pre_norm, ending, kind
         if key not in opened:
-            run, engine = make(*key), folder / f"{view}-{pre_norm}-{ending}"
+            run = make(*key)
+            engine = folder / run.name
             export_engine(run, engine)
             opened[key] = Pair(open_run(run, "cpu"), open_run(engine, "cpu"))
         return opened[key]
@@ -140,6 +157,15 @@ def test_greedily_it_writes_what_the_run_writes(
 ) -> None:
     for ending in (0.0, ENDING):
         assert_same(both(view, pre_norm, ending), documents)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "own"])
+def test_models_of_other_kinds_write_and_score_alike(
+    both: Both, documents: list[Document], kind: str
+) -> None:
+    """Rows are longer than there are learned positions."""
+    for pre_norm in (False, True):
+        assert_same(both("s2to2", pre_norm, ENDING, kind), documents)
 
 
 @pytest.mark.parametrize("pre_norm", [False, True])

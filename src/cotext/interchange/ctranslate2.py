@@ -131,17 +131,23 @@ def _description(loaded: LoadedModel, quantization: str) -> EngineDescription:
 def _spec(loaded: LoadedModel) -> Any:
     """The engine's own description of a model, with weights: projections are fused in it as they are here."""
     from ctranslate2.specs import TransformerSpec
+    from ctranslate2.specs.common_spec import Activation
 
+    activations = {"relu": Activation.RELU, "swish": Activation.SWISH, "gelu": Activation.GELU}
+    config = loaded.config.model
     model: Any = copy.deepcopy(loaded.model)  # the conversion works on the weights where they lie
     encoder, decoder = model.encoder, model.decoder
-    pre_norm = loaded.config.model.pre_norm
     spec = TransformerSpec.from_config(
-        (len(encoder), len(decoder)), loaded.config.model.heads, pre_norm=pre_norm
+        (len(encoder), len(decoder)),
+        config.heads,
+        pre_norm=config.pre_norm,
+        activation=activations[config.activation],
+        layernorm_embedding=config.embedding_norm,
     )
     for side, blocks in ((spec.encoder, encoder), (spec.decoder, decoder)):
         for layer, block in zip(side.layer, blocks, strict=True):
             _put_block(layer, block)
-    if pre_norm:
+    if config.pre_norm:
         _put_norm(spec.encoder.layer_norm, model.encoder_norm)
         _put_norm(spec.decoder.layer_norm, model.decoder_norm)
     _put_embeddings(spec, model, positions_for(loaded.config))
@@ -178,19 +184,22 @@ def _cross(cross: Any) -> tuple[nn.Module, nn.Module, nn.Module]:
 def _put_embeddings(spec: Any, model: Any, rows: int) -> None:
     """Vectors of tokens and positions, which the engine scales and adds as they are here."""
     embedding = model.embedding
-    weight = embedding.weight.detach().numpy()
-    spec.encoder.embeddings[0].weight = spec.decoder.embeddings.weight = weight
-    spec.decoder.projection.weight = weight
-    table = embedding.table(torch.arange(rows)[None])[0].numpy()
-    for side, kind in ((spec.encoder, embedding.source), (spec.decoder, embedding.target)):
-        side.position_encodings.encodings = table if kind.positions == "absolute" else 0 * table
+    spec.encoder.embeddings[0].weight = embedding.weight_of("source").detach().numpy()
+    spec.decoder.embeddings.weight = spec.decoder.projection.weight = model.output_weight.detach().numpy()
+    if model.output_bias is not None:
+        spec.decoder.projection.bias = model.output_bias.detach().numpy()
+    for side, name in ((spec.encoder, "source"), (spec.decoder, "target")):
+        encoded = embedding.encoding(name)(torch.arange(rows)[None])[0].detach().numpy()
+        kind = getattr(embedding, name)
+        side.position_encodings.encodings = encoded if kind.positions == "absolute" else 0 * encoded
+        if (norm := getattr(embedding, f"{name}_norm")) is not None:
+            _put_norm(side.layernorm_embedding, norm)
 
 
 def _put_symbols(spec: Any, loaded: LoadedModel) -> None:
     """Tokens by their ids; rows come with all symbols that they have."""
-    names = [str(i) for i in range(spec.decoder.embeddings.weight.shape[0])]
-    spec.register_source_vocabulary(names)
-    spec.register_target_vocabulary(names)
+    spec.register_source_vocabulary([str(i) for i in range(len(spec.encoder.embeddings[0].weight))])
+    spec.register_target_vocabulary([str(i) for i in range(len(spec.decoder.embeddings.weight))])
     symbols = special_symbols(loaded.tokenizer, loaded.config.view)
     spec.config.bos_token = spec.config.decoder_start_token = str(symbols.bos)
     spec.config.eos_token, spec.config.unk_token = str(symbols.eos), str(loaded.tokenizer.unk)
