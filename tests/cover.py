@@ -86,7 +86,7 @@ FACTORS: dict[str, dict[str, dict[str, Any]]] = {
     },
     "source sentences": {"all": {}, "one": {"source_sentences": 1}},
     "norm": {"post": {}, "pre": {"pre_norm": True}},
-    "activation": {"relu": {}, **{kind: {"activation": kind} for kind in ("swish", "gelu")}},
+    "activation": {"relu": {}, **{kind: {"activation": kind} for kind in ("swish", "gelu", "gelu_sigmoid")}},
     "encoding": {
         "half_minus_one": {},
         "half": {"wavelengths": "half"},

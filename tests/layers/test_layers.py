@@ -52,6 +52,7 @@ def sentences(lengths: list[int]) -> Tensor:
         ("relu", lambda x: x * (x > 0)),
         ("swish", lambda x: x / (1 + (-x).exp())),
         ("gelu", lambda x: x * torch.distributions.Normal(0, 1).cdf(x)),
+        ("gelu_sigmoid", lambda x: x / (1 + (-1.702 * x).exp())),
     ],
 )
 def test_activations_by_hand(activation: Activation, by_hand: Callable[[Tensor], Tensor]) -> None:

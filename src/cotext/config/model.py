@@ -22,7 +22,7 @@ ScoreKind = Literal[
 ]
 Positions = Literal["absolute", "reset", "shifted", "none"]
 SegmentsKind = Literal["none", "learned", "sinusoidal", "current"]
-Activation = Literal["relu", "swish", "gelu"]
+Activation = Literal["relu", "swish", "gelu", "gelu_sigmoid"]
 Wavelengths = Literal["half_minus_one", "half"]
 
 
@@ -177,7 +177,8 @@ class ModelConfig(Closed):
     """Layer norm before each sublayer, not after it."""
     activation: Activation = "relu"
     """Between the projections of feed-forward layers: max(0, x); x * sigmoid(x), which Marian's models have;
-    or x * Phi(x) with the normal distribution function (mBART)."""
+    x * Phi(x) with the normal distribution function (mBART); or x * sigmoid(1.702 x), what Marian computes
+    for it."""
     output_bias: bool = False
     """A trained bias for every symbol in the output layer, as Marian's models have it."""
     separate_embeddings: bool = False

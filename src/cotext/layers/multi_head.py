@@ -11,6 +11,7 @@ Shapes: B entries, W beams, R rows (R = B * W while decoding, else R = B), T que
 heads, K per head, N real tokens of all rows; x is packed, [N, D], or [B, T, D], or while decoding [R, T, D].
 """
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -22,7 +23,12 @@ from cotext.layers.kernels.sdpa import attend
 from cotext.layers.layout import AnyLayout, Keys, Layout, Step
 from cotext.layers.state import KeysValues, SlotMask
 
-Activation = Literal["relu", "swish", "gelu"]
+Activation = Literal["relu", "swish", "gelu", "gelu_sigmoid"]
+ACTIVATIONS: Mapping[Activation, Callable[[Tensor], Tensor]] = {
+    "swish": silu,
+    "gelu": gelu,
+    "gelu_sigmoid": lambda x: x * (1.702 * x).sigmoid(),
+}
 
 
 def split_heads(x: Tensor, heads: int) -> Tensor:
@@ -201,7 +207,8 @@ class FeedForward(nn.Module):
     """Two projections with an activation between them, and `dropout` after it.
 
     relu: max(0, x) (Vaswani et al. 2017, section 3.3). swish: x * sigmoid(x) (Ramachandran et al. 2017).
-    gelu: x * Phi(x), Phi the normal distribution function (Hendrycks and Gimpel 2016).
+    gelu: x * Phi(x), Phi the normal distribution function (Hendrycks and Gimpel 2016); gelu_sigmoid: their
+    approximation of it, x * sigmoid(1.702 x).
     """
 
     def __init__(self, dimension: int, inner: int, dropout: float, activation: Activation = "relu") -> None:
@@ -216,7 +223,6 @@ class FeedForward(nn.Module):
         if self.activation == "relu":
             wide = relu_dropout(wide, self.dropout, self.training)
         else:
-            wide = silu(wide) if self.activation == "swish" else gelu(wide)
-            wide = dropout(wide, self.dropout, self.training)
+            wide = dropout(ACTIVATIONS[self.activation](wide), self.dropout, self.training)
         narrow: Tensor = self.narrow(wide)
         return narrow

@@ -188,10 +188,11 @@ def load_run(run: Path, update: int | None = None) -> LoadedModel:
     if tokenizer.fingerprint != described.fingerprint:
         raise CotextError(f"{path}: was trained with another tokenizer than the one in {run / 'tokenizer'}")
     # Building takes memory by the configuration, which may ask for any.
-    most = BYTES_PER_NUMBER * parameters_at_most(described.config, tokenizer.vocabulary_size)
+    sizes = tokenizer.vocabulary_size, tokenizer.source_vocabulary_size
+    most = BYTES_PER_NUMBER * parameters_at_most(described.config, max(sizes))
     if most > MOST_TIMES * path.stat().st_size:
-        _require_shapes(path, described.config, tokenizer.vocabulary_size)
-    model = build_model(described.config, tokenizer.vocabulary_size)
+        _require_shapes(path, described.config, *sizes)
+    model = build_model(described.config, *sizes)
     fill(model, weights, path)
     return LoadedModel(model.eval(), described.config, tokenizer, described.updates)
 
@@ -206,14 +207,14 @@ def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, list[int]]:
     return {name: list(tensor.shape) for name, tensor in tensors.items()}
 
 
-def _require_shapes(path: Path, config: Config, vocabulary: int) -> None:
+def _require_shapes(path: Path, config: Config, vocabulary: int, source_vocabulary: int) -> None:
     """Compare a model file with its configuration without taking memory for either; this takes seconds.
 
     Raises:
         CotextError: its tensors are not those of the configured model.
     """
     with torch.device("meta"):
-        asked = _shapes(build_model(config, vocabulary).state_dict())
+        asked = _shapes(build_model(config, vocabulary, source_vocabulary).state_dict())
     _require_fit(asked, read_shapes(path), path)
 
 

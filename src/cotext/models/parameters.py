@@ -35,7 +35,7 @@ def parameters_at_most(config: Config, vocabulary: int) -> int:
     return blocks * (16 * width * width + 3 * width * inner) + rows * width
 
 
-def parameters_asked(config: Config, vocabulary: int) -> int:
+def parameters_asked(config: Config, vocabulary: int, source_vocabulary: int | None = None) -> int:
     """Number of trained numbers of the model of a configuration, counted without taking memory for them.
 
     Takes seconds, while a part of torch is imported that nothing else needs.
@@ -44,7 +44,7 @@ def parameters_asked(config: Config, vocabulary: int) -> int:
         CotextError: as `build_model`.
     """
     with torch.device("meta"):
-        return count_parameters(build_model(config, vocabulary))
+        return count_parameters(build_model(config, vocabulary, source_vocabulary))
 
 
 def parameters_at_base(config: Config) -> int:

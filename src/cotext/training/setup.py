@@ -26,16 +26,16 @@ from cotext.training.trainer import Trainer
 from cotext.training.warm_start import WarmStart, read_new, start_from
 
 
-def _require_memory(config: Config, vocabulary: int) -> None:
+def _require_memory(config: Config, vocabulary: int, source_vocabulary: int) -> None:
     """Refuse a model whose weights alone are more than this machine has memory for.
 
     Raises:
         CotextError: they are.
     """
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    if 4 * parameters_at_most(config, vocabulary) <= memory:
+    if 4 * parameters_at_most(config, max(vocabulary, source_vocabulary)) <= memory:
         return
-    weights = 4 * parameters_asked(config, vocabulary)
+    weights = 4 * parameters_asked(config, vocabulary, source_vocabulary)
     if weights > memory:
         raise CotextError(
             f"the model asked for has {weights // 4:,} parameters, {weights / 2**30:,.0f} GiB, and this "
@@ -88,9 +88,10 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
     """
     data = open_data(data_folder)
     config = settle(config, data, run, recipe)
-    _require_memory(config, data.tokenizer.vocabulary_size)
+    sizes = data.tokenizer.vocabulary_size, data.tokenizer.source_vocabulary_size
+    _require_memory(config, *sizes)
     torch.manual_seed(config.train.seed)
-    model = build_model(config, data.tokenizer.vocabulary_size)
+    model = build_model(config, *sizes)
     accelerator = make_accelerator(config.train, model.spares_parameters, device)
     threads = choose_threads(config.model.dimension, config.train.threads)
     if not config.train.threads:
