@@ -48,7 +48,7 @@ KINDS: dict[str, dict[str, Any]] = {
         "embedding_norm": True,
         "output_bias": True,
     },
-    "separate": {"separate_embeddings": True, "activation": "gelu"},
+    "separate": {"separate_embeddings": True, "activation": "gelu_sigmoid"},
     "no positions": {"positions": "none"},
 }
 ENDING = 1.2  # how much more probable the symbols that close a sentence are made

@@ -133,7 +133,12 @@ def _spec(loaded: LoadedModel) -> Any:
     from ctranslate2.specs import TransformerSpec
     from ctranslate2.specs.common_spec import Activation
 
-    activations = {"relu": Activation.RELU, "swish": Activation.SWISH, "gelu": Activation.GELU}
+    activations = {
+        "relu": Activation.RELU,
+        "swish": Activation.SWISH,
+        "gelu": Activation.GELU,
+        "gelu_sigmoid": Activation.GELUSigmoid,
+    }
     config = loaded.config.model
     model: Any = copy.deepcopy(loaded.model)  # the conversion works on the weights where they lie
     encoder, decoder = model.encoder, model.decoder
