@@ -33,10 +33,18 @@ def prepare(
     test_source: Annotated[Path | None, typer.Option(help="Test corpus, source side.")] = None,
     test_target: Annotated[Path | None, typer.Option(help="Test corpus, target side.")] = None,
     source_language: Annotated[
-        str | None, typer.Option(help="Language code such as en; default: from the file names.")
+        str | None,
+        typer.Option(
+            help="Language code such as en, or a language of the tokenizer of --tokenizer, such as eng_Latn; "
+            "default: from the file names."
+        ),
     ] = None,
     target_language: Annotated[
-        str | None, typer.Option(help="Language code such as de; default: from the file names.")
+        str | None,
+        typer.Option(
+            help="Language code such as de, or a language of the tokenizer of --tokenizer, such as deu_Latn; "
+            "default: from the file names."
+        ),
     ] = None,
     controlled: Annotated[
         str | None,
@@ -101,7 +109,7 @@ def prepare(
     from cotext.data.languages import Languages, language_code
     from cotext.data.prepare import prepare as prepare_corpus
     from cotext.data.prepare import prepare_controlled
-    from cotext.data.tokenizer import KINDS, TokenizerSettings
+    from cotext.data.tokenizer import KINDS, LanguageChoice, TokenizerSettings
     from cotext.runtime.progress import stages
 
     files = (source, target, dev_source, dev_target, test_source, test_target)
@@ -164,6 +172,7 @@ def prepare(
                 languages=languages,
                 settings=settings,
                 tokenizer=taken,
+                symbols=LanguageChoice(source_language or "", target_language or ""),
                 format=format,
                 max_characters=max_characters,
                 split=split,

@@ -30,6 +30,8 @@ from cotext.cli.options import (
     Format,
     Json,
     Scoring,
+    SourceLanguage,
+    TargetLanguage,
     TargetOrder,
     as_json,
     counted,
@@ -126,6 +128,8 @@ def translate(
     scores: Annotated[
         Path | None, typer.Option(help="File for the log-probability of each translated sentence (TSV).")
     ] = None,
+    source_language: SourceLanguage = None,
+    target_language: TargetLanguage = None,
     format: Format = None,
     device: Device = None,
     set: Decode = None,
@@ -136,7 +140,8 @@ def translate(
     json: Json = False,
 ) -> None:
     """Translate the documents of a file, sentence for sentence."""
-    decode = decode_settings(set)
+    sides = ("source_language", source_language), ("target_language", target_language)
+    decode = {**decode_settings(set), **{key: name for key, name in sides if name}}
     if str(document) == "-":
         if any((out, scores, split, overwrite, json)) or format not in (None, "text"):
             raise CotextError(

@@ -28,6 +28,13 @@ Decode = Annotated[
         "--set", help="Override a decode setting of the recipe: key=value, as in beam=1; may be repeated."
     ),
 ]
+_CHOICE = "where the tokenizer has a symbol for each; default: that of the run's data."
+SourceLanguage = Annotated[
+    str | None, typer.Option("--source-language", help=f"Language of the documents, {_CHOICE}")
+]
+TargetLanguage = Annotated[
+    str | None, typer.Option("--target-language", help=f"Language to translate into, {_CHOICE}")
+]
 TargetOrder = Annotated[
     str | None,
     typer.Option(
@@ -41,6 +48,8 @@ SCORING = (
     "max_tokens",
     "group_windows",
     "before",
+    "source_language",
+    "target_language",
 )  # of the decode settings, what scoring takes
 Scoring = Annotated[
     list[str] | None,

@@ -35,6 +35,10 @@ class DecodeConfig(Closed):
     first_pass: str = ""
     """Run whose translations are the target context, instead of the system's own; `init`: that which training
     started from."""
+    source_language: str = ""
+    """Of tokenizers with a symbol for each language: that of the source; else that of the run's data."""
+    target_language: str = ""
+    """Of these tokenizers: the language to translate into; else that of the run's data."""
     max_ratio: Annotated[float, Field(gt=0, le=20)] = 2.0
     """A sentence holds at most max_ratio times its source tokens, plus `max_extra`."""
     max_extra: Annotated[int, Field(ge=0, le=10_000, strict=True)] = 20

@@ -19,6 +19,12 @@ row: `<7> a eos <8> b eos <9> c eos`.
 On the source side a separator belongs to the sentence that it closes, and brackets show both their symbols:
 `bos a eos bos b eos`. Sentence indices count from the first *source* sentence of the row on both sides, so
 that index k means the same sentence everywhere.
+
+Symbols of languages stand once at the head of a row, on the target side behind the begin symbol, and belong
+to the first sentence of the row. They are read and never predicted; no length of a row counts them:
+
+    source    >>deu<<  a  sep  b  eos         input     bos  [tgt]  a  sep  b     label     -  a  sep  b  eos
+    sentence  0        0  0    1  1           sentence   0   0      0  1    1     sentence -1  0  0    1  1
 """
 
 from collections.abc import Sequence
@@ -41,6 +47,7 @@ class SpecialSymbols:
     `separators` close sentence 0, 1 ... of a row where another follows; the last of them serves all later
     sentences. With `bracket` there is one, `eos`, and `bos` opens every sentence; with `numbers`, the
     number of the sentence in its document does instead, the last of them for all later ones.
+    `source_prefix` and `target_prefix` stand once at the head of a row.
     """
 
     pad: int
@@ -49,6 +56,8 @@ class SpecialSymbols:
     separators: tuple[int, ...]
     bracket: bool = False
     numbers: tuple[int, ...] = ()
+    source_prefix: tuple[int, ...] = ()
+    target_prefix: tuple[int, ...] = ()
 
     def separator(self, sentence: int) -> int:
         """The symbol that closes this sentence of a row where another follows."""
@@ -58,10 +67,14 @@ class SpecialSymbols:
         """The symbol that opens a bracketed sentence, given its index in its document."""
         return self.numbers[min(sentence_index, len(self.numbers) - 1)] if self.numbers else self.bos
 
-    @property
-    def first(self) -> int:
-        """Ids below it are subwords."""
-        return min(self.pad, self.bos, self.eos, *self.separators)
+    def are_subwords(self, tokens: Tensor) -> Tensor:
+        """A mask of the tokens that are subwords: in front of the special symbols, or pieces of the source
+        alone behind them, and no symbol of a language."""
+        special = self.pad, self.bos, self.eos, *self.separators, *self.numbers
+        found = (tokens < min(special)) | (tokens > max(special))
+        for symbol in {*self.source_prefix, *self.target_prefix}:
+            found &= tokens != symbol
+        return found
 
     @property
     def per_source_sentence(self) -> int:
@@ -147,8 +160,7 @@ def hide_words(batch: Batch, share: float, symbols: SpecialSymbols, unknown: int
     """
 
     def hidden(tokens: Tensor) -> Tensor:
-        # Subwords come before all special symbols.
-        chosen = (torch.rand(tokens.shape, device=tokens.device) < share) & (tokens < symbols.first)
+        chosen = (torch.rand(tokens.shape, device=tokens.device) < share) & symbols.are_subwords(tokens)
         return tokens.masked_fill(chosen, unknown)
 
     source = replace(batch.source, tokens=hidden(batch.source.tokens))
@@ -159,7 +171,7 @@ def hide_words(batch: Batch, share: float, symbols: SpecialSymbols, unknown: int
 class Instance:
     """One window of one document as token ids, which becomes a row of a batch.
 
-    `source` and `target` hold its sentences.
+    `source` and `target` hold its sentences. Lengths count their tokens and the symbols that set them apart.
     """
 
     document: int

@@ -30,9 +30,18 @@ def further_symbols(view: ViewConfig) -> int:
 
 
 def special_symbols(tokenizer: Tokenizer, view: ViewConfig) -> SpecialSymbols:
-    """The ids that batches need: those of the tokenizer, and behind them those of the recipe's separators."""
-    first = tokenizer.vocabulary_size
-    further = tuple(range(first, first + further_symbols(view)))
+    """The ids that batches need: those of the tokenizer, and behind them those of the recipe's separators.
+
+    Raises:
+        CotextError: separators of the recipe's own, where further pieces of the source have these ids.
+    """
+    first, count = tokenizer.vocabulary_size, further_symbols(view)
+    if count and tokenizer.source_vocabulary_size > first:
+        raise CotextError(
+            f"view.separators = {view.separators}: this tokenizer has a vocabulary for each side, and no "
+            "room for further symbols; choose plain or bracket"
+        )
+    further = tuple(range(first, first + count))
     bracket = is_bracketed(view)
     return SpecialSymbols(
         pad=tokenizer.pad,
@@ -41,6 +50,8 @@ def special_symbols(tokenizer: Tokenizer, view: ViewConfig) -> SpecialSymbols:
         separators=(tokenizer.eos,) if bracket else (tokenizer.sep, *further),
         bracket=bracket,
         numbers=further if bracket else (),
+        source_prefix=tokenizer.source_prefix,
+        target_prefix=tokenizer.target_prefix,
     )
 
 

@@ -4,6 +4,7 @@ The layout of a row (separators, brackets, sentence indices) is drawn in `cotext
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -58,12 +59,42 @@ def decoder_input(
     return shifted
 
 
-def target_rows(instance: Instance, symbols: SpecialSymbols) -> tuple[Ids, Ids, Ids]:
-    """Decoder input, labels and sentence indices of an instance, [T] each; empty without a target."""
+def headed(prefix: Sequence[int], tokens: Ids, sentence: Ids, behind: int = 0) -> tuple[Ids, Ids]:
+    """Put the symbols of a language at the head of a row, `behind` its first tokens.
+
+    They belong to the first sentence of the row. Returns tokens and sentence indices, [T + prefix] each.
+    """
+    if not prefix:
+        return tokens, sentence
+    return np.insert(tokens, behind, prefix), np.insert(sentence, behind, [sentence[0]] * len(prefix))
+
+
+@dataclass(frozen=True, slots=True)
+class TargetRow:
+    """The target side of an instance: decoder input and labels with the sentence of each, [T] each.
+
+    Where the input is a symbol that is followed by one of a language, there is no label: sentence -1.
+    """
+
+    inputs: Ids
+    input_sentence: Ids
+    labels: Ids
+    label_sentence: Ids
+
+
+def target_row(instance: Instance, symbols: SpecialSymbols) -> TargetRow:
+    """The target side of an instance; empty without a target."""
     if not instance.target:
-        return np.empty(0, np.int64), np.empty(0, np.int64), np.empty(0, np.int64)
+        nothing = np.empty(0, np.int64)
+        return TargetRow(nothing, nothing, nothing, nothing)
     label, sentence = joined(instance.target, symbols, instance.target_offset)
-    return decoder_input(label, sentence, symbols, instance.first_sentence), label, sentence
+    inputs = decoder_input(label, sentence, symbols, instance.first_sentence)
+    unlabelled = np.full(len(symbols.target_prefix), -1)
+    return TargetRow(
+        *headed(symbols.target_prefix, inputs, sentence, behind=1),
+        np.concatenate((np.full(len(unlabelled), symbols.pad), label)),
+        np.concatenate((unlabelled, sentence)),
+    )
 
 
 def padded(rows: Sequence[tuple[Ids, Ids]], pad: int) -> tuple[Tensor, Tensor]:
@@ -78,10 +109,10 @@ def padded(rows: Sequence[tuple[Ids, Ids]], pad: int) -> tuple[Tensor, Tensor]:
 
 def source_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Source:
     """The source side of a batch."""
-    sides = [
+    sides = (
         joined(i.source, symbols, opened=symbols.bracket, sentence_index=i.first_sentence) for i in instances
-    ]
-    tokens, sentence = padded(sides, symbols.pad)
+    )
+    tokens, sentence = padded([headed(symbols.source_prefix, *side) for side in sides], symbols.pad)
     return Source(
         tokens=tokens,
         sentence=sentence,
@@ -93,15 +124,15 @@ def source_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Sour
 
 def extra_rows(instances: Sequence[Instance], symbols: SpecialSymbols) -> ExtraRows:
     """Rows that others in the batch attend to; those without a target have no decoder input yet."""
-    rows = [(inputs, sentence) for inputs, _, sentence in (target_rows(i, symbols) for i in instances)]
+    rows = [(row.inputs, row.input_sentence) for row in (target_row(i, symbols) for i in instances)]
     return ExtraRows(source_batch(instances, symbols), *padded(rows, symbols.pad))
 
 
 def make_batch(instances: Sequence[Instance], symbols: SpecialSymbols) -> Batch:
     """A batch with targets."""
-    targets = [target_rows(i, symbols) for i in instances]
-    target_input, input_sentence = padded([(inputs, k) for inputs, _, k in targets], symbols.pad)
-    target_label, label_sentence = padded([(label, k) for _, label, k in targets], symbols.pad)
+    targets = [target_row(i, symbols) for i in instances]
+    target_input, input_sentence = padded([(row.inputs, row.input_sentence) for row in targets], symbols.pad)
+    target_label, label_sentence = padded([(row.labels, row.label_sentence) for row in targets], symbols.pad)
     return Batch(
         source=source_batch(instances, symbols),
         target_input=target_input,

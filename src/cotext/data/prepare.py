@@ -44,9 +44,13 @@ from cotext.data.selection import Selection, render
 from cotext.data.splitting import Splitter
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import (
+    ImportedTokenizer,
+    LanguageChoice,
     Tokenizer,
     TokenizerSettings,
+    chosen_languages,
     load_tokenizer,
+    require_languages,
     train_tokenizer,
     with_all_processors,
 )
@@ -71,6 +75,7 @@ def prepare(
     format: str | None = None,
     settings: TokenizerSettings | None = None,
     tokenizer: Path | None = None,
+    symbols: LanguageChoice | None = None,
     max_characters: int = 10_000,
     split: bool = False,
     clean: Sequence[str] = (),
@@ -81,7 +86,8 @@ def prepare(
     """Train a tokenizer, encode training, development and test corpora, and write all to the folder `out`.
 
     `tokenizer`: a run or prepared data whose tokenizer is taken instead, so that training can go on from the
-    run with other text; `settings` say nothing then. A target of None: the source file holds both languages.
+    run with other text; `settings` say nothing then. `symbols`: the languages as such a tokenizer of many
+    names them, where `languages` do not tell. A target of None: the source file holds both languages.
     A language that `languages` leaves open is taken from the names of the training files. Of the
     training corpus, `split` splits lines of several sentences and `clean` names rules of
     `cotext.data.cleaning`; of all, `skip_unequal` leaves out documents whose sides have unequal numbers of
@@ -94,7 +100,7 @@ def prepare(
     pair = _languages(languages or Languages(), source, target)
     rules = parse_rules(clean)
     splitters = (Splitter(pair.source), Splitter(pair.target)) if split else None
-    given_tokenizer = None if tokenizer is None else load_tokenizer(tokenizer / "tokenizer")
+    given_tokenizer = None if tokenizer is None else _taken(tokenizer, symbols or LanguageChoice(), pair)
     corpora = _corpora(given, format, skip_unequal, pair, rules, splitters)
     chosen = given_tokenizer or settings or TokenizerSettings()
     command = {
@@ -134,6 +140,27 @@ def _corpora(
             selection = Selection(read, languages, *chosen)
             corpora.append(corpus_of_files(split, source, target, selection))
     return corpora
+
+
+def _taken(folder: Path, symbols: LanguageChoice, pair: Languages) -> Tokenizer:
+    """The tokenizer of a run or of prepared data, for the languages of this corpus.
+
+    Of a tokenizer of many languages these are, one after the other: those that are named, those that it comes
+    with, and those whose code is that of the corpus.
+
+    Raises:
+        CotextError: a language that it has no symbol of, or none that tells; else as `load_tokenizer`.
+    """
+    tokenizer = load_tokenizer(folder / "tokenizer")
+    if not isinstance(tokenizer, ImportedTokenizer) or not tokenizer.languages:
+        return tokenizer
+    tokenizer = tokenizer.with_languages(symbols.source, symbols.target)
+    for side in tokenizer.lacking():
+        code = pair.source if side == "source" else pair.target
+        if len(found := tokenizer.names_alike(code)) == 1:
+            tokenizer = tokenizer.with_languages(**{"source": "", "target": "", side: found[0]})
+    require_languages(tokenizer, "--source-language and --target-language")
+    return tokenizer
 
 
 def _languages(given: Languages, source: Path, target: Path | None) -> Languages:
@@ -228,6 +255,8 @@ def _job(
         how = asdict(chosen)
     else:
         how = {"kind": chosen.kind, "taken": chosen.fingerprint}
+        if spoken := chosen_languages(chosen):
+            how["languages"] = spoken
     return {
         "cotext": __version__,
         "command": command,
@@ -300,7 +329,9 @@ def _build(
 
 def _notes(chosen: TokenizerSettings | Tokenizer, tokenizer: Tokenizer) -> tuple[str, ...]:
     if not isinstance(chosen, TokenizerSettings):
-        return ("the tokenizer is that of other data; nothing was learned here",)
+        languages = chosen_languages(tokenizer)
+        told = f"; rows begin with the symbols of {languages.strip('-')}" if languages else ""
+        return (f"the tokenizer is that of other data; nothing was learned here{told}",)
     if chosen.vocabulary is None and tokenizer.pieces < chosen.requested_vocabulary:
         return (
             f"note: the text supports {tokenizer.pieces} pieces, fewer than the usual "

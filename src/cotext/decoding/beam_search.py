@@ -115,8 +115,9 @@ def search(
     with torch.inference_mode():
         state = model.encode(source)
         most_tokens = max(sum(r.max_tokens) for r in requests)
-        # `bos` and the prefixes, padded to equal length, and the new tokens but the last, never read.
-        state.open(max(len(r.prefix) for r in requests) + most_tokens)
+        # `bos`, languages and prefixes, padded to equal length, and the new tokens but the last, never read.
+        longest = max(len(r.prefix) for r in requests) + len(symbols.special.target_prefix)
+        state.open(longest + most_tokens)
         weight, bias = model.output_weight, model.output_bias
         rules = Rules.of(symbols, options.align, weight.size(0), weight.device)
         hidden_RD = _read_prefixes(model, state, requests, rules, source.tokens.device)

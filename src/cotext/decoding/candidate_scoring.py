@@ -22,7 +22,7 @@ from torch import Tensor
 
 from cotext.data.batch import Instance, SpecialSymbols
 from cotext.data.batching import pack_while
-from cotext.data.collate import padded, source_batch, target_rows
+from cotext.data.collate import padded, source_batch, target_row
 from cotext.data.documents import ParallelDocument
 from cotext.data.tokenizer import Side, Tokenizer
 from cotext.data.views import Window
@@ -54,14 +54,15 @@ class CandidateSet:
 
 @dataclass(frozen=True, slots=True)
 class _Group:
-    """The distinct rows of a window, as long as needed: decoder inputs, labels, the sentence of each."""
+    """The distinct rows of a window, as long as needed: decoder inputs and labels, the sentence of each."""
 
     index: int
     first: Instance
     scored: range  # counted from the first source sentence of the row
     inputs: list[Ids]
+    input_sentence: list[Ids]
     labels: list[Ids]
-    sentence: list[Ids]
+    label_sentence: list[Ids]
     which: list[int]  # per candidate, its row
     shared: int  # inputs at the beginning that all rows have in common
 
@@ -215,23 +216,25 @@ def _group(index: int, rows: CandidateRows, symbols: SpecialSymbols) -> _Group:
     first = rows.instances[0]
     offset = rows.scored.start - first.first_sentence, rows.scored.stop - first.first_sentence
     numbers: dict[tuple[tuple[int, ...], ...], int] = {}
-    which, inputs, labels, sentences = [], [], [], []
+    which, inputs, input_sentences, labels, label_sentences = [], [], [], [], []
     for instance in rows.instances:
         key = tuple(tuple(int(t) for t in s) for s in instance.target)
         if key not in numbers:
             numbers[key] = len(numbers)
-            row, label, sentence = target_rows(instance, symbols)
-            needed = int(np.searchsorted(sentence, offset[1]))
-            inputs.append(row[:needed])
-            labels.append(label[:needed])
-            sentences.append(sentence[:needed])
+            row = target_row(instance, symbols)
+            needed = int(np.searchsorted(row.label_sentence, offset[1]))
+            inputs.append(row.inputs[:needed])
+            input_sentences.append(row.input_sentence[:needed])
+            labels.append(row.labels[:needed])
+            label_sentences.append(row.label_sentence[:needed])
         which.append(numbers[key])
     shared = len(inputs[0])
-    for row, sentence in zip(inputs[1:], sentences[1:], strict=True):
-        shared = min(shared, len(row))
-        same = (row[:shared] == inputs[0][:shared]) & (sentence[:shared] == sentences[0][:shared])
+    for tokens, sentence in zip(inputs[1:], input_sentences[1:], strict=True):
+        shared = min(shared, len(tokens))
+        same = (tokens[:shared] == inputs[0][:shared]) & (sentence[:shared] == input_sentences[0][:shared])
         shared = shared if same.all() else int(same.argmin())
-    return _Group(index, first, range(*offset), inputs, labels, sentences, which, shared)
+    sides = inputs, input_sentences, labels, label_sentences
+    return _Group(index, first, range(*offset), *sides, which, shared)
 
 
 def _score(
@@ -250,7 +253,7 @@ def _score(
     for b, g in enumerate(groups):
         common = g.shared - 1 if width > 1 else g.shared  # the last state of the prefix predicts several
         for w in range(width):
-            at = np.flatnonzero(g.sentence[w] >= g.scored.start)
+            at = np.flatnonzero(g.label_sentence[w] >= g.scored.start)
             mine = at if w == 0 else at[at >= common]
             state.append(
                 np.where(
@@ -265,7 +268,7 @@ def _score(
             if w == 0:
                 before = own[mine < common]
             entry.append(own if w == 0 else np.concatenate((before, own)))
-            slot.append(slots + g.sentence[w][at] - g.scored.start)
+            slot.append(slots + g.label_sentence[w][at] - g.scored.start)
             slots += len(g.scored)
     picked = torch.from_numpy(np.concatenate(state)).to(device)
     label_N = torch.from_numpy(np.concatenate(label)).to(device)
@@ -284,7 +287,7 @@ def _hidden(
     """Hidden states of the prefixes [B * P] and, behind them, of the continuations [R * T]; also P and T."""
     state = model.encode(source_batch([g.first for g in groups], symbols).to(device))
     longest = max(g.longest for g in groups)
-    prefixes = [(g.inputs[0][: g.shared], g.sentence[0][: g.shared]) for g in groups]
+    prefixes = [(g.inputs[0][: g.shared], g.input_sentence[0][: g.shared]) for g in groups]
     tokens, sentence = (side.to(device) for side in padded(prefixes, symbols.pad))
     if longest:
         state.open(tokens.size(1) + longest)
@@ -294,7 +297,7 @@ def _hidden(
     state.widen(len(groups[0].inputs))
     rest = []
     for g in groups:
-        for row, of in zip(g.inputs, g.sentence, strict=True):
+        for row, of in zip(g.inputs, g.input_sentence, strict=True):
             # A row that has ended repeats its last token, which is not scored: no row may be padding alone.
             start = min(g.shared, len(row) - 1)
             rest.append((row[start:], of[start:]))

@@ -30,7 +30,8 @@ Align = Literal["constrained", "free"]
 class SearchSymbols:
     """The token ids that constraints are made of.
 
-    `blank` decode to an empty string; `unused` are special symbols of other recipes, which no output holds.
+    `blank` decode to an empty string; no output holds those of `unused`: special symbols of other recipes,
+    and symbols of languages.
     """
 
     special: SpecialSymbols

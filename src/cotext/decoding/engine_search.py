@@ -44,7 +44,8 @@ def search_engine(
     _require_room(model, sources)
     free = options.align == "free"
     rows = [
-        _Row(tokens, _within(model, request, free)) for tokens, request in zip(sources, requests, strict=True)
+        _Row(tokens, symbols.special.target_prefix, _within(model, request, symbols.special, free))
+        for tokens, request in zip(sources, requests, strict=True)
     ]
     search = _EngineSearch(model, symbols, options)
     if free:
@@ -60,10 +61,11 @@ def search_engine(
 def engine_label_nll(model: Engine, batch: Batch) -> Tensor:
     """Negative log-likelihoods of the labels of current sentences: as `likelihood.label_nll`."""
     sources = _rows(batch.source.tokens, batch.source.sentence)
-    labels = _rows(batch.target_label, batch.label_sentence)
-    _require_room(model, [*sources, *labels])
+    # What follows `bos` are the labels but the last, behind the symbols of a language.
+    inputs = _rows(batch.target_input, batch.input_sentence)
+    _require_room(model, [*sources, *inputs])
     nll = torch.zeros(batch.target_label.shape)
-    for row, found in zip(nll, model.score(sources, [row[:-1] for row in labels]), strict=True):
+    for row, found in zip(nll, model.score(sources, [row[1:] for row in inputs]), strict=True):
         row[: len(found)] = -torch.tensor(found)
     return nll[batch.is_current.cpu()]
 
@@ -88,9 +90,9 @@ def _require_room(model: Engine, rows: Sequence[Sequence[int]]) -> None:
         )
 
 
-def _within(model: Engine, request: SearchRequest, free: bool) -> SearchRequest:
+def _within(model: Engine, request: SearchRequest, special: SpecialSymbols, free: bool) -> SearchRequest:
     """A request whose limits the engine has positions for."""
-    room = model.positions - 1 - len(request.prefix)
+    room = model.positions - 1 - len(special.target_prefix) - len(request.prefix)
     if sum(request.max_tokens) <= room:
         return request
     most = room if free else room // request.sentences
@@ -107,10 +109,11 @@ def _within(model: Engine, request: SearchRequest, free: bool) -> SearchRequest:
 class _Row:
     """A row and what is written of it: labels after the prefix, the final `eos` not included.
 
-    `closed` counts its sentences that are finished.
+    `language` are symbols that stand before all labels; `closed` counts its sentences that are finished.
     """
 
     source: list[int]
+    language: tuple[int, ...]
     request: SearchRequest
     tokens: list[int] = field(default_factory=list)
     closed: int = 0
@@ -119,8 +122,8 @@ class _Row:
 
     @property
     def prefix(self) -> list[int]:
-        """All labels so far."""
-        return [*self.request.prefix, *self.tokens]
+        """Decoder inputs so far, but `bos`."""
+        return [*self.language, *self.request.prefix, *self.tokens]
 
     @property
     def limit(self) -> int:
@@ -198,7 +201,7 @@ class _EngineSearch:
         if rows:
             scores = self.model.score([row.source for row in rows], [row.prefix for row in rows])
             for row, found in zip(rows, scores, strict=True):
-                row.log_probabilities = found[len(row.request.prefix) :]
+                row.log_probabilities = found[len(row.language) + len(row.request.prefix) :]
 
     def _searched(
         self,

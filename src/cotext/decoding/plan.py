@@ -14,7 +14,7 @@ from cotext.config.decoding import DecodeConfig
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch, Source, SpecialSymbols
 from cotext.data.build import build_view, check_align, special_symbols
-from cotext.data.tokenizer import Tokenizer
+from cotext.data.tokenizer import Tokenizer, chosen_languages
 from cotext.data.views import SentenceBySentence, View
 from cotext.decoding.beam_search import Hypothesis, SearchOptions, search
 from cotext.decoding.constraints import SearchRequest, SearchSymbols
@@ -72,7 +72,8 @@ class DecodingPlan:
     the sentences of a piece are searched one by one. `group_windows` consecutive windows see each other, 1
     where rows do not. Of every `sequential_windows` consecutive ones, each waits for the one before it; 1
     where groups are searched whole. `first_pass` is the plan of the system that translates every document
-    before, `name` what signatures call this one where it is such a system.
+    before, `name` what signatures call this one where it is such a system. `languages` are those chosen of a
+    tokenizer of many.
     """
 
     config: Config
@@ -87,6 +88,7 @@ class DecodingPlan:
     sequential_windows: int
     first_pass: "DecodingPlan | None" = None
     name: str = "unnamed"
+    languages: str = ""
 
     @classmethod
     def of(
@@ -120,13 +122,14 @@ class DecodingPlan:
                 tokenizer.unk,
                 blank=tuple(tokenizer.blank()),
                 # Brackets have no separator between them.
-                unused=(tokenizer.sep,) if symbols.bracket else (),
+                unused=(*((tokenizer.sep,) if symbols.bracket else ()), *tokenizer.unwritten),
             ),
             options=SearchOptions(decode.beam, decode.length_penalty, decode.align),
             group_windows=group_windows,
             sequential_windows=group_windows if decode.schedule == "sequential" else 1,
             first_pass=first_pass,
             name=name,
+            languages=chosen_languages(tokenizer),
         )
 
     @property
@@ -150,8 +153,9 @@ class DecodingPlan:
     def signature(self) -> str:
         """The signature of decoding, for reports."""
         view, decode = self.config.view, self.decode
+        languages = [f"languages:{self.languages}"] if self.languages else []
         whole = "" if view.kind == "sentence" else f"-{view.max_tokens}"
-        parts = [f"view:{describe_cut(view, view.max_sentences)}{whole}"]
+        parts = [*languages, f"view:{describe_cut(view, view.max_sentences)}{whole}"]
         if view.kind != "sentence":
             parts.append(f"separators:{view.separators}")
         parts += [f"align:{decode.align}", f"beam:{decode.beam}"]

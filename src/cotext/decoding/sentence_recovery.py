@@ -21,7 +21,7 @@ from itertools import pairwise
 import numpy as np
 
 from cotext.data.batch import SpecialSymbols
-from cotext.data.collate import Ids
+from cotext.data.collate import Ids, headed
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ def begun_input(
     """Decoder input of labels that search has written so far, and the sentence of each, `bos` included: [T].
 
     `first` is the sentence index of the first label in its row, `first_sentence` that of the row in its
-    document.
+    document. Symbols of a language follow `bos`.
     """
     tokens = np.array([symbols.bos, *labels], np.int64)
     opens = np.isin(tokens, symbols.separators)
@@ -82,4 +82,4 @@ def begun_input(
     if symbols.bracket:
         opens[0] = True
         tokens[opens] = [symbols.opening(first_sentence + int(k)) for k in sentence[opens]]
-    return tokens, sentence
+    return headed(symbols.target_prefix, tokens, sentence, behind=1)

@@ -21,12 +21,13 @@ from functools import cached_property
 
 import torch
 
+from cotext.config.decoding import DecodeConfig
 from cotext.config.recipe import Config
 from cotext.data.batch import Instance
 from cotext.data.batching import pack
 from cotext.data.collate import source_batch
 from cotext.data.documents import Document
-from cotext.data.tokenizer import Tokenizer
+from cotext.data.tokenizer import Tokenizer, choose_languages, require_languages
 from cotext.decoding.beam_search import Hypothesis
 from cotext.decoding.constraints import SearchRequest, SearchSymbols
 from cotext.decoding.document_state import OpenDocument, SentenceHypothesis
@@ -85,6 +86,16 @@ class _Row:
     request: SearchRequest
 
 
+def _speaking(tokenizer: Tokenizer, decode: DecodeConfig) -> Tokenizer:
+    """The tokenizer for the languages that are asked for, or else those that it comes with."""
+    try:
+        chosen = choose_languages(tokenizer, decode.source_language, decode.target_language)
+    except CotextError as error:
+        raise CotextError(f"decode.source_language and decode.target_language: {error}") from None
+    require_languages(chosen, "decode.source_language and decode.target_language")
+    return chosen
+
+
 class DocumentTranslator(DocumentScorer):
     """A system that translates and scores documents, as its configuration and plan say.
 
@@ -92,7 +103,8 @@ class DocumentTranslator(DocumentScorer):
     first pass it is.
 
     Raises:
-        CotextError: as `DecodingPlan.of`.
+        CotextError: no language is chosen of a tokenizer of many, or one that it has no symbol of; else as
+            `DecodingPlan.of`.
     """
 
     def __init__(
@@ -105,6 +117,7 @@ class DocumentTranslator(DocumentScorer):
         name: str = "unnamed",
     ) -> None:
         before = None if first_pass is None else first_pass.plan
+        tokenizer = _speaking(tokenizer, config.decode)
         plan = DecodingPlan.of(config, tokenizer, model, before, name)
         super().__init__(model, plan.config, tokenizer, device, plan)
         self.first_pass = first_pass

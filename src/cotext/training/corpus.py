@@ -7,6 +7,7 @@ from cotext.data.batch import SpecialSymbols
 from cotext.data.build import build_mixture, build_view, special_symbols
 from cotext.data.prepared import checked_digests
 from cotext.data.store import TokenStore
+from cotext.data.tokenizer import chosen_languages
 from cotext.data.views import Mixture, View
 from cotext.training.prepared_data import READ, PreparedData
 
@@ -22,7 +23,7 @@ class Corpus:
     symbols: SpecialSymbols
     unknown: int  # what hidden words become
     max_row_tokens: int
-    checksums: dict[str, str]  # of the files that it was read from, and of the tokenizer
+    checksums: dict[str, str]  # of the files that it was read from, of the tokenizer, and its languages
 
 
 def corpus_of(config: Config, data: PreparedData) -> Corpus:
@@ -31,6 +32,9 @@ def corpus_of(config: Config, data: PreparedData) -> Corpus:
     Raises:
         CotextError: a file is not what the report of the prepared folder says.
     """
+    checksums = {**checked_digests(data.folder, READ), "tokenizer": data.tokenizer.fingerprint}
+    if languages := chosen_languages(data.tokenizer):
+        checksums["choice of languages"] = languages
     return Corpus(
         train=data.train,
         dev=data.dev,
@@ -39,5 +43,5 @@ def corpus_of(config: Config, data: PreparedData) -> Corpus:
         symbols=special_symbols(data.tokenizer, config.view),
         unknown=data.tokenizer.unk,
         max_row_tokens=config.view.max_tokens,
-        checksums={**checked_digests(data.folder, READ), "tokenizer": data.tokenizer.fingerprint},
+        checksums=checksums,
     )

@@ -140,7 +140,8 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
 
 def _described(batch: Batch, tokenizer: Tokenizer) -> FirstBatch:
     source = batch.source
-    source_tokens, target_tokens = int((source.sentence >= 0).sum()), int(batch.is_label.sum())
+    of_languages = len(source.tokens) * len(tokenizer.source_prefix)
+    source_tokens, target_tokens = int((source.sentence >= 0).sum()) - of_languages, int(batch.is_label.sum())
     begin, end = source.current[0].tolist()
     return FirstBatch(
         rows=len(source.tokens),

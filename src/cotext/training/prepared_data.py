@@ -10,7 +10,7 @@ import numpy as np
 from cotext.data.languages import Languages
 from cotext.data.prepared import REPORT, read_report
 from cotext.data.store import TokenStore
-from cotext.data.tokenizer import Tokenizer, load_tokenizer
+from cotext.data.tokenizer import Tokenizer, chosen_languages, load_tokenizer
 from cotext.models.run_folder import noted_data
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
@@ -108,6 +108,22 @@ def data_of(run: Path, folder: Path | None) -> PreparedData:
             "data that it was trained on"
         )
     return data
+
+
+def other_languages(run: Path, data: PreparedData) -> str:
+    """A message where a run that training starts from was told other languages; empty where it was not.
+
+    Raises:
+        CotextError: as `load_tokenizer`.
+    """
+    there = chosen_languages(load_tokenizer(run / "tokenizer"))
+    here = chosen_languages(data.tokenizer)
+    if not there or there == here:
+        return ""
+    return (
+        f"{data.folder}: rows begin with the symbols of {here or 'no language'}, and those of {run} with "
+        f"{there}; the system learns another language from here on"
+    )
 
 
 def _noted_folder(run: Path) -> Path:

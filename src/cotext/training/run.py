@@ -14,7 +14,7 @@ from cotext.config.recipe import Config
 from cotext.runtime.locks import working_in
 from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.development_bleu import development_bleu
-from cotext.training.prepared_data import note_data
+from cotext.training.prepared_data import note_data, other_languages
 from cotext.training.resume import TrainingProgress, require_resumable
 from cotext.training.run_folder import note_seeds, open_run
 from cotext.training.setup import set_up
@@ -59,6 +59,8 @@ def train(
             if start is not None:
                 start.write(run / "init.json")
                 callbacks.on_message(start.render())
+                if message := other_languages(start.run, data):
+                    callbacks.on_message(message)
                 measured = start_loss(
                     start.run, setup.model, config, data.dev, data.tokenizer, accelerator.device
                 )

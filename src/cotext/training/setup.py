@@ -11,6 +11,7 @@ from accelerate import Accelerator
 from cotext.config.recipe import Config
 from cotext.losses.build import build_loss
 from cotext.models.build import build_model
+from cotext.models.describe import describe_model
 from cotext.models.interface import Model
 from cotext.models.parameters import parameters_asked, parameters_at_most
 from cotext.models.run_folder import checkpoints
@@ -41,6 +42,20 @@ def _require_memory(config: Config, vocabulary: int, source_vocabulary: int) -> 
             f"the model asked for has {weights // 4:,} parameters, {weights / 2**30:,.0f} GiB, and this "
             f"machine has {memory / 2**30:,.0f} GiB of memory; ask for fewer layers or a smaller "
             "model.dimension"
+        )
+
+
+def _require_heads_of_rows(config: Config, data: PreparedData) -> None:
+    """Refuse data whose target rows begin with a symbol, for a model that reads no target.
+
+    Raises:
+        CotextError: the model is non-autoregressive, and its target language would be told by such a symbol.
+    """
+    if config.model.writes == "non_autoregressive" and data.tokenizer.target_prefix:
+        raise CotextError(
+            f"{data.folder}: its tokenizer tells the decoder the target language by a symbol that it reads, "
+            f"and {describe_model(config.model)} writes all at once, and reads none; prepare the text with a "
+            "tokenizer of one language pair, or choose a system that writes from left to right"
         )
 
 
@@ -88,6 +103,7 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
     """
     data = open_data(data_folder)
     config = settle(config, data, run, recipe)
+    _require_heads_of_rows(config, data)
     sizes = data.tokenizer.vocabulary_size, data.tokenizer.source_vocabulary_size
     _require_memory(config, *sizes)
     torch.manual_seed(config.train.seed)

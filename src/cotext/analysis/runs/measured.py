@@ -42,7 +42,8 @@ FOLDER: Final = "compared"
 # Of the document whose attention is drawn: enough sentences to show something, few enough to be told apart.
 MAP_SENTENCES: Final = range(4, 13)
 CONDITIONS: Final = ("true", "random")  # kinds of context, each beside none
-CONTEXT_SETTINGS: Final = ("before", "group_windows")  # of decoding, what scores depend on
+# Of decoding, what scores depend on.
+CONTEXT_SETTINGS: Final = ("before", "group_windows", "source_language", "target_language")
 SCORING_SETTINGS: Final = ("max_source_tokens", *CONTEXT_SETTINGS)
 _DIGITS = 12  # of a digest: 48 bits
 

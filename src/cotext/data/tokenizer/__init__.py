@@ -12,11 +12,13 @@ from cotext.data.tokenizer.fairseq import (
     FairseqTokenizer,
     language_symbols,
 )
-from cotext.data.tokenizer.imported import ImportedTokenizer
+from cotext.data.tokenizer.imported import ImportedTokenizer, LanguageChoice
 from cotext.data.tokenizer.kinds import (
     KINDS,
     choose_languages,
+    chosen_languages,
     load_tokenizer,
+    require_languages,
     reservoir_sample,
     train_tokenizer,
     with_all_processors,
@@ -33,6 +35,7 @@ __all__ = [
     "SPECIAL_SYMBOLS",
     "FairseqTokenizer",
     "ImportedTokenizer",
+    "LanguageChoice",
     "MarianTokenizer",
     "MosesBPETokenizer",
     "SentencePieceBPETokenizer",
@@ -41,9 +44,11 @@ __all__ = [
     "Tokenizer",
     "TokenizerSettings",
     "choose_languages",
+    "chosen_languages",
     "clean",
     "language_symbols",
     "load_tokenizer",
+    "require_languages",
     "reservoir_sample",
     "train_tokenizer",
     "with_all_processors",

@@ -22,7 +22,7 @@ from cotext.data.tokenizer.piece_table import (
     read_vocabulary,
     unnamed,
 )
-from cotext.data.tokenizer.protocol import MAX_VOCABULARY
+from cotext.data.tokenizer.protocol import MAX_VOCABULARY, Side
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 
@@ -105,6 +105,11 @@ class FairseqTokenizer(ImportedTokenizer):
             for side, name in (("source", self.chosen.source), ("target", self.chosen.target))
         )
         return source, target
+
+    def lacking(self) -> list[Side]:
+        """Both sides have a symbol of their language."""
+        chosen: dict[Side, str] = {"source": self.chosen.source, "target": self.chosen.target}
+        return [side for side, name in chosen.items() if not name]
 
 
 def _of_model(content: bytes) -> list[str]:

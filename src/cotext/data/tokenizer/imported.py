@@ -85,10 +85,20 @@ class ImportedTokenizer:
         """The ids at the head of every source and of every target row."""
         raise NotImplementedError
 
+    def lacking(self) -> list[Side]:
+        """The sides whose language must be chosen and is not."""
+        raise NotImplementedError
+
     @property
     def files(self) -> tuple[str, ...]:
         """The names of the files that hold it, beside tokenizer.json."""
         return tuple(self._files)
+
+    def names_alike(self, code: str) -> list[str]:
+        """The languages that a code may mean: that of this name, or those that begin with it before `_`."""
+        if code in self.languages:
+            return [code]
+        return [name for name in self.languages if re.split("[_-]", name)[0] == code]
 
     @property
     def unwritten(self) -> tuple[int, ...]:
@@ -113,9 +123,7 @@ class ImportedTokenizer:
 
     def _found(self, asked: str, option: str) -> str:
         """The language that is meant: by its whole name, or by the part before `_` where that is enough."""
-        like = [name for name in self.languages if re.split("[_-]", name)[0] == asked]
-        if asked in self.languages:
-            return asked
+        like = self.names_alike(asked)
         if len(like) == 1:
             return like[0]
         there = ", ".join(like or self.languages) or "none"

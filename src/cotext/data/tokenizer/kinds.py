@@ -149,12 +149,40 @@ def _foreign(path: Path) -> CotextError:
 
 
 def choose_languages(tokenizer: Tokenizer, source: str, target: str) -> Tokenizer:
-    """The tokenizer for a pair of languages, which only those of pretrained models need to be told.
+    """The tokenizer for a pair of languages; an empty one stays as it is.
 
     Raises:
         CotextError: a language that the tokenizer has no symbol of.
     """
-    return tokenizer.with_languages(source, target) if isinstance(tokenizer, ImportedTokenizer) else tokenizer
+    if not source and not target:
+        return tokenizer
+    if not isinstance(tokenizer, ImportedTokenizer):
+        raise CotextError(
+            f"the tokenizer ({tokenizer.kind}) has no symbol of a language to choose {source or target} by, "
+            "and serves one pair; leave the language out"
+        )
+    return tokenizer.with_languages(source, target)
+
+
+def chosen_languages(tokenizer: Tokenizer) -> str:
+    """The languages that a tokenizer has been told, as in "eng_Latn-deu_Latn" or "-deu"; empty without."""
+    if not isinstance(tokenizer, ImportedTokenizer):
+        return ""
+    chosen = tokenizer.chosen
+    return f"{chosen.source}-{chosen.target}" if chosen.source or chosen.target else ""
+
+
+def require_languages(tokenizer: Tokenizer, options: str) -> None:
+    """Refuse a tokenizer of many languages that has not been told which; `options` say how to tell it.
+
+    Raises:
+        CotextError: it lacks one.
+    """
+    if isinstance(tokenizer, ImportedTokenizer) and (lacking := tokenizer.lacking()):
+        raise CotextError(
+            f"the tokenizer is of many languages, and no {' and no '.join(lacking)} language is chosen; give "
+            f"{options} one of: {', '.join(tokenizer.languages)}"
+        )
 
 
 def with_all_processors(tokenizer: Tokenizer) -> Tokenizer:

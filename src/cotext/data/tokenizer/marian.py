@@ -11,7 +11,7 @@ from typing import Self
 
 from cotext.data.tokenizer.imported import ImportedTokenizer, LanguageChoice, TextSide
 from cotext.data.tokenizer.piece_table import PieceTable, extended, open_model, read_vocabulary, unnamed
-from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS
+from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, Side
 
 _OPENING, _CLOSING = ">>", "<<"
 
@@ -76,6 +76,10 @@ class MarianTokenizer(ImportedTokenizer):
             return (), ()
         tag = self.languages[self._found(self.chosen.target, "the target language")]
         return ((tag if tag < self.pieces else tag + SPECIAL_SYMBOLS),), ()
+
+    def lacking(self) -> list[Side]:
+        """The target, where there are tags of several languages."""
+        return ["target"] if len(self.languages) > 1 and not self.chosen.target else []
 
     def with_languages(self, source: str, target: str) -> Self:
         """As for other tokenizers; the source language has no symbol, and any is taken."""

@@ -15,7 +15,7 @@ from typing import Any, Final
 from cotext.analysis.runs.recipe import recipe_of
 from cotext.config.recipe import Config, parse_run_config
 from cotext.data.prepared import read_report
-from cotext.data.tokenizer import load_tokenizer
+from cotext.data.tokenizer import chosen_languages, load_tokenizer
 from cotext.models.describe import entry
 from cotext.models.run_folder import Description, checkpoints, describe_file, read_metadata, read_shapes
 from cotext.runtime.errors import CotextError
@@ -112,7 +112,9 @@ class RunInfo:
             ]
         if self.tokenizer:
             of = self.tokenizer
-            rows.append(("tokenizer", f"{of['kind']}, {of['pieces']:,} pieces, {of['fingerprint'][:16]}"))
+            languages = f", {of['languages']}" if "languages" in of else ""
+            text = f"{of['kind']}, {of['pieces']:,} pieces, {of['fingerprint'][:16]}{languages}"
+            rows.append(("tokenizer", text))
         return rows
 
     def _training_rows(self) -> list[tuple[str, str]]:
@@ -313,7 +315,10 @@ def describe_tokenizer(folder: Path) -> dict[str, Any]:
     """
     found = load_tokenizer(folder)
     files = ["tokenizer.json", *found.files]
-    return {"kind": found.kind, "pieces": found.pieces, "fingerprint": found.fingerprint, "files": files}
+    described = {"kind": found.kind, "pieces": found.pieces, "fingerprint": found.fingerprint, "files": files}
+    if languages := chosen_languages(found):
+        described["languages"] = languages
+    return described
 
 
 def size_of(path: Path) -> int:

@@ -1,0 +1,152 @@
+"""`prepare --tokenizer` of a tokenizer of many languages, and what follows from it, on the command line."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+from command_line import World, cotext, make_world, prepare_arguments, succeed, train_arguments
+from pretrained_folders import NLLB_LANGUAGES, TAGS, marian_files, pieces, spm
+from tiny_runs import write_run
+
+from cotext.config.recipe import load_config
+from cotext.data.tokenizer import FairseqTokenizer, ImportedTokenizer, MarianTokenizer, load_tokenizer
+
+SMALL = ["model.dimension=16", "model.feed_forward=32", "model.heads=2", "model.encoder_layers=1"]
+SMALL += ["model.decoder_layers=1"]
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.getbasetemp() / "world")
+
+
+@pytest.fixture(scope="module")
+def taken(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A run of a tokenizer of many languages, and folders with the tokenizers of others."""
+    folder = tmp_path_factory.mktemp("taken")
+    model = spm("both", "bpe")
+    first = len(pieces(model)) + 4
+    rows = {name: first + i for i, name in enumerate(NLLB_LANGUAGES)}
+    many = FairseqTokenizer.from_files(model, languages=rows, others={"<mask>": first + len(rows)})
+    # As an import does: another pair than that of the corpus is chosen.
+    many = many.with_languages("eng_Latn", "zho_Hans")
+    run = write_run(folder / "run", load_config("g-transformer/sent", None, SMALL), many)
+    files = marian_files(TAGS)
+    tags = MarianTokenizer.from_files(files["source.spm"], files["target.spm"], files["vocab.json"])
+    tags.save(folder / "tags" / "tokenizer")
+    files = marian_files()
+    one = MarianTokenizer.from_files(files["source.spm"], files["target.spm"], files["vocab.json"])
+    one.save(folder / "one" / "tokenizer")
+    FairseqTokenizer.from_files(model, languages=rows).save(folder / "none chosen" / "tokenizer")
+    return {"run": run, **{name: folder / name for name in ("tags", "one", "none chosen")}}
+
+
+def prepare(world: World, out: Path, taken: Path, *more: str) -> list[str | Path]:
+    arguments = prepare_arguments(world.folder, out)
+    at = arguments.index("--vocabulary")
+    return [*arguments[:at], *arguments[at + 2 :], "--tokenizer", taken, *more]
+
+
+@pytest.fixture(scope="module")
+def data(world: World, taken: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Path:
+    out = tmp_path_factory.mktemp("data") / "de"
+    shown = succeed(*prepare(world, out, taken["run"], "--target-language", "deu")).out
+    assert "rows begin with the symbols of eng_Latn-deu_Latn" in shown
+    return out
+
+
+def tokenizer(folder: Path) -> ImportedTokenizer:
+    found = load_tokenizer(folder / "tokenizer")
+    assert isinstance(found, ImportedTokenizer)
+    return found
+
+
+def test_the_language_is_kept_beside_the_text(data: Path, taken: dict[str, Path]) -> None:
+    there, here = tokenizer(taken["run"]), tokenizer(data)
+    assert here.fingerprint == there.fingerprint
+    assert here.source_prefix == there.source_prefix
+    assert here.target_prefix == (here.languages["deu_Latn"],) != there.target_prefix
+    report = json.loads((data / "report.json").read_text())
+    assert report["tokenizer"]["languages"] == "eng_Latn-deu_Latn"
+    assert report["languages"] == {"source": "en", "target": "deu"}
+    # Neither the text nor what is counted of it holds a symbol.
+    head = succeed("head", data, "--split", "dev", "--json").out
+    assert "Latn" not in head
+    assert "eng_Latn-deu_Latn" in succeed("info", data).out
+
+
+def test_languages_that_are_not_there(world: World, taken: dict[str, Path], tmp_path: Path) -> None:
+    for name, asked, message in (
+        (
+            "run",
+            ("--target-language", "fra_Latn"),
+            "not among the languages of the tokenizer; there are: deu_",
+        ),
+        ("run", ("--target-language", "zho"), "there are: zho_Hans, zho_Hant"),
+        ("run", ("--source-language", "en"), "--source-language 'en'"),
+        ("tags", ("--target-language", "nld"), "there are: deu, fra, cmn_Hans, cmn_Hant"),
+        (
+            "tags",
+            (),
+            "no target language is chosen; give --source-language and --target-language one of: deu",
+        ),
+        ("none chosen", (), "no source and no target language is chosen"),
+    ):
+        failed = cotext(*prepare(world, tmp_path / "out", taken[name], *asked))
+        assert failed.code == 2
+        assert message in " ".join(failed.err.split())
+        assert not (tmp_path / "out").exists()
+    # A pair of languages needs none, and any may be named.
+    succeed(*prepare(world, tmp_path / "out", taken["one"], "--target-language", "de"))
+    assert tokenizer(tmp_path / "out").source_prefix == ()
+    succeed(*prepare(world, tmp_path / "tagged", taken["tags"], "--target-language", "deu"))
+    assert len(tokenizer(tmp_path / "tagged").source_prefix) == 1
+
+
+def test_training_translating_and_scoring_in_a_language(
+    world: World, taken: dict[str, Path], data: Path, tmp_path: Path
+) -> None:
+    run, source = tmp_path / "run", world.folder / "test.en"
+    arguments = train_arguments(world.folder, run, f"train.init={taken['run']}", "train.init_parts=all")
+    arguments[arguments.index("--data") + 1] = data
+    message = "with eng_Latn-zho_Hans; the system learns another language"
+    assert message in " ".join(succeed(*arguments).err.split())
+    assert tokenizer(run).target_prefix == tokenizer(data).target_prefix
+    written: dict[str, list[str]] = {}
+    for name in ("", "deu_Latn", "zho_Hant"):
+        out = tmp_path / f"out{name}"
+        asked = ("--target-language", name) if name else ()
+        shown = succeed("translate", run, source, "--out", out, *asked, "--scores", f"{out}.tsv").out
+        assert f"languages:eng_Latn-{name or 'deu_Latn'}|" in shown
+        written[name] = (tmp_path / f"out{name}.tsv").read_text().splitlines()
+        assert len(out.read_text().splitlines()) == len(source.read_text().splitlines())
+    assert written[""] == written["deu_Latn"] != written["zho_Hant"]
+    files = ("--source", source, "--target", world.folder / "test.de")
+    scores = [
+        succeed("score", run, *files, *more).out for more in ((), ("--set", "target_language=zho_Hant"))
+    ]
+    assert scores[0] != scores[1]
+    failed = cotext("translate", run, source, "--out", tmp_path / "x", "--target-language", "fra")
+    assert failed.code == 2
+    assert "there are: deu_Latn, eng_Latn, zho_Hans, zho_Hant" in " ".join(failed.err.split())
+    failed = cotext("translate", world.run, source, "--out", tmp_path / "x", "--target-language", "de")
+    assert failed.code == 2
+    assert "has no symbol of a language" in " ".join(failed.err.split())
+    # Going on with data of another language is refused as any other data are.
+    other = tmp_path / "zh"
+    shutil.copytree(data, other)
+    told = json.loads((other / "tokenizer" / "tokenizer.json").read_text())
+    told["languages"]["target"] = "zho_Hans"
+    (other / "tokenizer" / "tokenizer.json").write_text(json.dumps(told, indent=2))
+    arguments[arguments.index("--data") + 1] = other
+    failed = cotext(*arguments, "train.max_updates=8")
+    assert failed.code == 2
+    assert "another choice of languages" in " ".join(failed.err.split())
+
+
+def test_a_system_that_reads_no_target_is_refused(data: Path, tmp_path: Path) -> None:
+    failed = cotext("train", "casa/casa", *SMALL, "--data", data, "--out", tmp_path / "casa")
+    assert failed.code == 2
+    assert "writes all at once" in " ".join(failed.err.split())
+    assert not (tmp_path / "casa").exists()
