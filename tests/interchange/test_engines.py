@@ -1,5 +1,6 @@
 """Engines of CTranslate2: they translate and score as the runs that they were exported from."""
 
+import json
 import shutil
 import sys
 from collections.abc import Callable
@@ -10,13 +11,21 @@ from typing import Any
 import pytest
 import torch
 from command_line import Outcome, cotext, succeed
+from pretrained_folders import ENGLISH, m2m100_files, marian_files, sentences
 from tiny_runs import toy_documents
 
 import cotext as face
 from cotext.config.recipe import Config, dump_config, load_config, parse_config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import write_documents
-from cotext.data.tokenizer import Tokenizer, TokenizerSettings, train_tokenizer
+from cotext.data.tokenizer import (
+    M2M100_LANGUAGES,
+    FairseqTokenizer,
+    MarianTokenizer,
+    Tokenizer,
+    TokenizerSettings,
+    train_tokenizer,
+)
 from cotext.decoding.engine import CTranslate2Engine
 from cotext.decoding.open import OpenedRun, open_run
 from cotext.interchange.ctranslate2 import export_engine, installed, obstacles
@@ -26,6 +35,7 @@ from cotext.runtime.errors import CotextError
 
 pytestmark = pytest.mark.skipif(not installed(), reason="CTranslate2 is not installed")
 
+SIZES = {"dimension": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2}
 VIEWS: dict[str, dict[str, Any]] = {
     "sentence": {"kind": "sentence"},
     "bracket": {"kind": "sentence", "separators": "bracket"},
@@ -90,10 +100,9 @@ def make(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Make
         run = folder / f"{view}-{pre_norm}-{ending}-{kind}"
         if run.exists():
             return run
-        sizes = {"dimension": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2}
         content = {
             "view": VIEWS[view],
-            "model": {**sizes, "pre_norm": pre_norm, **KINDS[kind]},
+            "model": {**SIZES, "pre_norm": pre_norm, **KINDS[kind]},
             "train": {"threads": 1},
             "decode": {"beam": 1, "max_ratio": 1.0, "max_extra": 6},
         }
@@ -105,7 +114,7 @@ def make(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Make
 
 def write(run: Path, config: Config, tokenizer: Tokenizer, ending: float) -> None:
     torch.manual_seed(0)
-    model: Any = build_model(config, tokenizer.vocabulary_size)
+    model: Any = build_model(config, tokenizer.vocabulary_size, tokenizer.source_vocabulary_size)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.2)
@@ -166,6 +175,48 @@ def test_models_of_other_kinds_write_and_score_alike(
     """Rows are longer than there are learned positions."""
     for pre_norm in (False, True):
         assert_same(both("s2to2", pre_norm, ENDING, kind), documents)
+
+
+@pytest.mark.parametrize("kind", ["languages", "two vocabularies"])
+def test_tokenizers_of_pretrained_models(tmp_path: Path, kind: str) -> None:
+    """Symbols of languages head the rows of both sides; pieces of the source may have ids of their own."""
+    if kind == "languages":
+        files = m2m100_files()
+        tokenizer: Tokenizer = FairseqTokenizer.from_files(
+            files["sentencepiece.bpe.model"],
+            vocabulary=files["vocab.json"],
+            languages=M2M100_LANGUAGES,
+            source_language="en",
+            target_language="de",
+        )
+        assert len(tokenizer.source_prefix) == len(tokenizer.target_prefix) == 1
+    else:
+        files = marian_files((), separate=True)
+        # So that the source has more pieces than the target.
+        source, target = files["source.spm"], files["target.spm"]
+        vocabularies = files["vocab.json"], files["target_vocab.json"]
+        if len(json.loads(vocabularies[0])) < len(json.loads(vocabularies[1])):
+            source, target, vocabularies = target, source, vocabularies[::-1]
+        tokenizer = MarianTokenizer.from_files(source, target, *vocabularies)
+        assert tokenizer.source_vocabulary_size > tokenizer.vocabulary_size
+    documents = [Document(str(i), tuple(sentences(ENGLISH, 3, i))) for i in range(3)]
+    for view in ("s2to2", "doc2doc"):
+        content = {
+            "view": {**VIEWS[view], "max_tokens": 200},
+            "model": {**SIZES, "separate_embeddings": kind != "languages"},
+            "train": {"threads": 1},
+            "decode": {"beam": 1, "max_ratio": 0.5, "max_extra": 6},
+        }
+        run, engine = tmp_path / view, tmp_path / f"{view}-engine"
+        write(run, parse_config(content, "test"), tokenizer, ENDING)
+        export_engine(run, engine)
+        pair = Pair(open_run(run, "cpu"), open_run(engine, "cpu"))
+        assert_same(pair, documents)
+        given = [(ParallelDocument(d.id, d.sentences, d.sentences[::-1]), range(3)) for d in documents]
+        own, other = (r.translator.score_tokens(given) for r in (pair.run, pair.engine))
+        for a, b in zip(own, other, strict=True):
+            assert [len(x) for x in a] == [len(x) for x in b]
+            assert sum(map(sum, a)) == pytest.approx(sum(map(sum, b)), abs=1e-3)
 
 
 @pytest.mark.parametrize("pre_norm", [False, True])
