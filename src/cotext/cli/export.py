@@ -44,6 +44,15 @@ def export(
 
         export_engine(run, out, quantization or "float32", checkpoint)
         typer.echo(f"{out}: translate and score with it as with {run}")
+    elif to == "huggingface":
+        from cotext.interchange.huggingface import export_huggingface
+
+        found = export_huggingface(run, out, checkpoint)
+        typer.echo(
+            f"{out}: the run itself, for Cotext alone: no class of Hugging Face expresses {', '.join(found)}"
+            if found
+            else f"{out}: load it with transformers"
+        )
     else:
         from cotext.analysis.runs.recipe import recipe_of
         from cotext.interchange.hub import export_hub

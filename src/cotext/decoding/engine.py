@@ -39,7 +39,7 @@ def load_engine(folder: Path, device: torch.device) -> LoadedModel:
 class CTranslate2Engine(Engine):
     """A plain Transformer in CTranslate2, whose tokens are named by their ids.
 
-    `patience`: a beam search ends with so many times `beam` finished hypotheses; ours goes on while another
+    `translator` is the engine's own object. `patience`: a beam search ends with so many times `beam` finished hypotheses; ours goes on while another
     can be better.
     """
 
@@ -58,7 +58,7 @@ class CTranslate2Engine(Engine):
         self.name = f"engine:ctranslate2-{ctranslate2.__version__}|quantization:{described.quantization}"
         config = described.config
         try:
-            self._translator: Any = ctranslate2.Translator(
+            self.translator: Any = ctranslate2.Translator(
                 str(folder),
                 device=device.type,
                 device_index=device.index or 0,
@@ -77,7 +77,7 @@ class CTranslate2Engine(Engine):
     ) -> list[list[EngineHypothesis]]:
         """See `Engine.search`."""
         end = str(rules.end)
-        results = self._translator.translate_batch(
+        results = self.translator.translate_batch(
             _named(sources),
             _named(prefixes),
             beam_size=beam,
@@ -104,7 +104,7 @@ class CTranslate2Engine(Engine):
 
     def score(self, sources: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`."""
-        results = self._translator.score_batch(_named(sources), _named(labels), max_input_length=0)
+        results = self.translator.score_batch(_named(sources), _named(labels), max_input_length=0)
         return [list(result.log_probs) for result in results]
 
 

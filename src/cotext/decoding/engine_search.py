@@ -187,12 +187,16 @@ class _EngineSearch:
             end = self._end(group[0])
             refused: list[_Row] = []
             for row, hypotheses in self._searched(group, end, _next):
-                ended = (h for h in hypotheses if h.ended and self._can_be(row, row.closed, h.tokens))
-                if (best := next(ended, None)) is not None:
-                    self._close(row, end, best.tokens, best.log_probability)
-                elif row.limit == 1:  # the prefix has all of the sentence
+                best = hypotheses[0]
+                if row.limit == 1:  # the prefix has all of the sentence
                     self._close(row, end, (), None)
-                else:
+                elif not self._can_be(row, row.closed, best.tokens[: row.limit - 1]):
+                    refused.append(row)
+                elif all(h.ended and len(h.tokens) < row.limit for h in hypotheses):
+                    self._close(row, end, best.tokens, best.log_probability)
+                elif self.options.beam == 1:
+                    self._close(row, end, best.tokens[: row.limit - 1], None)
+                else:  # up to its own limit, not that of a longer row beside it, the search ends otherwise
                     refused.append(row)
             self._force(refused, end)
 

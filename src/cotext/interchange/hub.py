@@ -57,11 +57,10 @@ def export_hub(
     own = [path for path in sorted(run.glob("*.json")) if path.name not in _OTHERS]
     figures = [found for path in own for found in read_scores(path, required=False)]
     figures += [found for path in scores for found in read_scores(path)]
-    config = _published(loaded.config)
     facts = CardFacts(
         name=out.resolve().name,
-        config=config,
-        recipe=recipe or config.paper,
+        config=_published(loaded.config),
+        recipe=recipe or loaded.config.paper,
         signature=loaded.signature,
         parameters=count_parameters(loaded.with_states("cotext export")),
         pieces=loaded.tokenizer.pieces,
@@ -70,14 +69,15 @@ def export_hub(
         figures=tuple(dict.fromkeys(figures)),
     )
     with writing(out), replacing(out.resolve()) as temporary:
-        _write(temporary, loaded, config)
+        write_run(temporary, loaded)
         if facts.data:
             (temporary / "data.json").write_text(f"{sealed(facts.data)}\n", encoding="utf-8")
         (temporary / CARD).write_text(model_card(facts), encoding="utf-8")
 
 
-def _write(folder: Path, loaded: LoadedModel, config: Config) -> None:
-    """A run folder with one model."""
+def write_run(folder: Path, loaded: LoadedModel) -> None:
+    """Write a run folder with one model, without paths of this machine."""
+    config = _published(loaded.config)
     loaded.tokenizer.save(folder / "tokenizer")
     (folder / "config.yaml").write_text(dump_config(config), encoding="utf-8")
     weights = loaded.with_states("cotext export").state_dict()
