@@ -2,10 +2,10 @@
 
     python -m benchmarks.speed.engines RUN FILE [--quantization int8] [--beam 4] [--clock cpu|wall]
 
-The run is exported, and the documents of the file are translated with the engine, as `cotext translate` does:
-text in, text out, every sentence there. By hand, the same batches of token ids, cut beforehand, go through the
-engine once, and nothing is made of what comes out: no text, no scores, no sentence that is missing. Both in
-turn, so that ratios are those of one round.
+The run is exported, and the documents of the file are translated with the engine, as `cotext translate`
+does: text in, text out, every sentence there. By hand, the same batches of token ids, cut beforehand, go
+through the engine once, and nothing is made of what comes out: no text, no scores, no sentence that is
+missing. Both in turn, so that ratios are those of one round.
 """
 
 import os

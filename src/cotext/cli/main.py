@@ -19,6 +19,7 @@ from cotext.cli.contrastive import contrastive
 from cotext.cli.data import distill, prepare
 from cotext.cli.evaluate import evaluate
 from cotext.cli.export import export
+from cotext.cli.interchange import import_pretrained
 from cotext.cli.look import convert, head, info, systems
 from cotext.cli.messages import on_a_screen, require_text, short_refusals
 from cotext.cli.options import (
@@ -274,6 +275,7 @@ app.command()(info)
 app.command()(head)
 app.command()(convert)
 app.command()(export)
+app.command("import")(import_pretrained)
 
 
 def _write_lines(out: Path | None, lines: Iterable[str]) -> None:

@@ -39,8 +39,8 @@ def load_engine(folder: Path, device: torch.device) -> LoadedModel:
 class CTranslate2Engine(Engine):
     """A plain Transformer in CTranslate2, whose tokens are named by their ids.
 
-    `translator` is the engine's own object. `patience`: a beam search ends with so many times `beam` finished hypotheses; ours goes on while another
-    can be better.
+    `translator` is the engine's own object. `patience`: a beam search ends with so many times `beam`
+    finished hypotheses; ours goes on while another can be better.
     """
 
     patience = 1.0

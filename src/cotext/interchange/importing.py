@@ -1,0 +1,132 @@
+"""Import of pretrained sentence models: a folder of another toolkit becomes a run folder.
+
+The run has what every run has but a log: config.yaml, tokenizer/, model.safetensors, and import.json, which
+says what it was made from and how the self-test went.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cotext.config.recipe import dump_config
+from cotext.data.tokenizer import ImportedTokenizer
+from cotext.interchange.fairseq import open_m2m100, open_mbart
+from cotext.interchange.foreign import ForeignModel, Settings, read_model
+from cotext.interchange.language_pair import LanguagePair
+from cotext.interchange.marian import open_marian
+from cotext.interchange.marian_npz import is_marian, open_marian_npz
+from cotext.interchange.self_test import SelfTest, run_self_test
+from cotext.models.checkpoint import save_model
+from cotext.models.describe import describe_model
+from cotext.models.parameters import count_parameters
+from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.files import checksum, replacing
+from cotext.runtime.integrity import sealed
+from cotext.runtime.locks import writing
+from cotext.runtime.version import __version__
+
+NOTE = "import.json"
+OPENERS = {"marian": open_marian, "m2m_100": open_m2m100, "mbart": open_mbart}
+LANGUAGES_SHOWN = 12
+
+
+@dataclass(frozen=True, slots=True)
+class Imported:
+    """An account of an import."""
+
+    kind: str
+    system: str
+    parameters: int
+    pieces: int
+    self_test: SelfTest
+    languages: tuple[str, ...]  # that the tokenizer has symbols of, where none was chosen
+
+    def render(self) -> str:
+        """The account for a person."""
+        lines = [
+            f"{self.kind}: {self.system}, {self.parameters:,} parameters, {self.pieces:,} pieces",
+            f"  self-test: {self.self_test.render()}",
+        ]
+        if self.languages:
+            more = ", ..." if len(self.languages) > LANGUAGES_SHOWN else ""
+            listed = ", ".join(self.languages[:LANGUAGES_SHOWN])
+            lines.append(
+                f"  the model has symbols of languages ({listed}{more}), and none was chosen: give "
+                "--target-language (and --source-language, of models that name both) here or to `prepare`"
+            )
+        return "\n".join(lines)
+
+
+def open_foreign(folder: Path, languages: LanguagePair) -> ForeignModel:
+    """Understand the model in a folder, by what its files say.
+
+    Raises:
+        CotextError: no such folder or model, or one that is not known here.
+    """
+    if is_marian(folder):
+        return open_marian_npz(folder, languages)
+    if not folder.is_dir():
+        raise CotextError(f"{folder}: {'no folder' if folder.exists() else 'no such folder'}")
+    config = folder / "config.json"
+    if not config.exists():
+        raise CotextError(
+            f"{folder}: has neither a config.json of Hugging Face nor an .npz of Marian; give the folder of "
+            "a model"
+        )
+    kind = Settings.read(config).content.get("model_type")
+    if not isinstance(kind, str) or kind not in OPENERS:
+        raise CotextError(
+            f"{config}: model_type = {shown(kind)}: these are read: {', '.join(OPENERS)}, Marian's .npz"
+        )
+    return OPENERS[kind](folder, languages)
+
+
+def import_model(folder: Path, out: Path, languages: LanguagePair, licence: str = "") -> Imported:
+    """Make a run folder of a pretrained model.
+
+    Raises:
+        CotextError: as `open_foreign` and `read_model`; `out` exists and is not empty; the self-test finds
+            another model than transformers does.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise CotextError(f"{out}: exists; choose another --out")
+    foreign = open_foreign(folder, languages)
+    model = read_model(foreign)
+    tested = run_self_test(folder, foreign, model)
+    note = _note(folder, foreign, tested, licence)
+    with writing(out), replacing(out.resolve()) as temporary:
+        foreign.tokenizer.save(temporary / "tokenizer")
+        (temporary / "config.yaml").write_text(dump_config(foreign.config), encoding="utf-8")
+        (temporary / NOTE).write_text(f"{sealed(note)}\n", encoding="utf-8")
+        fingerprint = foreign.tokenizer.fingerprint
+        save_model(temporary / "model.safetensors", model.state_dict(), foreign.config, fingerprint, [0])
+    chosen = foreign.tokenizer.source_prefix or foreign.tokenizer.target_prefix
+    return Imported(
+        foreign.kind,
+        describe_model(foreign.config.model),
+        count_parameters(model),
+        foreign.tokenizer.pieces,
+        tested,
+        () if chosen else tuple(foreign.tokenizer.languages),
+    )
+
+
+def _note(folder: Path, foreign: ForeignModel, tested: SelfTest, licence: str) -> dict[str, Any]:
+    """What import.json says."""
+    return {
+        "format": "cotext-import",
+        "version": 1,
+        "class": foreign.kind,
+        "folder": folder.resolve().name,
+        "files": {
+            path.name: {"sha256": checksum(path), "bytes": path.stat().st_size} for path in foreign.files
+        },
+        "languages": _chosen(foreign.tokenizer),
+        "licence": licence,
+        "cotext": __version__,
+        "self_test": tested.as_dict(),
+    }
+
+
+def _chosen(tokenizer: ImportedTokenizer) -> dict[str, str]:
+    return {"source": tokenizer.chosen.source, "target": tokenizer.chosen.target}

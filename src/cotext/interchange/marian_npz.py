@@ -1,0 +1,276 @@
+"""Models of Marian itself: one `.npz` with the configuration inside, two sentencepiece models, a vocabulary.
+
+Matrices are applied from the right, so they lie transposed; biases are rows. The start of the decoder is the
+zero vector, which no symbol has, and there is no padding.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from cotext.data.tokenizer import MarianTokenizer
+from cotext.interchange.foreign import (
+    NO_ROW,
+    ForeignModel,
+    Part,
+    Settings,
+    VocabularyRows,
+    make_config,
+)
+from cotext.interchange.language_pair import LanguagePair
+from cotext.interchange.tensors import Tensors, open_npz
+from cotext.interchange.texts import MAX_BYTES, read_files
+from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.reading import parse_yaml, read_bytes
+
+INSIDE = "special:model.yml"
+# Option -> the value that it must have, or that it has where it is not given.
+FIXED: Mapping[str, Any] = {
+    "type": "transformer",
+    "transformer-decoder-autoreg": "self-attention",
+    "transformer-no-projection": False,
+    "transformer-no-bias": False,
+    "transformer-no-affine": False,
+    "transformer-rnn-projection": False,
+    "transformer-train-position-embeddings": False,
+    "transformer-ffn-depth": 2,
+    "transformer-decoder-ffn-depth": 0,
+    "transformer-decoder-dim-ffn": 0,
+    "transformer-tied-layers": [],
+    "lemma-dim-emb": 0,
+    "lemma-dependency": "",
+    "factors-combine": "sum",
+    "ulr": False,
+    "bert-train-type-embeddings": True,
+    "output-omit-bias": False,
+}
+ACTIVATIONS = {"relu": "relu", "swish": "swish", "gelu": "gelu_sigmoid"}
+END = "</s>"
+
+
+def is_marian(path: Path) -> bool:
+    """Whether this is such a file, or a folder that holds some and no config.json."""
+    return path.suffix == ".npz" or (
+        path.is_dir() and not (path / "config.json").exists() and any(path.glob("*.npz"))
+    )
+
+
+def open_marian_npz(path: Path, languages: LanguagePair) -> ForeignModel:
+    """A model of Marian: its `.npz`, or the folder that holds one.
+
+    Raises:
+        CotextError: missing or foreign files, and options that are not known here, by name.
+    """
+    file = _model_file(path)
+    folder, tensors = file.parent, open_npz(file)
+    options = _options(tensors)
+    model, pre_norm = _sizes(options)
+    names = tensors.shapes
+    separate = "Wemb" not in names
+    vocabularies = _vocabularies(folder)
+    if separate != (len(vocabularies) == 2) and separate:
+        vocabularies = (*vocabularies, *vocabularies)
+    files = read_files(folder, ("source.spm", "target.spm"))
+    contents = [_vocabulary(each) for each in vocabularies]
+    tokenizer = MarianTokenizer.from_files(
+        files["source.spm"],
+        files["target.spm"],
+        contents[0],
+        contents[1] if separate and contents[1] != contents[0] else None,
+        target_language=languages.tag,
+    )
+    matrices = ("decoder_Wemb", "encoder_Wemb") if separate else ("Wemb", "Wemb")
+    ends = [json.loads(contents[i]).get(END, NO_ROW) for i in (-1, 0)]
+    target, source = (
+        VocabularyRows.of(
+            tokenizer, rows, names.get(matrix, (0,))[0], NO_ROW, end, f"{tensors.where}: {matrix}"
+        )
+        for matrix, rows, end in zip(matrices, (tokenizer.rows, tokenizer.source_rows), ends, strict=True)
+    )
+    parts = {"embedding.weight": target.part(matrices[0]), **_layers(model, pre_norm)}
+    if separate:
+        parts["embedding.source_weight"] = source.part(matrices[1])
+    if model["embedding_norm"]:
+        parts |= _norm("embedding.source_norm", "encoder_emb", "_pre")
+        parts |= _norm("embedding.target_norm", "decoder_emb", "_pre")
+    bias = "decoder_ff_logit_out_b"
+    if not {"decoder_ff_logit_out_W", "decoder_ff_logit_out_Wt"}.isdisjoint(names):
+        raise CotextError(
+            f"{tensors.where}: tied-embeddings = False: the target's embedding is the output layer here; "
+            "models with tied-embeddings or tied-embeddings-all are read"
+        )
+    config = make_config(
+        {**model, "wavelengths": "half", "separate_embeddings": separate},
+        {"beam": 6, "length_penalty": 1.0},
+        languages.of_tokenizer(None),
+        tensors.where,
+    )
+    return ForeignModel(
+        "Marian",
+        config,
+        tokenizer,
+        tensors,
+        parts,
+        target.part(bias) if bias in names else None,
+        target.absent(tokenizer),
+        frozenset({INSIDE}),
+        (file, *(folder / name for name in files), *dict.fromkeys(vocabularies)),
+    )
+
+
+def _model_file(path: Path) -> Path:
+    if not path.is_dir():
+        return path
+    found = sorted(path.glob("*.npz"))
+    plain = [each for each in found if ".best-" not in each.name and ".optimizer" not in each.name]
+    if len(plain) != 1:
+        listed = ", ".join(each.name for each in found)
+        raise CotextError(f"{path}: holds several models ({listed}); give the path of one")
+    return plain[0]
+
+
+def _options(tensors: Tensors) -> Settings:
+    """The configuration inside the file, of which every value is read as text, number or flag."""
+    if INSIDE not in tensors.shapes:
+        raise CotextError(f"{tensors.where}: no model of Marian: it has no {INSIDE}")
+    content = tensors.read(INSIDE).numpy().tobytes().rstrip(b"\0").decode("utf-8", "replace")
+    found = parse_yaml(content, f"{tensors.where}: {INSIDE}")
+    if not isinstance(found, dict):
+        raise CotextError(f"{tensors.where}: {INSIDE} is damaged: it holds no options")
+    return Settings(found, f"{tensors.where}: {INSIDE}")
+
+
+def _sizes(options: Settings) -> tuple[dict[str, Any], bool]:
+    """Keys of the section `model`, and whether norms come first; d (dropout) is no matter of the model."""
+    for option, value in FIXED.items():
+        options.require(option, value, value, "another kind of model than is known here")
+    steps = {
+        name: options.text(f"transformer-{name}").replace("d", "")
+        for name in ("preprocess", "postprocess", "postprocess-emb", "postprocess-top")
+    }
+    pre_norm = steps["preprocess"] == "n"
+    expected = ("n", "a", "n") if pre_norm else ("", "an", "")
+    wanted = dict(zip(("preprocess", "postprocess", "postprocess-top"), expected, strict=True))
+    wanted["postprocess-emb"] = "n" if steps["postprocess-emb"] == "n" else ""
+    for name, value in wanted.items():
+        if steps[name] != value:
+            option = f"transformer-{name}"
+            raise CotextError(
+                f"{options.where}: {option} = {shown(options.text(option))}: known are post-norm (preprocess "
+                "'', postprocess dan, postprocess-top ''), pre-norm (n, da, n), and of embeddings d and nd"
+            )
+    model = {
+        "dimension": options.whole("dim-emb"),
+        "feed_forward": options.whole("transformer-dim-ffn"),
+        "heads": options.whole("transformer-heads"),
+        "encoder_layers": options.whole("enc-depth"),
+        "decoder_layers": options.whole("dec-depth"),
+        "activation": options.choice("transformer-ffn-activation", ACTIVATIONS),
+        "dropout": options.number("transformer-dropout", 0.1),
+        "pre_norm": pre_norm,
+        "embedding_norm": steps["postprocess-emb"] == "n",
+    }
+    return model, pre_norm
+
+
+def _layers(model: Mapping[str, Any], pre_norm: bool) -> dict[str, Part]:
+    """All parameters of both stacks."""
+    found: dict[str, Part] = {}
+    suffix = "_pre" if pre_norm else ""
+    for side in ("encoder", "decoder"):
+        for i in range(model[f"{side}_layers"]):
+            own, there = f"{side}.{i}", f"{side}_l{i + 1}"
+            found |= _linear(f"{own}.attention.qkv", *(f"{there}_self_*{letter}" for letter in "qkv"))
+            found |= _linear(f"{own}.attention.out", f"{there}_self_*o")
+            found |= _norm(f"{own}.after_attention.norm", f"{there}_self_Wo", suffix)
+            if side == "decoder":
+                found |= _linear(f"{own}.cross.query", f"{there}_context_*q")
+                found |= _linear(f"{own}.cross.key_value", f"{there}_context_*k", f"{there}_context_*v")
+                found |= _linear(f"{own}.cross.out", f"{there}_context_*o")
+                found |= _norm(f"{own}.after_cross.norm", f"{there}_context_Wo", suffix)
+            found |= _linear(f"{own}.feed_forward.widen", f"{there}_ffn_*1")
+            found |= _linear(f"{own}.feed_forward.narrow", f"{there}_ffn_*2")
+            found |= _norm(f"{own}.after_feed_forward.norm", f"{there}_ffn_ffn", suffix)
+        if pre_norm:
+            found |= _norm(f"{side}_norm", f"{side}_top", "")
+    return found
+
+
+def _linear(own: str, *there: str) -> dict[str, Part]:
+    """A projection out of projections; * stands for W and b."""
+    return {
+        f"{own}.weight": Part(tuple(name.replace("*", "W") for name in there), transposed=True),
+        f"{own}.bias": Part(tuple(name.replace("*", "b") for name in there)),
+    }
+
+
+def _norm(own: str, there: str, suffix: str) -> dict[str, Part]:
+    return {
+        f"{own}.weight": Part((f"{there}_ln_scale{suffix}",)),
+        f"{own}.bias": Part((f"{there}_ln_bias{suffix}",)),
+    }
+
+
+def _vocabularies(folder: Path) -> tuple[Path, ...]:
+    """Vocabulary files, source first: those that decoder.yml names, or the only ones there are."""
+    decoder = folder / "decoder.yml"
+    if decoder.exists():
+        content = parse_yaml(read_bytes(decoder).decode("utf-8", "replace"), str(decoder))
+        listed = content.get("vocabs") if isinstance(content, dict) else None
+        if isinstance(listed, list) and listed and all(isinstance(each, str) for each in listed):
+            found = [folder / Path(each).name for each in listed]
+            return (found[0], found[-1]) if found[0] != found[-1] else (found[0],)
+    found = sorted({*folder.glob("*vocab*.yml"), *folder.glob("vocab*.yaml")})
+    if len(found) != 1:
+        there = ", ".join(each.name for each in found) or "none"
+        raise CotextError(
+            f"{folder}: which are the vocabularies? There are: {there}; name them in decoder.yml (vocabs), "
+            "source first"
+        )
+    return (found[0],)
+
+
+def _vocabulary(path: Path) -> bytes:
+    """The vocabulary as vocab.json has it.
+
+    Raises:
+        CotextError: no such file, or lines that are not of a vocabulary.
+    """
+    text = read_bytes(path, MAX_BYTES).decode("utf-8", "replace")
+    found: dict[str, int] = {}
+    for number, name, row in _entries(text):
+        if name is None or name in found:
+            raise CotextError(f"{path}, line {number}: no entry of a vocabulary, or one for the second time")
+        found[name] = row
+    return json.dumps(found, ensure_ascii=False).encode()
+
+
+def _entries(text: str) -> Iterator[tuple[int, str | None, int]]:
+    """Line, piece and row of every entry; no piece where a line is none. `? piece` has its row below it."""
+    pending: str | None = None
+    for number, line in enumerate(text.split("\n"), start=1):
+        if pending is None and line.startswith("? "):
+            pending = line[2:]
+        elif pending is not None:
+            row = re.fullmatch(r": *([0-9]{1,9})\s*", line)
+            yield number, _unquoted(pending) if row else None, int(row[1]) if row else 0
+            pending = None
+        elif line.strip():
+            whole = re.fullmatch(r"(.+): *([0-9]{1,9})\s*", line)
+            yield number, _unquoted(whole[1]) if whole else None, int(whole[2]) if whole else 0
+
+
+def _unquoted(name: str) -> str | None:
+    """A key of YAML as the text that it stands for; None where it is damaged."""
+    if name[:1] == "'" and name[-1:] == "'" and len(name) > 1:
+        return name[1:-1].replace("''", "'")
+    if name[:1] != '"':
+        return name
+    escapes = re.sub(r"\\x([0-9A-Fa-f]{2})", r"\\u00\1", name)
+    try:
+        found = json.loads(escapes)
+    except ValueError:
+        return None
+    return found if isinstance(found, str) else None

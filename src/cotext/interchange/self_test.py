@@ -1,0 +1,164 @@
+"""The self-test of an import: ids, logits and a greedy translation beside those of `transformers`.
+
+Texts are made of the model's own pieces, so that no language has to be known. The weights in the folder are
+read a second time, by the other program.
+"""
+
+import random
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from cotext.data.batch import Source
+from cotext.interchange.foreign import ForeignModel
+from cotext.models.interface import Model, TranslationModel
+from cotext.runtime.errors import CotextError
+
+TOLERANCE = 1e-3  # of logits, beside the largest of them: half-precision weights give as much elsewhere
+SENTENCES = 8
+PIECES = 12  # of a sentence
+WRITTEN = 20  # tokens of a greedy translation, at most
+SEED = 17
+
+
+@dataclass(frozen=True, slots=True)
+class SelfTest:
+    """What was compared, and what came out; `skipped` says why nothing was."""
+
+    skipped: str = ""
+    against: str = ""
+    sentences: int = 0
+    equal_ids: int = 0
+    largest_difference: float = 0.0  # of logits
+    largest_logit: float = 0.0
+    greedy_tokens: int = 0
+    equal_greedy_tokens: int = 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """For import.json."""
+        return asdict(self)
+
+    def render(self) -> str:
+        """In a line."""
+        if self.skipped:
+            return f"none: {self.skipped}"
+        return (
+            f"against {self.against}: ids of {self.equal_ids} of {self.sentences} sentences equal; logits "
+            f"(up to {self.largest_logit:.1f}) differ by at most {self.largest_difference:.1e}; greedy "
+            f"translations: {self.equal_greedy_tokens} of {self.greedy_tokens} tokens equal"
+        )
+
+
+def run_self_test(folder: Path, foreign: ForeignModel, model: Model) -> SelfTest:
+    """Compare an imported model with what `transformers` makes of the same folder.
+
+    Raises:
+        CotextError: they are different models.
+    """
+    if foreign.kind == "Marian":
+        return SelfTest("transformers does not read Marian's own files")
+    if find_spec("transformers") is None:
+        return SelfTest("transformers is not installed (pip install 'cotext[pretrained]')")
+    assert isinstance(model, TranslationModel)
+    try:
+        with torch.no_grad():
+            found = _compared(foreign, model, *_theirs(folder, foreign.kind))
+    except Exception as error:  # another program, which may fail in any way
+        reason = str(error).partition("\n")[0]
+        return SelfTest(f"transformers {version('transformers')} fails on this folder: {reason}")
+    if not found.largest_difference <= TOLERANCE * max(1.0, found.largest_logit):
+        raise CotextError(
+            f"{folder}: the self-test failed, nothing was written: {found.render()}; the model has something "
+            "that is not known here"
+        )
+    return found
+
+
+def _theirs(folder: Path, kind: str) -> tuple[Any, Any]:
+    """Model and tokenizer of transformers, from the files of the folder alone."""
+    import transformers
+
+    messages: Any = transformers.logging
+    before = messages.get_verbosity()
+    messages.set_verbosity_error()
+    messages.disable_progress_bar()
+    try:
+        given = {"local_files_only": True, "trust_remote_code": False}
+        model = getattr(transformers, kind).from_pretrained(folder, dtype=torch.float32, **given)
+        tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **given)
+    finally:
+        messages.set_verbosity(before)
+        messages.enable_progress_bar()
+    return model.eval(), tokenizer
+
+
+def _compared(foreign: ForeignModel, model: TranslationModel, theirs: Any, tokenizer: Any) -> SelfTest:
+    own, rows = foreign.tokenizer, foreign.symbol_rows
+    source = foreign.parts.get("embedding.source_weight")
+    source_rows = rows if source is None or source.rows is None else source.rows
+    equal_ids = greedy = equal_greedy = 0
+    difference = largest = 0.0
+    generator = random.Random(SEED)
+    for _ in range(SENTENCES):
+        text = own.decode(generator.choices(range(own.unk + 1, own.pieces), k=PIECES), "source")
+        ids = [*own.source_prefix, *own.encode(text), own.eos]
+        mapped = [source_rows[i] for i in ids]
+        equal_ids += _their_ids(foreign, tokenizer, text) == mapped
+        written = theirs.generate(
+            torch.tensor([mapped]),
+            num_beams=1,
+            do_sample=False,
+            max_new_tokens=WRITTEN,
+            forced_eos_token_id=None,
+        )[0].tolist()
+        own_ids = _own_ids(written[1:], rows, own.pieces, own.eos)
+        inputs = [own.bos, *own_ids[:-1]]
+        logits = _logits(model, ids, inputs)[:, [i for i in range(len(rows)) if i not in foreign.absent]]
+        kept = [row for i, row in enumerate(rows) if i not in foreign.absent]
+        given = torch.tensor([written[: len(inputs)]])
+        other = theirs(input_ids=torch.tensor([mapped]), decoder_input_ids=given).logits[0][:, kept]
+        difference = max(difference, float((logits - other).abs().max()))
+        largest = max(largest, float(other.abs().max()))
+        greedy += len(inputs)
+        equal_greedy += int((logits.argmax(dim=1) == other.argmax(dim=1)).sum())
+    against = f"transformers {version('transformers')}"
+    return SelfTest("", against, SENTENCES, equal_ids, difference, largest, greedy, equal_greedy)
+
+
+def _their_ids(foreign: ForeignModel, tokenizer: Any, text: str) -> list[int]:
+    """Ids of a source row by the other program; the languages are those that were chosen here."""
+    own = foreign.tokenizer
+    if own.kind == "marian":
+        tag = f">>{own.chosen.target}<< " if own.source_prefix else ""
+        return list(tokenizer(f"{tag}{text}").input_ids)
+    ids = list(tokenizer(text).input_ids)
+    # Its own idea of the source language stands at the head.
+    prefix = [foreign.symbol_rows[i] for i in own.source_prefix]
+    return [*prefix, *ids[1:]]
+
+
+def _own_ids(written: list[int], rows: tuple[int, ...], pieces: int, eos: int) -> list[int]:
+    """Own ids of what was written, up to its end."""
+    by_row = {row: i for i, row in enumerate(rows[:pieces])}
+    found = []
+    for row in written:
+        found.append(by_row.get(row, eos))
+        if found[-1] == eos:
+            break
+    return found
+
+
+def _logits(model: TranslationModel, ids: list[int], inputs: list[int]) -> Tensor:
+    """Logits of a row by decoder inputs: [T, V]."""
+    one = torch.zeros(1, dtype=torch.long)
+    tokens = torch.tensor([ids])
+    source = Source(tokens, torch.zeros_like(tokens), torch.tensor([[0, 1]]), one, one)
+    given = torch.tensor([inputs])
+    hidden = model.decode(given, torch.zeros_like(given), model.encode(source))[0]
+    logits = hidden @ model.output_weight.T
+    return logits if model.output_bias is None else logits + model.output_bias

@@ -1,0 +1,177 @@
+"""Tensors of foreign model files: safetensors, PyTorch's pickles of tensors, Marian's npz.
+
+Nothing is read but tensors: of a pickle `torch.load(weights_only=True)` takes no other object, and of an npz
+arrays of objects are refused. What a file claims of a tensor's size is compared with what it holds before
+memory is taken for it.
+"""
+
+import math
+import zipfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from pickle import UnpicklingError
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.lib import format as npy
+from safetensors import SafetensorError, safe_open
+from torch import Tensor
+
+from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.reading import read_json
+
+MOST_TIMES = 16  # a file's size, that what it holds may take in memory
+ALWAYS_ALLOWED = 1 << 26  # bytes
+SHARDS = 1000
+# What loading a damaged or hostile pickle of tensors may end in.
+_PICKLE_ERRORS = (
+    *(RuntimeError, UnpicklingError, ValueError, EOFError, KeyError, IndexError, TypeError),
+    *(AttributeError, OSError, OverflowError, MemoryError, AssertionError, zipfile.BadZipFile),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Tensors:
+    """The tensors of a model, read one by one; `size`: bytes of the files that they lie in."""
+
+    files: tuple[Path, ...]
+    shapes: Mapping[str, tuple[int, ...]]
+    read: Callable[[str], Tensor]
+
+    @property
+    def where(self) -> str:
+        """The file, or the first of several, as messages name it."""
+        return str(self.files[0])
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files."""
+        return sum(file.stat().st_size for file in self.files)
+
+
+def require_file(path: Path) -> Path:
+    """The path of a regular file.
+
+    Raises:
+        CotextError: missing, or something else.
+    """
+    if not path.is_file():
+        raise CotextError(f"{path}: {'no regular file' if path.exists() else 'missing'}")
+    return path
+
+
+def open_folder(folder: Path) -> Tensors:
+    """The weights of a Hugging Face folder.
+
+    Raises:
+        CotextError: none there, or damaged ones.
+    """
+    if (folder / "model.safetensors").exists():
+        return open_safetensors([folder / "model.safetensors"])
+    index = folder / "model.safetensors.index.json"
+    if index.exists():
+        return open_safetensors([folder / name for name in _shards(index)])
+    if (folder / "pytorch_model.bin").exists():
+        return open_pickle(folder / "pytorch_model.bin")
+    raise CotextError(
+        f"{folder}: has no model.safetensors and no pytorch_model.bin; give the folder that holds the weights"
+    )
+
+
+def _shards(index: Path) -> list[str]:
+    """Names of the files that an index tells tensors to lie in."""
+    listed = read_json(index, 1 << 24).get("weight_map")
+    names = sorted(set(map(str, listed.values()))) if isinstance(listed, dict) else []
+    if not 0 < len(names) <= SHARDS or any(Path(name).name != name or name in (".", "..") for name in names):
+        raise CotextError(f"{index}: damaged: weight_map does not name files beside it")
+    return names
+
+
+def open_safetensors(paths: Sequence[Path]) -> Tensors:
+    """Tensors in safetensors files.
+
+    Raises:
+        CotextError: missing or damaged.
+    """
+    holding: dict[str, Any] = {}
+    shapes: dict[str, tuple[int, ...]] = {}
+    for path in paths:
+        try:
+            file: Any = safe_open(require_file(path), framework="pt")
+            for name in file.keys():  # noqa: SIM118
+                holding[name] = file
+                shapes[name] = tuple(file.get_slice(name).get_shape())
+        except (SafetensorError, OSError) as error:
+            raise CotextError(f"{path}: damaged or truncated, or no safetensors file: {error}") from None
+
+    def read(name: str) -> Tensor:
+        found: Tensor = holding[name].get_tensor(name)
+        return found
+
+    return Tensors(tuple(paths), shapes, read)
+
+
+def open_pickle(path: Path) -> Tensors:
+    """Tensors in a file of `torch.save`, of which nothing else is unpickled.
+
+    Raises:
+        CotextError: missing, damaged, or with objects that are no tensors.
+    """
+    modern = zipfile.is_zipfile(require_file(path))
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True, mmap=modern)
+    except _PICKLE_ERRORS as error:
+        reason = shown(str(error).partition("\n")[0])
+        raise CotextError(
+            f"{path}: damaged or truncated, or holds more than tensors, which are all that is read: {reason}"
+        ) from None
+    whole = isinstance(found, Mapping) and all(
+        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in found.items()
+    )
+    if not whole:
+        raise CotextError(f"{path}: does not hold tensors by name")
+    return Tensors((path,), {name: tuple(t.shape) for name, t in found.items()}, found.__getitem__)
+
+
+def open_npz(path: Path) -> Tensors:
+    """Arrays of numbers in a file of `numpy.savez`; those of bytes too.
+
+    Raises:
+        CotextError: missing, damaged, with arrays of objects, or of more than it holds.
+    """
+    shapes: dict[str, tuple[int, ...]] = {}
+    try:
+        with zipfile.ZipFile(require_file(path)) as archive:
+            members = archive.infolist()
+            if sum(m.file_size for m in members) > max(MOST_TIMES * path.stat().st_size, ALWAYS_ALLOWED):
+                raise CotextError(f"{path}: stands for far more than it holds; it is not read")
+            for member in members:
+                shapes[member.filename.removesuffix(".npy")] = _shape(archive, member, path)
+    except (zipfile.BadZipFile, OSError, ValueError, EOFError, NotImplementedError, RuntimeError) as error:
+        raise CotextError(f"{path}: damaged or truncated, or no npz file: {error}") from None
+
+    def read(name: str) -> Tensor:
+        try:
+            with zipfile.ZipFile(path) as archive, archive.open(f"{name}.npy") as file:
+                return torch.from_numpy(npy.read_array(file, allow_pickle=False))
+        except (zipfile.BadZipFile, OSError, ValueError, EOFError, KeyError, TypeError) as error:
+            raise CotextError(f"{path}: {shown(name)} is damaged: {error}") from None
+
+    return Tensors((path,), shapes, read)
+
+
+def _shape(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> tuple[int, ...]:
+    """The shape of an array, which must be what its member of the archive has bytes for."""
+    with archive.open(member) as file:
+        version = npy.read_magic(file)
+        reader = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        shape, _, dtype = reader(file)
+        begin = file.tell()
+    numbers: np.dtype[Any] = dtype
+    if numbers.kind not in "fiu":
+        raise CotextError(f"{path}: {shown(member.filename)} is no array of numbers")
+    if begin + math.prod(shape) * numbers.itemsize != member.file_size:
+        raise CotextError(f"{path}: {shown(member.filename)} is damaged: its size is not that of its content")
+    return tuple(shape)

@@ -1,0 +1,285 @@
+"""Imports of random models that transformers made: ids, logits, scores and translations are transformers'."""
+
+import json
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from pretrained_folders import ENGLISH, GERMAN, sentences
+from pretrained_models import FOLDERS, LANGUAGES, as_marian, marian_model, marian_npz
+from safetensors.torch import load_file
+from torch import Tensor
+from typer.testing import CliRunner
+
+import cotext
+from cotext.cli.main import app
+from cotext.data.batch import Instance
+from cotext.data.build import special_symbols
+from cotext.data.collate import source_batch
+from cotext.data.tokenizer import ImportedTokenizer
+from cotext.data.views import Window
+from cotext.decoding.beam_search import Hypothesis, SearchOptions, search
+from cotext.decoding.constraints import SearchRequest, SearchSymbols
+from cotext.interchange.foreign import ABSENT, ForeignModel
+from cotext.interchange.importing import NOTE, Imported, import_model, open_foreign
+from cotext.interchange.language_pair import LanguagePair
+from cotext.models.checkpoint import LoadedModel, load_run
+from cotext.runtime.integrity import unsealed
+
+transformers = pytest.importorskip("transformers")
+TEXTS = sentences(ENGLISH, 6, 7)
+LIMIT = 16
+Get = Callable[[str], tuple[Path, Path, Imported]]
+
+
+@pytest.fixture(scope="session")
+def imports(tmp_path_factory: pytest.TempPathFactory) -> Get:
+    """Folder, run and account of every kind of model, each made once."""
+    made: dict[str, tuple[Path, Path, Imported]] = {}
+
+    def get(name: str) -> tuple[Path, Path, Imported]:
+        if name not in made:
+            top = tmp_path_factory.mktemp("import")
+            folder, run = FOLDERS[name](top / "there"), top / "run"
+            account = import_model(folder, run, LanguagePair(*LANGUAGES.get(name, ("", ""))), "cc-by-4.0")
+            made[name] = folder, run, account
+        return made[name]
+
+    return get
+
+
+def theirs(folder: Path) -> tuple[Any, Any]:
+    model = transformers.AutoModelForSeq2SeqLM.from_pretrained(folder, dtype=torch.float32).eval()
+    return model, transformers.AutoTokenizer.from_pretrained(folder)
+
+
+def opened(name: str, folder: Path) -> ForeignModel:
+    return open_foreign(folder, LanguagePair(*LANGUAGES.get(name, ("", ""))))
+
+
+def source_rows(foreign: ForeignModel) -> tuple[int, ...]:
+    part = foreign.parts.get("embedding.source_weight")
+    return foreign.symbol_rows if part is None or part.rows is None else part.rows
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_the_self_test_finds_the_same_model(name: str, imports: Get) -> None:
+    _, run, account = imports(name)
+    tested = account.self_test
+    assert not tested.skipped
+    assert tested.equal_ids == tested.sentences
+    # A table of sinusoids in half precision is read as it is there, and made anew here.
+    assert tested.largest_difference < (1e-3 if name == "half precision" else 1e-5) < 1 < tested.largest_logit
+    assert tested.equal_greedy_tokens == tested.greedy_tokens >= 8
+    note = unsealed((run / NOTE).read_text())
+    assert note["self_test"] == tested.as_dict()
+    assert (note["class"], note["licence"]) == (account.kind, "cc-by-4.0")
+    assert {"config.json", "tokenizer_config.json"} <= note["files"].keys()
+    assert all(len(file["sha256"]) == 64 for file in note["files"].values())
+
+
+def rows_of(foreign: ForeignModel, text: str) -> Tensor:
+    """A source row as transformers reads it."""
+    own = foreign.tokenizer
+    return torch.tensor([[source_rows(foreign)[i] for i in (*own.source_prefix, *own.encode(text), own.eos)]])
+
+
+def begun(foreign: ForeignModel) -> list[int]:
+    own, rows = foreign.tokenizer, foreign.symbol_rows
+    return [rows[own.bos], *(rows[i] for i in own.target_prefix)]
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+@torch.no_grad()
+def test_scores_of_sentences_are_theirs(name: str, imports: Get) -> None:
+    folder, run, _ = imports(name)
+    foreign, (model, _) = opened(name, folder), theirs(folder)
+    own, rows = foreign.tokenizer, foreign.symbol_rows
+    targets = sentences(GERMAN, len(TEXTS), 8)
+    for text, target, score in zip(TEXTS, targets, cotext.load(run).score(TEXTS, targets), strict=True):
+        labels = [rows[i] for i in (*own.encode(target, "target"), own.eos)]
+        start = begun(foreign)
+        inputs = torch.tensor([[*start, *labels[:-1]]])
+        log_p = model(input_ids=rows_of(foreign, text), decoder_input_ids=inputs).logits[0].log_softmax(dim=1)
+        expected = log_p[len(start) - 1 :].gather(1, torch.tensor(labels)[:, None]).sum()
+        assert score == pytest.approx(float(expected), abs=0.02 if name == "half precision" else 1e-4)
+
+
+def searched(loaded: LoadedModel, beam: int) -> list[Hypothesis]:
+    """What is written for each text, at most LIMIT tokens."""
+    own = loaded.tokenizer
+    symbols = special_symbols(own, loaded.config.view)
+    one = Window(range(1), range(1), range(1))
+    rows = source_batch([Instance(i, one, [own.encode(text)], [[]]) for i, text in enumerate(TEXTS)], symbols)
+    asked = [SearchRequest([], 0, (LIMIT,)) for _ in TEXTS]
+    search_symbols = SearchSymbols(symbols, own.unk, unused=own.unwritten)
+    # Without a penalty, what ends soon wins, before the limit, which the others have other rules for.
+    return search(loaded.left_to_right("a test"), rows, asked, search_symbols, SearchOptions(beam, 0.0))
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+@torch.no_grad()
+def test_translations_are_theirs(name: str, imports: Get) -> None:
+    """Greedy ones token by token; of a beam, those that end before the limit, with their scores."""
+    folder, run, _ = imports(name)
+    foreign, (model, _), loaded = opened(name, folder), theirs(folder), load_run(run)
+    own, rows = foreign.tokenizer, foreign.symbol_rows
+    end, by_row = rows[own.eos], {row: i for i, row in enumerate(rows[: own.pieces])}
+    never = {rows[i] for i in (own.unk, *own.unwritten, own.pad, own.bos)} - {-1, end}
+    start = begun(foreign)
+    settings = {"max_new_tokens": LIMIT - 1, "suppress_tokens": sorted(never), "begin_suppress_tokens": [end]}
+    settings |= {"forced_eos_token_id": None, "forced_bos_token_id": None, "early_stopping": "never"}
+    settings |= {"return_dict_in_generate": True, "output_scores": True, "length_penalty": 0.0}
+    equal = 0
+    for beam in (1, 4):
+        for text, found in zip(TEXTS, searched(loaded, beam), strict=True):
+            given = {"input_ids": rows_of(foreign, text), "decoder_input_ids": torch.tensor([start])}
+            written = model.generate(**given, num_beams=beam, **settings)
+            new = written.sequences[0].tolist()[len(start) :]
+            labels = [by_row[row] for row in (new[: new.index(end)] if end in new else new)]
+            if beam == 1:
+                assert found.tokens[: len(labels)] == labels
+            elif end in new:
+                score, near = float(written.sequences_scores[0]), 0.02 if name == "half precision" else 1e-4
+                # Theirs ends hypotheses among the best alone, so that now and then it misses a better one.
+                assert found.log_probability > score - near
+                if found.tokens == labels:
+                    equal += 1
+                    assert found.log_probability == pytest.approx(score, abs=near)
+    assert equal >= 3
+
+
+def test_a_run_of_an_import_is_a_run(imports: Get, tmp_path: Path) -> None:
+    _, run, account = imports("tags")
+    assert {path.name for path in run.iterdir()} == {"config.yaml", "tokenizer", "model.safetensors", NOTE}
+    config = yaml.safe_load((run / "config.yaml").read_text())
+    assert config["model"]["activation"] == "swish"
+    assert (config["decode"]["beam"], config["decode"]["length_penalty"]) == (4, 1.0)
+    (tmp_path / "a.en").write_text("".join(f"{text}\n" for text in TEXTS[:2]))
+    runner = CliRunner()
+    out = tmp_path / "a.de"
+    assert (
+        runner.invoke(app, ["translate", str(run), str(tmp_path / "a.en"), "--out", str(out)]).exit_code == 0
+    )
+    assert len(out.read_text().splitlines()) == 2
+    assert "swish" not in account.system
+    assert f"{account.parameters:,}" in runner.invoke(app, ["info", str(run)]).output
+
+
+def test_languages_that_were_not_chosen_are_told(tmp_path: Path) -> None:
+    folder = FOLDERS["nllb"](tmp_path / "there")
+    result = CliRunner().invoke(app, ["import", str(folder), "--out", str(tmp_path / "run")])
+    assert result.exit_code == 0, result.output
+    assert "(deu_Latn, eng_Latn, zho_Hans, zho_Hant), and none was chosen" in result.output
+
+
+# --- symbols
+
+
+@pytest.mark.parametrize("name", ["swish", "two vocabularies", "nllb"])
+def test_what_the_other_never_writes_has_no_probability(name: str, imports: Get) -> None:
+    folder, run, _ = imports(name)
+    loaded, foreign = load_run(run), opened(name, folder)
+    own = loaded.tokenizer
+    assert isinstance(own, ImportedTokenizer)
+    bias = loaded.model.output_bias
+    assert bias is not None
+    assert (bias <= ABSENT).nonzero().flatten().tolist() == [own.bos, own.sep]
+    weight = loaded.model.output_weight
+    assert torch.equal(weight[own.sep], weight[own.eos])
+    weights = load_file(folder / "model.safetensors")
+    matrix = weights.get("model.decoder.embed_tokens.weight", weights.get("model.shared.weight"))
+    assert matrix is not None
+    assert torch.equal(weight, matrix[list(foreign.symbol_rows)])
+
+
+def test_a_source_vocabulary_of_its_own(imports: Get) -> None:
+    folder, run, _ = imports("two vocabularies")
+    loaded = load_run(run)
+    named = dict(loaded.model.named_parameters())
+    own, source = loaded.tokenizer, named["embedding.source_weight"]
+    assert len(source) == own.source_vocabulary_size != own.vocabulary_size == len(named["embedding.weight"])
+    rows = json.loads((folder / "vocab.json").read_text())
+    matrix = load_file(folder / "model.safetensors")["model.encoder.embed_tokens.weight"]
+    assert torch.equal(source[own.eos], matrix[0])
+    [first, *_] = own.encode(ENGLISH[1])
+    assert any(torch.equal(source[first], matrix[row]) for row in rows.values())
+
+
+# --- Marian's own files
+
+
+def equal_weights(a: LoadedModel, b: LoadedModel) -> bool:
+    return all(
+        torch.equal(p, dict(b.model.named_parameters())[name]) for name, p in a.model.named_parameters()
+    )
+
+
+def test_an_npz_of_the_same_weights_is_the_same_model(tmp_path: Path) -> None:
+    """But for padding, which Marian has not, and which has no probability then."""
+    there = marian_model(tmp_path / "there")
+    options = {"enc-depth": 2, "dec-depth": 1, "special": "käse"}
+    npz = marian_npz(tmp_path / "npz")
+    np.savez(npz / "model.npz", **as_marian(load_file(there / "model.safetensors"), options))  # type: ignore[arg-type]
+    runs = [tmp_path / "a", tmp_path / "b"]
+    for folder, run in zip((there, npz), runs, strict=True):
+        account = import_model(folder, run, LanguagePair())
+    assert "transformers does not read" in account.self_test.skipped
+    a, b = map(load_run, runs)
+    assert a.tokenizer.encode_batch(TEXTS) == b.tokenizer.encode_batch(TEXTS)
+    with torch.no_grad():
+        for each in (a, b):
+            bias = each.model.output_bias
+            assert bias is not None
+            bias[each.tokenizer.pad] = 0
+    assert equal_weights(a, b)
+
+
+MARIAN: dict[str, dict[str, Any]] = {
+    "post-norm": {},
+    "relu": {"transformer-ffn-activation": "relu"},
+    "gelu": {"transformer-ffn-activation": "gelu"},
+    "pre-norm": {
+        "transformer-preprocess": "n",
+        "transformer-postprocess": "da",
+        "transformer-postprocess-top": "n",
+    },
+    "two vocabularies": {"separate": True, "tied-embeddings-all": False, "tied-embeddings": True},
+}
+
+
+@pytest.mark.parametrize("name", MARIAN)
+@torch.no_grad()
+def test_marians_own_files_beside_another_reader(name: str, tmp_path: Path) -> None:
+    """CTranslate2 has a converter of its own: log-probabilities of tokens are equal."""
+    ctranslate2 = pytest.importorskip("ctranslate2")
+    from ctranslate2.converters import MarianConverter
+
+    folder = marian_npz(tmp_path / "npz", **MARIAN[name])
+    vocabularies = sorted(map(str, folder.glob("*.vocab.yml")))
+    MarianConverter(str(folder / "model.npz"), [vocabularies[0], vocabularies[-1]]).convert(
+        str(tmp_path / "ct")
+    )
+    import_model(folder, tmp_path / "run", LanguagePair())
+    translator = cotext.load(tmp_path / "run")
+    own = load_run(tmp_path / "run").tokenizer
+    engine = ctranslate2.Translator(str(tmp_path / "ct"), intra_threads=1)
+    names: list[list[str]] = []
+    for path in (vocabularies[0], vocabularies[-1]):
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+        names.append(
+            [piece for piece in (json.loads(line.rsplit(":", 1)[0]) for line in lines) if piece != "</s>"]
+        )
+    targets = sentences(GERMAN, len(TEXTS), 8)
+    shift = partial(max, 0)
+    found = engine.score_batch(
+        [[names[0][i if i < own.pieces else shift(i - 4)] for i in own.encode(text)] for text in TEXTS],
+        [[names[1][i] for i in own.encode(text, "target")] for text in targets],
+    )
+    for theirs_, ours in zip(found, translator.score(TEXTS, targets), strict=True):
+        assert ours == pytest.approx(sum(theirs_.log_probs), abs=1e-3)

@@ -1,0 +1,320 @@
+"""Folders that are no model, or none that is known here: refused with the reason, and nothing is written."""
+
+import io
+import json
+import pickle
+import sys
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+from shutil import copytree
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+import yaml
+from pretrained_models import OPTIONS, m2m100_model, marian_arrays, marian_model, marian_npz, mbart_model
+from safetensors.torch import load_file, save_file
+
+from cotext.cli.main import main
+from cotext.interchange.importing import import_model
+from cotext.interchange.language_pair import LanguagePair
+from cotext.runtime.errors import CotextError
+
+pytest.importorskip("transformers")
+Change = Callable[[Path], object]
+KINDS: dict[str, Callable[[Path], Path]] = {
+    "marian": marian_model,
+    "m2m": m2m100_model,
+    "mbart": mbart_model,
+    "npz": marian_npz,
+}
+
+
+@pytest.fixture(scope="session")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    top = tmp_path_factory.mktemp("refused")
+    return {name: make(top / name) for name, make in KINDS.items()}
+
+
+def setting(**changes: Any) -> Change:
+    def change(folder: Path) -> None:
+        path = folder / "config.json"
+        content = {**json.loads(path.read_text()), **changes}
+        path.write_text(json.dumps({key: value for key, value in content.items() if value is not Ellipsis}))
+
+    return change
+
+
+def tensors(change: Callable[[dict[str, torch.Tensor]], object]) -> Change:
+    def changed(folder: Path) -> None:
+        path = folder / "model.safetensors"
+        content = load_file(path)
+        change(content)
+        save_file(content, path, {"format": "pt"})
+
+    return changed
+
+
+def option(**changes: Any) -> Change:
+    named = {key.replace("_", "-"): value for key, value in changes.items()}
+
+    def change(folder: Path) -> None:
+        content = {**OPTIONS, **named}
+        arrays = dict(np.load(folder / "model.npz"))
+        text = yaml.safe_dump(content).encode() + b"\0"
+        arrays["special:model.yml"] = np.frombuffer(text, dtype=np.int8)
+        np.savez(folder / "model.npz", **arrays)
+
+    return change
+
+
+def array(name: str, value: Any) -> Change:
+    def change(folder: Path) -> None:
+        arrays = dict(np.load(folder / "model.npz"))
+        if value is None:
+            del arrays[name]
+        else:
+            arrays[name] = value
+        np.savez(folder / "model.npz", **arrays)
+
+    return change
+
+
+def pickled(content: object) -> Change:
+    def change(folder: Path) -> None:
+        (folder / "model.safetensors").unlink()
+        with (folder / "pytorch_model.bin").open("wb") as file:
+            torch.save(content, file)
+
+    return change
+
+
+class Bomb:
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (exec, ("raise SystemExit('a pickle was run')",))
+
+
+def cut(name: str, length: int) -> Change:
+    return lambda folder: (folder / name).write_bytes((folder / name).read_bytes()[:length])
+
+
+def without_start(folder: Path) -> None:
+    setting(decoder_start_token_id=...)(folder)
+    (folder / "generation_config.json").unlink()
+
+
+def gone(name: str) -> Change:
+    return lambda folder: (folder / name).unlink()
+
+
+def zip_bomb(folder: Path) -> None:
+    """A hundred megabytes of zeros in a hundred kilobytes."""
+    with zipfile.ZipFile(folder / "model.npz", "w", zipfile.ZIP_DEFLATED) as archive:
+        content = io.BytesIO()
+        np.save(content, np.zeros(25_000_000, dtype=np.float32))
+        archive.writestr("Wemb.npy", content.getvalue())
+
+
+def boasting(folder: Path) -> None:
+    """A header that asks for an exabyte."""
+    with zipfile.ZipFile(folder / "model.npz", "w") as archive:
+        header = io.BytesIO()
+        np.lib.format.write_array_header_1_0(
+            header, {"descr": "<f4", "fortran_order": False, "shape": (1 << 30, 1 << 28)}
+        )
+        archive.writestr("Wemb.npy", header.getvalue())
+
+
+def objects(folder: Path) -> None:
+    np.savez(folder / "model.npz", Wemb=np.array([Bomb()], dtype=object))
+
+
+def not_a_number(weights: dict[str, torch.Tensor]) -> None:
+    weights["model.encoder.layers.0.fc1.bias"][3] = torch.nan
+
+
+def stretched(folder: Path) -> None:
+    """A matrix of terabytes that holds one number."""
+    weights = load_file(folder / "model.safetensors")
+    weights["model.encoder.layers.0.fc1.weight"] = torch.zeros(1).expand(1 << 20, 1 << 20)
+    pickled(weights)(folder)
+
+
+REFUSED: list[tuple[str, Change, str]] = [
+    # settings
+    ("marian", setting(normalize_before=True), r"normalize_before = True: .* normalises after its layers"),
+    ("marian", setting(scale_embedding=False), r"scale_embedding = False: "),
+    ("marian", setting(static_position_embeddings=False), r"static_position_embeddings = False: "),
+    ("marian", setting(tie_word_embeddings=False), r"tie_word_embeddings = False: "),
+    (
+        "marian",
+        setting(activation_function="tanh"),
+        r"activation_function = 'tanh' .*: relu, swish, silu, gelu",
+    ),
+    ("marian", setting(encoder_ffn_dim=48), r"encoder_ffn_dim = 48: both stacks are of one width"),
+    ("marian", setting(d_model=...), r"config\.json: d_model is None, a whole number is needed"),
+    ("marian", setting(d_model="16"), r"d_model is '16', a whole number is needed"),
+    ("marian", setting(d_model=10**9), r"model\.dimension"),
+    (
+        "marian",
+        setting(d_model=65_536, decoder_layers=256),
+        r"far smaller than the model that its configuration",
+    ),
+    ("marian", setting(decoder_layers=2), r"decoder\.layers\.1\.\S+ is missing"),
+    ("marian", setting(encoder_layers=1), r"'model\.encoder\.layers\.1\.\S+' is not known in such a model"),
+    ("marian", setting(d_model=32), r"is \[\d+, 16\], which does not fit \[\d+, 32\]"),
+    ("marian", setting(eos_token_id=5), r"sentences end with the symbol of row 5 of 68"),
+    ("marian", setting(decoder_start_token_id=999), r"begin with that of row 999"),
+    ("marian", without_start, r"decoder_start_token_id is not given"),
+    ("marian", setting(vocab_size=60), r"vocab\.json: 68 pieces, and the model has 60 rows"),
+    (
+        "marian",
+        setting(vocab_size=80),
+        r"shared\.weight is \[68, 16\], which does not fit|has them elsewhere",
+    ),
+    ("marian", setting(model_type="t5"), r"model_type = 't5': these are read: marian, m2m_100, mbart"),
+    ("marian", setting(model_type=["marian"]), r"model_type = \['marian'\]"),
+    ("m2m", setting(scale_embedding=False), r"scale_embedding = False"),
+    ("mbart", without_start, r"a decoder that starts with the language"),
+    ("mbart", setting(max_position_embeddings=99), r"embed_positions\.weight is \[66, 16\]"),
+    # files
+    ("marian", gone("config.json"), r"has neither a config\.json of Hugging Face nor an \.npz"),
+    ("marian", gone("source.spm"), r"source\.spm is missing"),
+    ("marian", gone("vocab.json"), r"vocab\.json is missing"),
+    ("marian", gone("model.safetensors"), r"has no model\.safetensors and no pytorch_model\.bin"),
+    ("m2m", gone("sentencepiece.bpe.model"), r"sentencepiece\.bpe\.model is missing"),
+    ("npz", gone("target.spm"), r"target\.spm is missing"),
+    ("marian", cut("config.json", 40), r"config\.json"),
+    ("marian", cut("model.safetensors", 3000), r"model\.safetensors: damaged or truncated"),
+    ("marian", cut("source.spm", 100), r"source\.spm: not a sentencepiece model"),
+    ("npz", cut("model.npz", 3000), r"model\.npz: damaged or truncated, or no npz file"),
+    ("npz", cut("model.0.vocab.yml", 50), r"line \d+: no entry of a vocabulary|rows; they are|elsewhere"),
+    # weights
+    ("marian", tensors(not_a_number), r"encoder\.layers\.0\.fc1\.bias holds what is no number"),
+    ("marian", tensors(lambda t: t.pop("model.encoder.layers.0.fc1.bias")), r"fc1\.bias is missing"),
+    (
+        "marian",
+        tensors(lambda t: t.update({"extra": torch.zeros(2)})),
+        r"'extra' is not known in such a model",
+    ),
+    (
+        "marian",
+        tensors(lambda t: t.update({"model.encoder.layers.0.fc1.bias": torch.zeros(5)})),
+        r"fc1\.bias is \[5\], which does not fit \[24\]",
+    ),
+    (
+        "marian",
+        tensors(lambda t: t.update({"model.encoder.embed_positions.weight": torch.zeros(64, 16)})),
+        r"embed_positions\.weight holds no sinusoids",
+    ),
+    ("marian", pickled({"weight": Bomb()}), r"pytorch_model\.bin: .*holds more than tensors"),
+    ("marian", pickled([torch.zeros(3)]), r"does not hold tensors by name"),
+    ("marian", pickled({1: torch.zeros(3)}), r"does not hold tensors by name"),
+    ("marian", stretched, r"fc1\.weight is \[1048576, 1048576\], which does not fit"),
+    # Marian's own
+    ("npz", option(type="s2s"), r"type = 's2s'"),
+    ("npz", option(transformer_decoder_autoreg="rnn"), r"transformer-decoder-autoreg = 'rnn'"),
+    ("npz", option(transformer_no_projection=True), r"transformer-no-projection = True"),
+    ("npz", option(transformer_preprocess="a"), r"transformer-preprocess = 'a'"),
+    ("npz", option(transformer_postprocess="dhn"), r"transformer-postprocess = 'dhn'"),
+    ("npz", option(transformer_postprocess_top="n"), r"transformer-postprocess-top = 'n'"),
+    ("npz", option(transformer_postprocess_emb="h"), r"transformer-postprocess-emb = 'h'"),
+    ("npz", option(transformer_ffn_depth=3), r"transformer-ffn-depth = 3"),
+    ("npz", option(transformer_tied_layers=[1, 1]), r"transformer-tied-layers = \[1, 1\]"),
+    (
+        "npz",
+        option(transformer_train_position_embeddings=True),
+        r"transformer-train-position-embeddings = True",
+    ),
+    ("npz", option(transformer_ffn_activation="tanh"), r"transformer-ffn-activation = 'tanh'"),
+    ("npz", option(lemma_dim_emb=64), r"lemma-dim-emb = 64"),
+    ("npz", array("decoder_ff_logit_out_W", np.zeros((16, 67), np.float32)), r"tied-embeddings = False"),
+    ("npz", array("special:model.yml", None), r"no model of Marian: it has no special:model\.yml"),
+    ("npz", array("special:model.yml", np.frombuffer(b"[1, 2]\0", np.int8)), r"holds no options"),
+    ("npz", array("special:model.yml", np.frombuffer(b"a: !!python/name:os.system\0", np.int8)), r"YAML"),
+    ("npz", array("decoder_l1_ffn_W1", None), r"decoder_l1_ffn_W1 is missing"),
+    ("npz", zip_bomb, r"stands for far more than it holds"),
+    ("npz", boasting, r"its size is not that of its content"),
+    ("npz", objects, r"no array of numbers"),
+]
+
+
+@pytest.mark.parametrize(("kind", "change", "message"), REFUSED, ids=[case[2][:50] for case in REFUSED])
+def test_what_is_no_such_model_is_refused(
+    kind: str, change: Change, message: str, folders: dict[str, Path], tmp_path: Path
+) -> None:
+    folder = copytree(folders[kind], tmp_path / "there")
+    change(folder)
+    with pytest.raises(CotextError, match=message):
+        import_model(folder, tmp_path / "run", LanguagePair())
+    assert [path.name for path in tmp_path.iterdir()] == ["there"]
+
+
+def test_names_of_files_elsewhere(folders: dict[str, Path], tmp_path: Path) -> None:
+    """An index may name files beside it alone, and decoder.yml too."""
+    folder = copytree(folders["marian"], tmp_path / "there")
+    (folder / "model.safetensors").rename(tmp_path / "elsewhere.safetensors")
+    index = {"weight_map": {"lm_head.weight": "../elsewhere.safetensors"}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(CotextError, match="does not name files beside it"):
+        import_model(folder, tmp_path / "run", LanguagePair())
+    (tmp_path / "elsewhere.safetensors").rename(folder / "part-1.safetensors")
+    names = load_file(folder / "part-1.safetensors")
+    listed = {"weight_map": dict.fromkeys(names, "part-1.safetensors")}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(listed))
+    import_model(folder, tmp_path / "run", LanguagePair())
+    npz = copytree(folders["npz"], tmp_path / "npz")
+    (npz / "decoder.yml").write_text("vocabs: [/etc/passwd, ../../etc/passwd]")
+    with pytest.raises(CotextError, match=r"npz/passwd: "):
+        import_model(npz, tmp_path / "other", LanguagePair())
+
+
+def test_old_pickles_of_tensors_are_read(folders: dict[str, Path], tmp_path: Path) -> None:
+    """Written before torch 1.6, whose files were no archives yet."""
+    folder = copytree(folders["marian"], tmp_path / "there")
+    weights = load_file(folder / "model.safetensors")
+    torch.save(weights, folder / "pytorch_model.bin", _use_new_zipfile_serialization=False)
+    (folder / "model.safetensors").unlink()
+    found = import_model(folder, tmp_path / "run", LanguagePair())
+    assert found.self_test.largest_difference < 1e-5
+    (folder / "pytorch_model.bin").write_bytes(pickle.dumps({"weight": Bomb()}))
+    with pytest.raises(CotextError, match="holds more than tensors"):
+        import_model(folder, tmp_path / "other", LanguagePair())
+
+
+def test_one_vocabulary_of_npz_models_needs_no_decoder_yml(folders: dict[str, Path], tmp_path: Path) -> None:
+    folder = copytree(folders["npz"], tmp_path / "there")
+    (folder / "decoder.yml").unlink()
+    (folder / "model.npz").rename(folder / "model.best-bleu.npz")
+    (folder / "model.best-bleu.npz").rename(folder / "opus.npz")
+    import_model(folder / "opus.npz", tmp_path / "run", LanguagePair())
+    np.savez(folder / "other.npz", **marian_arrays(6, {"Wemb": 67}))  # type: ignore[arg-type]
+    with pytest.raises(CotextError, match=r"several models \(opus\.npz, other\.npz\)"):
+        import_model(folder, tmp_path / "other", LanguagePair())
+
+
+def test_the_command_line_says_what_is_wrong(
+    folders: dict[str, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    out = tmp_path / "run"
+    out.mkdir()
+    (out / "mine.txt").write_text("text")
+    for arguments, message in (
+        ([str(tmp_path / "nowhere"), "--out", str(tmp_path / "x")], "nowhere: no such folder"),
+        ([str(folders["marian"]), "--out", str(out)], "exists; choose another --out"),
+        (
+            [str(folders["m2m"]), "--out", str(tmp_path / "x"), "--target-language", "tlh"],
+            "not among the languages",
+        ),
+    ):
+        monkeypatch.setattr(sys, "argv", ["cotext", "import", *arguments])
+        with pytest.raises(SystemExit) as caught:
+            main()
+        assert caught.value.code == 2
+        assert message in capsys.readouterr().err.replace("\n", " ")
+    assert [path.name for path in out.iterdir()] == ["mine.txt"]
