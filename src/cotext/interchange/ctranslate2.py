@@ -18,6 +18,8 @@ from torch import nn
 
 from cotext.config.recipe import Config
 from cotext.data.build import special_symbols
+from cotext.interchange.bart import layer_parts
+from cotext.interchange.fairseq import mbart_parts
 from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.engine_folder import (
     CTRANSLATE2,
@@ -68,6 +70,14 @@ def obstacles(config: Config) -> Iterator[str]:
         yield f"view.separators = {view.separators}"
 
 
+def further_parts(loaded: LoadedModel) -> Iterator[str]:
+    """Parameters of a model beyond those of a plain Transformer, each by its name."""
+    model = loaded.config.model
+    known = {"embedding.weight", "embedding.source_weight", "output_bias", *mbart_parts()}
+    known |= layer_parts(model.encoder_layers, model.decoder_layers, model.pre_norm).keys()
+    yield from sorted(loaded.with_states("cotext export").state_dict().keys() - known)
+
+
 def require_expressible(config: Config, run: Path) -> None:
     """Refuse a system that CTranslate2 cannot express.
 
@@ -94,6 +104,10 @@ def export_engine(run: Path, out: Path, quantization: str = "float32", update: i
         raise CotextError(f"--to ctranslate2 needs CTranslate2: {INSTALL}")
     require_expressible(describe_file(model_file(run, update)).config, run)
     loaded = load_run(run, update)
+    if found := list(further_parts(loaded)):
+        raise CotextError(
+            f"{run}: CTranslate2 cannot express {', '.join(found[:3])}, parameters of this model"
+        )
     with writing(out), replacing(out.resolve()) as temporary:
         write_engine(loaded, quantization, temporary, run / DATA)
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from cotext.data.build import further_symbols
 from cotext.data.tokenizer import M2M100_LANGUAGES, SPECIAL_SYMBOLS, ImportedTokenizer
 from cotext.interchange import bart
-from cotext.interchange.ctranslate2 import obstacles
+from cotext.interchange.ctranslate2 import further_parts, obstacles
 from cotext.interchange.fairseq import FIRST_POSITION, VOCABULARY, mbart_parts
 from cotext.interchange.hub import write_run
 from cotext.interchange.marian import BIAS
@@ -95,7 +95,7 @@ def _family(loaded: LoadedModel) -> tuple[str, list[str]]:
         return "", [f"a tokenizer of the kind {tokenizer.kind}, not of a model of these classes"]
     learned = config.model.position_encoding == "learned"
     family = "marian" if tokenizer.kind == "marian" else "mbart" if learned else "m2m_100"
-    found = list(obstacles(config))
+    found = [*obstacles(config), *further_parts(loaded)]
     for key, wanted in {**PLAIN, **FAMILIES[family]}.items():
         if (value := getattr(config.model, key)) != wanted:
             found.append(f"model.{key} = {value}")
