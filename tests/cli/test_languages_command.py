@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from command_line import World, cotext, make_world, prepare_arguments, succeed, train_arguments
-from pretrained_folders import NLLB_LANGUAGES, TAGS, marian_files, pieces, spm
+from pretrained_folders import NLLB_LANGUAGES, TAGS, marian_files, pieces, spm, vocabulary
 from tiny_runs import write_run
 
 from cotext.config.recipe import load_config
@@ -143,6 +143,31 @@ def test_training_translating_and_scoring_in_a_language(
     failed = cotext(*arguments, "train.max_updates=8")
     assert failed.code == 2
     assert "another choice of languages" in " ".join(failed.err.split())
+
+
+def test_a_vocabulary_for_each_side(world: World, tmp_path: Path) -> None:
+    """Source ids beyond those of the target are trained on, translated and scored; one matrix takes none."""
+    files = marian_files(TAGS, separate=True)
+    files["source.spm"], files["target.spm"] = spm("both"), spm("target")
+    files["vocab.json"] = vocabulary(files["source.spm"], tags=TAGS)
+    made = MarianTokenizer.from_files(
+        *(files[f"{name}"] for name in (*MarianTokenizer.required, *MarianTokenizer.optional))
+    )
+    made.save(tmp_path / "two" / "tokenizer")
+    assert made.source_vocabulary_size > made.vocabulary_size
+    data, run, source = tmp_path / "data", tmp_path / "run", world.folder / "test.en"
+    succeed(*prepare(world, data, tmp_path / "two", "--target-language", "fra"))
+    arguments = train_arguments(world.folder, run)
+    arguments[arguments.index("--data") + 1] = data
+    failed = cotext(*arguments)
+    assert failed.code == 2
+    assert "separate_embeddings" in failed.err
+    assert not run.exists()
+    succeed(*arguments, "model.separate_embeddings=true")
+    out, scores = tmp_path / "out.de", tmp_path / "scores"
+    succeed("translate", run, source, "--out", out, "--scores", scores)
+    again = succeed("score", run, "--source", source, "--target", world.folder / "test.de").out
+    assert len(again.splitlines()) == len(scores.read_text().splitlines())
 
 
 def test_a_system_that_reads_no_target_is_refused(data: Path, tmp_path: Path) -> None:

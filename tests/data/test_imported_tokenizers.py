@@ -338,6 +338,7 @@ VOCABULARY = vocabulary(spm("source"))
         ({"vocab.json": b"\xff\xfe"}, "vocab.json: not a text in UTF-8"),
         ({"vocab.json": VOCABULARY[:-1]}, "vocab.json: not valid JSON"),
         ({"vocab.json": b"[" * 100_000}, "vocab.json: not valid JSON: nested too deep"),
+        ({"vocab.json": b"{}"}, "</s> is not in it"),
         ({"vocab.json": b"[]"}, "vocab.json: damaged: holds no JSON object"),
         ({"vocab.json": b'{"</s>": 0, "<unk>": 2}'}, "piece '<unk>' has the number 2"),
         ({"vocab.json": b'{"</s>": 0, "<unk>": 0}'}, "piece '<unk>' has the number 0"),
@@ -353,6 +354,12 @@ VOCABULARY = vocabulary(spm("source"))
 def test_what_is_no_tokenizer_of_marian_is_refused(change: dict[str, bytes], message: str) -> None:
     with pytest.raises(CotextError, match=message):
         marian({**marian_files(TAGS), **change})
+
+
+def test_a_vocabulary_beyond_any_length_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cotext.data.tokenizer.piece_table.MAX_OBJECT_BYTES", len(VOCABULARY) - 1)
+    with pytest.raises(CotextError, match=r"vocab\.json: longer than the .* bytes that such a file may have"):
+        marian({**marian_files(), "vocab.json": VOCABULARY})
 
 
 def test_rows_and_symbols_must_fit_the_vocabulary() -> None:

@@ -27,6 +27,7 @@ from cotext.runtime.reading import read_json
 
 ABSENT = -100.0  # bias of symbols that a foreign model does not predict: e^-100 is no probability
 NO_ROW = -1  # of zeros
+SLICE = 4096  # rows of a vocabulary that are copied at once
 MISFITS = 5  # tensors that do not fit, named in a message
 
 
@@ -192,10 +193,12 @@ def read_model(foreign: ForeignModel) -> Model:
         model = build_model(foreign.config, *sizes)
         _require_fit(foreign, model)
         for name, parameter in model.named_parameters():
+            if name != "output_bias":
+                _fill(parameter, foreign.parts[name], tensors)
+            elif foreign.bias is not None:
+                _fill(parameter, foreign.bias, tensors)
             if name == "output_bias":
-                parameter.copy_(_bias(foreign))
-            else:
-                parameter.copy_(_value(foreign.parts[name], tensors))
+                parameter[list(foreign.absent)] = ABSENT
     return model.eval()
 
 
@@ -231,16 +234,16 @@ def _misfits(part: Part, tensors: Tensors, asked: tuple[int, ...]) -> list[str]:
     return problems
 
 
-def _value(part: Part, tensors: Tensors) -> Tensor:
-    """The value of a parameter, in single precision."""
+def _fill(parameter: Tensor, part: Part, tensors: Tensors) -> None:
+    """Copy foreign tensors into a parameter, of a vocabulary in slices: there is no second copy of it."""
     read = [_finite(name, tensors) for name in part.names]
-    if part.transposed:
-        read = [each.T for each in read]
     if part.rows is None:
-        return torch.cat(read)
-    index = torch.tensor(part.rows)
-    picked = read[0].index_select(0, index.clamp(min=0)).float()
-    return picked.masked_fill_((index < 0)[(...,) + (None,) * (picked.dim() - 1)], 0)
+        parameter.copy_(torch.cat([each.T for each in read] if part.transposed else read))
+        return
+    for begin in range(0, len(part.rows), SLICE):
+        index = torch.tensor(part.rows[begin : begin + SLICE])
+        slot = parameter[begin : begin + SLICE].copy_(read[0].index_select(0, index.clamp(min=0)))
+        slot[index < 0] = 0
 
 
 def _finite(name: str, tensors: Tensors) -> Tensor:
@@ -248,12 +251,3 @@ def _finite(name: str, tensors: Tensors) -> Tensor:
     if not tensor.is_floating_point() or not bool(tensor.isfinite().all()):
         raise CotextError(f"{tensors.where}: {name} holds what is no number, or infinite")
     return tensor if tensor.dim() == 2 and 1 not in tensor.shape else tensor.squeeze()
-
-
-def _bias(foreign: ForeignModel) -> Tensor:
-    if foreign.bias is None:
-        bias = torch.zeros(foreign.tokenizer.vocabulary_size)
-    else:
-        bias = _value(foreign.bias, foreign.tensors)
-    bias[list(foreign.absent)] = ABSENT
-    return bias

@@ -91,24 +91,26 @@ def import_model(folder: Path, out: Path, languages: LanguagePair, licence: str 
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise CotextError(f"{out}: exists; choose another --out")
     foreign = open_foreign(folder, languages)
+    tokenizer, config = foreign.tokenizer, foreign.config
     model = read_model(foreign)
     tested = run_self_test(folder, foreign, model)
     note = _note(folder, foreign, tested, licence)
-    with writing(out), replacing(out.resolve()) as temporary:
-        foreign.tokenizer.save(temporary / "tokenizer")
-        (temporary / "config.yaml").write_text(dump_config(foreign.config), encoding="utf-8")
-        (temporary / NOTE).write_text(f"{sealed(note)}\n", encoding="utf-8")
-        fingerprint = foreign.tokenizer.fingerprint
-        save_model(temporary / "model.safetensors", model.state_dict(), foreign.config, fingerprint, [0])
-    chosen = foreign.tokenizer.source_prefix or foreign.tokenizer.target_prefix
-    return Imported(
+    account = Imported(
         foreign.kind,
-        describe_model(foreign.config.model),
+        describe_model(config.model),
         count_parameters(model),
-        foreign.tokenizer.pieces,
+        tokenizer.pieces,
         tested,
-        () if chosen else tuple(foreign.tokenizer.languages),
+        () if tokenizer.source_prefix or tokenizer.target_prefix else tuple(tokenizer.languages),
     )
+    del foreign  # and the memory that its files are mapped to, before that in which the model is written
+    with writing(out), replacing(out.resolve()) as temporary:
+        tokenizer.save(temporary / "tokenizer")
+        (temporary / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+        (temporary / NOTE).write_text(f"{sealed(note)}\n", encoding="utf-8")
+        weights = model.state_dict()
+        save_model(temporary / "model.safetensors", weights, config, tokenizer.fingerprint, [0])
+    return account
 
 
 def _note(folder: Path, foreign: ForeignModel, tested: SelfTest, licence: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from cotext.runtime.errors import CotextError
 TOLERANCE = 1e-3  # of logits, beside the largest of them: half-precision weights give as much elsewhere
 SENTENCES = 8
 PIECES = 12  # of a sentence
-WRITTEN = 20  # tokens of a greedy translation, at most
+WRITTEN = 10  # tokens of a greedy translation, at most
 SEED = 17
 
 

@@ -19,12 +19,12 @@ from cotext.data.tokenizer.piece_table import (
     PieceTable,
     extended,
     open_model,
+    read_object,
     read_vocabulary,
     unnamed,
 )
 from cotext.data.tokenizer.protocol import MAX_VOCABULARY, Side
 from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.reading import parse_json
 
 MODEL, PIECES, LANGUAGES = "sentencepiece.bpe.model", "pieces.json", "languages.json"
 _BEGIN = "<s>"
@@ -151,15 +151,11 @@ def _read_languages(content: bytes, names: Sequence[str]) -> dict[str, str]:
     Raises:
         CotextError: no such object, or a symbol that is no piece.
     """
-    try:
-        found = parse_json(content.decode(), LANGUAGES)
-    except UnicodeDecodeError:
-        raise CotextError(f"{LANGUAGES}: not a text in UTF-8") from None
+    found = read_object(content, LANGUAGES)
     known = {*names} - {END, PADDING, UNKNOWN}
-    whole = isinstance(found, dict) and all(isinstance(n, str) and n in known for n in found.values())
-    if not whole or not found:
+    if not found or not all(isinstance(name, str) and name in known for name in found.values()):
         raise CotextError(f"{LANGUAGES}: damaged: holds no JSON object of languages and their symbols")
-    return dict(found)
+    return found
 
 
 def language_symbols(files: Mapping[str, bytes]) -> dict[str, int] | list[str]:
@@ -172,11 +168,7 @@ def language_symbols(files: Mapping[str, bytes]) -> dict[str, int] | list[str]:
     Raises:
         CotextError: a file that is no JSON object.
     """
-    read: dict[str, Any] = {}
-    for name, content in files.items():
-        read[name] = parse_json(content.decode("utf-8", "replace"), name)
-        if not isinstance(read[name], dict):
-            raise CotextError(f"{name}: damaged: holds no JSON object")
+    read = {name: read_object(content, name) for name, content in files.items()}
     found = {name: row for name, row in _numbered(read) if _is_language(name)}
     if found:
         return found

@@ -9,6 +9,7 @@ Rows keep their order and lose two: the end of a sentence and padding are specia
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import sentencepiece
 
@@ -16,6 +17,7 @@ from cotext.data.tokenizer.protocol import MAX_VOCABULARY
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 
+MAX_OBJECT_BYTES = 1 << 26  # twice the longest published
 END, PADDING, UNKNOWN = "</s>", "<pad>", "<unk>"
 WORD_BOUNDARY = "▁"
 
@@ -54,18 +56,30 @@ class PieceTable:
         return [self.ids.get(piece, self.unk) for piece in pieces]
 
 
+def read_object(content: bytes, what: str) -> dict[str, Any]:
+    """The JSON object in a file of a tokenizer.
+
+    Raises:
+        CotextError: larger than any such file, no text in UTF-8, or no JSON object.
+    """
+    if len(content) > MAX_OBJECT_BYTES:
+        raise CotextError(f"{what}: longer than the {MAX_OBJECT_BYTES:,} bytes that such a file may have")
+    try:
+        found = parse_json(content.decode(), what)
+    except UnicodeDecodeError:
+        raise CotextError(f"{what}: not a text in UTF-8") from None
+    if not isinstance(found, dict):
+        raise CotextError(f"{what}: damaged: holds no JSON object")
+    return found
+
+
 def read_vocabulary(content: bytes, what: str) -> list[str]:
     """The names of rows, in order, of a JSON object of names and row numbers.
 
     Raises:
         CotextError: no such object, or row numbers that are not 0, 1, 2 ..., each once.
     """
-    try:
-        found = parse_json(content.decode(), what)
-    except UnicodeDecodeError:
-        raise CotextError(f"{what}: not a text in UTF-8") from None
-    if not isinstance(found, dict) or not found:
-        raise CotextError(f"{what}: damaged: holds no JSON object of pieces and their numbers")
+    found = read_object(content, what)
     if len(found) > MAX_VOCABULARY:
         raise CotextError(f"{what}: more than {MAX_VOCABULARY:,} pieces")
     names: list[str | None] = [None] * len(found)
