@@ -26,8 +26,11 @@ from cotext.data.tokenizer import (
     TokenizerSettings,
     train_tokenizer,
 )
+from cotext.decoding.candidate_scoring import CandidateSet, score_candidates
 from cotext.decoding.engine import CTranslate2Engine
 from cotext.decoding.open import OpenedRun, open_run
+from cotext.decoding.signature import scoring_entries
+from cotext.decoding.translate_file import translate_file
 from cotext.interchange.ctranslate2 import export_engine, installed, obstacles
 from cotext.models import checkpoint
 from cotext.models.build import build_model
@@ -269,6 +272,38 @@ def test_scores_are_those_of_the_run(both: Both, view: str, pre_norm: bool) -> N
     for a, b in zip(own, other, strict=True):
         for x, y in zip(a, b, strict=True):
             assert x == pytest.approx(y, abs=1e-4)
+
+
+def test_candidates_of_contrastive_suites(both: Both) -> None:
+    pair = both("s4to4", True)
+    [document] = toy_documents(1, 12)
+    wrong = [(*document.target[:-1], other) for other in ("die katze", "der hund rennt")]
+    sets = [CandidateSet(document.source, [document.target, *wrong], [len(document.source) - 1])]
+    [own], [other] = (score_candidates(r.translator, sets) for r in (pair.run, pair.engine))
+    assert [s.tokens for s in own] == [s.tokens for s in other]
+    assert [s.log_probability for s in own] == pytest.approx([s.log_probability for s in other], abs=1e-4)
+    assert scoring_entries(pair.engine)["engine"].startswith("ctranslate2-")
+    assert scoring_entries(pair.engine)["quantization"] == "float32"
+    assert "engine" not in scoring_entries(pair.run)
+
+
+def test_a_job_goes_on_with_the_same_engine_alone(
+    both: Both, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair, source, out = both("sentence"), tmp_path / "in.en", tmp_path / "out.de"
+    write_documents(source, [Document(d.id, d.source) for d in toy_documents(3, 5)], "text")
+    assert isinstance(pair.engine.loaded.model, CTranslate2Engine)
+    done: list[int] = []
+
+    def stop(count: int) -> None:
+        done.append(count)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        translate_file(pair.engine, source, out, on_sentences=stop)
+    monkeypatch.setattr(pair.engine.loaded.model, "name", "engine:ctranslate2-0.0|quantization:float32")
+    with pytest.raises(CotextError, match="another engine"):
+        translate_file(pair.engine, source, out)
 
 
 def test_free_search_leaves_the_sentences_to_the_model(both: Both, documents: list[Document]) -> None:

@@ -111,7 +111,7 @@ app.command()(train)
 
 @app.command()
 def translate(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    run: Annotated[Path, typer.Argument(help="Run folder, or engine.")],
     document: Annotated[
         Path,
         typer.Argument(
@@ -210,7 +210,7 @@ def translate(
 
 @app.command()
 def score(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    run: Annotated[Path, typer.Argument(help="Run folder, or engine.")],
     source: Annotated[Path, typer.Option(help="Source documents.")],
     target: Annotated[Path | None, typer.Option(help="Their translation, which is scored.")] = None,
     out: Annotated[Path | None, typer.Option(help="Output file; default: standard output.")] = None,

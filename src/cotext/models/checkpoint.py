@@ -144,8 +144,13 @@ class LoadedModel:
     @property
     def signature(self) -> str:
         """Names the weights in reports: system, and the updates they were taken from."""
-        engine = f"|{self.model.name}" if isinstance(self.model, Engine) else ""
+        engine = f"|{self.engine}" if self.engine else ""
         return model_signature(self.config, self.updates) + engine
+
+    @property
+    def engine(self) -> str:
+        """The engine that runs it, with version and quantization; empty where it runs here."""
+        return self.model.name if isinstance(self.model, Engine) else ""
 
     @property
     def writes_left_to_right(self) -> bool:
