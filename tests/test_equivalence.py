@@ -49,6 +49,16 @@ PARALLEL: dict[str, dict[str, Any]] = {
     "CASA-Latent": {"attention": NODES, "nat": {"latent": True}},
     "GLAT+CTC": {"nat": {"path": "row", "soft_copy": "row"}},
     "GLAT": {"nat": {"path": "length", "soft_copy": "row"}},
+    "CASA, as mBART": {
+        "attention": {**NODES, "score": "absolute"},
+        **{"position_encoding": "learned", "learned_positions": 30, "first_position": 2},
+        **{"embedding_norm": True, "activation": "gelu", "pre_norm": True},
+    },
+    "CASA-Latent, as Marian": {
+        "attention": NODES,
+        "nat": {"latent": True},
+        **{"wavelengths": "half", "activation": "swish", "separate_embeddings": True},
+    },
 }
 
 
@@ -86,6 +96,7 @@ NEUTRAL: dict[str, Neutral] = {
         rounded=True,
     ),
     "all source sentences": Neutral({"source_sentences": 3}),
+    "zero output bias": Neutral({"output_bias": True}, zeros=("output_bias",)),
     "flat on no side": Neutral({"batch_context": "flat", "batch": NO_SIDE}),
     "mean on no side": Neutral({"batch_context": "mean", "batch": NO_SIDE}),
     "datapoints on no side": Neutral({"batch_context": "datapoints", "batch": NO_SIDE}),

@@ -249,6 +249,7 @@ MARIAN: dict[str, dict[str, Any]] = {
         "transformer-postprocess": "da",
         "transformer-postprocess-top": "n",
     },
+    "norm of embeddings": {"transformer-postprocess-emb": "nd"},
     "two vocabularies": {"separate": True, "tied-embeddings-all": False, "tied-embeddings": True},
 }
 

@@ -152,9 +152,10 @@ class VocabularyRows:
         Raises:
             CotextError: rows that are not those of the tokenizer.
         """
-        others = set(range(count)) - set(pieces)
-        fits = len(pieces) + len(others) == count and start < count
-        if not fits or end not in others or len(others) > 2:
+        # Beside pieces there are the end of a sentence and, in most vocabularies, padding.
+        near = 0 < count - len(pieces) <= 2 and NO_ROW <= start < count
+        others = set(range(count)) - set(pieces) if near else set()
+        if end not in others or len(pieces) + len(others) != count:
             raise CotextError(
                 f"{where}: sentences end with the symbol of row {shown(end)} of {count:,} and begin with "
                 f"that of row {shown(start)}, but the vocabulary has them elsewhere: these files are not "

@@ -6,7 +6,7 @@ zero vector, which no symbol has, and there is no padding.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +43,6 @@ FIXED: Mapping[str, Any] = {
     "lemma-dependency": "",
     "factors-combine": "sum",
     "ulr": False,
-    "bert-train-type-embeddings": True,
     "output-omit-bias": False,
 }
 ACTIVATIONS = {"relu": "relu", "swish": "swish", "gelu": "gelu_sigmoid"}
@@ -67,31 +66,24 @@ def open_marian_npz(path: Path, languages: LanguagePair) -> ForeignModel:
     folder, tensors = file.parent, open_npz(file)
     options = _options(tensors)
     model, pre_norm = _sizes(options)
-    names = tensors.shapes
-    separate = "Wemb" not in names
+    names, separate = tensors.shapes, "Wemb" not in tensors.shapes
     vocabularies = _vocabularies(folder)
-    if separate != (len(vocabularies) == 2) and separate:
-        vocabularies = (*vocabularies, *vocabularies)
-    files = read_files(folder, ("source.spm", "target.spm"))
     contents = [_vocabulary(each) for each in vocabularies]
+    files = read_files(folder, ("source.spm", "target.spm"))
     tokenizer = MarianTokenizer.from_files(
         files["source.spm"],
         files["target.spm"],
         contents[0],
-        contents[1] if separate and contents[1] != contents[0] else None,
+        contents[-1] if separate and contents[-1] != contents[0] else None,
         target_language=languages.tag,
     )
-    matrices = ("decoder_Wemb", "encoder_Wemb") if separate else ("Wemb", "Wemb")
-    ends = [json.loads(contents[i]).get(END, NO_ROW) for i in (-1, 0)]
-    target, source = (
-        VocabularyRows.of(
-            tokenizer, rows, names.get(matrix, (0,))[0], NO_ROW, end, f"{tensors.where}: {matrix}"
-        )
-        for matrix, rows, end in zip(matrices, (tokenizer.rows, tokenizer.source_rows), ends, strict=True)
-    )
-    parts = {"embedding.weight": target.part(matrices[0]), **_layers(model, pre_norm)}
+    matrix = "decoder_Wemb" if separate else "Wemb"
+    target = _rows(tokenizer, tokenizer.rows, tensors, matrix, contents[-1])
+    parts = {"embedding.weight": target.part(matrix), **_layers(model, pre_norm)}
     if separate:
-        parts["embedding.source_weight"] = source.part(matrices[1])
+        matrix = "encoder_Wemb"
+        source = _rows(tokenizer, tokenizer.source_rows, tensors, matrix, contents[0])
+        parts["embedding.source_weight"] = source.part(matrix)
     if model["embedding_norm"]:
         parts |= _norm("embedding.source_norm", "encoder_emb", "_pre")
         parts |= _norm("embedding.target_norm", "decoder_emb", "_pre")
@@ -118,6 +110,17 @@ def open_marian_npz(path: Path, languages: LanguagePair) -> ForeignModel:
         frozenset({INSIDE}),
         (file, *(folder / name for name in files), *dict.fromkeys(vocabularies)),
     )
+
+
+def _rows(
+    tokenizer: MarianTokenizer, pieces: Sequence[int], tensors: Tensors, matrix: str, vocabulary: bytes
+) -> VocabularyRows:
+    """Rows of a matrix of embeddings; the decoder starts with none of them."""
+    if matrix not in tensors.shapes:
+        raise CotextError(f"{tensors.where}: {matrix} is missing")
+    end = json.loads(vocabulary).get(END, NO_ROW)
+    count = tensors.shapes[matrix][0]
+    return VocabularyRows.of(tokenizer, pieces, count, NO_ROW, end, f"{tensors.where}: {matrix}")
 
 
 def _model_file(path: Path) -> Path:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from cotext.data.batch import Source
 from cotext.interchange.foreign import ForeignModel
+from cotext.models.checkpoint import LoadedModel
 from cotext.models.interface import Model, TranslationModel
 from cotext.runtime.errors import CotextError
 
@@ -64,10 +65,10 @@ def run_self_test(folder: Path, foreign: ForeignModel, model: Model) -> SelfTest
         return SelfTest("transformers does not read Marian's own files")
     if find_spec("transformers") is None:
         return SelfTest("transformers is not installed (pip install 'cotext[pretrained]')")
-    assert isinstance(model, TranslationModel)
+    own = LoadedModel(model, foreign.config, foreign.tokenizer, [0]).left_to_right("the self-test")
     try:
         with torch.no_grad():
-            found = _compared(foreign, model, *_theirs(folder, foreign.kind))
+            found = _compared(foreign, own, _theirs(folder, foreign.kind))
     except Exception as error:  # another program, which may fail in any way
         reason = str(error).partition("\n")[0]
         return SelfTest(f"transformers {version('transformers')} fails on this folder: {reason}")
@@ -79,8 +80,16 @@ def run_self_test(folder: Path, foreign: ForeignModel, model: Model) -> SelfTest
     return found
 
 
-def _theirs(folder: Path, kind: str) -> tuple[Any, Any]:
-    """Model and tokenizer of transformers, from the files of the folder alone."""
+@dataclass(frozen=True, slots=True)
+class _Other:
+    """Model and tokenizer of transformers."""
+
+    model: Any
+    tokenizer: Any
+
+
+def _theirs(folder: Path, kind: str) -> _Other:
+    """What transformers makes of the files of a folder, and of nothing else."""
     import transformers
 
     messages: Any = transformers.logging
@@ -94,13 +103,14 @@ def _theirs(folder: Path, kind: str) -> tuple[Any, Any]:
     finally:
         messages.set_verbosity(before)
         messages.enable_progress_bar()
-    return model.eval(), tokenizer
+    return _Other(model.eval(), tokenizer)
 
 
-def _compared(foreign: ForeignModel, model: TranslationModel, theirs: Any, tokenizer: Any) -> SelfTest:
+def _compared(foreign: ForeignModel, model: TranslationModel, there: _Other) -> SelfTest:
     own, rows = foreign.tokenizer, foreign.symbol_rows
     source = foreign.parts.get("embedding.source_weight")
     source_rows = rows if source is None or source.rows is None else source.rows
+    theirs = there.model
     equal_ids = greedy = equal_greedy = 0
     difference = largest = 0.0
     generator = random.Random(SEED)
@@ -108,7 +118,7 @@ def _compared(foreign: ForeignModel, model: TranslationModel, theirs: Any, token
         text = own.decode(generator.choices(range(own.unk + 1, own.pieces), k=PIECES), "source")
         ids = [*own.source_prefix, *own.encode(text), own.eos]
         mapped = [source_rows[i] for i in ids]
-        equal_ids += _their_ids(foreign, tokenizer, text) == mapped
+        equal_ids += _their_ids(foreign, there.tokenizer, text) == mapped
         written = theirs.generate(
             torch.tensor([mapped]),
             num_beams=1,
