@@ -168,7 +168,10 @@ def test_one_place_asks_what_kind_a_model_is() -> None:
 
 def test_only_the_builders_know_parts_and_losses_by_name() -> None:
     skeletons = {"cotext.models.transformer", "cotext.models.nat"}
-    shared = {f"cotext.models.{name}" for name in ("interface", "describe", "former_names", "checks")}
+    shared = {
+        f"cotext.models.{name}"
+        for name in ("interface", "describe", "former_names", "checks", "engine_folder")
+    }
     parts = {
         name
         for name in ROOMS

@@ -32,10 +32,11 @@ from benchmarks.speed.systems import (
     translated,
 )
 from cotext.config.recipe import Config
-from cotext.data.build import special_symbols
 from cotext.data.documents import Document
-from cotext.decoding.ctranslate import INSTALL, write_model
 from cotext.decoding.translator import DocumentTranslator
+from cotext.interchange.ctranslate2 import write_weights
+from cotext.models.checkpoint import LoadedModel
+from cotext.models.engine_folder import INSTALL
 from cotext.models.interface import Model
 from cotext.runtime.devices import choose_device
 from cotext.runtime.timing import Way, in_turn, spread
@@ -118,10 +119,10 @@ def ctranslate(model: Model, size: str, many: bool, folder: Path) -> dict[str, T
     except ImportError:
         print(f"no rows of CTranslate2: {INSTALL}")
         return {}
-    symbols = special_symbols(Numerals(), decoding_config(SENTENCE, size, 1, 8000).view)
+    loaded = LoadedModel(model, decoding_config(SENTENCE, size, 1, 8000), Numerals(), [0])
     engines: dict[str, Any] = {}
     for kind in ("float32", "int8"):
-        write_model(model, symbols, Numerals.unk, kind, folder / kind)
+        write_weights(loaded, kind, folder / kind)
         engines[kind] = ctranslate2.Translator(
             str(folder / kind), device="cpu", compute_type=kind, intra_threads=1, inter_threads=1
         )
@@ -147,7 +148,7 @@ def ctranslate(model: Model, size: str, many: bool, folder: Path) -> dict[str, T
 def engine_output(engine: Any, sentences: Sequence[str], beam: int) -> list[list[str]]:
     """As many tokens for every sentence as our search writes, the last of which is `eos`."""
     found = engine.translate_batch(
-        [sentence.split() for sentence in sentences],
+        [[*sentence.split(), str(Numerals.eos)] for sentence in sentences],
         beam_size=beam,
         length_penalty=0.6,
         max_decoding_length=WORDS,

@@ -7,14 +7,13 @@ from pathlib import Path
 import pytest
 from command_line import World, cotext, documents_file, succeed
 from tiny import WordTokenizer
-from tiny_runs import toy_documents, write_run
+from tiny_runs import write_run
 
-from cotext.analysis.speed import Way, _timed
+from cotext.analysis.speed import Way, _timed, is_plain
 from cotext.config.recipe import load_config
 from cotext.data.documents import Document
 from cotext.data.tokenizer import load_tokenizer
-from cotext.decoding.ctranslate import Engine, installed, is_plain
-from cotext.decoding.open import open_run
+from cotext.interchange.ctranslate2 import installed
 
 SMALL = [
     *("model.dimension=16", "model.feed_forward=32", "model.heads=2"),
@@ -123,22 +122,3 @@ def test_which_systems_another_engine_can_take() -> None:
         assert is_plain(load_config(recipe, "tiny"))
     for recipe in ("p-transformer/sent", "focused-concatenation/s2to2", "casa/casa", "mcn/final"):
         assert not is_plain(load_config(recipe, "tiny"))
-
-
-@pytest.mark.skipif(not installed(), reason="CTranslate2 is not installed")
-@pytest.mark.parametrize("pre_norm", [False, True])
-@pytest.mark.parametrize("recipe", ["g-transformer/sent", "focused-concatenation/base"])
-def test_the_other_engine_writes_the_same(world: World, tmp_path: Path, recipe: str, pre_norm: bool) -> None:
-    tokenizer = load_tokenizer(world.folder / "data" / "tokenizer")
-    config = load_config(recipe, None, [*SMALL, f"model.pre_norm={pre_norm}"])
-    run = open_run(write_run(tmp_path / "run", config, tokenizer), "cpu", {"beam": 1})
-    engine = Engine(run.loaded.model, run.config, tokenizer, "float32", tmp_path / "engine", 1)
-    same = 0
-    for document in toy_documents(4, 3):
-        [(_, found)] = run.translator.translate([Document("d", document.source)])
-        for source, written in zip(document.source, found.document.sentences, strict=True):
-            # Only here, a sentence without a word is never written.
-            if other := tokenizer.decode(engine.translate([source], 1)[0]):
-                assert other == written
-                same += 1
-    assert same > 5

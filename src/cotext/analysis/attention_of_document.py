@@ -18,6 +18,7 @@ from cotext.data.documents import ParallelDocument
 from cotext.decoding.document_state import Encoded
 from cotext.decoding.scorer import document_rows
 from cotext.decoding.translator import DocumentTranslator
+from cotext.models.interface import with_states
 from cotext.runtime.tables import render_rows
 
 DIGITS = 6  # that are worth keeping of a weight
@@ -129,7 +130,8 @@ def document_attention(
     source = translator.tokenizer.encode_batch(document.source)
     target = translator.tokenizer.encode_batch(document.target, side="target")
     kept, batches = window_batches(translator, source, target)
-    maps, gates = sentence_maps(translator.model, batches, len(kept))
+    model = with_states(translator.model, "cotext attention")
+    maps, gates = sentence_maps(model, batches, len(kept))
     return DocumentAttention(
         signature=signature,
         document=document,

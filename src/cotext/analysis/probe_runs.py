@@ -51,7 +51,7 @@ class Probe:
     @property
     def layers(self) -> int:
         """Encoder blocks."""
-        return len(encoder_of(self.loaded.model))
+        return len(encoder_of(self.loaded.with_states("cotext probe")))
 
 
 def parse_tasks(names: Sequence[str]) -> tuple[Task, ...]:

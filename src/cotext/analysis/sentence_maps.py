@@ -221,6 +221,7 @@ def sentence_maps(
         CotextError: an attention whose tokens cannot be told.
     """
     forced_pass = kind_of(model).forced_pass
+    assert forced_pass is not None  # a model of ours shows its states
     with calls(model) as calling, ExitStack() as hooks:
         onlooker = _AttentionRecorder(dict(model.named_modules()), calling, sentences)
         for name, module in onlooker.modules.items():

@@ -13,17 +13,19 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 
+from cotext.config.recipe import Config
 from cotext.data.documents import Document
 from cotext.data.tokenizer import Tokenizer
-from cotext.decoding.ctranslate import INSTALL, Engine, installed, is_plain
 from cotext.decoding.open import OpenedRun, open_run
+from cotext.interchange.ctranslate2 import installed, obstacles, write_engine
+from cotext.models.engine_folder import INSTALL
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_rows
 from cotext.runtime.timing import CLOCKS, Clock, Times, in_turn, spread
@@ -205,7 +207,12 @@ def _ways(runs: Sequence[OpenedRun], decode: dict[str, Any], threads: int, folde
         name = f"{names[number]} ({number + 1})" if same else names[number]
         yield from _ways_of(run, name, decode)
         if is_plain(run.config) and run.translator.device.type == "cpu" and installed():
-            yield from _engine_ways(run, name, threads, folder / str(number))
+            yield from _engine_ways(run, name, decode, threads, folder / str(number))
+
+
+def is_plain(config: Config) -> bool:
+    """Whether a system is the plain Transformer on single sentences, which is timed in int8 too."""
+    return config.view.kind == "sentence" and not any(obstacles(config))
 
 
 def _ways_of(run: OpenedRun, name: str, decode: dict[str, Any]) -> Iterator[Way]:
@@ -233,25 +240,24 @@ def _translated(run: OpenedRun, documents: Sequence[Document]) -> list[list[str]
     return [list(found[index].document.sentences) for index in range(len(documents))]
 
 
-def _engine_ways(run: OpenedRun, name: str, threads: int, folder: Path) -> Iterator[Way]:
+def _engine_ways(
+    run: OpenedRun, name: str, decode: dict[str, Any], threads: int, folder: Path
+) -> Iterator[Way]:
     """The same weights in int8."""
-    tokenizer = run.translator.tokenizer
-    engine = Engine(run.loaded.model, run.config, tokenizer, "int8", folder, threads)
-
-    def work(beam: int, documents: Sequence[Document]) -> list[list[str]]:
-        sentences = [sentence for document in documents for sentence in document.sentences]
-        written = iter(engine.translate(sentences, beam))
-        return [[tokenizer.decode(next(written)) for _ in document.sentences] for document in documents]
-
+    config = run.loaded.config
+    train = config.train.model_copy(update={"threads": threads})
+    loaded = replace(run.loaded, config=config.model_copy(update={"train": train}))
+    write_engine(loaded, "int8", folder)
+    engine = open_run(folder, str(run.translator.device), decode)
     for beam in dict.fromkeys([1, run.config.decode.beam]):
         what = "greedy" if beam == 1 else f"beam {beam}"
-        signature = f"{run.loaded.signature}|ctranslate2:int8|beam:{beam}"
+        changed = engine.with_decode({**decode, "beam": beam})
         yield Way(
             f"{name}, int8 CTranslate2, {what}",
-            signature,
+            changed.signature,
             True,
-            partial(work, beam),
-            tokenizer,
+            partial(_translated, changed),
+            run.translator.tokenizer,
         )
 
 

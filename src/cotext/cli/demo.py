@@ -317,7 +317,7 @@ def _system_figures(out: Path, system: DemoSystem, settings: DemoSettings) -> Sy
         recipe=system.recipe,
         before=loaded.config.view.before,
         after=loaded.config.view.after,
-        parameters=sum(p.numel() for p in loaded.model.parameters()),
+        parameters=sum(p.numel() for p in loaded.with_states("cotext demo").parameters()),
         updates=max(int(entry["update"]) for entry in read_metrics(out / system.name)),
         curve=tuple(
             (int(entry["update"]), entry["nll_current"])

@@ -18,6 +18,7 @@ from cotext.cli.context import context, cxmi, profile
 from cotext.cli.contrastive import contrastive
 from cotext.cli.data import distill, prepare
 from cotext.cli.evaluate import evaluate
+from cotext.cli.export import export
 from cotext.cli.interchange import import_pretrained
 from cotext.cli.look import convert, head, info, systems
 from cotext.cli.messages import on_a_screen, require_text, short_refusals
@@ -110,7 +111,7 @@ app.command()(train)
 
 @app.command()
 def translate(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    run: Annotated[Path, typer.Argument(help="Run folder, or engine.")],
     document: Annotated[
         Path,
         typer.Argument(
@@ -209,7 +210,7 @@ def translate(
 
 @app.command()
 def score(
-    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    run: Annotated[Path, typer.Argument(help="Run folder, or engine.")],
     source: Annotated[Path, typer.Option(help="Source documents.")],
     target: Annotated[Path | None, typer.Option(help="Their translation, which is scored.")] = None,
     out: Annotated[Path | None, typer.Option(help="Output file; default: standard output.")] = None,
@@ -273,6 +274,7 @@ app.command()(systems)
 app.command()(info)
 app.command()(head)
 app.command()(convert)
+app.command()(export)
 app.command("import")(import_pretrained)
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.decoding.open import open_run
+from cotext.decoding.published import local_folder
 from cotext.decoding.translator import DocumentTranslator
 from cotext.runtime.errors import CotextError
 
@@ -61,12 +62,14 @@ class Translator:
 
 
 def load(run: str | Path, device: str | None = None, **decode: Any) -> Translator:
-    """Open a run folder; `decode` overrides settings such as beam=1 or target_context="regenerate".
+    """Open a run folder or an engine; `decode` overrides settings such as beam=1.
+
+    Where there is no folder `owner/name` here, that is a repository of the Hugging Face hub.
 
     Raises:
         CotextError: no such run, a damaged or foreign model file, an unknown setting.
     """
-    opened = open_run(Path(run), device, decode)
+    opened = open_run(local_folder(run), device, decode)
     return Translator(opened.translator, opened.signature)
 
 

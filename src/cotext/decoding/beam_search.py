@@ -23,6 +23,7 @@ from cotext.decoding.constraints import (
     SearchSymbols,
     SentenceProgress,
     check_requests,
+    truncated,
 )
 from cotext.decoding.sentence_recovery import begun_input
 from cotext.models.interface import AutoregressiveModel
@@ -56,8 +57,9 @@ class Hypothesis:
     """The best hypothesis for a request.
 
     `tokens` are the new labels including separators, without the final `eos`; `token_log_probabilities` are
-    the model's own, of these tokens and that `eos`, and `log_probability` is their sum. `truncated` are the
-    positions of closing symbols, the final `eos` included, that were forced at a length limit.
+    the model's own, of these tokens and that `eos`, and `log_probability` is their sum. An engine may know
+    the sum alone, which then stands at the `eos`. `truncated` are the positions of closing symbols, the
+    final `eos` included, that were forced at a length limit.
     """
 
     tokens: list[int]
@@ -320,5 +322,5 @@ def _collect(
             token_log_probabilities=frontier.best_token_log_probability[i, :length].tolist(),
             log_probability=float(frontier.best_log_probability[i]),
             score=float(frontier.best_score[i]),
-            truncated=rules.truncated(tokens, requests[entry]),
+            truncated=truncated(tokens, requests[entry], rules.special, rules.free),
         )

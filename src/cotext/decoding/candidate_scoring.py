@@ -78,10 +78,10 @@ def score_candidates(
     """Scores of the compared sentences of every candidate in their context, added up.
 
     The same as `DocumentScorer.score_sentences` of each candidate as a document, which is also what is
-    done where rows see each other.
+    done where rows see each other, and by engines.
     """
     plan = scorer.plan
-    if plan.kind.path is not None or plan.sees_other_rows:
+    if plan.kind.path is not None or plan.kind.forced_pass is None or plan.sees_other_rows:
         documents = [
             (ParallelDocument("", tuple(c.source), tuple(candidate)), c.compared)
             for c in candidate_sets

@@ -228,12 +228,15 @@ class Rules:
         """The symbols that open bracketed sentences, by their index in the document."""
         return self.openings[index.clamp(max=self.openings.numel() - 1)]
 
-    def truncated(self, tokens: Sequence[int], request: SearchRequest) -> tuple[int, ...]:
-        """Positions of closing symbols, the final `eos` included, that stand at a length limit."""
-        if self.free:
-            return (len(tokens),) if len(tokens) + 1 == sum(request.max_tokens) else ()
-        closing = set(self.special.separators)
-        closers = [*(i for i, token in enumerate(tokens) if token in closing), len(tokens)]
-        lengths = (stop - start for start, stop in zip([-1, *closers], closers, strict=False))
-        limits = zip(closers, lengths, request.max_tokens, strict=True)
-        return tuple(i for i, length, limit in limits if length == limit)
+
+def truncated(
+    tokens: Sequence[int], request: SearchRequest, special: SpecialSymbols, free: bool
+) -> tuple[int, ...]:
+    """Positions of closing symbols, the final `eos` included, that stand at a length limit."""
+    if free:
+        return (len(tokens),) if len(tokens) + 1 == sum(request.max_tokens) else ()
+    closing = set(special.separators)
+    closers = [*(i for i, token in enumerate(tokens) if token in closing), len(tokens)]
+    lengths = (stop - start for start, stop in zip([-1, *closers], closers, strict=False))
+    limits = zip(closers, lengths, request.max_tokens, strict=True)
+    return tuple(i for i, length, limit in limits if length == limit)

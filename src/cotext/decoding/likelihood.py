@@ -75,9 +75,14 @@ def label_nll(model: AutoregressiveModel, batch: Batch) -> Tensor:
 
 def autoregressive_nll(model: AutoregressiveModel, batch: Batch) -> Tensor:
     """Negative log-likelihoods of the current sentences of all rows, one after the other, in float64."""
+    return sentence_sums(batch, label_nll(model, batch))
+
+
+def sentence_sums(batch: Batch, nll_N: Tensor) -> Tensor:
+    """Values of the current labels added up by sentence, in float64."""
     counts = batch.source.current[:, 1] - batch.source.current[:, 0]
     nll = torch.zeros(int(counts.sum()), dtype=torch.float64, device=batch.source.tokens.device)
-    return nll.index_add_(0, sentence_of_label(batch), label_nll(model, batch).double())
+    return nll.index_add_(0, sentence_of_label(batch), nll_N.double())
 
 
 def non_autoregressive_nll(model: NonAutoregressiveModel, batch: Batch) -> Tensor:

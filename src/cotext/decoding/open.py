@@ -1,4 +1,4 @@
-"""Opened runs: loaded once, and passed on to translation, scoring and analysis."""
+"""Opened runs and engines: loaded once, and passed on to translation, scoring and analysis."""
 
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,9 +9,10 @@ import torch
 from cotext.config.decoding import DecodeConfig
 from cotext.config.recipe import Config, parse_config
 from cotext.data.languages import Languages
+from cotext.decoding.engine import MODEL, load_engine
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.checkpoint import LoadedModel, load_run
-from cotext.models.run_folder import model_file
+from cotext.models.run_folder import is_engine, model_file
 from cotext.runtime.devices import choose_device, choose_threads
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.files import checksum
@@ -19,7 +20,7 @@ from cotext.runtime.files import checksum
 
 @dataclass(frozen=True, slots=True)
 class OpenedRun:
-    """A run with its model on a device, its decode settings, and the run of its first pass.
+    """A run, or an engine, with its model on a device, its decode settings, and the run of its first pass.
 
     `weights` is the model file. `translator` translates and scores documents.
     """
@@ -62,18 +63,27 @@ class OpenedRun:
 def open_run(
     run: Path, device: str | None = None, decode: dict[str, Any] | None = None, update: int | None = None
 ) -> OpenedRun:
-    """Load a run, with that of its first pass; `decode` overrides keys of its configuration.
+    """Load a run or an engine, with that of its first pass; `decode` overrides keys of its configuration.
 
     `update`: of the checkpoint to load; None: the model of the run.
 
     Raises:
         CotextError: no such run or device, unknown decode keys, a first pass that has one itself.
     """
-    loaded = load_run(run, update)
     chosen = choose_device(device)
+    loaded, weights = _loaded(run, chosen, update)
     torch.set_num_threads(choose_threads(loaded.config.model.dimension, loaded.config.train.threads))
-    loaded = replace(loaded, model=loaded.model.to(chosen))
-    return _opened(run, model_file(run, update), loaded, chosen, decode or {})
+    return _opened(run, weights, loaded, chosen, decode or {})
+
+
+def _loaded(run: Path, device: torch.device, update: int | None = None) -> tuple[LoadedModel, Path]:
+    """The model of a run or of an engine, on a device, and the file with its weights."""
+    if not is_engine(run):
+        loaded = load_run(run, update)
+        return replace(loaded, model=loaded.with_states(str(run)).to(device)), model_file(run, update)
+    if update is not None:
+        raise CotextError(f"{run}: is an engine, and has no checkpoints; leave out the update")
+    return load_engine(run, device), run / MODEL
 
 
 def open_scorer(
@@ -98,7 +108,7 @@ def _open_first_pass(run: Path, device: torch.device) -> OpenedRun:
     """Load the run that translates first, as it is configured itself."""
     key = f"decode.first_pass = {run}"
     try:
-        loaded = load_run(run)
+        loaded, weights = _loaded(run, device)
     except CotextError as error:
         raise CotextError(f"{key}: {error}") from None
     if further := loaded.config.decode.first_pass:
@@ -106,10 +116,8 @@ def _open_first_pass(run: Path, device: torch.device) -> OpenedRun:
             f"{key}: that system has a first pass itself ({further}), and there are two passes at most; name "
             "one without"
         )
-    weights = model_file(run)
     name = f"{run.resolve().name}-{checksum(weights)[:8]}"
-    model = loaded.model.to(device)
-    translator = DocumentTranslator(model, loaded.config, loaded.tokenizer, device, name=name)
+    translator = DocumentTranslator(loaded.model, loaded.config, loaded.tokenizer, device, name=name)
     return OpenedRun(run, weights, loaded, translator)
 
 

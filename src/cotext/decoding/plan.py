@@ -18,6 +18,7 @@ from cotext.data.tokenizer import Tokenizer, chosen_languages
 from cotext.data.views import SentenceBySentence, View
 from cotext.decoding.beam_search import Hypothesis, SearchOptions, search
 from cotext.decoding.constraints import SearchRequest, SearchSymbols
+from cotext.decoding.engine_search import engine_label_nll, engine_nll, search_engine
 from cotext.decoding.likelihood import (
     ForcedPass,
     autoregressive_nll,
@@ -29,7 +30,7 @@ from cotext.decoding.likelihood import (
 )
 from cotext.decoding.non_autoregressive import search_frames
 from cotext.models.describe import describe_cut, describe_model
-from cotext.models.interface import Model, NonAutoregressiveModel, PathKind, TranslationModel
+from cotext.models.interface import Engine, Model, NonAutoregressiveModel, PathKind, TranslationModel
 from cotext.runtime.errors import CotextError
 
 Search = Callable[[Any, Source, Sequence[SearchRequest], SearchSymbols, SearchOptions], list[Hypothesis]]
@@ -37,23 +38,25 @@ Search = Callable[[Any, Source, Sequence[SearchRequest], SearchSymbols, SearchOp
 
 @dataclass(frozen=True, slots=True)
 class ModelKind:
-    """Search and scoring of autoregressive or of non-autoregressive models.
+    """Search and scoring of autoregressive models, of non-autoregressive ones, or of engines.
 
     `sentence_nll` gives the negative log-likelihoods of the current sentences of a batch, one row after the
     other; `token_nll` those of their labels, each given the labels before it, None where single tokens have
-    no probability. `forced_pass` reads a batch with its target. `path` is that of a non-autoregressive model;
-    None: autoregressive.
+    no probability. `forced_pass` reads a batch with its target; None: an engine, which shows no states.
+    `path` is that of a non-autoregressive model; None: autoregressive.
     """
 
     search: Search
     sentence_nll: Callable[[Any, Batch], Tensor]
     token_nll: Callable[[Any, Batch], Tensor] | None
-    forced_pass: Callable[[Any, Batch], ForcedPass]
+    forced_pass: Callable[[Any, Batch], ForcedPass] | None
     path: PathKind | None
 
 
-def kind_of(model: Model) -> ModelKind:
+def kind_of(model: Model | Engine) -> ModelKind:
     """The kind of a model: the only place in decoding that asks."""
+    if isinstance(model, Engine):
+        return ModelKind(search_engine, engine_nll, engine_label_nll, None, None)
     if isinstance(model, NonAutoregressiveModel):
         token_nll = path_token_nll if model.path == "sentences" else None
         return ModelKind(search_frames, non_autoregressive_nll, token_nll, parallel_pass, model.path)
@@ -92,7 +95,7 @@ class DecodingPlan:
         cls,
         config: Config,
         tokenizer: Tokenizer,
-        model: Model,
+        model: Model | Engine,
         first_pass: "DecodingPlan | None" = None,
         name: str = "unnamed",
     ) -> "DecodingPlan":
@@ -106,6 +109,7 @@ class DecodingPlan:
         view, symbols = build_view(config.view), special_symbols(tokenizer, config.view)
         group_windows = decode.group_windows if model.sees_other_rows else 1
         check_align(decode.align, symbols.bracket)
+        _require_positions(decode, symbols, model)
         return cls(
             config=config,
             kind=kind,
@@ -202,8 +206,8 @@ class DecodingPlan:
             )
         first.check_passes()
 
-    def autoregressive(self, model: Model) -> TranslationModel:
-        """The model of this plan, whose kind has no path."""
+    def autoregressive(self, model: Model | Engine) -> TranslationModel:
+        """The model of this plan, whose kind has no path and shows its states."""
         assert isinstance(model, TranslationModel)
         return model
 
@@ -219,6 +223,17 @@ class DecodingPlan:
                 "tokens of a sentence; examine a system that writes from left to right, or one with a path "
                 "for every sentence (model.nat.path = sentences), as casa/casa"
             )
+
+
+def _require_positions(decode: DecodeConfig, symbols: SpecialSymbols, model: Model | Engine) -> None:
+    if not isinstance(model, Engine):
+        return
+    most = model.positions - symbols.per_source_sentence
+    if decode.max_source_tokens > most:
+        raise CotextError(
+            f"decode.max_source_tokens = {decode.max_source_tokens}: the engine has positions for {most} "
+            "tokens of a sentence; ask for fewer, or export a run that has a larger one"
+        )
 
 
 def _with_context(config: Config) -> Config:

@@ -24,7 +24,7 @@ from cotext.decoding.document_state import Encoded, cut_document
 from cotext.decoding.likelihood import sentence_of_label
 from cotext.decoding.plan import DecodingPlan, kind_of
 from cotext.decoding.window_groups import group_of
-from cotext.models.interface import Model
+from cotext.models.interface import Engine, Model
 from cotext.runtime.errors import CotextError
 
 # At most, on average over a sentence: longer texts are refused before they are split into tokens, which
@@ -77,7 +77,7 @@ def _row(kept: Sequence[int], window: Window, source: Encoded, target: Encoded) 
 
 
 def score_instances(
-    model: Model,
+    model: Model | Engine,
     instances: Sequence[Instance],
     symbols: SpecialSymbols,
     max_tokens: int,
@@ -101,7 +101,7 @@ def score_instances(
 
 
 def score_labels(
-    model: Model,
+    model: Model | Engine,
     instances: Sequence[Instance],
     symbols: SpecialSymbols,
     max_tokens: int,
@@ -172,7 +172,12 @@ class DocumentScorer:
     """A system that scores documents; `config` says how it sees them."""
 
     def __init__(
-        self, model: Model, config: Config, tokenizer: Tokenizer, device: torch.device, plan: DecodingPlan
+        self,
+        model: Model | Engine,
+        config: Config,
+        tokenizer: Tokenizer,
+        device: torch.device,
+        plan: DecodingPlan,
     ) -> None:
         self.model = model
         self.config = config

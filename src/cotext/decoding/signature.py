@@ -5,6 +5,8 @@ The part on the model is made by `cotext.models`, that on decoding by `DecodingP
 
 from cotext.decoding.open import OpenedRun
 
+# Of the model, what says which it is, and in which engine it runs.
+OF_MODEL = ("model", "updates", "engine", "quantization")
 # Of the decoding, what changes scores of given translations.
 OF_SCORES = ("view", "path", "group_windows")
 
@@ -32,7 +34,7 @@ def scoring_signature(opened: OpenedRun) -> str:
 
 def _of_model(opened: OpenedRun) -> dict[str, str]:
     entries = signature_entries(opened.loaded.signature)
-    return {key: entries[key] for key in ("model", "updates")}
+    return {key: entries[key] for key in OF_MODEL if key in entries}
 
 
 def _of_context(opened: OpenedRun) -> dict[str, str]:

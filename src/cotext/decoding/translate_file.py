@@ -197,7 +197,9 @@ def _header(file: SourceFile, opened: OpenedRun, split: str) -> dict[str, Any]:
 
 
 def _system(opened: OpenedRun) -> dict[str, Any]:
+    engine = {"engine": opened.loaded.engine} if opened.loaded.engine else {}
     return {
+        **engine,
         "model": checksum(opened.weights),
         "tokenizer": opened.loaded.tokenizer.fingerprint,
         "config": dump_config(opened.config),

@@ -35,7 +35,7 @@ from cotext.decoding.plan import DecodingPlan
 from cotext.decoding.scorer import DocumentScorer
 from cotext.decoding.sentence_recovery import recover
 from cotext.decoding.window_groups import source_of
-from cotext.models.interface import Model
+from cotext.models.interface import Engine, Model
 from cotext.runtime.errors import CotextError
 
 BATCHES_AHEAD = 4
@@ -109,7 +109,7 @@ class DocumentTranslator(DocumentScorer):
 
     def __init__(
         self,
-        model: Model,
+        model: Model | Engine,
         config: Config,
         tokenizer: Tokenizer,
         device: torch.device,

@@ -46,13 +46,17 @@ def open_mbart(folder: Path, languages: LanguagePair) -> ForeignModel:
     """
     settings = Settings.read(folder / bart.CONFIG)
     settings.require("scale_embedding", True, False, "embeddings are scaled by the root of their width here")
+    tensors = open_folder(folder)
+    return _opened("MBartForConditionalGeneration", folder, settings, tensors, mbart_parts(), languages)
+
+
+def mbart_parts() -> dict[str, Part]:
+    """What mBART has beside the stacks: learned positions and norms of embeddings."""
     parts: dict[str, Part] = {}
-    for side in ("encoder", "decoder"):
-        own = {"encoder": "source", "decoder": "target"}[side]
+    for side, own in (("encoder", "source"), ("decoder", "target")):
         parts[f"embedding.{own}_positions.weight"] = Part((f"model.{side}.embed_positions.weight",))
         parts |= bart.module(f"embedding.{own}_norm", f"model.{side}.layernorm_embedding")
-    tensors = open_folder(folder)
-    return _opened("MBartForConditionalGeneration", folder, settings, tensors, parts, languages)
+    return parts
 
 
 def _opened(

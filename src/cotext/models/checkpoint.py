@@ -24,7 +24,13 @@ from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.models.build import build_model
 from cotext.models.describe import describe_model
 from cotext.models.former_names import renamed
-from cotext.models.interface import Model, NonAutoregressiveModel, TranslationModel
+from cotext.models.interface import (
+    Engine,
+    Model,
+    NonAutoregressiveModel,
+    TranslationModel,
+    with_states,
+)
 from cotext.models.parameters import parameters_at_most
 from cotext.models.run_folder import (
     FORMAT,
@@ -123,9 +129,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 @dataclass(frozen=True, slots=True)
 class LoadedModel:
-    """A model ready to translate, with what made it."""
+    """A model ready to translate, in an engine or not, with what made it."""
 
-    model: Model
+    model: Model | Engine
     config: Config
     tokenizer: Tokenizer
     updates: list[int]
@@ -138,25 +144,40 @@ class LoadedModel:
     @property
     def signature(self) -> str:
         """Names the weights in reports: system, and the updates they were taken from."""
-        return model_signature(self.config, self.updates)
+        engine = f"|{self.engine}" if self.engine else ""
+        return model_signature(self.config, self.updates) + engine
+
+    @property
+    def engine(self) -> str:
+        """The engine that runs it, with version and quantization; empty where it runs here."""
+        return self.model.name if isinstance(self.model, Engine) else ""
 
     @property
     def writes_left_to_right(self) -> bool:
         """Whether the model is autoregressive."""
         return not isinstance(self.model, NonAutoregressiveModel)
 
+    def with_states(self, asked: str) -> Model:
+        """The model where `asked` needs to look into it.
+
+        Raises:
+            CotextError: it is an engine, which shows no states.
+        """
+        return with_states(self.model, asked)
+
     def left_to_right(self, asked: str) -> TranslationModel:
         """The model where `asked` needs one that writes from left to right.
 
         Raises:
-            CotextError: this one writes all at once.
+            CotextError: this one writes all at once, or is an engine.
         """
-        if isinstance(self.model, NonAutoregressiveModel):
+        model = with_states(self.model, asked)
+        if isinstance(model, NonAutoregressiveModel):
             raise CotextError(
                 f"{asked} reads the model while it writes from left to right, and "
                 f"{describe_model(self.config.model)} writes all at once; give a run of another system"
             )
-        return self.model
+        return model
 
 
 def load_run(run: Path, update: int | None = None) -> LoadedModel:

@@ -5,7 +5,7 @@ tokens, D model, V vocabulary.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
@@ -17,6 +17,7 @@ from cotext.layers.flat_batch import RowOrder
 from cotext.layers.layout import AnyLayout
 from cotext.layers.start import Blended, NewSymbols, StartsFromOthers
 from cotext.layers.state import DecoderState
+from cotext.runtime.errors import CotextError
 
 
 class State(Protocol):
@@ -324,3 +325,69 @@ class NonAutoregressiveModel(System):
 
 
 Model = TranslationModel | NonAutoregressiveModel
+
+
+@dataclass(frozen=True, slots=True)
+class EngineHypothesis:
+    """Tokens that an engine wrote after a prefix, without the symbol that ends them.
+
+    `log_probability` is that of these tokens and, where the hypothesis has `ended`, of the end.
+    """
+
+    tokens: tuple[int, ...]
+    log_probability: float
+    ended: bool
+
+
+class Engine(ABC):
+    """A plain autoregressive Transformer that another program runs: it shows none of its states.
+
+    Rows are token ids with all their symbols; the decoder begins with `bos`, which prefixes and labels leave
+    out. `positions`: the longest row that it can read or write. `name` says in signatures which engine it is.
+    """
+
+    sees_other_rows = False
+    positions: int
+    name: str
+
+    @abstractmethod
+    def search(
+        self,
+        sources: Sequence[Sequence[int]],
+        prefixes: Sequence[Sequence[int]],
+        rules: "EngineRules",
+        beam: int,
+        length_penalty: float,
+    ) -> list[list[EngineHypothesis]]:
+        """The hypotheses of every row, at most `beam`; log-probabilities hold if nothing is suppressed."""
+
+    @abstractmethod
+    def score(self, sources: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]) -> list[list[float]]:
+        """Log-probabilities of the labels of every row and of the `eos` after them."""
+
+
+def with_states(model: Model | Engine, asked: str) -> Model:
+    """A model where `asked` needs to look into it.
+
+    Raises:
+        CotextError: it is an engine, which shows no states.
+    """
+    if isinstance(model, Engine):
+        raise CotextError(
+            f"{asked} reads states of the model, which an engine does not show; give the run that it was "
+            "exported from"
+        )
+    return model
+
+
+@dataclass(frozen=True, slots=True)
+class EngineRules:
+    """What a search in an engine may write: tokens up to `end`, none of `never`.
+
+    `most` and `least` count tokens, those of the prefix included and the end not.
+    """
+
+    end: int
+    most: int
+    least: int = 0
+    never: tuple[int, ...] = ()

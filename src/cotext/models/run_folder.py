@@ -36,6 +36,7 @@ from cotext.runtime.version import __version__
 
 SEEDS = "seeds.json"
 IMPORT = "import.json"
+ENGINE = "cotext.json"  # in the folder of an engine: see `engine_folder`
 FORMAT = "1"  # raised whenever older model files can no longer be read
 
 
@@ -48,12 +49,21 @@ def model_file(run: Path, update: int | None = None) -> Path:
     if not run.is_dir():
         raise CotextError(f"{run}: no such run folder")
     require_one_run(run)
+    if is_engine(run):
+        raise CotextError(
+            f"{run}: is an engine, which translates and scores alone; give the run that it was exported from"
+        )
     if update is None:
         return run / "model.safetensors"
     if update not in (saved := checkpoints(run)):
         there = ", ".join(map(str, saved)) or "none"
         raise CotextError(f"{run}: no checkpoint of update {update}; there are: {there}")
     return checkpoint_folder(run, update) / "model.safetensors"
+
+
+def is_engine(folder: Path) -> bool:
+    """Whether a folder is one of an engine, damaged ones included."""
+    return (folder / ENGINE).is_file()
 
 
 def require_one_run(folder: Path) -> None:

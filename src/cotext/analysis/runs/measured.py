@@ -171,7 +171,7 @@ def _measure(
         recipe=recipe_of(loaded.config),
         languages=loaded.languages,
         window=window,
-        parameters=count_parameters(loaded.model),
+        parameters=count_parameters(loaded.with_states("cotext compare")),
         updates=max([*loaded.updates, *(int(entry["update"]) for entry in metrics)], default=0),
         curve=tuple(
             (int(entry["update"]), float(entry["nll_current"]))

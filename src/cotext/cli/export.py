@@ -1,0 +1,70 @@
+"""The command `export`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cotext.cli.options import Checkpoint
+from cotext.runtime.errors import CotextError
+
+TARGETS = ("ctranslate2", "huggingface", "hub")
+
+
+def export(
+    run: Annotated[Path, typer.Argument(help="Run folder.")],
+    to: Annotated[str, typer.Option(help="ctranslate2, huggingface or hub.")],
+    out: Annotated[Path, typer.Option(help="Folder to make.")],
+    quantization: Annotated[
+        str | None,
+        typer.Option(help="Of ctranslate2: float32 (default), int8, int8_float32, int8_float16 or float16."),
+    ] = None,
+    licence: Annotated[
+        str | None, typer.Option(help="Of hub: the licence of the model, as in apache-2.0.")
+    ] = None,
+    scores: Annotated[
+        list[Path] | None,
+        typer.Option(
+            help="Of hub: JSON of `evaluate` or `contrastive` for the model card, beside what lies in the "
+            "run; may be repeated."
+        ),
+    ] = None,
+    checkpoint: Checkpoint = None,
+) -> None:
+    """Write a run for other programs: as an engine of CTranslate2, for Hugging Face, or to be published."""
+    if to not in TARGETS:
+        raise CotextError(f"--to {to}: choose one of {', '.join(TARGETS)}")
+    if quantization is not None and to != "ctranslate2":
+        raise CotextError("--quantization is of --to ctranslate2 alone")
+    if (licence is not None or scores) and to != "hub":
+        raise CotextError("--licence and --scores are of --to hub alone")
+    _require_new(out)
+    if to == "ctranslate2":
+        from cotext.interchange.ctranslate2 import export_engine
+
+        export_engine(run, out, quantization or "float32", checkpoint)
+        typer.echo(f"{out}: translate and score with it as with {run}")
+    elif to == "huggingface":
+        from cotext.interchange.huggingface import export_huggingface
+
+        found = export_huggingface(run, out, checkpoint)
+        typer.echo(
+            f"{out}: the run itself, for Cotext alone: no class of Hugging Face expresses {', '.join(found)}"
+            if found
+            else f"{out}: load it with transformers"
+        )
+    else:
+        from cotext.analysis.runs.recipe import recipe_of
+        from cotext.interchange.hub import export_hub
+        from cotext.models.run_folder import describe_file, model_file
+
+        recipe = recipe_of(describe_file(model_file(run, checkpoint)).config).title
+        export_hub(run, out, licence=licence or "", scores=scores or (), recipe=recipe, update=checkpoint)
+        typer.echo(f"{out}: read README.md before it is published; what is missing there says so")
+
+
+def _require_new(out: Path) -> None:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise CotextError(f"{out}: exists; choose another --out")
+    if not out.absolute().parent.is_dir():
+        raise CotextError(f"{out}: {out.absolute().parent} does not exist; make it first")

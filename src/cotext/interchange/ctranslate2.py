@@ -1,0 +1,225 @@
+"""Export of plain Transformers to CTranslate2, float32 or quantized.
+
+What the engine can express: encoder and decoder with attention over whole rows by contents, one position
+encoding that depends on the place in the row alone, no segments. All else is refused by the name of its
+setting. Tokens are named by their ids. CTranslate2 is an optional package, which only writing needs here.
+"""
+
+import copy
+import shutil
+from collections.abc import Iterator
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+from torch import nn
+
+from cotext.config.recipe import Config
+from cotext.data.build import special_symbols
+from cotext.interchange.bart import layer_parts
+from cotext.interchange.fairseq import mbart_parts
+from cotext.models.checkpoint import LoadedModel, load_run
+from cotext.models.engine_folder import (
+    CTRANSLATE2,
+    INSTALL,
+    EngineDescription,
+    positions_for,
+    write_description,
+)
+from cotext.models.run_folder import describe_file, model_file
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import replacing
+from cotext.runtime.locks import writing
+
+QUANTIZATIONS: Final = ("float32", "int8", "int8_float32", "int8_float16", "float16")
+DATA: Final = "data.json"
+
+
+def installed() -> bool:
+    """Whether the engine is there."""
+    return find_spec("ctranslate2") is not None
+
+
+def obstacles(config: Config) -> Iterator[str]:
+    """The settings of a system, each as key = value, that CTranslate2 cannot express."""
+    model, view = config.model, config.view
+    plain = {
+        "writes": ("left_to_right",),
+        "batch_context": ("none",),
+        "document_layer": ("none",),
+        "positions": ("absolute", "none"),
+        "target_positions": (None, "absolute", "none"),
+        "segments": ("none",),
+        "target_segments": (None, "none"),
+        "source_sentences": (None,),
+    }
+    for key, expressible in plain.items():
+        if (value := getattr(model, key)) not in expressible:
+            yield f"model.{key} = {value}"
+    for name in ("encoder", "decoder", "cross"):
+        stack = model.stack(name)
+        section = "attention" if stack == model.attention else name
+        if stack.score != "content":
+            yield f"model.{section}.score = {stack.score}"
+        for span in sorted(stack.spans - {"row"}):
+            which = "span" if span == stack.span else "top.span"
+            yield f"model.{section}.{which} = {span}"
+    if view.separators == "numbered" or (view.separators == "bracket" and view.kind != "sentence"):
+        yield f"view.separators = {view.separators}"
+
+
+def further_parts(loaded: LoadedModel) -> Iterator[str]:
+    """Parameters of a model beyond those of a plain Transformer, each by its name."""
+    model = loaded.config.model
+    known = {"embedding.weight", "embedding.source_weight", "output_bias", *mbart_parts()}
+    known |= layer_parts(model.encoder_layers, model.decoder_layers, model.pre_norm).keys()
+    yield from sorted(loaded.with_states("cotext export").state_dict().keys() - known)
+
+
+def require_expressible(config: Config, run: Path) -> None:
+    """Refuse a system that CTranslate2 cannot express.
+
+    Raises:
+        CotextError: with the settings that stand in the way.
+    """
+    if found := list(dict.fromkeys(obstacles(config))):
+        raise CotextError(
+            f"{run}: CTranslate2 cannot express {', '.join(found)}; it runs plain Transformers alone (export "
+            "one, or --to huggingface or hub, which take every system)"
+        )
+
+
+def export_engine(run: Path, out: Path, quantization: str = "float32", update: int | None = None) -> None:
+    """Write a run as an engine folder; `out` must not exist, or be empty.
+
+    Raises:
+        CotextError: as `load_run` and `require_expressible`, an unknown quantization, CTranslate2 is not
+            installed, `out` cannot be written.
+    """
+    if quantization not in QUANTIZATIONS:
+        raise CotextError(f"--quantization {quantization}: choose one of {', '.join(QUANTIZATIONS)}")
+    if not installed():
+        raise CotextError(f"--to ctranslate2 needs CTranslate2: {INSTALL}")
+    require_expressible(describe_file(model_file(run, update)).config, run)
+    loaded = load_run(run, update)
+    if found := list(further_parts(loaded)):
+        raise CotextError(
+            f"{run}: CTranslate2 cannot express {', '.join(found[:3])}, parameters of this model"
+        )
+    with writing(out), replacing(out.resolve()) as temporary:
+        write_engine(loaded, quantization, temporary, run / DATA)
+
+
+def write_engine(loaded: LoadedModel, quantization: str, folder: Path, data: Path | None = None) -> None:
+    """Write a new engine folder; `data`: the file that says what the run was trained on, if there is one."""
+    write_weights(loaded, quantization, folder)
+    loaded.tokenizer.save(folder / "tokenizer")
+    if data is not None and data.is_file():
+        shutil.copyfile(data, folder / DATA)
+    write_description(folder, _description(loaded, quantization))
+
+
+def write_weights(loaded: LoadedModel, quantization: str, folder: Path) -> None:
+    """Write the engine's own files alone into a new folder."""
+    spec = _spec(loaded)
+    spec.validate()
+    spec.optimize(quantization=None if quantization == "float32" else quantization)
+    folder.mkdir()
+    spec.save(str(folder))
+
+
+def _description(loaded: LoadedModel, quantization: str) -> EngineDescription:
+    return EngineDescription(
+        engine=CTRANSLATE2,
+        version=version("ctranslate2"),
+        quantization=quantization,
+        config=loaded.config,
+        fingerprint=loaded.tokenizer.fingerprint,
+        updates=loaded.updates,
+        positions=positions_for(loaded.config),
+    )
+
+
+def _spec(loaded: LoadedModel) -> Any:
+    """The engine's own description of a model, with weights: projections are fused in it as they are here."""
+    from ctranslate2.specs import TransformerSpec
+    from ctranslate2.specs.common_spec import Activation
+
+    activations = {
+        "relu": Activation.RELU,
+        "swish": Activation.SWISH,
+        "gelu": Activation.GELU,
+        "gelu_sigmoid": Activation.GELUSigmoid,
+    }
+    config = loaded.config.model
+    model: Any = copy.deepcopy(loaded.model)  # the conversion works on the weights where they lie
+    encoder, decoder = model.encoder, model.decoder
+    spec = TransformerSpec.from_config(
+        (len(encoder), len(decoder)),
+        config.heads,
+        pre_norm=config.pre_norm,
+        activation=activations[config.activation],
+        layernorm_embedding=config.embedding_norm,
+    )
+    for side, blocks in ((spec.encoder, encoder), (spec.decoder, decoder)):
+        for layer, block in zip(side.layer, blocks, strict=True):
+            _put_block(layer, block)
+    if config.pre_norm:
+        _put_norm(spec.encoder.layer_norm, model.encoder_norm)
+        _put_norm(spec.decoder.layer_norm, model.decoder_norm)
+    _put_embeddings(spec, model, positions_for(loaded.config))
+    _put_symbols(spec, loaded)
+    return spec
+
+
+def _put(to: Any, module: nn.Module) -> None:
+    to.weight, to.bias = (module.get_parameter(name).detach().numpy() for name in ("weight", "bias"))
+
+
+def _put_norm(to: Any, norm: nn.Module) -> None:
+    to.gamma, to.beta = (norm.get_parameter(name).detach().numpy() for name in ("weight", "bias"))
+
+
+def _put_block(to: Any, block: Any) -> None:
+    """Weights of an encoder block, or of a decoder block, which has cross-attention."""
+    _put(to.self_attention.linear[0], block.attention.qkv)
+    _put(to.self_attention.linear[1], block.attention.out)
+    _put_norm(to.self_attention.layer_norm, block.after_attention.norm)
+    if hasattr(block, "cross"):
+        for linear, module in zip(to.attention.linear, _cross(block.cross), strict=True):
+            _put(linear, module)
+        _put_norm(to.attention.layer_norm, block.after_cross.norm)
+    _put(to.ffn.linear_0, block.feed_forward.widen)
+    _put(to.ffn.linear_1, block.feed_forward.narrow)
+    _put_norm(to.ffn.layer_norm, block.after_feed_forward.norm)
+
+
+def _cross(cross: Any) -> tuple[nn.Module, nn.Module, nn.Module]:
+    return cross.query, cross.key_value, cross.out
+
+
+def _put_embeddings(spec: Any, model: Any, rows: int) -> None:
+    """Vectors of tokens and positions, which the engine scales and adds as they are here."""
+    embedding = model.embedding
+    spec.encoder.embeddings[0].weight = embedding.weight_of("source").detach().numpy()
+    spec.decoder.embeddings.weight = spec.decoder.projection.weight = model.output_weight.detach().numpy()
+    if model.output_bias is not None:
+        spec.decoder.projection.bias = model.output_bias.detach().numpy()
+    for side, name in ((spec.encoder, "source"), (spec.decoder, "target")):
+        encoded = embedding.encoding(name)(torch.arange(rows)[None])[0].detach().numpy()
+        kind = getattr(embedding, name)
+        side.position_encodings.encodings = encoded if kind.positions == "absolute" else 0 * encoded
+        if (norm := getattr(embedding, f"{name}_norm")) is not None:
+            _put_norm(side.layernorm_embedding, norm)
+
+
+def _put_symbols(spec: Any, loaded: LoadedModel) -> None:
+    """Tokens by their ids; rows come with all symbols that they have."""
+    spec.register_source_vocabulary([str(i) for i in range(len(spec.encoder.embeddings[0].weight))])
+    spec.register_target_vocabulary([str(i) for i in range(len(spec.decoder.embeddings.weight))])
+    symbols = special_symbols(loaded.tokenizer, loaded.config.view)
+    spec.config.bos_token = spec.config.decoder_start_token = str(symbols.bos)
+    spec.config.eos_token, spec.config.unk_token = str(symbols.eos), str(loaded.tokenizer.unk)
+    spec.config.add_source_bos = spec.config.add_source_eos = False

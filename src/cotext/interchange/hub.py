@@ -1,0 +1,97 @@
+"""Export of a run as a folder that can be published: safetensors, configuration, tokenizer and a model card.
+
+The folder is a run itself. Paths of this machine stay here: of the run that training began with and of the
+data, the names are left.
+"""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from cotext.config.recipe import Config, dump_config
+from cotext.interchange.model_card import CardFacts, model_card, read_scores
+from cotext.models.checkpoint import LoadedModel, load_run, save_model
+from cotext.models.parameters import count_parameters
+from cotext.models.run_folder import noted_data
+from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.files import replacing
+from cotext.runtime.integrity import sealed
+from cotext.runtime.locks import writing
+
+CARD: Final = "README.md"
+# Files of a run that are no figures.
+_OTHERS: Final = frozenset({"data.json", "init.json", "seeds.json", "import.json"})
+_LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}")
+
+
+def export_hub(
+    run: Path,
+    out: Path,
+    *,
+    licence: str = "",
+    scores: Sequence[Path] = (),
+    recipe: str = "",
+    update: int | None = None,
+) -> None:
+    """Write a run as a folder to be published; `out` must not exist, or be empty.
+
+    `licence`: of the model, as the hub writes it (apache-2.0, cc-by-4.0 ...); empty: not recorded. `scores`:
+    JSON files of `cotext evaluate` and `cotext contrastive`, beside those in the run folder. `recipe`: the
+    name of the recipe; not given: that of the paper's row.
+
+    Raises:
+        CotextError: as `load_run`, a run that needs another one, a file that holds no scores, `out` cannot be
+            written.
+    """
+    if licence and not _LICENCE.fullmatch(licence):
+        raise CotextError(
+            f"--licence {shown(licence)}: write it as the hub does: apache-2.0, cc-by-4.0, mit ..."
+        )
+    loaded = load_run(run, update)
+    if first := loaded.config.decode.first_pass:
+        raise CotextError(
+            f"{run}: decode.first_pass = {first}: it translates with another run, and what is published "
+            "stands for itself; publish a run without"
+        )
+    own = [path for path in sorted(run.glob("*.json")) if path.name not in _OTHERS]
+    figures = [found for path in own for found in read_scores(path, required=False)]
+    figures += [found for path in scores for found in read_scores(path)]
+    facts = CardFacts(
+        name=out.resolve().name,
+        config=_published(loaded.config),
+        recipe=recipe or loaded.config.paper,
+        signature=loaded.signature,
+        parameters=count_parameters(loaded.with_states("cotext export")),
+        pieces=loaded.tokenizer.pieces,
+        data=_data(run),
+        licence=licence,
+        figures=tuple(dict.fromkeys(figures)),
+    )
+    with writing(out), replacing(out.resolve()) as temporary:
+        write_run(temporary, loaded)
+        if facts.data:
+            (temporary / "data.json").write_text(f"{sealed(facts.data)}\n", encoding="utf-8")
+        (temporary / CARD).write_text(model_card(facts), encoding="utf-8")
+
+
+def write_run(folder: Path, loaded: LoadedModel) -> None:
+    """Write a run folder with one model, without paths of this machine."""
+    config = _published(loaded.config)
+    loaded.tokenizer.save(folder / "tokenizer")
+    (folder / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+    weights = loaded.with_states("cotext export").state_dict()
+    fingerprint = loaded.tokenizer.fingerprint
+    save_model(folder / "model.safetensors", weights, config, fingerprint, loaded.updates)
+
+
+def _published(config: Config) -> Config:
+    """The configuration without paths of this machine."""
+    init = Path(config.train.init).name if config.train.init else ""
+    return config.model_copy(update={"train": config.train.model_copy(update={"init": init})})
+
+
+def _data(run: Path) -> dict[str, Any]:
+    """What is noted of the training data, its folder by name; nothing where nothing is."""
+    noted = noted_data(run)
+    return {**noted, "folder": Path(noted["folder"]).name} if noted else {}

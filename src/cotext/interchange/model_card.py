@@ -1,0 +1,245 @@
+"""Model cards: the README.md of a published run, made from what is known of it alone.
+
+What is not known says "not recorded". The head is YAML as the Hugging Face hub reads it.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import yaml
+
+from cotext.config.recipe import Config
+from cotext.data.languages import Languages
+from cotext.models.describe import describe_model
+from cotext.runtime.errors import CotextError
+from cotext.runtime.reading import read_json
+
+NOT_RECORDED: Final = "not recorded"
+MAX_CELL: Final = 300  # characters of a cell that comes from elsewhere
+MAX_CODE: Final = 1000  # and of a signature
+UNITS: Final = {
+    "documents": "documents",
+    "sentences": "sentences",
+    "source_tokens": "source tokens",
+    "target_tokens": "target tokens",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """A score, or an accuracy on a contrastive suite in per cent, with its signature.
+
+    `metric` is its name in the head of the card; `what` says of which output, or of which examples.
+    """
+
+    metric: str
+    title: str
+    value: float
+    what: str
+    signature: str
+
+
+@dataclass(frozen=True, slots=True)
+class CardFacts:
+    """What is known of a run that is published; empty: not known."""
+
+    name: str
+    config: Config
+    recipe: str
+    signature: str
+    parameters: int
+    pieces: int
+    data: Mapping[str, Any]
+    licence: str
+    figures: Sequence[Figure]
+
+
+def read_scores(path: Path, required: bool = True) -> list[Figure]:
+    """The figures of a file that `cotext evaluate --json` or `cotext contrastive --out` has written.
+
+    Raises:
+        CotextError: none, where they are `required`, or as `read_json`.
+    """
+    found: list[Figure] = []
+    try:
+        content = read_json(path)
+        evaluated = content.get("format") == "cotext-evaluation"
+        found = list(_evaluated(content) if evaluated else _judged(content))
+    except (KeyError, TypeError, ValueError, AttributeError):
+        found = []
+    except CotextError:
+        if required:
+            raise
+    if required and not found:
+        raise CotextError(
+            f"{path}: holds no scores; give what `cotext evaluate --json` or `cotext contrastive --out` wrote"
+        )
+    return found
+
+
+def _evaluated(content: Mapping[str, Any]) -> Iterator[Figure]:
+    for system, entry in content["systems"].items():
+        for protocol, score in entry["scores"].items():
+            title, value = _cell(score["title"]), float(score["value"])
+            yield Figure(_metric(protocol), title, value, _cell(system), str(score["signature"]))
+
+
+def _judged(content: Mapping[str, Any]) -> Iterator[Figure]:
+    for suite, report in content.items():
+        if not isinstance(report, dict) or "overall" not in report:
+            continue
+        groups = {"all": report["overall"], **report["by_phenomenon"]}
+        for name, accuracy in groups.items():
+            what = f"{_cell(name)}, {int(accuracy['total']):,} examples"
+            value = float(accuracy["accuracy_percent"])
+            yield Figure("accuracy", _cell(suite), value, what, str(report["signature"]))
+
+
+def _metric(protocol: str) -> str:
+    """The metric of a protocol, as the hub names metrics."""
+    for name in ("comet", "chrf", "ter", "bleu"):
+        if name in protocol.lower():
+            return name
+    return protocol
+
+
+def _cell(text: Any) -> str:
+    """Text from elsewhere as it can stand in a table: a line, without what ends a cell or makes a link."""
+    plain = " ".join(str(text).split())[:MAX_CELL]
+    return "".join(f"\\{c}" if c in "|`<>[]" else c for c in plain)
+
+
+def _code(text: Any) -> str:
+    """The same as code, such as a signature."""
+    plain = " ".join(str(text).split())[:MAX_CODE].replace("`", "'")
+    return "`" + plain.replace("|", "\\|") + "`"
+
+
+def model_card(facts: CardFacts) -> str:
+    """The card of a run, in Markdown with a head in YAML."""
+    parts = [
+        _head(facts),
+        f"# {facts.name}\n\n{_summary(facts)}",
+        _loading(facts),
+        f"## System\n\n{_table(('', ''), _system(facts))}",
+        f"## Training data\n\n{_data(facts)}",
+        f"## Scores\n\n{_scores(facts)}",
+        f"## Intended use and limits\n\n{_limits(facts)}",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _head(facts: CardFacts) -> str:
+    languages = Languages.parse(facts.config.languages)
+    head: dict[str, Any] = {}
+    if str(languages):
+        head["language"] = [languages.source, languages.target]
+    if facts.licence:
+        head["license"] = facts.licence
+    head["library_name"] = "cotext"
+    head["pipeline_tag"] = "translation"
+    head["tags"] = ["translation", "document-level-translation", "cotext"]
+    if metrics := list(dict.fromkeys(figure.metric for figure in facts.figures)):
+        head["metrics"] = metrics
+    return f"---\n{yaml.safe_dump(head, sort_keys=False)}---"
+
+
+def _summary(facts: CardFacts) -> str:
+    languages = Languages.parse(facts.config.languages)
+    pair = (
+        f"from {languages.source} into {languages.target}" if str(languages) else "(languages not recorded)"
+    )
+    return (
+        f"A translation system {pair}, trained with Cotext. It translates documents sentence by sentence, "
+        f"and gives as many sentences as it is given. {_context(facts.config)}"
+    )
+
+
+def _context(config: Config) -> str:
+    view = config.view
+    if view.kind == "sentence":
+        return "Every sentence is translated by itself."
+    if view.kind == "window":
+        target = view.before if view.target_before is None else view.target_before
+        return (
+            f"Every sentence is translated with {view.before} source sentences before it, {view.after} after "
+            f"it and {target} target sentences before it."
+        )
+    pieces = f"pieces of up to {view.max_tokens} tokens"
+    if view.kind == "document":
+        return f"Documents are translated in {pieces}, each as a whole."
+    return f"Every sentence is translated with all source sentences before it, in {pieces}."
+
+
+def _loading(facts: CardFacts) -> str:
+    return f"""## How to load it
+
+```python
+import cotext
+translator = cotext.load({json.dumps(facts.name)})
+print(translator.translate(["The first sentence.", "The second sentence."]))
+```
+
+Run it where this folder lies, or name the repository (`owner/{facts.name}`) once it is on the hub. Weights
+are safetensors and the rest is text: loading runs no code of this folder."""
+
+
+def _system(facts: CardFacts) -> Iterator[tuple[str, str]]:
+    config, model = facts.config, facts.config.model
+    yield "recipe", _cell(facts.recipe) or NOT_RECORDED
+    yield "model", describe_model(model)
+    yield "layers", f"{model.encoder_layers} encoder, {model.decoder_layers} decoder"
+    yield "dimension", f"{model.dimension:,}, feed-forward {model.feed_forward:,}, {model.heads} heads"
+    yield "parameters", f"{facts.parameters:,}"
+    yield "subwords", f"{facts.pieces:,}"
+    yield "started from", _cell(config.train.init) or "fresh weights"
+    yield "decoding", f"beam {config.decode.beam}, length penalty {config.decode.length_penalty:g}"
+    yield "licence", facts.licence or NOT_RECORDED
+    yield "signature", _code(facts.signature)
+
+
+def _data(facts: CardFacts) -> str:
+    rows = []
+    for split in ("train", "dev"):
+        totals = facts.data.get(split)
+        if isinstance(totals, Mapping):
+            said = (f"{totals[key]:,} {unit}" for key, unit in UNITS.items() if type(totals.get(key)) is int)
+            rows.append((split, ", ".join(said) or NOT_RECORDED))
+        else:
+            rows.append((split, NOT_RECORDED))
+    rows.append(("prepared as", _cell(facts.data.get("folder") or NOT_RECORDED)))
+    checksums = facts.data.get("checksums", {})
+    rows += [(f"SHA-256 of {_cell(name)}", _code(digest)) for name, digest in sorted(checksums.items())]
+    return (
+        f"{_table(('', ''), rows)}\n\nWhere the texts come from, their licences and how they were chosen: "
+        f"{NOT_RECORDED}."
+    )
+
+
+def _scores(facts: CardFacts) -> str:
+    if not facts.figures:
+        return f"Test scores and contrastive accuracies: {NOT_RECORDED}."
+    rows = [(f.title, f.what, f"{f.value:.2f}", _code(f.signature)) for f in facts.figures]
+    return _table(("metric or suite", "of", "value", "signature"), rows)
+
+
+def _limits(facts: CardFacts) -> str:
+    config = facts.config
+    return "\n".join(
+        [
+            "For documents like those of the training data, in the languages named above.",
+            "",
+            f"- It was trained on rows of up to {config.view.max_tokens} tokens a side; longer sentences are "
+            f"translated up to {config.decode.max_source_tokens} tokens, and longer ones refused.",
+            "- Translations may be wrong, leave words out or add some; nothing marks the ones that are.",
+            f"- Evaluation by people, and tests for harmful or biased output: {NOT_RECORDED}.",
+        ]
+    )
+
+
+def _table(head: Sequence[str], rows: Iterator[tuple[str, ...]] | Sequence[tuple[str, ...]]) -> str:
+    lines = [head, tuple("---" for _ in head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)

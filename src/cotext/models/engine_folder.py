@@ -1,0 +1,129 @@
+"""Engine folders: a system as another program runs it, with what Cotext needs to translate and score with it.
+
+    cotext.json       the engine and its version, quantization, configuration, checksums of all other files
+    tokenizer/        a copy
+    data.json         which data the run was trained on, if it is known
+    model.bin, ...    the engine's own files
+
+A folder is made under a temporary name and renamed. It stands for a run wherever one is translated or scored
+with.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from cotext.config.recipe import Config, parse_run_config
+from cotext.data.build import is_bracketed
+from cotext.models.run_folder import ENGINE, model_signature
+from cotext.runtime.errors import CotextError, shown
+from cotext.runtime.integrity import digests, require_whole, sealed, unsealed
+from cotext.runtime.reading import read_text
+from cotext.runtime.version import __version__
+
+FORMAT: Final = 1
+CTRANSLATE2: Final = "ctranslate2"
+INSTALL: Final = "pip install 'cotext[ctranslate2]'"
+STEP: Final = 1024  # of the number of positions
+MOST_EXTRA: Final = (
+    64  # sentences of a row at most that may be longer than those of the source by all that is allowed
+)
+REMEDY: Final = "export the run again"
+
+
+@dataclass(frozen=True, slots=True)
+class EngineDescription:
+    """What `cotext.json` says: the system, and the engine that it was written for.
+
+    `fingerprint` is that of the tokenizer, `updates` are those that the weights come from. `positions`: the
+    longest row, source or target, that the engine can read.
+    """
+
+    engine: str
+    version: str
+    quantization: str
+    config: Config
+    fingerprint: str
+    updates: list[int]
+    positions: int
+
+    @property
+    def signature(self) -> str:
+        """As of the run that was exported."""
+        return model_signature(self.config, self.updates)
+
+
+def positions_for(config: Config) -> int:
+    """How many positions an engine needs for the longest rows that a system is expected to read or write."""
+    view, decode = config.view, config.decode
+    symbols = 2 if is_bracketed(view) else 1
+    if view.kind == "sentence":
+        sentences = 1
+    elif view.kind == "window":
+        sentences = view.before + 1 + view.after
+    else:
+        sentences = view.max_sentences or view.max_tokens // 2
+    source = max(view.max_tokens, decode.max_source_tokens + symbols)
+    target = int(decode.max_ratio * source) + min(sentences, MOST_EXTRA) * decode.max_extra
+    return -(-max(source, target) // STEP) * STEP
+
+
+def write_description(folder: Path, description: EngineDescription) -> None:
+    """Write `cotext.json` into a folder that holds everything else."""
+    said: dict[str, Any] = {
+        "format": FORMAT,
+        "cotext": __version__,
+        "engine": description.engine,
+        "version": description.version,
+        "quantization": description.quantization,
+        "tokenizer": description.fingerprint,
+        "updates": description.updates,
+        "positions": description.positions,
+        "config": description.config.model_dump(mode="json"),
+        "checksums": digests(folder, _files(folder)),
+    }
+    (folder / ENGINE).write_text(sealed(said) + "\n", encoding="utf-8")
+
+
+def read_engine(folder: Path) -> EngineDescription:
+    """Read what an engine folder says of itself, and check that all its files are whole.
+
+    Raises:
+        CotextError: damaged, incomplete, or of another format.
+    """
+    path = folder / ENGINE
+    try:
+        said = unsealed(read_text(path).rstrip("\n"))
+    except ValueError as error:
+        raise CotextError(f"{path}: {error}; {REMEDY}") from None
+    if said.get("format") != FORMAT:
+        raise CotextError(
+            f"{path}: engine format {shown(said.get('format'))}, but this version reads {FORMAT}; {REMEDY}"
+        )
+    try:
+        checksums = {str(name): str(digest) for name, digest in said["checksums"].items()}
+        description = EngineDescription(
+            str(said["engine"]),
+            str(said["version"]),
+            str(said["quantization"]),
+            parse_run_config(said["config"], str(path)),
+            str(said["tokenizer"]),
+            [int(update) for update in said["updates"]],
+            int(said["positions"]),
+        )
+    except (KeyError, TypeError, ValueError, AttributeError):
+        raise CotextError(f"{path}: not the description of an engine; {REMEDY}") from None
+    _require_inside(path, checksums)
+    require_whole(folder, checksums, REMEDY)
+    return description
+
+
+def _require_inside(path: Path, checksums: Mapping[str, str]) -> None:
+    for name in checksums:
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise CotextError(f"{path}: names a file outside its folder ({shown(name)}); {REMEDY}")
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    return (path for path in folder.rglob("*") if path.is_file() and path.name != ENGINE)

@@ -1,0 +1,495 @@
+"""Engines of CTranslate2: they translate and score as the runs that they were exported from."""
+
+import json
+import shutil
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from command_line import Outcome, cotext, succeed
+from pretrained_folders import ENGLISH, m2m100_files, marian_files, sentences
+from tiny_runs import toy_documents
+
+import cotext as face
+from cotext.config.recipe import Config, dump_config, load_config, parse_config
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.formats import write_documents
+from cotext.data.tokenizer import (
+    M2M100_LANGUAGES,
+    FairseqTokenizer,
+    MarianTokenizer,
+    Tokenizer,
+    TokenizerSettings,
+    train_tokenizer,
+)
+from cotext.decoding.candidate_scoring import CandidateSet, score_candidates
+from cotext.decoding.engine import CTranslate2Engine
+from cotext.decoding.open import OpenedRun, open_run
+from cotext.decoding.signature import scoring_entries
+from cotext.decoding.translate_file import translate_file
+from cotext.interchange.ctranslate2 import export_engine, installed, obstacles
+from cotext.models import checkpoint
+from cotext.models.build import build_model
+from cotext.runtime.errors import CotextError
+
+pytestmark = pytest.mark.skipif(not installed(), reason="CTranslate2 is not installed")
+
+SIZES = {"dimension": 16, "feed_forward": 32, "heads": 2, "encoder_layers": 2, "decoder_layers": 2}
+VIEWS: dict[str, dict[str, Any]] = {
+    "sentence": {"kind": "sentence"},
+    "bracket": {"kind": "sentence", "separators": "bracket"},
+    "s2to2": {"kind": "window", "before": 1, "max_tokens": 60},
+    "s4to4": {"kind": "window", "before": 3, "max_tokens": 60},
+    "doc2doc": {"kind": "document", "max_tokens": 60},
+    "indexed": {"kind": "document", "max_tokens": 60, "separators": "indexed", "indexed_separators": 4},
+    "cumulative": {"kind": "cumulative", "max_tokens": 60},
+}
+# What models of other toolkits have.
+KINDS: dict[str, dict[str, Any]] = {
+    "own": {},
+    "marian": {"activation": "swish", "wavelengths": "half", "output_bias": True},
+    "m2m_100": {"first_position": 2},
+    "mbart": {
+        "activation": "gelu",
+        "position_encoding": "learned",
+        "learned_positions": 12,
+        "first_position": 2,
+        "embedding_norm": True,
+        "output_bias": True,
+    },
+    "separate": {"separate_embeddings": True, "activation": "gelu_sigmoid"},
+    "no positions": {"positions": "none"},
+}
+ENDING = 1.2  # how much more probable the symbols that close a sentence are made
+
+
+@pytest.fixture(scope="module")
+def tokenizer() -> Tokenizer:
+    sentences = [s for d in toy_documents(24, 0) for s in (*d.source, *d.target)]
+    settings = TokenizerSettings(vocabulary=48, byte_fallback=False, num_threads=1)
+    return train_tokenizer(sentences, settings)
+
+
+@pytest.fixture(scope="module")
+def documents() -> list[Document]:
+    return [Document(d.id, d.source) for d in toy_documents(8, 3)]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A run of random weights, and its engine in float32."""
+
+    run: OpenedRun
+    engine: OpenedRun
+
+    def with_decode(self, **decode: Any) -> "Pair":
+        return Pair(self.run.with_decode(decode), self.engine.with_decode(decode))
+
+
+Make = Callable[..., Path]
+Both = Callable[..., Pair]
+
+
+@pytest.fixture(scope="module")
+def make(tokenizer: Tokenizer, tmp_path_factory: pytest.TempPathFactory) -> Make:
+    """A run in which nothing is neutral, nor what no output holds of any weight."""
+    folder = tmp_path_factory.mktemp("runs")
+
+    def made(view: str, pre_norm: bool = False, ending: float = 0.0, kind: str = "own") -> Path:
+        run = folder / f"{view}-{pre_norm}-{ending}-{kind}"
+        if run.exists():
+            return run
+        content = {
+            "view": VIEWS[view],
+            "model": {**SIZES, "pre_norm": pre_norm, **KINDS[kind]},
+            "train": {"threads": 1},
+            "decode": {"beam": 1, "max_ratio": 1.0, "max_extra": 6},
+        }
+        write(run, parse_config(content, "test"), tokenizer, ending)
+        return run
+
+    return made
+
+
+def write(run: Path, config: Config, tokenizer: Tokenizer, ending: float) -> None:
+    torch.manual_seed(0)
+    model: Any = build_model(config, tokenizer.vocabulary_size, tokenizer.source_vocabulary_size)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+        last = model.decoder_norm if config.model.pre_norm else model.decoder[-1].after_feed_forward.norm
+        last.bias[0] = 6
+        for i in (tokenizer.unk, tokenizer.pad, tokenizer.bos):
+            model.embedding.weight[i, 0] = -4
+        for i in (tokenizer.eos, tokenizer.sep):
+            model.embedding.weight[i, 0] += ending
+    tokenizer.save(run / "tokenizer")
+    (run / "config.yaml").write_text(dump_config(config))
+    weights = model.state_dict()
+    checkpoint.save_model(run / "model.safetensors", weights, config, tokenizer.fingerprint, [7])
+
+
+@pytest.fixture(scope="module")
+def both(make: Make, tmp_path_factory: pytest.TempPathFactory) -> Both:
+    folder = tmp_path_factory.mktemp("engines")
+    opened: dict[tuple[str, bool, float, str], Pair] = {}
+
+    def pair(view: str, pre_norm: bool = False, ending: float = 0.0, kind: str = "own") -> Pair:
+        key = view, pre_norm, ending, kind
+        if key not in opened:
+            run = make(*key)
+            engine = folder / run.name
+            export_engine(run, engine)
+            opened[key] = Pair(open_run(run, "cpu"), open_run(engine, "cpu"))
+        return opened[key]
+
+    return pair
+
+
+def translations(run: OpenedRun, documents: list[Document]) -> list[Any]:
+    found = dict(run.translator.translate(documents))
+    return [found[index] for index in range(len(documents))]
+
+
+def assert_same(pair: Pair, documents: list[Document]) -> None:
+    for own, other in zip(*(translations(r, documents) for r in (pair.run, pair.engine)), strict=True):
+        assert own.document == other.document
+        assert own.log_probabilities == pytest.approx(other.log_probabilities, abs=1e-4)
+        assert (own.tokens, own.truncated, own.shed) == (other.tokens, other.truncated, other.shed)
+
+
+@pytest.mark.parametrize("pre_norm", [False, True])
+@pytest.mark.parametrize("view", VIEWS)
+def test_greedily_it_writes_what_the_run_writes(
+    both: Both, documents: list[Document], view: str, pre_norm: bool
+) -> None:
+    for ending in (0.0, ENDING):
+        assert_same(both(view, pre_norm, ending), documents)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "own"])
+def test_models_of_other_kinds_write_and_score_alike(
+    both: Both, documents: list[Document], kind: str
+) -> None:
+    """Rows are longer than there are learned positions."""
+    for pre_norm in (False, True):
+        assert_same(both("s2to2", pre_norm, ENDING, kind), documents)
+
+
+@pytest.mark.parametrize("kind", ["languages", "two vocabularies"])
+def test_tokenizers_of_pretrained_models(tmp_path: Path, kind: str) -> None:
+    """Symbols of languages head the rows of both sides; pieces of the source may have ids of their own."""
+    if kind == "languages":
+        files = m2m100_files()
+        tokenizer: Tokenizer = FairseqTokenizer.from_files(
+            files["sentencepiece.bpe.model"],
+            vocabulary=files["vocab.json"],
+            languages=M2M100_LANGUAGES,
+            source_language="en",
+            target_language="de",
+        )
+        assert len(tokenizer.source_prefix) == len(tokenizer.target_prefix) == 1
+    else:
+        files = marian_files((), separate=True)
+        # So that the source has more pieces than the target.
+        source, target = files["source.spm"], files["target.spm"]
+        vocabularies = files["vocab.json"], files["target_vocab.json"]
+        if len(json.loads(vocabularies[0])) < len(json.loads(vocabularies[1])):
+            source, target, vocabularies = target, source, vocabularies[::-1]
+        tokenizer = MarianTokenizer.from_files(source, target, *vocabularies)
+        assert tokenizer.source_vocabulary_size > tokenizer.vocabulary_size
+    documents = [Document(str(i), tuple(sentences(ENGLISH, 3, i))) for i in range(3)]
+    for view in ("s2to2", "doc2doc"):
+        content = {
+            "view": {**VIEWS[view], "max_tokens": 200},
+            "model": {**SIZES, "separate_embeddings": kind != "languages"},
+            "train": {"threads": 1},
+            "decode": {"beam": 1, "max_ratio": 0.5, "max_extra": 6},
+        }
+        run, engine = tmp_path / view, tmp_path / f"{view}-engine"
+        write(run, parse_config(content, "test"), tokenizer, ENDING)
+        export_engine(run, engine)
+        pair = Pair(open_run(run, "cpu"), open_run(engine, "cpu"))
+        assert_same(pair, documents)
+        given = [(ParallelDocument(d.id, d.sentences, d.sentences[::-1]), range(3)) for d in documents]
+        own, other = (r.translator.score_tokens(given) for r in (pair.run, pair.engine))
+        for a, b in zip(own, other, strict=True):
+            assert [len(x) for x in a] == [len(x) for x in b]
+            assert sum(map(sum, a)) == pytest.approx(sum(map(sum, b)), abs=1e-3)
+
+
+@pytest.mark.parametrize("pre_norm", [False, True])
+@pytest.mark.parametrize("view", ["sentence", "s2to2", "s4to4"])
+def test_with_a_beam_it_writes_what_the_run_writes(
+    both: Both, documents: list[Document], view: str, pre_norm: bool
+) -> None:
+    pair = both(view, pre_norm, 2 * ENDING).with_decode(beam=3, max_extra=30)
+    own, other = (translations(r, documents) for r in (pair.run, pair.engine))
+    pairs = [
+        (a == b, p - q)
+        for one, two in zip(own, other, strict=True)
+        for a, b, p, q in zip(
+            one.document.sentences,
+            two.document.sentences,
+            one.log_probabilities,
+            two.log_probabilities,
+            strict=True,
+        )
+    ]
+    # A search of the engine ends sooner, with as many hypotheses finished as the beam has.
+    assert sum(same for same, _ in pairs) >= 0.9 * len(pairs)
+    assert all(abs(difference) < 1e-4 for same, difference in pairs if same) or view == "s4to4"
+
+
+@pytest.mark.parametrize("beam", [1, 3])
+@pytest.mark.parametrize("view", VIEWS)
+def test_as_many_sentences_come_out_and_their_scores_are_those_of_their_text(
+    both: Both, documents: list[Document], view: str, beam: int
+) -> None:
+    """A random model puts no separators: sentences are forced, and each has a word."""
+    for ending in (0.0, ENDING):
+        engine = both(view, False, ending).engine.with_decode({"beam": beam, "max_tokens": 400})
+        for source, found in zip(documents, translations(engine, documents), strict=True):
+            assert len(found.document) == len(source)
+            assert all(found.document.sentences)
+            if not found.resegmented:
+                [scored] = engine.translator.score(
+                    [ParallelDocument("d", source.sentences, found.document.sentences)]
+                )
+                assert found.log_probabilities == pytest.approx([s.log_probability for s in scored], abs=1e-4)
+
+
+@pytest.mark.parametrize("pre_norm", [False, True])
+@pytest.mark.parametrize("view", VIEWS)
+def test_scores_are_those_of_the_run(both: Both, view: str, pre_norm: bool) -> None:
+    pair, given = both(view, pre_norm), toy_documents(5, 9)
+    chosen = [(document, range(len(document.source))) for document in given]
+    own, other = (r.translator.score_tokens(chosen) for r in (pair.run, pair.engine))
+    for a, b in zip(own, other, strict=True):
+        for x, y in zip(a, b, strict=True):
+            assert x == pytest.approx(y, abs=1e-4)
+
+
+def test_candidates_of_contrastive_suites(both: Both) -> None:
+    pair = both("s4to4", True)
+    [document] = toy_documents(1, 12)
+    wrong = [(*document.target[:-1], other) for other in ("die katze", "der hund rennt")]
+    sets = [CandidateSet(document.source, [document.target, *wrong], [len(document.source) - 1])]
+    [own], [other] = (score_candidates(r.translator, sets) for r in (pair.run, pair.engine))
+    assert [s.tokens for s in own] == [s.tokens for s in other]
+    assert [s.log_probability for s in own] == pytest.approx([s.log_probability for s in other], abs=1e-4)
+    assert scoring_entries(pair.engine)["engine"].startswith("ctranslate2-")
+    assert scoring_entries(pair.engine)["quantization"] == "float32"
+    assert "engine" not in scoring_entries(pair.run)
+
+
+def test_a_job_goes_on_with_the_same_engine_alone(
+    both: Both, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pair, source, out = both("sentence"), tmp_path / "in.en", tmp_path / "out.de"
+    write_documents(source, [Document(d.id, d.source) for d in toy_documents(3, 5)], "text")
+    assert isinstance(pair.engine.loaded.model, CTranslate2Engine)
+    done: list[int] = []
+
+    def stop(count: int) -> None:
+        done.append(count)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        translate_file(pair.engine, source, out, on_sentences=stop)
+    monkeypatch.setattr(pair.engine.loaded.model, "name", "engine:ctranslate2-0.0|quantization:float32")
+    with pytest.raises(CotextError, match="another engine"):
+        translate_file(pair.engine, source, out)
+
+
+def test_free_search_leaves_the_sentences_to_the_model(both: Both, documents: list[Document]) -> None:
+    for ending in (0.0, ENDING):
+        pair = both("doc2doc", True, ending).with_decode(align="free", beam=1)
+        own, other = (translations(r, documents) for r in (pair.run, pair.engine))
+        for a, b in zip(own, other, strict=True):
+            assert (a.document, a.missing, a.pieces) == (b.document, b.missing, b.pieces)
+
+
+def test_a_window_that_is_written_again_whole(both: Both, documents: list[Document]) -> None:
+    assert_same(both("s2to2").with_decode(target_context="regenerate"), documents)
+
+
+def test_one_piece_after_the_other_is_searched_alike_whatever_the_batch(
+    both: Both, documents: list[Document]
+) -> None:
+    """The limit of the longest row of a batch is not that of the others."""
+    engine = both("s2to2", True).engine
+    together = translations(engine, documents)
+    alone = [translations(engine, [document])[0] for document in documents]
+    assert [t.document for t in together] == [t.document for t in alone]
+
+
+def test_quantized_engines_run(make: Make, tmp_path: Path, documents: list[Document]) -> None:
+    for quantization in ("int8", "int8_float32", "int8_float16", "float16"):
+        export_engine(make("s2to2", False, ENDING), tmp_path / quantization, quantization)
+        engine = open_run(tmp_path / quantization, "cpu")
+        assert [len(t.document) for t in translations(engine, documents)] == [len(d) for d in documents]
+        assert f"|quantization:{quantization}" in engine.signature
+
+
+def test_the_commands_take_an_engine_for_a_run(make: Make, tmp_path: Path) -> None:
+    run, engine = make("s4to4", False, ENDING), tmp_path / "engine"
+    done = succeed("export", run, "--to", "ctranslate2", "--out", engine)
+    assert str(engine) in done.out
+    assert not list(tmp_path.glob(".*"))
+    source, out = tmp_path / "in.en", tmp_path / "out.de"
+    documents = [Document(d.id, d.source) for d in toy_documents(3, 5)]
+    write_documents(source, documents, "text")
+    expected = succeed("translate", run, source, "--out", tmp_path / "own.de", "--device", "cpu")
+    done = succeed("translate", engine, source, "--out", out, "--device", "cpu")
+    assert out.read_text() == (tmp_path / "own.de").read_text()
+    assert "|engine:ctranslate2-" in done.out
+    assert "|quantization:float32" in done.out
+    assert of_model(done) == of_model(expected)
+    asked = ("--source", source, "--target", out, "--device", "cpu")
+    own, other = (succeed("score", each, *asked) for each in (run, engine))
+    for a, b in zip(own.out.splitlines()[1:], other.out.splitlines()[1:], strict=True):
+        assert float(a.split("\t")[2]) == pytest.approx(float(b.split("\t")[2]), abs=1e-4)
+    assert "|engine:ctranslate2-" in other.err
+
+
+def of_model(outcome: Outcome) -> str:
+    """What the signature says of the model."""
+    return outcome.out.partition("model:")[2].partition("|version")[0]
+
+
+def test_from_python(make: Make, tmp_path: Path) -> None:
+    run = make("s2to2", False, ENDING)
+    export_engine(run, tmp_path / "engine")
+    own, other = (face.load(folder, "cpu", beam=1) for folder in (run, tmp_path / "engine"))
+    [document] = toy_documents(1, 4)
+    assert own.translate(document.source) == other.translate(document.source)
+    scores = (each.score(document.source, document.target) for each in (own, other))
+    assert next(scores) == pytest.approx(next(scores), abs=1e-4)
+
+
+def test_18_recipes_are_expressible() -> None:
+    expressible = (
+        *("focused-concatenation/base", "focused-concatenation/s2to2", "focused-concatenation/s4to4-cd"),
+        *("docflat/sent2sent", "docflat/doc2doc", "g-transformer/sent", "mcn/sent", "mcn/docnmt"),
+        *("mr/doc2doc", "mr/doc2sent", "p-transformer/transformer-doc", "p-transformer/transformer-sent"),
+    )
+    for recipe in expressible:
+        assert not list(obstacles(load_config(recipe, "tiny"))), recipe
+    for recipe, setting in {
+        "focused-concatenation/s4to4-shift-cd": "model.positions = shifted",
+        "focused-concatenation/s4to4-lrn-cd": "model.segments = learned",
+        "p-transformer/ctx": "model.attention.score = positions",
+        "g-transformer/randinit": "model.attention.span = sentence",
+        "docflat/docflat-c": "model.batch_context = flat",
+        "docflat/doc2doc-numbered": "view.separators = numbered",
+        "casa/casa": "model.writes = non_autoregressive",
+        "mcn/final": "model.document_layer = segment_gate",
+    }.items():
+        assert setting in list(obstacles(load_config(recipe, "tiny"))), recipe
+
+
+def test_what_cannot_be_exported_is_refused(make: Make, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    run = make("s2to2")
+    config = parse_config({"model": {"dimension": 16, "heads": 2, "positions": "reset"}}, "test")
+    write(tmp_path / "reset", config, tokenizer, 0)
+    out = tmp_path / "engine"
+
+    def refusal(*arguments: str | Path) -> str:
+        outcome = cotext("export", *arguments)
+        assert outcome.code == 2
+        assert not out.exists()
+        return outcome.err
+
+    to = ("--to", "ctranslate2", "--out", out)
+    assert "cannot express model.positions = reset" in refusal(tmp_path / "reset", *to)
+    assert "--quantization int4: choose one of float32" in refusal(run, *to, "--quantization", "int4")
+    assert "--to onnx: choose one of" in refusal(run, "--to", "onnx", "--out", out)
+    assert "no such run folder" in refusal(tmp_path / "nowhere", *to)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "x").touch()
+    assert "exists" in refusal(run, "--to", "ctranslate2", "--out", tmp_path / "full")
+
+
+def test_without_the_package(make: Make, both: Both, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = both("s2to2").engine.folder
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    for module in ("cotext.decoding.engine", "cotext.interchange.ctranslate2"):
+        monkeypatch.setattr(f"{module}.find_spec", lambda name: None)
+    with pytest.raises(CotextError, match=r"pip install 'cotext\[ctranslate2\]'"):
+        export_engine(make("s2to2"), tmp_path / "engine")
+    with pytest.raises(CotextError, match=r"pip install 'cotext\[ctranslate2\]'"):
+        open_run(engine)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("model.bin", "damaged, or of another origin"),
+        ("config.json", "damaged, or of another origin"),
+        ("tokenizer/sentencepiece.model", "damaged, or of another origin"),
+        ("cotext.json", "damaged or cut off"),
+    ],
+)
+def test_a_damaged_engine_is_refused(both: Both, tmp_path: Path, name: str, problem: str) -> None:
+    folder = tmp_path / "engine"
+    shutil.copytree(both("s2to2").engine.folder, folder)
+    content = bytearray((folder / name).read_bytes())
+    content[len(content) // 2] ^= 1
+    (folder / name).write_bytes(content)
+    with pytest.raises(CotextError, match=problem):
+        open_run(folder)
+    (folder / name).write_bytes(bytes(content[: len(content) // 2]))
+    with pytest.raises(CotextError, match=problem):
+        open_run(folder)
+    if name != "cotext.json":
+        (folder / name).unlink()
+        with pytest.raises(CotextError, match="is missing; export the run again"):
+            open_run(folder)
+
+
+def test_a_description_may_not_reach_outside(both: Both, tmp_path: Path) -> None:
+    from cotext.runtime.integrity import sealed, unsealed
+
+    folder = tmp_path / "engine"
+    shutil.copytree(both("s2to2").engine.folder, folder)
+    said = unsealed((folder / "cotext.json").read_text())
+    for change, problem in (
+        ({"checksums": {"../secret": "0"}}, "outside its folder"),
+        ({"checksums": []}, "not the description of an engine"),
+        ({"format": 99}, "engine format 99"),
+        ({"engine": "onnx"}, "does not know: onnx"),
+        ({"positions": None}, "not the description"),
+    ):
+        (folder / "cotext.json").write_text(sealed({**said, **change}) + "\n")
+        with pytest.raises(CotextError, match=problem):
+            open_run(folder)
+
+
+def test_limits(both: Both, make: Make, tmp_path: Path) -> None:
+    """Nothing is cut silently: longer rows are refused, and limits hold where positions end."""
+    pair = both("sentence")
+    assert isinstance(pair.engine.loaded.model, CTranslate2Engine)
+    with pytest.raises(CotextError, match="max_source_tokens = 5000: the engine has positions"):
+        pair.engine.with_decode({"max_source_tokens": 5000})
+    word = toy_documents(1, 1)[0].source[0].split()[0]
+    long = Document("long", (" ".join([word] * 400),))
+    [own], [other] = (translations(r, [long]) for r in (pair.run, pair.engine))
+    assert own.document == other.document
+    with pytest.raises(CotextError, match="no checkpoints"):
+        open_run(pair.engine.folder, update=3)
+
+
+def test_what_looks_into_a_model_refuses_an_engine(both: Both, tmp_path: Path) -> None:
+    folder, source = both("s2to2").engine.folder, tmp_path / "d.en"
+    write_documents(source, [Document("1", ("the cat sees the dog", "the dog runs"))], "text")
+    out = ("--out", tmp_path / "out")
+    for command in (("attention", folder, source, *out), ("probe", folder, *out)):
+        outcome = cotext(*command)
+        assert outcome.code == 2
+        assert "engine" in outcome.err, outcome.err

@@ -1,0 +1,196 @@
+"""Runs that can be published: what the folder and its card say, and that they load as the card says."""
+
+import json
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+from command_line import World, cotext, make_world, succeed
+from tiny_runs import toy_documents, write_run
+
+import cotext as face
+from cotext.config.recipe import load_config
+from cotext.data.tokenizer import load_tokenizer
+from cotext.decoding.published import ALLOWED
+from cotext.runtime.errors import CotextError
+from cotext.runtime.integrity import sealed
+
+SMALL = ("model.dimension=16", "model.feed_forward=32", "model.heads=2", "train.threads=1", "languages=en-de")
+SHORT = ("decode.max_ratio=1.0", "decode.max_extra=3", "decode.beam=2")
+TOTALS = {"documents": 24, "sentences": 1234, "source_tokens": 5678, "target_tokens": 9012}
+
+
+@pytest.fixture(scope="session")
+def world(tmp_path_factory: pytest.TempPathFactory) -> World:
+    return make_world(tmp_path_factory.getbasetemp() / "world")
+
+
+Make = Callable[..., Path]
+
+
+@pytest.fixture
+def make(world: World, tmp_path: Path) -> Make:
+    tokenizer = load_tokenizer(world.folder / "data" / "tokenizer")
+
+    def made(recipe: str = "g-transformer/randinit", *changes: str) -> Path:
+        config = load_config(recipe, "tiny", [*SMALL, *SHORT, *changes])
+        return write_run(tmp_path / "private" / "runs" / recipe.replace("/", "-"), config, tokenizer)
+
+    return made
+
+
+def published(run: Path, out: Path, *options: str | Path) -> tuple[dict[str, Any], str]:
+    """The head of the card, and all of it."""
+    succeed("export", run, "--to", "hub", "--out", out, *options)
+    card = (out / "README.md").read_text()
+    head = re.match("---\n(.*?)\n---\n", card, re.DOTALL)
+    assert head is not None
+    return yaml.safe_load(head[1]), card
+
+
+def test_the_three_lines_of_the_card_work(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = make()
+    _, card = published(run, tmp_path / "pub-1")
+    lines = card.split("```python\n")[1].split("```")[0]
+    assert len(lines.splitlines()) == 3
+    monkeypatch.chdir(tmp_path)
+    exec(lines, {})
+    assert capsys.readouterr().out.count("'") == 4  # two sentences
+    own, other = face.load(run, "cpu"), face.load(tmp_path / "pub-1", "cpu")
+    [document] = toy_documents(1, 2)
+    assert own.translate(document.source) == other.translate(document.source)
+    assert own.signature == other.signature
+
+
+def test_what_is_known_is_said_and_nothing_else(make: Make, tmp_path: Path) -> None:
+    run = make("focused-concatenation/s2to2", f"train.init={tmp_path}/private/runs/first")
+    data = {"folder": str(tmp_path / "private" / "news"), "train": TOTALS, "dev": TOTALS}
+    data["checksums"] = {"train.arrow": "abc123"}
+    (run / "data.json").write_text(sealed(data))
+    head, card = published(run, tmp_path / "pub", "--licence", "cc-by-4.0")
+    assert head == {
+        "language": ["en", "de"],
+        "license": "cc-by-4.0",
+        "library_name": "cotext",
+        "pipeline_tag": "translation",
+        "tags": ["translation", "document-level-translation", "cotext"],
+    }
+    assert "focused-concatenation/s2to2" in card
+    assert "24 documents, 1,234 sentences, 5,678 source tokens, 9,012 target tokens" in card
+    assert "abc123" in card
+    assert "| started from | first |" in card
+    assert "Test scores and contrastive accuracies: not recorded." in card
+    for path in (tmp_path / "pub").rglob("*"):
+        assert path.is_dir() or str(tmp_path).encode() not in path.read_bytes(), path
+    assert {path.name for path in (tmp_path / "pub").iterdir()} == {
+        *("README.md", "config.yaml", "data.json", "model.safetensors", "tokenizer")
+    }
+
+
+def test_nothing_is_invented(make: Make, tmp_path: Path) -> None:
+    run = make("mcn/final", "languages=''")
+    head, card = published(run, tmp_path / "pub")
+    assert "language" not in head
+    assert "license" not in head
+    assert "metrics" not in head
+    assert "(languages not recorded)" in card
+    assert "| licence | not recorded |" in card
+    assert card.count("| train | not recorded |") == 1
+
+
+def test_scores_stand_with_their_signatures(make: Make, tmp_path: Path) -> None:
+    run = make()
+    score = {"protocol": "s-bleu", "title": "s-BLEU", "value": 31.416, "signature": "nrefs:1|case:mixed"}
+    evaluation = {"format": "cotext-evaluation", "systems": {"a|b": {"scores": {"s-bleu": score}}}}
+    (run / "evaluation.json").write_text(json.dumps(evaluation))
+    (run / "other.json").write_text("[1, 2")
+    accuracy = {"accuracy_percent": 71.25, "total": 1000}
+    report = {"signature": "suite:x|tie:wrong", "overall": accuracy, "by_phenomenon": {"deixis": accuracy}}
+    (tmp_path / "suite.json").write_text(json.dumps({"consistency": report}))
+    head, card = published(run, tmp_path / "pub", "--scores", tmp_path / "suite.json")
+    assert head["metrics"] == ["bleu", "accuracy"]
+    assert "| s-BLEU | a\\|b | 31.42 | `nrefs:1\\|case:mixed` |" in card
+    assert "| consistency | deixis, 1,000 examples | 71.25 | `suite:x\\|tie:wrong` |" in card
+
+
+def test_what_the_commands_write_is_read(world: World, make: Make, tmp_path: Path) -> None:
+    run, out = make(), tmp_path / "evaluation.json"
+    texts = ("--hypothesis", world.folder / "test.de", "--reference", world.folder / "test.de")
+    out.write_text(succeed("evaluate", *texts, "--json").out)
+    suite = next(world.folder.glob("*suite*"))
+    succeed("contrastive", run, suite, "--out", tmp_path / "c.json", "--device", "cpu")
+    scores = ("--scores", out, "--scores", tmp_path / "c.json")
+    head, card = published(run, tmp_path / "pub", *scores)
+    assert "bleu" in head["metrics"]
+    assert "accuracy" in head["metrics"]
+    assert "100.00" in card
+
+
+def test_what_cannot_be_published_is_refused(make: Make, tmp_path: Path) -> None:
+    run, out = make(), tmp_path / "pub"
+
+    def refusal(*arguments: str | Path) -> str:
+        outcome = cotext("export", *arguments)
+        assert outcome.code == 2
+        assert not out.exists()
+        return outcome.err
+
+    to = ("--to", "hub", "--out", out)
+    assert "write it as the hub does" in refusal(run, *to, "--licence", "Do what\nyou like")
+    (tmp_path / "no.json").write_text('{"a": {"overall": 1}}')
+    assert "holds no scores" in refusal(run, *to, "--scores", tmp_path / "no.json")
+    assert "of --to ctranslate2 alone" in refusal(run, *to, "--quantization", "int8")
+    two = make("docflat/doc2doc-two-pass", "train.init=runs/first")
+    assert "decode.first_pass = init: it translates with another run" in refusal(two, *to)
+
+
+class FakeHub(ModuleType):
+    """`huggingface_hub`, with one repository."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__("huggingface_hub")
+        self.folder, self.asked = folder, []
+
+    def snapshot_download(self, repo_id: str, allow_patterns: list[str]) -> str:
+        self.asked.append((repo_id, allow_patterns))
+        if repo_id != "owner/name":
+            raise OSError(f"404 Client Error: no repository {repo_id}\nurl")
+        return str(self.folder)
+
+
+def test_a_repository_of_the_hub(make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = make()
+    published(run, tmp_path / "pub")
+    hub = FakeHub(tmp_path / "pub")
+    monkeypatch.setitem(sys.modules, "huggingface_hub", hub)
+    monkeypatch.chdir(tmp_path)
+    own, other = face.load(run, "cpu"), face.load("owner/name", "cpu")
+    assert own.translate(["the cat sees"]) == other.translate(["the cat sees"])
+    assert hub.asked == [("owner/name", list(ALLOWED))]
+    with pytest.raises(
+        CotextError, match=r"not to be had from the hub: 404 Client Error: no repository a/b$"
+    ):
+        face.load("a/b", "cpu")
+    # A folder of that name that is here wins.
+    (tmp_path / "owner").mkdir()
+    run.rename(tmp_path / "owner" / "name")
+    face.load("owner/name", "cpu")
+    assert len(hub.asked) == 2
+    for name in ("runs/deep/er", "/owner/name2", "../x", "nothing"):
+        with pytest.raises(CotextError, match="no such run folder"):
+            face.load(name)
+    assert len(hub.asked) == 2
+
+
+def test_without_the_hub_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "huggingface_hub", None)
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(CotextError, match=r"from the hub: pip install 'cotext\[pretrained\]'"):
+        face.load("owner/name")
