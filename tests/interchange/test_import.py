@@ -25,10 +25,12 @@ from cotext.data.tokenizer import ImportedTokenizer
 from cotext.data.views import Window
 from cotext.decoding.beam_search import Hypothesis, SearchOptions, search
 from cotext.decoding.constraints import SearchRequest, SearchSymbols
+from cotext.interchange import marian, self_test
 from cotext.interchange.foreign import ABSENT, ForeignModel
 from cotext.interchange.importing import NOTE, Imported, import_model, open_foreign
 from cotext.interchange.language_pair import LanguagePair
 from cotext.models.checkpoint import LoadedModel, load_run
+from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 
 transformers = pytest.importorskip("transformers")
@@ -284,3 +286,23 @@ def test_marians_own_files_beside_another_reader(name: str, tmp_path: Path) -> N
     )
     for theirs_, ours in zip(found, translator.score(TEXTS, targets), strict=True):
         assert ours == pytest.approx(sum(theirs_.log_probs), abs=1e-3)
+
+
+def test_without_transformers_the_import_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = marian_model(tmp_path / "there")
+    monkeypatch.setattr(self_test, "find_spec", lambda name: None)
+    account = import_model(folder, tmp_path / "run", LanguagePair())
+    assert "self-test: none: transformers is not installed" in account.render()
+    assert load_run(tmp_path / "run").signature
+
+
+def test_another_model_than_theirs_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a setting had been misread: here, the wavelengths of positions."""
+    folder = marian_model(tmp_path / "there")
+    make = marian.make_config
+    monkeypatch.setattr(
+        marian, "make_config", lambda model, *rest: make({**model, "wavelengths": "half_minus_one"}, *rest)
+    )
+    with pytest.raises(CotextError, match="the self-test failed, nothing was written"):
+        import_model(folder, tmp_path / "run", LanguagePair())
+    assert not (tmp_path / "run").exists()

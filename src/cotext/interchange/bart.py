@@ -59,7 +59,10 @@ def start_symbol(folder: Path, settings: Settings) -> int:
     """
     for each in (settings, generation(folder)):
         if each.content.get("decoder_start_token_id") is not None:
-            return each.whole("decoder_start_token_id")
+            start = each.whole("decoder_start_token_id")
+            if start < 0:
+                raise CotextError(f"{each.where}: decoder_start_token_id is {start}; it must be a row")
+            return start
     raise CotextError(
         f"{settings.where}: decoder_start_token_id is not given: a decoder that starts with the language is "
         "not known here"
