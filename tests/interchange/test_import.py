@@ -27,9 +27,10 @@ from cotext.decoding.beam_search import Hypothesis, SearchOptions, search
 from cotext.decoding.constraints import SearchRequest, SearchSymbols
 from cotext.interchange import marian, self_test
 from cotext.interchange.foreign import ABSENT, ForeignModel
-from cotext.interchange.importing import NOTE, Imported, import_model, open_foreign
+from cotext.interchange.importing import Imported, import_model, open_foreign
 from cotext.interchange.language_pair import LanguagePair
 from cotext.models.checkpoint import LoadedModel, load_run
+from cotext.models.run_folder import IMPORT
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
 
@@ -78,7 +79,7 @@ def test_the_self_test_finds_the_same_model(name: str, imports: Get) -> None:
     # A table of sinusoids in half precision is read as it is there, and made anew here.
     assert tested.largest_difference < (1e-3 if name == "half precision" else 1e-5) < 1 < tested.largest_logit
     assert tested.equal_greedy_tokens == tested.greedy_tokens >= 8
-    note = unsealed((run / NOTE).read_text())
+    note = unsealed((run / IMPORT).read_text())
     assert note["self_test"] == tested.as_dict()
     assert (note["class"], note["licence"]) == (account.kind, "cc-by-4.0")
     assert {"config.json", "tokenizer_config.json"} <= note["files"].keys()
@@ -158,7 +159,7 @@ def test_translations_are_theirs(name: str, imports: Get) -> None:
 
 def test_a_run_of_an_import_is_a_run(imports: Get, tmp_path: Path) -> None:
     _, run, account = imports("tags")
-    assert {path.name for path in run.iterdir()} == {"config.yaml", "tokenizer", "model.safetensors", NOTE}
+    assert {path.name for path in run.iterdir()} == {"config.yaml", "tokenizer", "model.safetensors", IMPORT}
     config = yaml.safe_load((run / "config.yaml").read_text())
     assert config["model"]["activation"] == "swish"
     assert (config["decode"]["beam"], config["decode"]["length_penalty"]) == (4, 1.0)

@@ -13,7 +13,7 @@ from cotext.config.recipe import Config, dump_config
 from cotext.interchange.model_card import CardFacts, model_card, read_scores
 from cotext.models.checkpoint import LoadedModel, load_run, save_model
 from cotext.models.parameters import count_parameters
-from cotext.models.run_folder import noted_data
+from cotext.models.run_folder import IMPORT, noted_data
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed
@@ -21,7 +21,7 @@ from cotext.runtime.locks import writing
 
 CARD: Final = "README.md"
 # Files of a run that are no figures.
-_OTHERS: Final = frozenset({"data.json", "init.json", "seeds.json", "import.json"})
+_OTHERS: Final = frozenset({"data.json", "init.json", "seeds.json", IMPORT})
 _LICENCE = re.compile(r"[a-z0-9][a-z0-9.+-]{0,63}")
 
 

@@ -19,13 +19,13 @@ from cotext.interchange.self_test import SelfTest, run_self_test
 from cotext.models.checkpoint import save_model
 from cotext.models.describe import describe_model
 from cotext.models.parameters import count_parameters
+from cotext.models.run_folder import IMPORT
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.files import checksum, replacing
 from cotext.runtime.integrity import sealed
 from cotext.runtime.locks import writing
 from cotext.runtime.version import __version__
 
-NOTE = "import.json"
 OPENERS = {"marian": open_marian, "m2m_100": open_m2m100, "mbart": open_mbart}
 LANGUAGES_SHOWN = 12
 
@@ -108,7 +108,7 @@ def import_model(folder: Path, out: Path, languages: LanguagePair, licence: str 
     with writing(out), replacing(out.resolve()) as temporary:
         tokenizer.save(temporary / "tokenizer")
         (temporary / "config.yaml").write_text(dump_config(config), encoding="utf-8")
-        (temporary / NOTE).write_text(f"{sealed(note)}\n", encoding="utf-8")
+        (temporary / IMPORT).write_text(f"{sealed(note)}\n", encoding="utf-8")
         weights = model.state_dict()
         save_model(temporary / "model.safetensors", weights, config, tokenizer.fingerprint, [0])
     return account
