@@ -151,7 +151,7 @@ class Rule:
     """What probabilities are asked of: candidates have those of a rule over what is seen."""
 
     model = object()
-    plan = SimpleNamespace(kind=SimpleNamespace(path=None), sees_other_rows=True)
+    plan = SimpleNamespace(kind=SimpleNamespace(path=None, forced_pass=None), sees_other_rows=True)
 
     def visible_sentences(self, document: Document) -> list[range]:
         return [range(max(0, j - 1), j + 1) for j in range(len(document.sentences))]

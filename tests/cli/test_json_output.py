@@ -95,13 +95,13 @@ def test_prepare_reports_for_programs(world: World, tmp_path: Path) -> None:
 
 def test_all_commands_that_print_figures_are_asked() -> None:
     """Whoever adds a command is reminded of this file."""
-    without = {"demo", "convert"}  # make something, and say that it is there
+    without = {"demo", "convert", "export"}  # make something, and say that it is there
     commands: dict[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
     taking = {
         name for name, each in commands.items() if "json" in inspect.signature(each.callback).parameters
     }
     assert taking == commands.keys() - without
-    assert taking - {"head", "prepare", "train"} == {line.split()[0] for line in COMMANDS.values()}
+    assert taking - {"head", "prepare", "train", "import"} == {line.split()[0] for line in COMMANDS.values()}
 
 
 def test_what_is_no_number_is_null_and_half_characters_are_escapes() -> None:

@@ -179,6 +179,18 @@ def test_languages_that_were_not_chosen_are_told(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["import", str(folder), "--out", str(tmp_path / "runs" / "nllb")])
     assert result.exit_code == 0, result.output
     assert "(deu_Latn, eng_Latn, zho_Hans, zho_Hant), and none was chosen" in result.output
+    again = [
+        "import",
+        str(folder),
+        "--out",
+        str(tmp_path / "again"),
+        "--target-language",
+        "deu_Latn",
+        "--json",
+    ]
+    found = json.loads(CliRunner().invoke(app, again).output)
+    assert (found["kind"], found["languages"]) == ("M2M100ForConditionalGeneration", [])
+    assert found["self_test"]["equal_ids"] == found["self_test"]["sentences"] > 0
 
 
 # --- symbols

@@ -1,11 +1,14 @@
 """The command `import`: pretrained models of other toolkits."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from cotext.cli.messages import printable
+from cotext.cli.options import Json, as_json
+from cotext.runtime.version import __version__
 
 
 def import_pretrained(
@@ -21,6 +24,7 @@ def import_pretrained(
         str, typer.Option(help="Of models of many languages: that of the target, as in deu.")
     ] = "",
     licence: Annotated[str, typer.Option(help="Licence of the model, to be kept with the run.")] = "",
+    json: Json = False,
 ) -> None:
     """Make a run folder of a pretrained sentence model: OPUS-MT, M2M-100, NLLB-200 or mBART-50.
 
@@ -31,5 +35,8 @@ def import_pretrained(
     from cotext.interchange.language_pair import LanguagePair
 
     found = import_model(folder, out, LanguagePair(source_language, target_language), licence)
+    if json:
+        typer.echo(as_json({**asdict(found), "run": str(out), "version": __version__}))
+        return
     typer.echo(printable(found.render()))
     typer.echo(f"written to {printable(str(out))}")

@@ -47,6 +47,7 @@ PAPERS = {
     "Networks",
     "mixtures": "Ideas of several papers in one system",
     "modern": "Positions of later models: Su et al. 2021; Post and Junczys-Dowmunt 2023",
+    "opus": "Pretrained sentence models (OPUS-MT, NLLB, mBART) that are trained further on documents",
     "p-transformer": "Li et al. 2022, P-Transformer: Towards Better Document-to-Document Neural Machine "
     "Translation",
 }
