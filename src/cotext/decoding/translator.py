@@ -239,22 +239,17 @@ class DocumentTranslator(DocumentScorer):
         """Search the windows of a batch; constrained, every current sentence gets a visible character."""
         blank: list[_Row] = []
         for row, hypothesis in zip(batch, self._search(batch, self.plan.search_symbols), strict=True):
-            if self.plan.options.align == "constrained" and not self._shows(row, hypothesis):
+            found, exact = self._recovered(row, hypothesis)
+            if self.plan.options.align == "constrained" and not self._shows(row, found):
                 blank.append(row)
             else:
-                self._finish(row, hypothesis)
+                row.document.finish(row.number, found, exact)
         # Bytes that form no character: searched once more, with subwords that show something by themselves;
         # in document order, as the extra rows of each hold the hypotheses before it.
         for row in sorted(blank, key=lambda row: row.number):
             [hypothesis] = self._search([row], replace(self.plan.search_symbols, blank=self._non_content_ids))
-            self._finish(row, hypothesis)
+            row.document.finish(row.number, *self._recovered(row, hypothesis))
         on_sentences(sum(len(row.instance.window.current) for row in batch))
-
-    def _finish(self, row: _Row, hypothesis: Hypothesis) -> None:
-        sentences, exact = self._recovered(row, hypothesis)
-        if not exact:
-            row.document.inexact.add(row.number)
-        row.document.finish(row.number, sentences)
 
     def _row(self, opened: OpenDocument, number: int) -> _Row:
         instance = opened.instance(number)
@@ -284,13 +279,10 @@ class DocumentTranslator(DocumentScorer):
         requests = [row.request for row in batch]
         return self.plan.kind.search(self.model, source.to(self.device), requests, symbols, self.plan.options)
 
-    def _shows(self, row: _Row, hypothesis: Hypothesis) -> bool:
-        """Whether every current sentence holds a visible character."""
-        found, _ = self._recovered(row, hypothesis)
+    def _shows(self, row: _Row, found: Sequence[SentenceHypothesis]) -> bool:
+        """Whether every current sentence, of those requested that were found, holds a visible character."""
         requested = row.document.requested(row.number)
-        return all(
-            self.tokenizer.decode(found[j - requested.start].tokens) for j in row.instance.window.current
-        )
+        return all(found[j - requested.start].text for j in row.instance.window.current)
 
     def _recovered(self, row: _Row, hypothesis: Hypothesis) -> tuple[list[SentenceHypothesis], bool]:
         """The hypothesis of each sentence requested, and whether it has exactly these sentences, in order."""
@@ -313,14 +305,14 @@ class DocumentTranslator(DocumentScorer):
                 tokens[k].append(label)
         truncated = {recovered.sentence[i] for i in hypothesis.truncated}
         found = [
-            SentenceHypothesis(tuple(t), p, k in truncated, labels_of[k])
+            SentenceHypothesis(tuple(t), self.tokenizer.decode(t), p, k in truncated, labels_of[k])
             for k, (t, p) in enumerate(zip(tokens, log_probabilities, strict=True))
         ]
         return found, recovered.exact
 
     def _translation(self, opened: OpenDocument) -> Translation:
         hypotheses = opened.sentences()
-        sentences = tuple(self.tokenizer.decode(sentence.tokens) for sentence in hypotheses)
+        sentences = tuple(sentence.text for sentence in hypotheses)
         longest = self.config.view.max_tokens - self.plan.symbols.per_source_sentence
         missing = tuple(j for j in opened.kept if not sentences[j])
         as_text = self.tokenizer.encode_batch(sentences, side="target")
