@@ -20,8 +20,8 @@ from cotext.runtime.errors import CotextError
 MODEL: Final = "model.bin"  # the engine's file with the weights
 
 
-def load_engine(folder: Path, device: torch.device) -> LoadedModel:
-    """Load the system of an engine folder.
+def load_engine(folder: Path, device: torch.device, threads: int | None = None) -> LoadedModel:
+    """Load the system of an engine folder; `threads` not given: as its configuration says.
 
     Raises:
         CotextError: a damaged or foreign folder, CTranslate2 is not installed or does not take it.
@@ -32,8 +32,10 @@ def load_engine(folder: Path, device: torch.device) -> LoadedModel:
         raise CotextError(
             f"{folder}: was exported with another tokenizer than the one in it; export it again"
         )
-    model = CTranslate2Engine(folder, described, device)
-    return LoadedModel(model, described.config, tokenizer, described.updates)
+    config = described.config
+    chosen = threads or choose_threads(config.model.dimension, config.train.threads)
+    model = CTranslate2Engine(folder, described, device, chosen)
+    return LoadedModel(model, config, tokenizer, described.updates)
 
 
 class CTranslate2Engine(Engine):
@@ -45,7 +47,9 @@ class CTranslate2Engine(Engine):
 
     patience = 1.0
 
-    def __init__(self, folder: Path, described: EngineDescription, device: torch.device) -> None:
+    def __init__(
+        self, folder: Path, described: EngineDescription, device: torch.device, threads: int
+    ) -> None:
         if described.engine != CTRANSLATE2:
             raise CotextError(
                 f"{folder}: is of an engine that this version does not know: {described.engine}"
@@ -54,15 +58,14 @@ class CTranslate2Engine(Engine):
             raise CotextError(f"{folder}: needs CTranslate2: {INSTALL}")
         import ctranslate2
 
-        self.positions = described.positions
+        self.positions, self.parameters = described.positions, described.parameters
         self.name = f"engine:ctranslate2-{ctranslate2.__version__}|quantization:{described.quantization}"
-        config = described.config
         try:
             self.translator: Any = ctranslate2.Translator(
                 str(folder),
                 device=device.type,
                 device_index=device.index or 0,
-                intra_threads=choose_threads(config.model.dimension, config.train.threads),
+                intra_threads=threads,
             )
         except (RuntimeError, ValueError) as error:
             raise CotextError(f"{folder}: CTranslate2 does not take it: {error}") from None
