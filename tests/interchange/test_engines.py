@@ -513,6 +513,19 @@ def test_no_path_of_the_machine_is_in_a_folder(make: Make, tokenizer: Tokenizer,
     assert told["data"]["folder"] == "mix"
 
 
+def test_a_first_pass_is_still_found(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    first, run = tmp_path / "first", tmp_path / "run"
+    content: dict[str, Any] = {"view": VIEWS["sentence"], "model": SIZES, "train": {"threads": 1}}
+    write(first, parse_config(content, "test"), tokenizer, ENDING)
+    content["view"], content["decode"] = VIEWS["s2to2"], {"first_pass": "init"}
+    content["train"]["init"] = str(first)
+    write(run, parse_config(content, "test"), tokenizer, ENDING)
+    export_engine(run, tmp_path / "engine")
+    opened = open_run(tmp_path / "engine", "cpu")
+    assert opened.first_pass is not None
+    assert opened.first_pass.folder == first
+
+
 def test_info_tells_what_an_engine_is(make: Make, tmp_path: Path) -> None:
     run, engine = make("s4to4"), tmp_path / "engine"
     export_engine(run, engine, "int8")

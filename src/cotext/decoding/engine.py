@@ -59,6 +59,7 @@ class CTranslate2Engine(Engine):
         import ctranslate2
 
         self.positions, self.parameters = described.positions, described.parameters
+        self._names = _Names()
         self.name = f"engine:ctranslate2-{ctranslate2.__version__}|quantization:{described.quantization}"
         try:
             self.translator: Any = ctranslate2.Translator(
@@ -81,8 +82,8 @@ class CTranslate2Engine(Engine):
         """See `Engine.search`."""
         end = str(rules.end)
         results = self.translator.translate_batch(
-            _named(sources),
-            _named(prefixes),
+            self._named(sources),
+            self._named(prefixes),
             beam_size=beam,
             num_hypotheses=beam,
             patience=self.patience,
@@ -107,15 +108,22 @@ class CTranslate2Engine(Engine):
 
     def score(self, sources: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`."""
-        results = self.translator.score_batch(_named(sources), _named(labels), max_input_length=0)
+        named = self._named(sources), self._named(labels)
+        results = self.translator.score_batch(*named, max_input_length=0)
         return [list(result.log_probs) for result in results]
+
+    def _named(self, rows: Sequence[Sequence[int]]) -> list[list[str]]:
+        return [list(map(self._names.__getitem__, row)) for row in rows]
+
+
+class _Names(dict[int, str]):
+    """The names of tokens, each made once: rows repeat most of them, and of what was written before all."""
+
+    def __missing__(self, token: int) -> str:
+        return self.setdefault(token, str(token))
 
 
 def _hypothesis(tokens: Sequence[str], end: str, log_probability: float) -> EngineHypothesis:
     ended = bool(tokens) and tokens[-1] == end
     written = tokens[:-1] if ended else tokens
     return EngineHypothesis(tuple(map(int, written)), log_probability, ended)
-
-
-def _named(rows: Sequence[Sequence[int]]) -> list[list[str]]:
-    return [[str(i) for i in row] for row in rows]

@@ -133,12 +133,21 @@ def _description(loaded: LoadedModel, quantization: str) -> EngineDescription:
         engine=CTRANSLATE2,
         version=version("ctranslate2"),
         quantization=quantization,
-        config=published_config(loaded.config),
+        config=_config(loaded.config),
         fingerprint=loaded.tokenizer.fingerprint,
         updates=loaded.updates,
         positions=positions_for(loaded.config),
         parameters=loaded.parameters,
     )
+
+
+def _config(config: Config) -> Config:
+    """As it is published, but that a first pass keeps the path by which it is found."""
+    published = published_config(config)
+    if config.decode.first_pass != "init":
+        return published
+    decode = config.decode.model_copy(update={"first_pass": config.train.init})
+    return published.model_copy(update={"decode": decode})
 
 
 def _spec(loaded: LoadedModel) -> Any:

@@ -24,7 +24,7 @@ from cotext.runtime.locks import writing
 class ComparisonRequest:
     """The inputs and settings of a comparison; empty tuples: the defaults.
 
-    `runs`: run folders, or folders with a run for each of several seeds.
+    `runs`: folders of runs or engines, or with a run for each of several seeds.
     """
 
     runs: tuple[Path, ...]
