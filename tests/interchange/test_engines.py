@@ -16,8 +16,9 @@ from tiny_runs import toy_documents
 
 import cotext as face
 from cotext.config.recipe import Config, dump_config, load_config, parse_config
+from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.formats import write_documents
+from cotext.data.formats import write_documents, write_parallel
 from cotext.data.tokenizer import (
     M2M100_LANGUAGES,
     FairseqTokenizer,
@@ -35,6 +36,7 @@ from cotext.interchange.ctranslate2 import export_engine, installed, obstacles
 from cotext.models import checkpoint
 from cotext.models.build import build_model
 from cotext.runtime.errors import CotextError
+from cotext.runtime.integrity import sealed, unsealed
 
 pytestmark = pytest.mark.skipif(not installed(), reason="CTranslate2 is not installed")
 
@@ -454,8 +456,6 @@ def test_a_damaged_engine_is_refused(both: Both, tmp_path: Path, name: str, prob
 
 
 def test_a_description_may_not_reach_outside(both: Both, tmp_path: Path) -> None:
-    from cotext.runtime.integrity import sealed, unsealed
-
     folder = tmp_path / "engine"
     shutil.copytree(both("s2to2").engine.folder, folder)
     said = unsealed((folder / "cotext.json").read_text())
@@ -493,3 +493,101 @@ def test_what_looks_into_a_model_refuses_an_engine(both: Both, tmp_path: Path) -
         outcome = cotext(*command)
         assert outcome.code == 2
         assert "engine" in outcome.err, outcome.err
+
+
+def test_no_path_of_the_machine_is_in_a_folder(make: Make, tokenizer: Tokenizer, tmp_path: Path) -> None:
+    content = {
+        "view": VIEWS["s2to2"],
+        "model": SIZES,
+        "train": {"threads": 1, "init": "/home/someone/runs/base"},
+    }
+    run, engine = tmp_path / "run", tmp_path / "engine"
+    write(run, parse_config(content, "test"), tokenizer, 0)
+    noted = {"folder": "/home/someone/data/mix", "checksums": {"train.arrow": "0"}}
+    (run / "data.json").write_text(sealed(noted) + "\n")
+    export_engine(run, engine)
+    for name in ("cotext.json", "data.json"):
+        assert "someone" not in (engine / name).read_text()
+    told = json.loads(succeed("info", engine, "--json").out)
+    assert told["system"]["init"] == "base"
+    assert told["data"]["folder"] == "mix"
+
+
+def test_a_first_pass_is_still_found(tokenizer: Tokenizer, tmp_path: Path) -> None:
+    first, run = tmp_path / "first", tmp_path / "run"
+    content: dict[str, Any] = {"view": VIEWS["sentence"], "model": SIZES, "train": {"threads": 1}}
+    write(first, parse_config(content, "test"), tokenizer, ENDING)
+    content["view"], content["decode"] = VIEWS["s2to2"], {"first_pass": "init"}
+    content["train"]["init"] = str(first)
+    write(run, parse_config(content, "test"), tokenizer, ENDING)
+    export_engine(run, tmp_path / "engine")
+    opened = open_run(tmp_path / "engine", "cpu")
+    assert opened.first_pass is not None
+    assert opened.first_pass.folder == first
+
+
+def test_info_tells_what_an_engine_is(make: Make, tmp_path: Path) -> None:
+    run, engine = make("s4to4"), tmp_path / "engine"
+    export_engine(run, engine, "int8")
+    of_run, told = (json.loads(succeed("info", each, "--json").out) for each in (run, engine))
+    assert told["format"] == "cotext-engine"
+    for key in ("signature", "system", "tokenizer"):
+        assert told[key] == of_run[key]
+    assert told["engine"]["parameters"] == of_run["model"]["parameters"]
+    assert told["engine"]["quantization"] == "int8"
+    assert told["problems"] == []
+    shown = succeed("info", engine).out
+    for words in ("an engine", "quantization  int8", "view          window-3+1+0", "all whole"):
+        assert words in shown
+    (engine / "model.bin").write_bytes(b"")
+    shown = succeed("info", engine).out
+    assert "model.bin: damaged" in shown
+    assert "quantization  int8" in shown
+    (engine / "cotext.json").write_text("{}")
+    assert "cotext.json: damaged" in succeed("info", engine).out
+
+
+def test_an_engine_is_compared_with_its_run(make: Make, tmp_path: Path) -> None:
+    run, engine = make("s2to2", False, ENDING), tmp_path / "engine"
+    export_engine(run, engine)
+    out, text = tmp_path / "page.html", tmp_path / "test.jsonl"
+    write_parallel(text, None, toy_documents(2, 5), "jsonl")
+    examples = tuple(
+        ContrastiveExample(
+            f"{n}", "article", 1, d.source[:2], (d.target[:2], ("die katze", "der hund")), 0, document=d.id
+        )
+        for n, d in enumerate(toy_documents(4, 12))
+        if len(d.source) > 1
+    )
+    write_suite(tmp_path / "suite.json", ContrastiveSuite("articles", "en", "de", examples))
+    files = ("--source", text, "--reference", text, "--suite", tmp_path / "suite.json")
+    given = (*files, "--samples", "1000", "--device", "cpu", "--out", out, "--json")
+    told = json.loads(succeed("compare", run, engine, *given).out)
+    own, other = (
+        {
+            (e["kind"], e["name"], e.get("group")): e["value"]
+            for e in told["figures"]
+            if e["system"] == each.name
+        }
+        for each in (run, engine)
+    )
+    assert {"run", "score", "accuracy", "context"} <= {kind for kind, *_ in own}
+    # The second is tested against the first as well.
+    assert {kind for kind, *_ in own.keys() ^ other.keys()} == {"contrastive test"}
+    assert own == pytest.approx({key: other[key] for key in own}, abs=1e-4)
+    assert "an engine, which shows no attention" in out.read_text()
+    # What was measured is kept beside the engine, which stays whole.
+    assert list((engine / "compared").iterdir())
+    open_run(engine, "cpu")
+
+
+def test_speed_times_an_engine(make: Make, tmp_path: Path) -> None:
+    run, engine = make("sentence", False, ENDING), tmp_path / "engine"
+    export_engine(run, engine)
+    text = tmp_path / "in.en"
+    write_documents(text, [Document(d.id, d.source) for d in toy_documents(2, 5)], "text")
+    given = ("--document", text, "--rounds", "1", "--setting", "one", "--device", "cpu", "--json")
+    told = json.loads(succeed("speed", engine, *given).out)
+    names = [way["way"] for way in told["settings"]["one"]]
+    assert names == ["engine, greedy", "engine, greedy, one by one"]
+    assert all("|engine:ctranslate2-" in way["signature"] for way in told["settings"]["one"])

@@ -57,6 +57,7 @@ def beside(
         updates=1,
         curve=(),
         signature="",
+        engine="",
         data="",
         hypothesis=None,
         decisions={

@@ -90,6 +90,7 @@ def run(
         updates=20,
         curve=((10, 2.0), (20, 0.5)),
         signature="view:window",
+        engine="",
         data="x",
         hypothesis=None,
         decisions={made.name: decisions},

@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -155,12 +155,11 @@ def measure_speed(
         CotextError: no such run or device, a document that a run does not take, no words, processor time on
             a GPU.
     """
-    opened = [open_run(run, device, decode) for run in runs]
+    opened = [open_run(run, device, decode, threads=threads) for run in runs]
     place = opened[0].translator.device
     chosen = clock or ("wall" if place.type == "cuda" else "cpu")
     if chosen == "cpu" and place.type == "cuda":
         raise CotextError("--clock cpu does not count what a GPU does: choose wall, or --device cpu")
-    torch.set_num_threads(threads)
     for run in opened:
         run.translator.check(documents)
         if not any(any(run.translator.tokenizer.encode_batch(d.sentences)) for d in documents):
@@ -206,7 +205,8 @@ def _ways(runs: Sequence[OpenedRun], decode: dict[str, Any], threads: int, folde
         same = names.count(names[number]) > 1
         name = f"{names[number]} ({number + 1})" if same else names[number]
         yield from _ways_of(run, name, decode)
-        if is_plain(run.config) and run.translator.device.type == "cpu" and installed():
+        by_itself = not run.loaded.engine and run.translator.device.type == "cpu"
+        if by_itself and is_plain(run.config) and installed():
             yield from _engine_ways(run, name, decode, threads, folder / str(number))
 
 
@@ -244,11 +244,8 @@ def _engine_ways(
     run: OpenedRun, name: str, decode: dict[str, Any], threads: int, folder: Path
 ) -> Iterator[Way]:
     """The same weights in int8."""
-    config = run.loaded.config
-    train = config.train.model_copy(update={"threads": threads})
-    loaded = replace(run.loaded, config=config.model_copy(update={"train": train}))
-    write_engine(loaded, "int8", folder)
-    engine = open_run(folder, str(run.translator.device), decode)
+    write_engine(run.loaded, "int8", folder, {})
+    engine = open_run(folder, str(run.translator.device), decode, threads=threads)
     for beam in dict.fromkeys([1, run.config.decode.beam]):
         what = "greedy" if beam == 1 else f"beam {beam}"
         changed = engine.with_decode({**decode, "beam": beam})

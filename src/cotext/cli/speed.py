@@ -10,7 +10,9 @@ from cotext.runtime.errors import CotextError
 
 
 def speed(
-    runs: Annotated[list[Path], typer.Argument(help="Run folders; others are told against the first.")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="Run or engine folders; others are told against the first.")
+    ],
     document: Annotated[Path, typer.Option(help="File with the documents to translate, in any format.")],
     documents: Annotated[
         int | None, typer.Option(min=1, help="So many documents from its beginning; default: all.")

@@ -205,7 +205,7 @@ class Instance:
 
     def source_tokens(self, symbols: SpecialSymbols) -> int:
         """Length of the source row."""
-        return sum(len(s) + symbols.per_source_sentence for s in self.source)
+        return sum(map(len, self.source)) + symbols.per_source_sentence * len(self.source)
 
     @property
     def target_tokens(self) -> int:

@@ -63,7 +63,7 @@ class SearchRequest:
 
     def closed_before(self, symbols: SearchSymbols) -> int:
         """The number of sentences that the prefix closes."""
-        return sum(token in symbols.special.separators for token in self.prefix)
+        return sum(map(self.prefix.count, symbols.special.separators))
 
     def has_begun(self, symbols: SearchSymbols) -> bool:
         """Whether the prefix holds a token of the first sentence to be searched, other than blank ones."""

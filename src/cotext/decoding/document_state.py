@@ -35,10 +35,11 @@ def cut_document(view: View, source: Encoded, target: Encoded | None = None) -> 
 class SentenceHypothesis:
     """The hypothesis for one sentence; `truncated`: `eos` or a separator was forced at its length limit.
 
-    `labels` counts the tokens and the symbol that closes the sentence.
+    `text` is that of the tokens, `labels` counts them and the symbol that closes the sentence.
     """
 
     tokens: tuple[int, ...]
+    text: str = ""
     log_probability: float = 0.0
     truncated: bool = False
     labels: int = 0
@@ -124,9 +125,14 @@ class OpenDocument:
         """The target sentences of a window that are to be searched."""
         return self.windows[number].target[len(self.given[number]) :]
 
-    def finish(self, number: int, hypothesis: Sequence[SentenceHypothesis]) -> None:
-        """Note the hypothesis of a window by sentence; windows that waited for it become ready."""
+    def finish(self, number: int, hypothesis: Sequence[SentenceHypothesis], exact: bool = True) -> None:
+        """Note the hypothesis of a window by sentence; windows that waited for it become ready.
+
+        `exact`: it has exactly the sentences requested.
+        """
         window = self.windows[number]
+        if not exact:
+            self.inexact.add(number)
         self._found[number] = [*self.context(number), *hypothesis]
         for j in window.current:
             self._current[j] = self._found[number][j - window.target.start]

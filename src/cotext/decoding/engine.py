@@ -20,8 +20,8 @@ from cotext.runtime.errors import CotextError
 MODEL: Final = "model.bin"  # the engine's file with the weights
 
 
-def load_engine(folder: Path, device: torch.device) -> LoadedModel:
-    """Load the system of an engine folder.
+def load_engine(folder: Path, device: torch.device, threads: int | None = None) -> LoadedModel:
+    """Load the system of an engine folder; `threads` not given: as its configuration says.
 
     Raises:
         CotextError: a damaged or foreign folder, CTranslate2 is not installed or does not take it.
@@ -32,8 +32,10 @@ def load_engine(folder: Path, device: torch.device) -> LoadedModel:
         raise CotextError(
             f"{folder}: was exported with another tokenizer than the one in it; export it again"
         )
-    model = CTranslate2Engine(folder, described, device)
-    return LoadedModel(model, described.config, tokenizer, described.updates)
+    config = described.config
+    chosen = threads or choose_threads(config.model.dimension, config.train.threads)
+    model = CTranslate2Engine(folder, described, device, chosen)
+    return LoadedModel(model, config, tokenizer, described.updates)
 
 
 class CTranslate2Engine(Engine):
@@ -45,7 +47,9 @@ class CTranslate2Engine(Engine):
 
     patience = 1.0
 
-    def __init__(self, folder: Path, described: EngineDescription, device: torch.device) -> None:
+    def __init__(
+        self, folder: Path, described: EngineDescription, device: torch.device, threads: int
+    ) -> None:
         if described.engine != CTRANSLATE2:
             raise CotextError(
                 f"{folder}: is of an engine that this version does not know: {described.engine}"
@@ -54,15 +58,15 @@ class CTranslate2Engine(Engine):
             raise CotextError(f"{folder}: needs CTranslate2: {INSTALL}")
         import ctranslate2
 
-        self.positions = described.positions
+        self.positions, self.parameters = described.positions, described.parameters
+        self._names = _Names()
         self.name = f"engine:ctranslate2-{ctranslate2.__version__}|quantization:{described.quantization}"
-        config = described.config
         try:
             self.translator: Any = ctranslate2.Translator(
                 str(folder),
                 device=device.type,
                 device_index=device.index or 0,
-                intra_threads=choose_threads(config.model.dimension, config.train.threads),
+                intra_threads=threads,
             )
         except (RuntimeError, ValueError) as error:
             raise CotextError(f"{folder}: CTranslate2 does not take it: {error}") from None
@@ -78,8 +82,8 @@ class CTranslate2Engine(Engine):
         """See `Engine.search`."""
         end = str(rules.end)
         results = self.translator.translate_batch(
-            _named(sources),
-            _named(prefixes),
+            self._named(sources),
+            self._named(prefixes),
             beam_size=beam,
             num_hypotheses=beam,
             patience=self.patience,
@@ -104,15 +108,22 @@ class CTranslate2Engine(Engine):
 
     def score(self, sources: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]) -> list[list[float]]:
         """See `Engine.score`."""
-        results = self.translator.score_batch(_named(sources), _named(labels), max_input_length=0)
+        named = self._named(sources), self._named(labels)
+        results = self.translator.score_batch(*named, max_input_length=0)
         return [list(result.log_probs) for result in results]
+
+    def _named(self, rows: Sequence[Sequence[int]]) -> list[list[str]]:
+        return [list(map(self._names.__getitem__, row)) for row in rows]
+
+
+class _Names(dict[int, str]):
+    """The names of tokens, each made once: rows repeat most of them, and of what was written before all."""
+
+    def __missing__(self, token: int) -> str:
+        return self.setdefault(token, str(token))
 
 
 def _hypothesis(tokens: Sequence[str], end: str, log_probability: float) -> EngineHypothesis:
     ended = bool(tokens) and tokens[-1] == end
     written = tokens[:-1] if ended else tokens
     return EngineHypothesis(tuple(map(int, written)), log_probability, ended)
-
-
-def _named(rows: Sequence[Sequence[int]]) -> list[list[str]]:
-    return [[str(i) for i in row] for row in rows]

@@ -61,29 +61,37 @@ class OpenedRun:
 
 
 def open_run(
-    run: Path, device: str | None = None, decode: dict[str, Any] | None = None, update: int | None = None
+    run: Path,
+    device: str | None = None,
+    decode: dict[str, Any] | None = None,
+    update: int | None = None,
+    threads: int | None = None,
 ) -> OpenedRun:
     """Load a run or an engine, with that of its first pass; `decode` overrides keys of its configuration.
 
-    `update`: of the checkpoint to load; None: the model of the run.
+    `update`: of the checkpoint to load; None: the model of the run. `threads` of the CPU; None: as its
+    configuration says.
 
     Raises:
         CotextError: no such run or device, unknown decode keys, a first pass that has one itself.
     """
     chosen = choose_device(device)
-    loaded, weights = _loaded(run, chosen, update)
-    torch.set_num_threads(choose_threads(loaded.config.model.dimension, loaded.config.train.threads))
+    loaded, weights = _loaded(run, chosen, update, threads)
+    config = loaded.config
+    torch.set_num_threads(threads or choose_threads(config.model.dimension, config.train.threads))
     return _opened(run, weights, loaded, chosen, decode or {})
 
 
-def _loaded(run: Path, device: torch.device, update: int | None = None) -> tuple[LoadedModel, Path]:
+def _loaded(
+    run: Path, device: torch.device, update: int | None = None, threads: int | None = None
+) -> tuple[LoadedModel, Path]:
     """The model of a run or of an engine, on a device, and the file with its weights."""
     if not is_engine(run):
         loaded = load_run(run, update)
         return replace(loaded, model=loaded.with_states(str(run)).to(device)), model_file(run, update)
     if update is not None:
         raise CotextError(f"{run}: is an engine, and has no checkpoints; leave out the update")
-    return load_engine(run, device), run / MODEL
+    return load_engine(run, device, threads), run / MODEL
 
 
 def open_scorer(

@@ -14,7 +14,6 @@ and no window waits. Windows that see each other (`window_groups.py`) are search
 the others of their group as extra rows, or all of a group together.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -80,6 +79,7 @@ class _Row:
     """A window about to be searched."""
 
     cost: int  # tokens that its beam takes in a batch
+    source_tokens: int
     document: OpenDocument
     number: int  # of the window in its document
     instance: Instance
@@ -219,9 +219,7 @@ class DocumentTranslator(DocumentScorer):
             opened.ready = []
         together = self._together(rows)
         # Longest last, then first: what does not fit into memory fails at once.
-        together.sort(
-            key=lambda group: max((r.cost, r.instance.source_tokens(self.plan.symbols)) for r in group)
-        )
+        together.sort(key=lambda group: max((row.cost, row.source_tokens) for row in group))
         costs = [[row.cost for row in group] for group in together]
         for groups in reversed(pack(costs, self.config.decode.max_tokens)):
             self._translate_batch([row for g in groups for row in together[g]], on_sentences)
@@ -239,29 +237,25 @@ class DocumentTranslator(DocumentScorer):
         """Search the windows of a batch; constrained, every current sentence gets a visible character."""
         blank: list[_Row] = []
         for row, hypothesis in zip(batch, self._search(batch, self.plan.search_symbols), strict=True):
-            if self.plan.options.align == "constrained" and not self._shows(row, hypothesis):
+            found, exact = self._recovered(row, hypothesis)
+            if self.plan.options.align == "constrained" and not self._shows(row, found):
                 blank.append(row)
             else:
-                self._finish(row, hypothesis)
+                row.document.finish(row.number, found, exact)
         # Bytes that form no character: searched once more, with subwords that show something by themselves;
         # in document order, as the extra rows of each hold the hypotheses before it.
         for row in sorted(blank, key=lambda row: row.number):
             [hypothesis] = self._search([row], replace(self.plan.search_symbols, blank=self._non_content_ids))
-            self._finish(row, hypothesis)
+            row.document.finish(row.number, *self._recovered(row, hypothesis))
         on_sentences(sum(len(row.instance.window.current) for row in batch))
-
-    def _finish(self, row: _Row, hypothesis: Hypothesis) -> None:
-        sentences, exact = self._recovered(row, hypothesis)
-        if not exact:
-            row.document.inexact.add(row.number)
-        row.document.finish(row.number, sentences)
 
     def _row(self, opened: OpenDocument, number: int) -> _Row:
         instance = opened.instance(number)
         request = self._request(opened, number)
         # Half of the limit is a generous guess at the length of the output.
-        cost = instance.source_tokens(self.plan.symbols) + len(request.prefix) + sum(request.max_tokens) // 2
-        return _Row(cost * self.plan.options.beam, opened, number, instance, request)
+        source_tokens = instance.source_tokens(self.plan.symbols)
+        cost = source_tokens + len(request.prefix) + sum(request.max_tokens) // 2
+        return _Row(cost * self.plan.options.beam, source_tokens, opened, number, instance, request)
 
     def _request(self, opened: OpenDocument, number: int) -> SearchRequest:
         """The sentences of a window after its forced prefix."""
@@ -284,43 +278,50 @@ class DocumentTranslator(DocumentScorer):
         requests = [row.request for row in batch]
         return self.plan.kind.search(self.model, source.to(self.device), requests, symbols, self.plan.options)
 
-    def _shows(self, row: _Row, hypothesis: Hypothesis) -> bool:
-        """Whether every current sentence holds a visible character."""
-        found, _ = self._recovered(row, hypothesis)
+    def _shows(self, row: _Row, found: Sequence[SentenceHypothesis]) -> bool:
+        """Whether every current sentence, of those requested that were found, holds a visible character."""
         requested = row.document.requested(row.number)
-        return all(
-            self.tokenizer.decode(found[j - requested.start].tokens) for j in row.instance.window.current
-        )
+        return all(found[j - requested.start].text for j in row.instance.window.current)
 
     def _recovered(self, row: _Row, hypothesis: Hypothesis) -> tuple[list[SentenceHypothesis], bool]:
         """The hypothesis of each sentence requested, and whether it has exactly these sentences, in order."""
         request, window = row.request, row.instance.window
         requested = row.document.requested(row.number)
+        closing = {*self.plan.symbols.separators, self.plan.symbols.eos}
+        if len(requested) == 1 and closing.isdisjoint(hypothesis.tokens):
+            log_probabilities = hypothesis.token_log_probabilities
+            return [self._sentence(hypothesis.tokens, log_probabilities, bool(hypothesis.truncated))], True
         labels = [*hypothesis.tokens, self.plan.symbols.eos]
         first = request.first_sentence + request.closed_before(self.plan.search_symbols)
         recovered = recover(
             labels, self.plan.symbols, len(requested), first, from_end=window.current.start > requested.start
         )
-        closing = {*self.plan.symbols.separators, self.plan.symbols.eos}
         tokens: list[list[int]] = [[] for _ in requested]
-        log_probabilities = [0.0] * len(requested)
-        labels_of = Counter(recovered.sentence)
+        scores: list[list[float]] = [[] for _ in requested]
         for k, label, log_probability in zip(
             recovered.sentence, labels, hypothesis.token_log_probabilities, strict=True
         ):
-            log_probabilities[k] += log_probability
+            scores[k].append(log_probability)
             if label not in closing:
                 tokens[k].append(label)
         truncated = {recovered.sentence[i] for i in hypothesis.truncated}
         found = [
-            SentenceHypothesis(tuple(t), p, k in truncated, labels_of[k])
-            for k, (t, p) in enumerate(zip(tokens, log_probabilities, strict=True))
+            self._sentence(t, p, k in truncated) for k, (t, p) in enumerate(zip(tokens, scores, strict=True))
         ]
         return found, recovered.exact
 
+    def _sentence(
+        self, tokens: Sequence[int], log_probabilities: Sequence[float], truncated: bool
+    ) -> SentenceHypothesis:
+        """A sentence of its tokens, and the log-probabilities of its labels."""
+        text = self.tokenizer.decode(tokens)
+        return SentenceHypothesis(
+            tuple(tokens), text, sum(log_probabilities, 0.0), truncated, len(log_probabilities)
+        )
+
     def _translation(self, opened: OpenDocument) -> Translation:
         hypotheses = opened.sentences()
-        sentences = tuple(self.tokenizer.decode(sentence.tokens) for sentence in hypotheses)
+        sentences = tuple(sentence.text for sentence in hypotheses)
         longest = self.config.view.max_tokens - self.plan.symbols.per_source_sentence
         missing = tuple(j for j in opened.kept if not sentences[j])
         as_text = self.tokenizer.encode_batch(sentences, side="target")

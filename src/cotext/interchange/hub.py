@@ -5,14 +5,13 @@ data, the names are left.
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from cotext.config.recipe import Config, dump_config
 from cotext.interchange.model_card import CardFacts, model_card, read_scores
 from cotext.models.checkpoint import LoadedModel, load_run, save_model
-from cotext.models.parameters import count_parameters
 from cotext.models.run_folder import IMPORT, noted_data
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.files import replacing
@@ -59,25 +58,24 @@ def export_hub(
     figures += [found for path in scores for found in read_scores(path)]
     facts = CardFacts(
         name=out.resolve().name,
-        config=_published(loaded.config),
+        config=published_config(loaded.config),
         recipe=recipe or loaded.config.paper,
         signature=loaded.signature,
-        parameters=count_parameters(loaded.with_states("cotext export")),
+        parameters=loaded.parameters,
         pieces=loaded.tokenizer.pieces,
-        data=_data(run),
+        data=published_data(run),
         licence=licence,
         figures=tuple(dict.fromkeys(figures)),
     )
     with writing(out), replacing(out.resolve()) as temporary:
         write_run(temporary, loaded)
-        if facts.data:
-            (temporary / "data.json").write_text(f"{sealed(facts.data)}\n", encoding="utf-8")
+        write_data(temporary, facts.data)
         (temporary / CARD).write_text(model_card(facts), encoding="utf-8")
 
 
 def write_run(folder: Path, loaded: LoadedModel) -> None:
     """Write a run folder with one model, without paths of this machine."""
-    config = _published(loaded.config)
+    config = published_config(loaded.config)
     loaded.tokenizer.save(folder / "tokenizer")
     (folder / "config.yaml").write_text(dump_config(config), encoding="utf-8")
     weights = loaded.with_states("cotext export").state_dict()
@@ -85,13 +83,19 @@ def write_run(folder: Path, loaded: LoadedModel) -> None:
     save_model(folder / "model.safetensors", weights, config, fingerprint, loaded.updates)
 
 
-def _published(config: Config) -> Config:
+def write_data(folder: Path, noted: Mapping[str, Any]) -> None:
+    """Write into a folder what is noted of the training data, if anything is."""
+    if noted:
+        (folder / "data.json").write_text(f"{sealed(noted)}\n", encoding="utf-8")
+
+
+def published_config(config: Config) -> Config:
     """The configuration without paths of this machine."""
     init = Path(config.train.init).name if config.train.init else ""
     return config.model_copy(update={"train": config.train.model_copy(update={"init": init})})
 
 
-def _data(run: Path) -> dict[str, Any]:
+def published_data(run: Path) -> dict[str, Any]:
     """What is noted of the training data, its folder by name; nothing where nothing is."""
     noted = noted_data(run)
     return {**noted, "folder": Path(noted["folder"]).name} if noted else {}

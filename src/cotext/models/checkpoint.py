@@ -31,7 +31,7 @@ from cotext.models.interface import (
     TranslationModel,
     with_states,
 )
-from cotext.models.parameters import parameters_at_most
+from cotext.models.parameters import count_parameters, parameters_at_most
 from cotext.models.run_folder import (
     FORMAT,
     checkpoint_folder,
@@ -151,6 +151,11 @@ class LoadedModel:
     def engine(self) -> str:
         """The engine that runs it, with version and quantization; empty where it runs here."""
         return self.model.name if isinstance(self.model, Engine) else ""
+
+    @property
+    def parameters(self) -> int:
+        """The size of the model."""
+        return self.model.parameters if isinstance(self.model, Engine) else count_parameters(self.model)
 
     @property
     def writes_left_to_right(self) -> bool:

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from cotext.config.recipe import Config, parse_run_config
 from cotext.data.build import is_bracketed
-from cotext.models.run_folder import ENGINE, model_signature
+from cotext.models.run_folder import ENGINE, describe_file, is_engine, model_file, model_signature
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.integrity import digests, require_whole, sealed, unsealed
 from cotext.runtime.reading import read_text
@@ -37,7 +37,7 @@ class EngineDescription:
     """What `cotext.json` says: the system, and the engine that it was written for.
 
     `fingerprint` is that of the tokenizer, `updates` are those that the weights come from. `positions`: the
-    longest row, source or target, that the engine can read.
+    longest row, source or target, that the engine can read. `parameters`: as many as the run had.
     """
 
     engine: str
@@ -47,6 +47,7 @@ class EngineDescription:
     fingerprint: str
     updates: list[int]
     positions: int
+    parameters: int
 
     @property
     def signature(self) -> str:
@@ -80,6 +81,7 @@ def write_description(folder: Path, description: EngineDescription) -> None:
         "tokenizer": description.fingerprint,
         "updates": description.updates,
         "positions": description.positions,
+        "parameters": description.parameters,
         "config": description.config.model_dump(mode="json"),
         "checksums": digests(folder, _files(folder)),
     }
@@ -91,6 +93,17 @@ def read_engine(folder: Path) -> EngineDescription:
 
     Raises:
         CotextError: damaged, incomplete, or of another format.
+    """
+    description, checksums = describe_engine(folder)
+    require_whole(folder, checksums, REMEDY)
+    return description
+
+
+def describe_engine(folder: Path) -> tuple[EngineDescription, dict[str, str]]:
+    """What an engine folder says of itself, and the checksums that its files should have, by name.
+
+    Raises:
+        CotextError: a damaged description, or one of another format.
     """
     path = folder / ENGINE
     try:
@@ -111,12 +124,23 @@ def read_engine(folder: Path) -> EngineDescription:
             str(said["tokenizer"]),
             [int(update) for update in said["updates"]],
             int(said["positions"]),
+            int(said["parameters"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         raise CotextError(f"{path}: not the description of an engine; {REMEDY}") from None
     _require_inside(path, checksums)
-    require_whole(folder, checksums, REMEDY)
-    return description
+    return description, checksums
+
+
+def config_of(folder: Path) -> Config:
+    """The configuration of a run or of an engine.
+
+    Raises:
+        CotextError: as `describe_file` or `describe_engine`.
+    """
+    if is_engine(folder):
+        return describe_engine(folder)[0].config
+    return describe_file(model_file(folder)).config
 
 
 def _require_inside(path: Path, checksums: Mapping[str, str]) -> None:

@@ -343,12 +343,14 @@ class Engine(ABC):
     """A plain autoregressive Transformer that another program runs: it shows none of its states.
 
     Rows are token ids with all their symbols; the decoder begins with `bos`, which prefixes and labels leave
-    out. `positions`: the longest row that it can read or write. `name` says in signatures which engine it is.
+    out. `positions`: the longest row that it can read or write. `name` says in signatures which engine it is,
+    `parameters` counts those of the model.
     """
 
     sees_other_rows = False
     positions: int
     name: str
+    parameters: int
 
     @abstractmethod
     def search(

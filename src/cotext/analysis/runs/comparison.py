@@ -172,6 +172,8 @@ def _notes(runs: Sequence[MeasuredSystem], pair: str) -> list[str]:
             notes.append(f"{run.title} is {run.recipe.title}: no published value applies.")
         elif not of_pair(published, pair):
             notes.append(f"{run.title} is {run.recipe.title}: no value is published for {pair}.")
+        if run.runs[0].engine:
+            notes.append(f"{run.title} is an engine, which shows no attention; the run that it is of does.")
     return notes + _notes_on_seeds(runs)
 
 

@@ -31,8 +31,7 @@ from cotext.data.suite_documents import documents_of
 from cotext.decoding.open import OpenedRun, open_run
 from cotext.decoding.translate_file import translate_file
 from cotext.metrics.decisions import Decisions, read_decisions
-from cotext.models.parameters import count_parameters
-from cotext.models.run_folder import model_file, noted_data
+from cotext.models.run_folder import noted_data
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum, replacing
 from cotext.runtime.locks import working_in
@@ -95,6 +94,7 @@ class CorpusCxmi:
 class MeasuredRun:
     """A run with its measurements; what was not asked for, or cannot be measured, is None or empty.
 
+    `engine` is the name of the engine that runs it, if one does.
     `curve` has updates and the loss of current sentences on the development set.
     """
 
@@ -107,6 +107,7 @@ class MeasuredRun:
     updates: int
     curve: tuple[tuple[int, float], ...]
     signature: str
+    engine: str
     data: str
     hypothesis: Path | None
     decisions: Mapping[str, Decisions]
@@ -150,7 +151,7 @@ def _measure(
     opened = open_run(path, settings.device, dict(settings.decode))
     translator, loaded = opened.translator, opened.loaded
     window = context_window_of(translator)
-    weights = checksum(model_file(path))
+    weights = checksum(opened.weights)
     made_by = _digest(opened.signature, weights)
     hypothesis, use, attention = None, None, None
     if settings.test is not None:
@@ -162,7 +163,7 @@ def _measure(
         if settings.use and measurable and any(len(d) > 1 for d in documents):
             scorer = opened.for_scoring()
             use = _use(scorer, f"{name}.use.json", settings.test, documents, new_progress, title)
-        if settings.attention and documents:
+        if settings.attention and documents and not loaded.engine:
             attention = _attention(opened, documents, hypothesis, settings.test)
     metrics = read_metrics(path)
     return MeasuredRun(
@@ -171,7 +172,7 @@ def _measure(
         recipe=recipe_of(loaded.config),
         languages=loaded.languages,
         window=window,
-        parameters=count_parameters(loaded.with_states("cotext compare")),
+        parameters=loaded.parameters,
         updates=max([*loaded.updates, *(int(entry["update"]) for entry in metrics)], default=0),
         curve=tuple(
             (int(entry["update"]), float(entry["nll_current"]))
@@ -179,6 +180,7 @@ def _measure(
             if entry["kind"] == "validation" and "nll_current" in entry
         ),
         signature=opened.signature,
+        engine=loaded.engine,
         data=_data(path),
         hypothesis=hypothesis,
         decisions=_decide(opened, weights, window, settings, new_progress, title),

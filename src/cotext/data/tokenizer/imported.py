@@ -15,6 +15,7 @@ from sentencepiece import SentencePieceProcessor
 
 from cotext.data.tokenizer.piece_table import WORD_BOUNDARY, PieceTable
 from cotext.data.tokenizer.protocol import SPECIAL_SYMBOLS, Side
+from cotext.data.tokenizer.sentencepiece import encode_all
 from cotext.data.tokenizer.storage import fingerprint_of_files, save_files
 from cotext.runtime.errors import CotextError, shown
 
@@ -149,8 +150,7 @@ class ImportedTokenizer:
         """Encode many sentences at once."""
         model, table = self._sides[side].model, self._sides[side].table
         texts = [_HALF_CHARACTER.sub("", sentence) for sentence in sentences]
-        found = model.encode(texts, out_type=str, num_threads=self._num_threads) if texts else []
-        ids = [table.encode(pieces) for pieces in found]
+        ids = [table.encode(pieces) for pieces in encode_all(model, texts, self._num_threads, str)]
         if len(table.rows) <= self.pieces:
             return ids
         return [[i if i < self.pieces else i + SPECIAL_SYMBOLS for i in sentence] for sentence in ids]

@@ -4,7 +4,7 @@ import io
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import sentencepiece
 
@@ -14,6 +14,18 @@ from cotext.runtime.errors import CotextError
 
 # Below this size the 256 byte pieces would be a sizeable part of the vocabulary.
 BYTE_FALLBACK_FROM = 4000
+# Below, starting the threads takes longer than the sentences of one do.
+TOGETHER_FROM = 64
+
+
+def encode_all(
+    processor: sentencepiece.SentencePieceProcessor, texts: list[str], num_threads: int, out_type: type
+) -> list[Any]:
+    """What sentencepiece makes of each text: ids (`out_type` int) or pieces (str), whatever the threads."""
+    if len(texts) < TOGETHER_FROM:
+        return [processor.encode(text, out_type=out_type) for text in texts]
+    found: list[Any] = processor.encode(texts, out_type=out_type, num_threads=num_threads)
+    return found
 
 
 class SentencePieceTokenizer:
@@ -103,9 +115,7 @@ class SentencePieceTokenizer:
 
     def encode_batch(self, sentences: Sequence[str], side: Side = "source") -> list[list[int]]:
         """Encode many sentences at once."""
-        cleaned = [clean(sentence) for sentence in sentences]
-        ids: list[list[int]] = self._processor.encode(cleaned, num_threads=self._num_threads)
-        return ids
+        return encode_all(self._processor, [clean(s) for s in sentences], self._num_threads, int)
 
     def decode(self, ids: Sequence[int], side: Side = "target") -> str:
         """Return the text as one line; special symbols and bytes that form no character show nothing."""

@@ -14,7 +14,7 @@ from cotext.data.suite_files import read_suite
 from cotext.decoding.translate_file import check_output
 from cotext.metrics.bleu import DEFAULT_PROTOCOLS, find_protocol
 from cotext.metrics.significance import Resampling
-from cotext.models.run_folder import describe_file, model_file
+from cotext.models.engine_folder import config_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
@@ -24,7 +24,7 @@ from cotext.runtime.locks import writing
 class ComparisonRequest:
     """The inputs and settings of a comparison; empty tuples: the defaults.
 
-    `runs`: run folders, or folders with a run for each of several seeds.
+    `runs`: folders of runs or engines, or with a run for each of several seeds.
     """
 
     runs: tuple[Path, ...]
@@ -144,7 +144,7 @@ def _check_languages(
     """Refuse runs, suites and files of unlike languages, as far as they tell."""
     known, whose = Languages(), ""
     for run in (run for each in systems for run in each.runs):
-        pair = Languages.parse(describe_file(model_file(run)).config.languages)
+        pair = Languages.parse(config_of(run).languages)
         check_pair(known, pair, f"{run}", whose)
         if test is not None:
             check_sides(pair, test.source, test.reference, f"{run} translates")

@@ -17,7 +17,14 @@ from cotext.config.recipe import Config, parse_run_config
 from cotext.data.prepared import read_report
 from cotext.data.tokenizer import chosen_languages, load_tokenizer
 from cotext.models.describe import entry
-from cotext.models.run_folder import Description, checkpoints, describe_file, read_metadata, read_shapes
+from cotext.models.run_folder import (
+    Description,
+    checkpoints,
+    describe_file,
+    noted_data,
+    read_metadata,
+    read_shapes,
+)
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import sealed_lines, unsealed
 from cotext.runtime.reading import parse_yaml, read_text
@@ -86,35 +93,17 @@ class RunInfo:
         return "\n".join([f"{self.run}: a run", *render_info(rows)])
 
     def _system_rows(self) -> list[tuple[str, str]]:
-        rows: list[tuple[str, str]] = []
-        if system := self.system:
-            layers = " + ".join(map(str, system["layers"]))
-            changes = f" with {' '.join(system['changes'])}" if system["changes"] else ""
-            rows = [
-                ("recipe", f"{system['recipe'] or 'a system of its own'}{changes}"),
-                ("paper", system["paper"] or "names no row of a paper"),
-                ("languages", system["languages"] or "not known"),
-                ("view", system["view"]),
-                ("model", f"{system['model']}, {layers} layers, dimension {system['dimension']:,}"),
-                ("loss", system["loss"]),
-                ("decoding", system["decoding"]),
-            ]
-            if system["init"]:
-                rows.append(("started from", system["init"]))
+        rows = system_rows(self.system)
         if self.parameters is not None and self.description is not None:
-            updates, written = self.description.updates, self.metadata.get("cotext.version")
-            kind = "update" if len(updates) == 1 else "the mean of updates"
+            written = self.metadata.get("cotext.version")
             rows += [
                 ("parameters", f"{self.parameters:,}"),
-                ("weights of", f"{kind} {', '.join(map(str, updates))}"),
+                weights_row(self.description.updates),
                 ("written by", f"Cotext {written}, model format {self.metadata['cotext.format']}"),
                 ("signature", self.description.signature),
             ]
         if self.tokenizer:
-            of = self.tokenizer
-            languages = f", {of['languages']}" if "languages" in of else ""
-            text = f"{of['kind']}, {of['pieces']:,} pieces, {of['fingerprint'][:16]}{languages}"
-            rows.append(("tokenizer", text))
+            rows.append(tokenizer_row(self.tokenizer))
         return rows
 
     def _training_rows(self) -> list[tuple[str, str]]:
@@ -182,19 +171,19 @@ def _read_model(info: RunInfo) -> None:
             info.metadata = read_metadata(path)
             info.parameters = sum(map(math.prod, read_shapes(path).values()))
             info.description = describe_file(path)
-            info.system = _system(info.description.config)
+            info.system = describe_system(info.description.config)
     except CotextError as error:
         info.problems.append(str(error))
     if not info.system and os.path.lexists(written):
         try:
-            info.system = _system(
+            info.system = describe_system(
                 parse_run_config(parse_yaml(read_text(written), str(written)), str(written))
             )
         except CotextError as error:
             info.problems.append(str(error))
 
 
-def _system(config: Config) -> dict[str, Any]:
+def describe_system(config: Config) -> dict[str, Any]:
     """A configuration in words."""
     recipe, words, model = recipe_of(config), entry("", config, 0), config.model
     first_pass = config.train.init if config.decode.first_pass == "init" else config.decode.first_pass
@@ -253,6 +242,14 @@ def _state(folder: Path, digests: dict[str, Any]) -> str:
     except CotextError:
         return "other"
     return "other" if any(digests.get(name, files[name]) != files[name] for name in files) else "there"
+
+
+def noted_totals(run: Path) -> dict[str, Any]:
+    """What is noted of the data that a run was trained on: their folder and totals; nothing if nothing is."""
+    noted = noted_data(run)
+    if not noted:
+        return {}
+    return {"folder": noted["folder"], **{split: _totals(noted.get(split)) for split in ("train", "dev")}}
 
 
 def _totals(noted: Any) -> dict[str, int] | None:
@@ -319,6 +316,37 @@ def describe_tokenizer(folder: Path) -> dict[str, Any]:
     if languages := chosen_languages(found):
         described["languages"] = languages
     return described
+
+
+def system_rows(system: dict[str, Any]) -> list[tuple[str, str]]:
+    """A system in words, line by line; nothing where it is not known."""
+    if not system:
+        return []
+    layers = " + ".join(map(str, system["layers"]))
+    changes = f" with {' '.join(system['changes'])}" if system["changes"] else ""
+    rows = [
+        ("recipe", f"{system['recipe'] or 'a system of its own'}{changes}"),
+        ("paper", system["paper"] or "names no row of a paper"),
+        ("languages", system["languages"] or "not known"),
+        ("view", system["view"]),
+        ("model", f"{system['model']}, {layers} layers, dimension {system['dimension']:,}"),
+        ("loss", system["loss"]),
+        ("decoding", system["decoding"]),
+    ]
+    return [*rows, ("started from", system["init"])] if system["init"] else rows
+
+
+def weights_row(updates: Sequence[int]) -> tuple[str, str]:
+    """The updates that weights were taken from."""
+    kind = "update" if len(updates) == 1 else "the mean of updates"
+    return "weights of", f"{kind} {', '.join(map(str, updates))}"
+
+
+def tokenizer_row(described: dict[str, Any]) -> tuple[str, str]:
+    """A tokenizer that `describe_tokenizer` described."""
+    languages = f", {described['languages']}" if "languages" in described else ""
+    pieces = f"{described['pieces']:,} pieces"
+    return "tokenizer", f"{described['kind']}, {pieces}, {described['fingerprint'][:16]}{languages}"
 
 
 def size_of(path: Path) -> int:
