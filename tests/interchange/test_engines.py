@@ -27,14 +27,16 @@ from cotext.data.tokenizer import (
     train_tokenizer,
 )
 from cotext.decoding.candidate_scoring import CandidateSet, score_candidates
-from cotext.decoding.engine import CTranslate2Engine
+from cotext.decoding.engine import CTranslate2Engine, load_engine
 from cotext.decoding.open import OpenedRun, open_run
 from cotext.decoding.signature import scoring_entries
 from cotext.decoding.translate_file import translate_file
 from cotext.interchange.ctranslate2 import export_engine, installed, obstacles
 from cotext.models import checkpoint
 from cotext.models.build import build_model
+from cotext.models.run_folder import noted_data
 from cotext.runtime.errors import CotextError
+from cotext.runtime.integrity import sealed
 
 pytestmark = pytest.mark.skipif(not installed(), reason="CTranslate2 is not installed")
 
@@ -493,3 +495,28 @@ def test_what_looks_into_a_model_refuses_an_engine(both: Both, tmp_path: Path) -
         outcome = cotext(*command)
         assert outcome.code == 2
         assert "engine" in outcome.err, outcome.err
+
+
+def test_an_engine_tells_what_it_is_and_not_where_it_was_made(make: Make, tmp_path: Path) -> None:
+    private = tmp_path / "private"
+    run = tmp_path / "run"
+    shutil.copytree(make("s2to2"), run)
+    loaded = checkpoint.load_run(run)
+    content = loaded.config.model_dump(mode="json")
+    content["train"]["init"] = str(private / "first")
+    config = parse_config(content, "test")
+    weights = loaded.with_states("test").state_dict()
+    checkpoint.save_model(run / "model.safetensors", weights, config, loaded.tokenizer.fingerprint, [3])
+    (run / "data.json").write_text(sealed({"folder": str(private / "news"), "checksums": {}}))
+    out = tmp_path / "engine"
+    export_engine(run, out)
+    for path in out.rglob("*"):
+        assert path.is_dir() or str(private).encode() not in path.read_bytes(), path
+    assert noted_data(out)["folder"] == "news"
+    assert load_engine(out, torch.device("cpu")).config.train.init == "first"
+    told = json.loads(succeed("info", out, "--json").out)
+    assert (told["format"], told["quantization"], told["problems"]) == ("cotext-engine", "float32", [])
+    assert told["tokenizer"]["fingerprint"] == loaded.tokenizer.fingerprint
+    assert "an engine\n  engine        ctranslate2" in succeed("info", out).out
+    (out / "model.bin").write_bytes(b"")
+    assert "model.bin" in json.loads(succeed("info", out, "--json").out)["problems"][0]

@@ -6,8 +6,7 @@ setting. Tokens are named by their ids. CTranslate2 is an optional package, whic
 """
 
 import copy
-import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -20,6 +19,7 @@ from cotext.config.recipe import Config
 from cotext.data.build import special_symbols
 from cotext.interchange.bart import layer_parts
 from cotext.interchange.fairseq import mbart_parts
+from cotext.interchange.hub import published_config, published_data
 from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.engine_folder import (
     CTRANSLATE2,
@@ -31,6 +31,7 @@ from cotext.models.engine_folder import (
 from cotext.models.run_folder import describe_file, model_file
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
+from cotext.runtime.integrity import sealed
 from cotext.runtime.locks import writing
 
 QUANTIZATIONS: Final = ("float32", "int8", "int8_float32", "int8_float16", "float16")
@@ -109,15 +110,17 @@ def export_engine(run: Path, out: Path, quantization: str = "float32", update: i
             f"{run}: CTranslate2 cannot express {', '.join(found[:3])}, parameters of this model"
         )
     with writing(out), replacing(out.resolve()) as temporary:
-        write_engine(loaded, quantization, temporary, run / DATA)
+        write_engine(loaded, quantization, temporary, published_data(run))
 
 
-def write_engine(loaded: LoadedModel, quantization: str, folder: Path, data: Path | None = None) -> None:
-    """Write a new engine folder; `data`: the file that says what the run was trained on, if there is one."""
+def write_engine(
+    loaded: LoadedModel, quantization: str, folder: Path, data: Mapping[str, Any] | None = None
+) -> None:
+    """Write a new engine folder; `data`: what is noted of the training data, as `published_data`."""
     write_weights(loaded, quantization, folder)
     loaded.tokenizer.save(folder / "tokenizer")
-    if data is not None and data.is_file():
-        shutil.copyfile(data, folder / DATA)
+    if data:
+        (folder / DATA).write_text(f"{sealed(data)}\n", encoding="utf-8")
     write_description(folder, _description(loaded, quantization))
 
 
@@ -131,11 +134,14 @@ def write_weights(loaded: LoadedModel, quantization: str, folder: Path) -> None:
 
 
 def _description(loaded: LoadedModel, quantization: str) -> EngineDescription:
+    config = loaded.config
+    if not config.decode.first_pass:  # which may be the run that training started from, by its path
+        config = published_config(config)
     return EngineDescription(
         engine=CTRANSLATE2,
         version=version("ctranslate2"),
         quantization=quantization,
-        config=loaded.config,
+        config=config,
         fingerprint=loaded.tokenizer.fingerprint,
         updates=loaded.updates,
         positions=positions_for(loaded.config),

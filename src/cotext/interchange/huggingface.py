@@ -29,6 +29,7 @@ from cotext.interchange.fairseq import FIRST_POSITION, VOCABULARY, mbart_parts
 from cotext.interchange.hub import write_run
 from cotext.interchange.marian import BIAS
 from cotext.models.checkpoint import LoadedModel, load_run
+from cotext.models.run_folder import noted_import
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
 from cotext.runtime.reading import read_json
@@ -82,7 +83,7 @@ def export_huggingface(run: Path, out: Path, update: int | None = None) -> list[
     family, found = _family(loaded)
     with writing(out), replacing(out.resolve()) as temporary:
         if found:
-            write_run(temporary, loaded)
+            write_run(temporary, loaded, noted_import(run))
             (temporary / README).write_text(_excuse(out.resolve().name, found), encoding="utf-8")
         else:
             temporary.mkdir()

@@ -3,26 +3,29 @@
 import os
 from pathlib import Path
 
-from cotext.models.run_folder import require_one_run
+from cotext.models.run_folder import ENGINE, is_engine, require_one_run
 from cotext.reports.info import data as data_info
+from cotext.reports.info import engine as engine_info
 from cotext.reports.info import run as run_info
 from cotext.runtime.errors import CotextError
 
 
-def folder_info(folder: Path) -> run_info.RunInfo | data_info.DataInfo:
-    """The summary of a run folder or of prepared data.
+def folder_info(folder: Path) -> run_info.RunInfo | data_info.DataInfo | engine_info.EngineInfo:
+    """The summary of a run folder, of an engine or of prepared data.
 
     Raises:
-        CotextError: neither.
+        CotextError: none of these.
     """
     if not folder.is_dir():
         raise CotextError(f"{folder}: no such folder; give a run folder, or one made by `cotext prepare`")
+    if is_engine(folder):
+        return engine_info.engine_info(folder)
     if any(os.path.lexists(folder / name) for name in data_info.MARKS):
         return data_info.data_info(folder)
     if any(os.path.lexists(folder / name) for name in run_info.MARKS):
         return run_info.run_info(folder)
     require_one_run(folder)
     raise CotextError(
-        f"{folder}: neither a run nor prepared data: holds none of "
-        f"{', '.join((*run_info.MARKS, *data_info.MARKS))}"
+        f"{folder}: neither a run nor an engine nor prepared data: holds none of "
+        f"{', '.join((*run_info.MARKS, ENGINE, *data_info.MARKS))}"
     )

@@ -182,19 +182,19 @@ def _read_model(info: RunInfo) -> None:
             info.metadata = read_metadata(path)
             info.parameters = sum(map(math.prod, read_shapes(path).values()))
             info.description = describe_file(path)
-            info.system = _system(info.description.config)
+            info.system = system_in_words(info.description.config)
     except CotextError as error:
         info.problems.append(str(error))
     if not info.system and os.path.lexists(written):
         try:
-            info.system = _system(
+            info.system = system_in_words(
                 parse_run_config(parse_yaml(read_text(written), str(written)), str(written))
             )
         except CotextError as error:
             info.problems.append(str(error))
 
 
-def _system(config: Config) -> dict[str, Any]:
+def system_in_words(config: Config) -> dict[str, Any]:
     """A configuration in words."""
     recipe, words, model = recipe_of(config), entry("", config, 0), config.model
     first_pass = config.train.init if config.decode.first_pass == "init" else config.decode.first_pass
