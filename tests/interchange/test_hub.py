@@ -17,6 +17,7 @@ import cotext as face
 from cotext.config.recipe import load_config
 from cotext.data.tokenizer import load_tokenizer
 from cotext.decoding.published import ALLOWED
+from cotext.models.run_folder import noted_import
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import sealed
 
@@ -103,6 +104,38 @@ def test_nothing_is_invented(make: Make, tmp_path: Path) -> None:
     assert "(languages not recorded)" in card
     assert "| licence | not recorded |" in card
     assert card.count("| train | not recorded |") == 1
+
+
+NOTE = {
+    "format": "cotext-import",
+    "class": "MarianMTModel",
+    "folder": "opus-mt-en-de",
+    "licence": "cc-by-4.0",
+}
+
+
+def test_an_import_is_told_and_stays_one(make: Make, tmp_path: Path) -> None:
+    first = make("opus/sentence", "train.init=x")
+    (first / "import.json").write_text(sealed(NOTE))
+    config = load_config("opus/sentence", "tiny", [*SMALL, *SHORT, f"train.init={first}"])
+    tokenizer = load_tokenizer(first / "tokenizer")
+    head, card = published(write_run(tmp_path / "tuned", config, tokenizer), tmp_path / "pub-tuned")
+    told = f"| started from | {first.name}, an import of MarianMTModel opus-mt-en-de (licence cc-by-4.0) |"
+    assert told in card
+    assert "trained with Cotext" in card
+    assert "license" not in head  # of what was made from it, its owner says
+    head, card = published(first, tmp_path / "pub")
+    assert head["license"] == "cc-by-4.0"
+    assert "| started from | MarianMTModel opus-mt-en-de, not trained here |" in card
+    assert "trained with Cotext" not in card
+    assert "It was trained on rows" not in card
+    assert noted_import(tmp_path / "pub") == NOTE
+    assert "import.json" in ALLOWED
+    head, _ = published(first, tmp_path / "pub-2", "--licence", "mit")
+    assert head["license"] == "mit"
+    (first / "import.json").write_text(sealed({**NOTE, "licence": "as they like"}))
+    head, card = published(first, tmp_path / "pub-3")
+    assert "license" not in head
 
 
 def test_scores_stand_with_their_signatures(make: Make, tmp_path: Path) -> None:

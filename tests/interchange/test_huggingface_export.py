@@ -11,6 +11,7 @@ import sentencepiece
 import torch
 from command_line import succeed
 from pretrained_folders import ENGLISH, m2m100_files, marian_files, sentences, spm, written
+from pretrained_models import marian_model, marian_npz
 from tiny_runs import write_run
 from torch import Tensor
 
@@ -213,6 +214,51 @@ def test_a_run_that_was_trained_further(
     assert {tokenizer.eos, tokenizer.sep} < set(used)
     torch.testing.assert_close(found[..., [row[i] for i in used]], expected[..., used], atol=1e-5, rtol=0)
     assert f"`<sep>` (row {row[tokenizer.sep]})" in (out / "README.md").read_text()
+
+
+@pytest.mark.parametrize("kind", ["npz", "npz, separate", "two paddings"])
+def test_one_padding_for_both_sides(
+    transformers: Any, tmp_path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """What the class has no row for, or two, stands in one row of both sides."""
+    separate, theirs = kind != "npz", tmp_path / "theirs"
+    if kind == "two paddings":  # and more pieces of the target than of the source
+        marian_model(theirs, separate=True)
+    else:
+        marian_npz(theirs, separate=separate)
+    run, out = tmp_path / "run", tmp_path / "out"
+    import_model(theirs, run, LanguagePair())
+    assert export_huggingface(run, out) == []
+    loaded, config = load_run(run), json.loads((out / "config.json").read_text())
+    names = {"vocab.json", "target_vocab.json"} & {path.name for path in out.iterdir()}
+    assert len(names) == 1 + separate
+    for name in names:
+        assert json.loads((out / name).read_text())["<pad>"] == config["pad_token_id"]
+    capsys.readouterr()
+    import_model(out, tmp_path / "again", LanguagePair())
+    assert capsys.readouterr().err == ""  # transformers keeps its advice to itself
+    note = json.loads((tmp_path / "again" / "import.json").read_text())
+    assert note["self_test"]["skipped"] == ""
+    assert note["self_test"]["equal_ids"] == note["self_test"]["sentences"]
+    assert note["self_test"]["largest_logit"] < 50  # that of padding, which nobody predicts, is no measure
+    again = load_run(tmp_path / "again")
+    weights, others = (each.with_states("test").state_dict() for each in (loaded, again))
+    for name, weight in weights.items():
+        assert torch.equal(weight, others[name]), name
+
+
+def test_separators_of_a_second_export(folders: Callable[[str], tuple[Path, Path]], tmp_path: Path) -> None:
+    """Names that the vocabulary has already are not given twice."""
+    changed(folders("marian")[1], tmp_path / "first")
+    export_huggingface(tmp_path / "first", tmp_path / "out")
+    import_model(tmp_path / "out", tmp_path / "second", LanguagePair())
+    changed(tmp_path / "second", tmp_path / "third")
+    export_huggingface(tmp_path / "third", tmp_path / "out-2")
+    names = json.loads((tmp_path / "out-2" / "vocab.json").read_text())
+    assert sorted(names.values()) == list(range(len(names)))
+    assert names["<sep1>"] == names["<sep>"] + 1 == len(names) - 1
+    assert "`<sep1>` (row" in (tmp_path / "out-2" / "README.md").read_text()
+    import_model(tmp_path / "out-2", tmp_path / "fourth", LanguagePair())
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -4,13 +4,13 @@ import re
 from pathlib import Path
 from typing import Final
 
-from cotext.models.run_folder import ENGINE
+from cotext.models.run_folder import ENGINE, IMPORT
 from cotext.runtime.errors import CotextError
 
 INSTALL: Final = "pip install 'cotext[pretrained]'"
 # What a run or an engine consists of; other files of a repository stay where they are.
 ALLOWED: Final = (
-    *("config.yaml", "model.safetensors", "tokenizer/*", "data.json", "README.md"),
+    *("config.yaml", "model.safetensors", "tokenizer/*", "data.json", IMPORT, "README.md"),
     *(ENGINE, "model.bin", "config.json"),
     *("shared_vocabulary.json", "source_vocabulary.json", "target_vocabulary.json"),
 )

@@ -1,7 +1,7 @@
 """Export of a run as a folder that can be published: safetensors, configuration, tokenizer and a model card.
 
-The folder is a run itself. Paths of this machine stay here: of the run that training began with and of the
-data, the names are left.
+The folder is a run itself, and an import stays one. Paths of this machine stay here: of the run that training
+began with and of the data, the names are left.
 """
 
 import re
@@ -12,7 +12,7 @@ from typing import Any, Final
 from cotext.config.recipe import Config, dump_config
 from cotext.interchange.model_card import CardFacts, model_card, read_scores
 from cotext.models.checkpoint import LoadedModel, load_run, save_model
-from cotext.models.run_folder import IMPORT, noted_data
+from cotext.models.run_folder import IMPORT, noted_data, noted_import
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed
@@ -35,7 +35,8 @@ def export_hub(
 ) -> None:
     """Write a run as a folder to be published; `out` must not exist, or be empty.
 
-    `licence`: of the model, as the hub writes it (apache-2.0, cc-by-4.0 ...); empty: not recorded. `scores`:
+    `licence`: of the model, as the hub writes it (apache-2.0, cc-by-4.0 ...); empty: that of the import where
+    the run is one that has a licence in these words, else not recorded. `scores`:
     JSON files of `cotext evaluate` and `cotext contrastive`, beside those in the run folder. `recipe`: the
     name of the recipe; not given: that of the paper's row.
 
@@ -56,6 +57,9 @@ def export_hub(
     own = [path for path in sorted(run.glob("*.json")) if path.name not in _OTHERS]
     figures = [found for path in own for found in read_scores(path, required=False)]
     figures += [found for path in scores for found in read_scores(path)]
+    imported = noted_import(run)
+    if imported and _LICENCE.fullmatch(str(imported.get("licence"))):
+        licence = licence or str(imported["licence"])
     facts = CardFacts(
         name=out.resolve().name,
         config=published_config(loaded.config),
@@ -64,23 +68,27 @@ def export_hub(
         parameters=loaded.parameters,
         pieces=loaded.tokenizer.pieces,
         data=published_data(run),
+        imported=imported,
+        start_imported=noted_import(Path(init)) if (init := loaded.config.train.init) else {},
         licence=licence,
         figures=tuple(dict.fromkeys(figures)),
     )
     with writing(out), replacing(out.resolve()) as temporary:
-        write_run(temporary, loaded)
+        write_run(temporary, loaded, imported)
         write_data(temporary, facts.data)
         (temporary / CARD).write_text(model_card(facts), encoding="utf-8")
 
 
-def write_run(folder: Path, loaded: LoadedModel) -> None:
-    """Write a run folder with one model, without paths of this machine."""
+def write_run(folder: Path, loaded: LoadedModel, imported: Mapping[str, Any]) -> None:
+    """Write a run folder with one model, without paths of this machine; `imported`: as `noted_import`."""
     config = published_config(loaded.config)
     loaded.tokenizer.save(folder / "tokenizer")
     (folder / "config.yaml").write_text(dump_config(config), encoding="utf-8")
     weights = loaded.with_states("cotext export").state_dict()
     fingerprint = loaded.tokenizer.fingerprint
     save_model(folder / "model.safetensors", weights, config, fingerprint, loaded.updates)
+    if imported:
+        (folder / IMPORT).write_text(f"{sealed(imported)}\n", encoding="utf-8")
 
 
 def write_data(folder: Path, noted: Mapping[str, Any]) -> None:

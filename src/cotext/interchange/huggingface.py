@@ -5,12 +5,14 @@ The reverse of `marian` and `fairseq`, by the same tables: rows of the vocabular
     theirs      piece rows    </s>    <pad>                  behind them
     own         pieces        eos     Marian: bos, else pad  sep and further separators, where rows have them
 
-Where `bos` differs from `eos` by now, a model of fairseq starts from `<s>`. Any other run is written as it
-is, with a README that says what stands in the way.
+Where `bos` differs from `eos` by now, a model of fairseq starts from `<s>`. MarianMT has one number of padding
+for both sides: where theirs has two, or none (Marian's own files), the row is put at one place. Any other run
+is written as it is, with a README that says what stands in the way.
 """
 
+import itertools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +29,7 @@ from cotext.interchange.fairseq import FIRST_POSITION, VOCABULARY, mbart_parts
 from cotext.interchange.hub import write_run
 from cotext.interchange.marian import BIAS
 from cotext.models.checkpoint import LoadedModel, load_run
+from cotext.models.run_folder import noted_import
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
 from cotext.runtime.reading import read_json
@@ -80,7 +83,7 @@ def export_huggingface(run: Path, out: Path, update: int | None = None) -> list[
     family, found = _family(loaded)
     with writing(out), replacing(out.resolve()) as temporary:
         if found:
-            write_run(temporary, loaded)
+            write_run(temporary, loaded, noted_import(run))
             (temporary / README).write_text(_excuse(out.resolve().name, found), encoding="utf-8")
         else:
             temporary.mkdir()
@@ -135,6 +138,12 @@ class _Rows:
         """The row of a symbol."""
         return self.names.index(name)
 
+    def moved(self, name: str, place: int) -> "_Rows":
+        """The same with a symbol in another row, the others in their order."""
+        order = [i for i in range(len(self.names)) if i != self.index(name)]
+        order.insert(place, self.index(name))
+        return _Rows([self.names[i] for i in order], self.ids[order])
+
     def placed(self, own: Tensor) -> Tensor:
         """Rows of an own matrix or bias in their places: [V, ...] -> [rows, ...]."""
         picked = own.detach()[self.ids.clamp(min=0)].clone()
@@ -157,6 +166,9 @@ class _Writer:
         if loaded.config.model.separate_embeddings:
             rows = self.tokenizer.source_rows
             self.source = self._rows(self._vocabulary(target=False), rows, source=True)
+            if family == "marian":
+                place = min(rows.index(PADDING) for rows in (self.source, self.target))
+                self.source, self.target = (rows.moved(PADDING, place) for rows in (self.source, self.target))
 
     def write(self) -> None:
         """All files."""
@@ -179,7 +191,7 @@ class _Writer:
         return END if same else BEGIN
 
     def _vocabulary(self, target: bool) -> list[str]:
-        """Names of rows."""
+        """Names of rows, as the run has them."""
         name = "pieces.json" if self.tokenizer.kind == "fairseq" else "vocab.json"
         if target and "target_vocab.json" in self.files:
             name = "target_vocab.json"
@@ -189,6 +201,8 @@ class _Writer:
     def _rows(self, names: list[str], pieces: Sequence[int], source: bool) -> _Rows:
         """The rows of one side."""
         own = self.tokenizer
+        if self.family == "marian" and PADDING not in names:
+            names = [*names, PADDING]
         ids = torch.full((len(names),), -1)
         for i, row in enumerate(pieces):
             # Behind the special symbols, where the source has more pieces than the target.
@@ -200,7 +214,8 @@ class _Writer:
             ids[names.index(BEGIN)] = own.bos
         further = _separators(self.loaded)
         return _Rows(
-            [*names, *_separator_names(further)], torch.cat((ids, torch.tensor(further, dtype=ids.dtype)))
+            [*names, *_separator_names(len(further), names)],
+            torch.cat((ids, torch.tensor(further, dtype=ids.dtype))),
         )
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -303,9 +318,9 @@ class _Writer:
                 (self.folder / name).write_bytes(path.read_bytes())
         languages = self.loaded.languages
         if self.family == "marian":
-            self._write_vocabulary("vocab.json", self.source)
+            self._write_vocabulary("vocab.json", self.source, target=False)
             if "target_vocab.json" in self.files:
-                self._write_vocabulary("target_vocab.json", self.target)
+                self._write_vocabulary("target_vocab.json", self.target, target=True)
             settings: dict[str, Any] = {
                 "tokenizer_class": "MarianTokenizer",
                 "separate_vocabs": "target_vocab.json" in self.files,
@@ -316,9 +331,9 @@ class _Writer:
             settings = self._fairseq_settings()
         self._json("tokenizer_config.json", {**settings, "model_max_length": self._positions()})
 
-    def _write_vocabulary(self, name: str, rows: _Rows) -> None:
-        """The names of rows; where none came behind them, as they were."""
-        if _separators(self.loaded):
+    def _write_vocabulary(self, name: str, rows: _Rows, target: bool) -> None:
+        """The names of rows; where these are the run's, its own file."""
+        if list(rows.names) != self._vocabulary(target):
             self._json(name, _numbered(rows.names))
         else:
             (self.folder / name).write_bytes(self.files[name].read_bytes())
@@ -349,9 +364,10 @@ class _Writer:
         if view.kind == "sentence":
             lines.append("It translates single sentences.")
         else:
+            count = len(_separators(self.loaded))
+            first = len(self.target.names) - count
             names = ", ".join(
-                f"`{name}` (row {self.target.index(name)})"
-                for name in _separator_names(_separators(self.loaded))
+                f"`{self.target.names[row]}` (row {row})" for row in range(first, first + count)
             )
             lines += [
                 f"Its rows are documents or windows of up to {view.max_tokens} tokens, whose sentences are "
@@ -361,8 +377,10 @@ class _Writer:
         return "\n".join(lines) + "\n"
 
 
-def _separator_names(symbols: Sequence[int]) -> list[str]:
-    return [f"<sep{k or ''}>" for k in range(len(symbols))]
+def _separator_names(count: int, taken: Collection[str]) -> list[str]:
+    """`<sep>`, `<sep1>`, `<sep2>` ..., without names that the vocabulary has already."""
+    numbered = (f"<sep{k or ''}>" for k in itertools.count())
+    return list(itertools.islice((name for name in numbered if name not in taken), count))
 
 
 def _numbered(names: Sequence[str]) -> dict[str, int]:

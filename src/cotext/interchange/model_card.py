@@ -44,7 +44,10 @@ class Figure:
 
 @dataclass(frozen=True, slots=True)
 class CardFacts:
-    """What is known of a run that is published; empty: not known."""
+    """What is known of a run that is published; empty: not known.
+
+    `imported` is what import.json says of the run, `start_imported` of that which training started from.
+    """
 
     name: str
     config: Config
@@ -53,6 +56,8 @@ class CardFacts:
     parameters: int
     pieces: int
     data: Mapping[str, Any]
+    imported: Mapping[str, Any]
+    start_imported: Mapping[str, Any]
     licence: str
     figures: Sequence[Figure]
 
@@ -152,8 +157,9 @@ def _summary(facts: CardFacts) -> str:
     pair = (
         f"from {languages.source} into {languages.target}" if str(languages) else "(languages not recorded)"
     )
+    made = f"imported into Cotext from {_origin(facts.imported)}" if facts.imported else "trained with Cotext"
     return (
-        f"A translation system {pair}, trained with Cotext. It translates documents sentence by sentence, "
+        f"A translation system {pair}, {made}. It translates documents sentence by sentence, "
         f"and gives as many sentences as it is given. {_context(facts.config)}"
     )
 
@@ -195,10 +201,26 @@ def _system(facts: CardFacts) -> Iterator[tuple[str, str]]:
     yield "dimension", f"{model.dimension:,}, feed-forward {model.feed_forward:,}, {model.heads} heads"
     yield "parameters", f"{facts.parameters:,}"
     yield "subwords", f"{facts.pieces:,}"
-    yield "started from", _cell(config.train.init) or "fresh weights"
+    yield "started from", _start(facts)
     yield "decoding", f"beam {config.decode.beam}, length penalty {config.decode.length_penalty:g}"
     yield "licence", facts.licence or NOT_RECORDED
     yield "signature", _code(facts.signature)
+
+
+def _start(facts: CardFacts) -> str:
+    if facts.imported:
+        return f"{_origin(facts.imported)}, not trained here"
+    if not (init := _cell(facts.config.train.init)):
+        return "fresh weights"
+    if not facts.start_imported:
+        return init
+    licence = _cell(facts.start_imported.get("licence") or NOT_RECORDED)
+    return f"{init}, an import of {_origin(facts.start_imported)} (licence {licence})"
+
+
+def _origin(imported: Mapping[str, Any]) -> str:
+    """The model that an import was made from: class, and the name of its folder."""
+    return " ".join(_cell(imported[key]) for key in ("class", "folder") if imported.get(key))
 
 
 def _data(facts: CardFacts) -> str:
@@ -228,11 +250,12 @@ def _scores(facts: CardFacts) -> str:
 
 def _limits(facts: CardFacts) -> str:
     config = facts.config
+    rows = f"It was trained on rows of up to {config.view.max_tokens} tokens a side; longer"
     return "\n".join(
         [
             "For documents like those of the training data, in the languages named above.",
             "",
-            f"- It was trained on rows of up to {config.view.max_tokens} tokens a side; longer sentences are "
+            f"- {'Longer' if facts.imported else rows} sentences are "
             f"translated up to {config.decode.max_source_tokens} tokens, and longer ones refused.",
             "- Translations may be wrong, leave words out or add some; nothing marks the ones that are.",
             f"- Evaluation by people, and tests for harmful or biased output: {NOT_RECORDED}.",

@@ -149,6 +149,14 @@ def noted_data(run: Path) -> dict[str, Any]:
     return noted if whole else {}
 
 
+def noted_import(run: Path) -> dict[str, Any]:
+    """What `import.json` of a run says of its origin; nothing where it is missing or damaged."""
+    try:
+        return unsealed(read_text(run / IMPORT))
+    except (CotextError, ValueError):
+        return {}
+
+
 @dataclass(frozen=True, slots=True)
 class Description:
     """What a model file says of the model: its configuration, its tokenizer, the updates it comes from."""

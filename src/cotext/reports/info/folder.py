@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from cotext.models.run_folder import is_engine, require_one_run
+from cotext.models.run_folder import ENGINE, is_engine, require_one_run
 from cotext.reports.info import data as data_info
 from cotext.reports.info import engine
 from cotext.reports.info import run as run_info
@@ -14,7 +14,7 @@ def folder_info(folder: Path) -> run_info.RunInfo | data_info.DataInfo | engine.
     """The summary of a run folder, of an engine folder or of prepared data.
 
     Raises:
-        CotextError: neither.
+        CotextError: none of these.
     """
     if not folder.is_dir():
         raise CotextError(f"{folder}: no such folder; give a run folder, or one made by `cotext prepare`")
@@ -26,6 +26,6 @@ def folder_info(folder: Path) -> run_info.RunInfo | data_info.DataInfo | engine.
         return run_info.run_info(folder)
     require_one_run(folder)
     raise CotextError(
-        f"{folder}: neither a run nor prepared data: holds none of "
-        f"{', '.join((*run_info.MARKS, *data_info.MARKS))}"
+        f"{folder}: neither a run nor an engine nor prepared data: holds none of "
+        f"{', '.join((*run_info.MARKS, ENGINE, *data_info.MARKS))}"
     )
