@@ -22,6 +22,17 @@ class LossConfig(Closed):
     """Of the places that are wrong, the share revealed in training: at its start, and at its end."""
 
 
+class LoraConfig(Closed):
+    """Low-rank adaptation (Hu et al. 2022), where training starts from another run."""
+
+    rank: Annotated[int, Field(ge=0, le=65_536, strict=True)] = 0
+    """Where training starts from another run: train corrections of this rank to the matrices of linear layers
+    that come from there, and what is new in the model, and nothing else. Models are saved with them. 0: train
+    all weights. Usual: 8 to 64."""
+    alpha: Annotated[float, Field(gt=0, le=65_536)] = 16.0
+    """The corrections count `alpha / rank` times."""
+
+
 class TrainConfig(Closed):
     """Optimiser, schedule, validation and checkpoints."""
 
@@ -45,7 +56,9 @@ class TrainConfig(Closed):
     """Over how many updates it comes into force, in proportion. Outside training it is in force. Not given:
     over the warm-up."""
     fresh_rate: Annotated[float, Field(gt=0, le=1000)] = 1.0
-    """Learning rate of parameters that have nothing to start from there, as a multiple of `learning_rate`."""
+    """Learning rate of parameters that have nothing to start from there, as a multiple of `learning_rate`;
+    low-rank corrections are among them."""
+    lora: LoraConfig = LoraConfig()
     seed: Seed = 1
     """Of initial weights, dropout and the order of the data."""
     max_updates: PositiveInt = 100_000

@@ -5,9 +5,9 @@ The reverse of `marian` and `fairseq`, by the same tables: rows of the vocabular
     theirs      piece rows    </s>    <pad>                  behind them
     own         pieces        eos     Marian: bos, else pad  sep and further separators, where rows have them
 
-Where `bos` differs from `eos` by now, a model of fairseq starts from `<s>`. MarianMT has one number of padding
-for both sides: where theirs has two, or none (Marian's own files), the row is put at one place. Any other run
-is written as it is, with a README that says what stands in the way.
+Where `bos` differs from `eos` by now, a model of fairseq starts from `<s>`. MarianMT has one number of
+padding for both sides: where theirs has two, or none (Marian's own files), the row is put at one place. Any
+other run is written as it is, with a README that says what stands in the way.
 """
 
 import itertools
@@ -28,6 +28,7 @@ from cotext.interchange.ctranslate2 import further_parts, obstacles
 from cotext.interchange.fairseq import FIRST_POSITION, VOCABULARY, mbart_parts
 from cotext.interchange.hub import write_run
 from cotext.interchange.marian import BIAS
+from cotext.interchange.readme import readme_of_class, readme_of_run
 from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.run_folder import noted_import
 from cotext.runtime.files import replacing
@@ -84,7 +85,7 @@ def export_huggingface(run: Path, out: Path, update: int | None = None) -> list[
     with writing(out), replacing(out.resolve()) as temporary:
         if found:
             write_run(temporary, loaded, noted_import(run))
-            (temporary / README).write_text(_excuse(out.resolve().name, found), encoding="utf-8")
+            (temporary / README).write_text(readme_of_run(out.resolve().name, found), encoding="utf-8")
         else:
             temporary.mkdir()
             _Writer(loaded, family, temporary, run / "tokenizer").write()
@@ -172,7 +173,9 @@ class _Writer:
 
     def write(self) -> None:
         """All files."""
-        save_file(self._tensors(), self.folder / "model.safetensors", {"format": "pt"})
+        weights = self.folder / "model.safetensors"
+        save_file(self._tensors(), weights, {"format": "pt"})
+        weights.chmod(self.folder.stat().st_mode & 0o666)  # save_file lets nobody else read
         self._json("config.json", self._config())
         self._json("generation_config.json", self._generation())
         self._write_tokenizer()
@@ -213,10 +216,8 @@ class _Writer:
         if self.start == BEGIN:
             ids[names.index(BEGIN)] = own.bos
         further = _separators(self.loaded)
-        return _Rows(
-            [*names, *_separator_names(len(further), names)],
-            torch.cat((ids, torch.tensor(further, dtype=ids.dtype))),
-        )
+        ids = torch.cat((ids, torch.tensor(further, dtype=ids.dtype)))
+        return _Rows([*names, *_separator_names(len(further), names)], ids)
 
     def _tensors(self) -> dict[str, Tensor]:
         config, weights = self.loaded.config.model, self.weights
@@ -355,26 +356,10 @@ class _Writer:
 
     def _readme(self) -> str:
         view = self.loaded.config.view
-        lines = [
-            f"A {CLASSES[self.family]}, exported from a run of Cotext.",
-            "",
-            f"signature: {self.loaded.signature}",
-            "",
-        ]
-        if view.kind == "sentence":
-            lines.append("It translates single sentences.")
-        else:
-            count = len(_separators(self.loaded))
-            first = len(self.target.names) - count
-            names = ", ".join(
-                f"`{self.target.names[row]}` (row {row})" for row in range(first, first + count)
-            )
-            lines += [
-                f"Its rows are documents or windows of up to {view.max_tokens} tokens, whose sentences are "
-                f"set apart by {names}. The tokenizer does not put these; `cotext translate` does, and sees "
-                "to it that as many sentences come out as went in.",
-            ]
-        return "\n".join(lines) + "\n"
+        count = 0 if view.kind == "sentence" else len(_separators(self.loaded))
+        first = len(self.target.names) - count
+        separators = {self.target.names[row]: row for row in range(first, first + count)}
+        return readme_of_class(CLASSES[self.family], self.loaded.signature, view.max_tokens, separators)
 
 
 def _separator_names(count: int, taken: Collection[str]) -> list[str]:
@@ -385,23 +370,3 @@ def _separator_names(count: int, taken: Collection[str]) -> list[str]:
 
 def _numbered(names: Sequence[str]) -> dict[str, int]:
     return {name: row for row, name in enumerate(names)}
-
-
-def _excuse(name: str, found: Sequence[str]) -> str:
-    """The README of a run that no class of Hugging Face can express."""
-    listed = "\n".join(f"- {each}" for each in found)
-    return f"""# {name}
-
-A run of Cotext. It is no model of the classes of Hugging Face (MarianMT, M2M-100, mBART), because of:
-
-{listed}
-
-The weights are in `model.safetensors`, named as Cotext names them, with the whole configuration in the head
-of the file and in `config.yaml`. It needs Cotext to run:
-
-```python
-import cotext
-translator = cotext.load({json.dumps(name)})
-print(translator.translate(["The first sentence.", "The second sentence."]))
-```
-"""

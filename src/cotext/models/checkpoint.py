@@ -21,6 +21,7 @@ from cotext.config.recipe import Config, dump_config
 from cotext.config.training import TrainConfig
 from cotext.data.languages import Languages
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
+from cotext.layers.low_rank import fill_merged, merged
 from cotext.models.build import build_model
 from cotext.models.describe import describe_model
 from cotext.models.former_names import renamed
@@ -208,9 +209,9 @@ def load_run(run: Path, update: int | None = None) -> LoadedModel:
 
 
 def fill(model: nn.Module, weights: dict[str, Tensor], path: Path) -> None:
-    """Copy weights into a model; names and shapes must agree."""
-    _require_fit(_shapes(model.state_dict()), _shapes(weights), path)
-    model.load_state_dict(weights)
+    """Copy weights into a model; names and shapes must agree, and low-rank corrections become zero."""
+    _require_fit(_shapes(merged(model)), _shapes(weights), path)
+    fill_merged(model, weights)
 
 
 def _shapes(tensors: Mapping[str, Tensor]) -> dict[str, list[int]]:
@@ -324,8 +325,9 @@ def prune(run: Path, keep_models: set[int], keep_states: set[int]) -> None:
         if update not in keep_models:
             discard(folder)
         elif update not in keep_states:
-            for path in (folder / "optimizer.safetensors", *folder.glob("process-*.safetensors")):
-                path.unlink(missing_ok=True)
+            for path in folder.glob("*.safetensors"):
+                if path.name != "model.safetensors":
+                    path.unlink(missing_ok=True)
 
 
 def sweep(run: Path) -> None:

@@ -8,6 +8,7 @@ A run folder:
     metrics.jsonl          one line per report and validation
     data.json              which data it was trained on
     init.json              what it started from, if from another run
+    base.safetensors       matrices that stay as they were, where corrections of low rank are trained
     checkpoints/00001000/  model, and what it takes to train on from it (see `training_state`)
     import.json            where its weights come from, if they were imported
     seeds.json             the seeds that it was trained with, if as one of several

@@ -7,15 +7,16 @@ from pathlib import Path
 
 from accelerate import Accelerator
 from safetensors import SafetensorError
-from torch import Tensor
 from torch.optim import Optimizer
 
 from cotext.config.recipe import Config
+from cotext.layers.low_rank import merged
 from cotext.models import checkpoint as ckpt
 from cotext.models.interface import Model
 from cotext.models.run_folder import checkpoint_folder, checkpoints
 from cotext.runtime.errors import CotextError
 from cotext.runtime.locks import Lock
+from cotext.training import low_rank
 from cotext.training import resume as training_state
 from cotext.training.resume import ProcessState, TrainingProgress
 
@@ -48,8 +49,11 @@ class RunCheckpoints:
 
     def save_model(self, path: Path, updates: list[int]) -> None:
         """Write a model file, the weights being those of these updates."""
-        weights: dict[str, Tensor] = self.model.state_dict()
-        ckpt.save_model(path, weights, self.config, self.tokenizer, updates)
+        ckpt.save_model(path, merged(self.model), self.config, self.tokenizer, updates)
+
+    def save_base(self) -> dict[str, str]:
+        """Write what corrections of low rank are added to: digests of the files, none without them."""
+        return low_rank.save_base(self.run, self.model)
 
     def save_final_model(self, updates: list[int]) -> None:
         """Write `model.safetensors` of the run, which `translate` uses."""
@@ -78,6 +82,7 @@ class RunCheckpoints:
                 training_state.save_optimizer(
                     temporary / "optimizer.safetensors", self.optimizer, self.parameter_names
                 )
+                low_rank.save_corrections(temporary, self.model)
                 if self.accelerator.scaler is not None:
                     progress.scaler = self.accelerator.scaler.state_dict()
             self.accelerator.wait_for_everyone()
@@ -118,6 +123,7 @@ class RunCheckpoints:
                 f"{folder}: trained by {progress.processes} processes; {processes} cannot go on with it"
             )
         self.fill([progress.update])
+        low_rank.load(self.run, folder, self.model)
         training_state.load_optimizer(folder / "optimizer.safetensors", self.optimizer, self.parameter_names)
         state = training_state.load_process_state(folder, self.accelerator.process_index)
         if self.accelerator.scaler is not None and progress.scaler:

@@ -12,17 +12,16 @@ from cotext.config.recipe import Config
 from cotext.data.batch import Batch
 from cotext.data.tokenizer import Side, Tokenizer
 from cotext.models.describe import entry
-from cotext.models.parameters import count_parameters
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import in_bytes
 from cotext.training.callbacks import TrainingCallbacks
+from cotext.training.low_rank import Trained
 from cotext.training.setup import set_up
 
 UPDATES: Final = 3  # made; the first is not timed
 PATIENCE_SECONDS: Final = 60.0  # where one update takes longer, it is the only one
 SHOWN_SENTENCES: Final = 6
 SHOWN_CHARACTERS: Final = 100
-ADAM_BYTES: Final = 16  # a parameter: weight, gradient and two moments, in single precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +40,12 @@ class FirstBatch:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """The figures of `train --dry-run`; memory in bytes."""
+    """The figures of `train --dry-run`; memory in bytes, parameters of the model as it will be saved."""
 
     system: str
     device: str
     parameters: int
+    learning: int
     training_documents: int
     training_sentences: int
     updates: int
@@ -72,7 +72,7 @@ class DryRun:
         epochs = self.updates / self.updates_an_epoch
         lines = [
             f"system       {self.system}",
-            f"parameters   {self.parameters:,}",
+            f"parameters   {self.parameters:,}{self._learning()}",
             f"data         {self.training_sentences:,} sentences in {self.training_documents:,} documents",
             f"first batch  {batch.rows:,} rows; {batch.source_tokens:,} source and {batch.target_tokens:,} "
             f"target tokens, {batch.current_labels:,} of them current; {batch.padding:.0%} padding",
@@ -93,6 +93,9 @@ class DryRun:
         ]
         return "\n".join(lines)
 
+    def _learning(self) -> str:
+        return "" if self.learning == self.parameters else f"; {self.learning:,} numbers learn"
+
 
 def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: str | None) -> DryRun:
     """Set a training up, make a few updates in memory, and tell what was found.
@@ -106,7 +109,7 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
     nobody = TrainingCallbacks(lambda figures: None, lambda figures: None, lambda text: None)
     bleu = (lambda model: 0.0) if config.train.validate_bleu else None  # is not asked
     trainer = setup.trainer(run, nobody, bleu)
-    parameters = count_parameters(setup.model)
+    trained = Trained.of(setup.model)
     torch_device = setup.accelerator.device
     found: list[tuple[list[Batch], float]] = []
     for batches, seconds in trainer.rehearse(UPDATES):
@@ -116,11 +119,12 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
     labels = sum(int((b.is_label & b.is_current).sum()) for batches, _ in found for b in batches)
     totals = setup.data.train.totals
     resolved = setup.config
-    words = entry("", resolved, parameters)
+    words = entry("", resolved, trained.parameters)
     return DryRun(
         system=f"{words.model}; {words.view}; {words.loss}",
         device=torch_device.type,
-        parameters=parameters,
+        parameters=trained.parameters,
+        learning=trained.learning,
         training_documents=totals.documents,
         training_sentences=totals.sentences,
         updates=resolved.train.max_updates,
@@ -132,7 +136,7 @@ def dry_run(config: Config, data_folder: Path, run: Path, recipe: str, device: s
             (totals.target_tokens + totals.sentences)
             / max(1, labels / len(found) * setup.accelerator.num_processes),
         ),
-        model_memory=ADAM_BYTES * parameters,
+        model_memory=trained.memory,
         peak_memory=_peak_memory(torch_device),
         first_batch=_described(found[0][0][0], setup.data.tokenizer),
     )

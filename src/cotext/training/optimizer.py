@@ -12,18 +12,18 @@ from cotext.config.training import TrainConfig
 def make_optimizer(
     model: nn.Module, config: TrainConfig, fresh: Collection[str] = ()
 ) -> tuple[AdamW, list[str]]:
-    """Adam with decoupled weight decay, and the names of its parameters in its order.
+    """Adam with decoupled weight decay over what is trained, and the names of its parameters in its order.
 
     `fresh` names the parameters that learn at `config.fresh_rate` times the rate of the others: those that
     have nothing to start from, where training starts from another run.
     """
-    named = dict(model.named_parameters())
+    named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     groups = [(1.0, list(named))]
     if config.fresh_rate != 1:
         known, new = ([name for name in named if (name in fresh) == is_new] for is_new in (False, True))
         groups = [(1.0, known), (config.fresh_rate, new)]
     optimizer = torch.optim.AdamW(
-        [{"params": [named[name] for name in names], "factor": factor} for factor, names in groups],
+        [{"params": [named[name] for name in names], "factor": factor} for factor, names in groups if names],
         lr=config.learning_rate,
         betas=config.adam_betas,
         eps=config.adam_epsilon,

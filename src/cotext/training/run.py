@@ -15,6 +15,7 @@ from cotext.config.recipe import Config
 from cotext.runtime.locks import working_in
 from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.development_bleu import development_bleu
+from cotext.training.low_rank import Trained
 from cotext.training.prepared_data import note_data, other_languages
 from cotext.training.resume import TrainingProgress, require_resumable
 from cotext.training.run_folder import note_seeds, open_run
@@ -59,6 +60,12 @@ def train(
                 note_seeds(run, seeds)
             if start is not None:
                 callbacks.on_message(start.render())
+                if config.train.lora.rank:
+                    found = Trained.of(setup.model)
+                    callbacks.on_message(
+                        f"low-rank adaptation: {found.learning:,} numbers learn, of a model of "
+                        f"{found.parameters:,}"
+                    )
                 if message := other_languages(start.run, data):
                     callbacks.on_message(message)
                 measured = start_loss(

@@ -21,10 +21,11 @@ from cotext.runtime.locks import Lock
 from cotext.training.accelerator import make_accelerator
 from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.corpus import Corpus, corpus_of
+from cotext.training.low_rank import adapt, require_start
 from cotext.training.prepared_data import PreparedData, open_data
 from cotext.training.resolve import settle
 from cotext.training.trainer import Trainer
-from cotext.training.warm_start import WarmStart, read_new, start_from
+from cotext.training.warm_start import WarmStart, read_origins, start_from
 
 
 def _require_memory(config: Config, vocabulary: int, source_vocabulary: int) -> None:
@@ -116,6 +117,7 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
     """
     data = open_data(data_folder)
     asked, config = config, settle(config, data, run, recipe)
+    require_start(config)
     _require_heads_of_rows(config, data)
     _require_own_embeddings(config, data)
     sizes = data.tokenizer.vocabulary_size, data.tokenizer.source_vocabulary_size
@@ -127,10 +129,12 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
     if not config.train.threads:
         threads = max(1, threads // accelerator.num_processes)  # which share the cores
     torch.set_num_threads(threads)
-    start, new = None, []
+    start, new, partly = None, list[str](), dict[str, tuple[int, int]]()
     if config.train.init and not checkpoints(run):
         start = start_from(Path(config.train.init), model, config, data.tokenizer, asked)
-        new = start.inheritance.new
-    elif config.train.init and config.train.fresh_rate != 1:
-        new = read_new(run / "init.json")
+        new, partly = start.inheritance.new, start.inheritance.partly
+    elif config.train.init and (config.train.fresh_rate != 1 or config.train.lora.rank):
+        new, partly = read_origins(run / "init.json")
+    if config.train.lora.rank:
+        new = adapt(model, config, data.tokenizer, new, partly)
     return TrainingSetup(config, data, corpus_of(config, data), model, accelerator, start, new)

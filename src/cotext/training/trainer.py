@@ -15,6 +15,7 @@ from pathlib import Path
 import torch
 from accelerate import Accelerator
 from torch import nn
+from torch.nn.utils import parametrize
 
 from cotext.config.recipe import Config
 from cotext.config.training import TrainConfig
@@ -50,7 +51,8 @@ class Objective(nn.Module):
 
     def forward(self, batch: Batch, done: float = 0.0) -> LossParts:
         """The summed loss of a batch, when this share of the training is done."""
-        return self.loss(self.model, batch, done)
+        with parametrize.cached():  # corrected weights are added up once
+            return self.loss(self.model, batch, done)
 
 
 def learning_rate(config: TrainConfig, update: int) -> float:
@@ -348,6 +350,8 @@ class Trainer:
     def _resume(self) -> None:
         """Take up the last checkpoint, if there is one."""
         if (found := self.checkpoints.resume()) is None:
+            if self.accelerator.is_main_process:
+                self.progress.base = self.checkpoints.save_base()
             return
         progress, state = found
         epochs = torch.tensor(self.sampler.epochs(state.cursor), device=self.accelerator.device)

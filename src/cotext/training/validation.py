@@ -7,6 +7,7 @@ import torch
 from accelerate import Accelerator
 from accelerate.utils import gather_object
 from torch import nn
+from torch.nn.utils import parametrize
 
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch
@@ -79,6 +80,7 @@ class Validator:
         figures = {"loss": loss / count}
         figures |= {name: total / count for name, (total, count) in reduced.items() if count}
         if self.score_development is not None:
-            own = self.score_development(self.model) if main else 0.0
+            with parametrize.cached():  # corrected weights are added up once, not at every step
+                own = self.score_development(self.model) if main else 0.0
             figures["bleu"] = gather_object([own])[0]
         return figures
