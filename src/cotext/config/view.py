@@ -53,3 +53,8 @@ class ViewConfig(CutConfig):
     mixed_with: Annotated[tuple[SharedCut, ...], Field(max_length=100)] = ()
     """Further ways of cutting to train on (`kind`, ..., `weight`); translation and validation use the
     first."""
+
+    @property
+    def bracketed(self) -> bool:
+        """Whether every sentence has a begin and an end of its own."""
+        return self.separators in ("bracket", "numbered")

@@ -9,11 +9,6 @@ from cotext.data.views import CumulativeView, DocumentView, Limit, Mixture, Sent
 from cotext.runtime.errors import CotextError
 
 
-def is_bracketed(view: ViewConfig) -> bool:
-    """Whether every sentence has a begin and an end of its own."""
-    return view.separators in ("bracket", "numbered")
-
-
 def has_separators(view: ViewConfig) -> bool:
     """Whether any instance holds a separator."""
     several = any(cut.kind != "sentence" for cut in (view, *view.mixed_with))
@@ -22,7 +17,7 @@ def has_separators(view: ViewConfig) -> bool:
 
 def opens_source(view: ViewConfig) -> bool:
     """Whether a source sentence has a begin of its own, too."""
-    return is_bracketed(view) and view.open_source is not False
+    return view.bracketed and view.open_source is not False
 
 
 def further_symbols(view: ViewConfig) -> int:
@@ -53,7 +48,7 @@ def special_symbols(tokenizer: Tokenizer, view: ViewConfig) -> SpecialSymbols:
             "room for further symbols; choose plain or bracket"
         )
     further = tuple(range(first, first + count))
-    bracket = is_bracketed(view)
+    bracket = view.bracketed
     return SpecialSymbols(
         pad=tokenizer.pad,
         bos=tokenizer.bos,

@@ -14,9 +14,9 @@ def readme_of_class(kind: str, signature: str, max_tokens: int, separators: Mapp
     if separators:
         names = ", ".join(f"`{name}` (row {row})" for name, row in separators.items())
         lines.append(
-            f"Its rows are documents or windows of up to {max_tokens} tokens, whose sentences are set apart by "
-            f"{names}. The tokenizer does not put these; `cotext translate` does, and sees to it that as many "
-            "sentences come out as went in."
+            f"Its rows are documents or windows of up to {max_tokens} tokens, whose sentences are set apart "
+            f"by {names}. The tokenizer does not put these; `cotext translate` does, and sees to it that as "
+            "many sentences come out as went in."
         )
     else:
         lines.append("It translates single sentences.")

@@ -12,7 +12,7 @@ from torch import nn
 
 from cotext.config.model import AttentionConfig, ModelConfig
 from cotext.config.recipe import Config
-from cotext.data.build import build_mixture, further_symbols, is_bracketed
+from cotext.data.build import build_mixture, further_symbols
 from cotext.data.tokenizer import SPECIAL_SYMBOLS
 from cotext.layers.alibi import AlibiScore
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, Size, Stack, Stacks
@@ -102,7 +102,7 @@ def build_model(config: Config, vocabulary: int, source_vocabulary: int | None =
         InputKind(model.positions, model.segments),
         InputKind(model.target_positions or model.positions, model.target_segments or model.segments),
         max_segments=sentences,
-        bracketed=is_bracketed(config.view),
+        bracketed=config.view.bracketed,
         from_first=model.from_first is not False,
         made=EmbeddingKind(
             model.wavelengths,

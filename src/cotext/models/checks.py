@@ -4,7 +4,7 @@ from typing import Literal
 
 from cotext.config.model import ModelConfig
 from cotext.config.recipe import Config
-from cotext.data.build import check_align, is_bracketed
+from cotext.data.build import check_align
 from cotext.runtime.errors import CotextError
 
 Side = Literal["encoder", "decoder", "cross"]
@@ -52,7 +52,7 @@ def check(config: Config) -> None:
             f"model.dimension = {model.dimension} is not divisible by model.heads = {model.heads}"
         )
     # What search would refuse too, but only at the first validation.
-    check_align(config.decode.align, is_bracketed(config.view))
+    check_align(config.decode.align, config.view.bracketed)
     _check_training(config)
     _check_attention(model)
     _check_positions(model)

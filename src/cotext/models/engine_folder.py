@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.config.recipe import Config, parse_run_config
-from cotext.data.build import is_bracketed
 from cotext.models.run_folder import ENGINE, describe_file, is_engine, model_file, model_signature
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.integrity import digests, require_whole, sealed, unsealed
@@ -58,7 +57,7 @@ class EngineDescription:
 def positions_for(config: Config) -> int:
     """How many positions an engine needs for the longest rows that a system is expected to read or write."""
     view, decode = config.view, config.decode
-    symbols = 2 if is_bracketed(view) else 1
+    symbols = 2 if view.bracketed else 1
     if view.kind == "sentence":
         sentences = 1
     elif view.kind == "window":
