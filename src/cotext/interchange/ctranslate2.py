@@ -25,7 +25,6 @@ from cotext.models.engine_folder import (
     CTRANSLATE2,
     INSTALL,
     EngineDescription,
-    positions_for,
     write_description,
 )
 from cotext.models.run_folder import describe_file, model_file
@@ -34,6 +33,10 @@ from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
 
 QUANTIZATIONS: Final = ("float32", "int8", "int8_float32", "int8_float16", "float16")
+STEP: Final = 1024  # of the number of positions
+MOST_EXTRA: Final = (
+    64  # sentences of a row at most that may be longer than those of the source by all that is allowed
+)
 
 
 def installed() -> bool:
@@ -139,6 +142,21 @@ def _description(loaded: LoadedModel, quantization: str) -> EngineDescription:
         positions=positions_for(loaded.config),
         parameters=loaded.parameters,
     )
+
+
+def positions_for(config: Config) -> int:
+    """How many positions an engine needs for the longest rows that a system is expected to read or write."""
+    view, decode = config.view, config.decode
+    symbols = 2 if view.bracketed else 1
+    if view.kind == "sentence":
+        sentences = 1
+    elif view.kind == "window":
+        sentences = view.before + 1 + view.after
+    else:
+        sentences = view.max_sentences or view.max_tokens // 2
+    source = max(view.max_tokens, decode.max_source_tokens + symbols)
+    target = int(decode.max_ratio * source) + min(sentences, MOST_EXTRA) * decode.max_extra
+    return -(-max(source, target) // STEP) * STEP
 
 
 def _config(config: Config) -> Config:

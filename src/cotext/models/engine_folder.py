@@ -24,10 +24,6 @@ from cotext.runtime.version import __version__
 FORMAT: Final = 1
 CTRANSLATE2: Final = "ctranslate2"
 INSTALL: Final = "pip install 'cotext[ctranslate2]'"
-STEP: Final = 1024  # of the number of positions
-MOST_EXTRA: Final = (
-    64  # sentences of a row at most that may be longer than those of the source by all that is allowed
-)
 REMEDY: Final = "export the run again"
 
 
@@ -52,21 +48,6 @@ class EngineDescription:
     def signature(self) -> str:
         """As of the run that was exported."""
         return model_signature(self.config, self.updates)
-
-
-def positions_for(config: Config) -> int:
-    """How many positions an engine needs for the longest rows that a system is expected to read or write."""
-    view, decode = config.view, config.decode
-    symbols = 2 if view.bracketed else 1
-    if view.kind == "sentence":
-        sentences = 1
-    elif view.kind == "window":
-        sentences = view.before + 1 + view.after
-    else:
-        sentences = view.max_sentences or view.max_tokens // 2
-    source = max(view.max_tokens, decode.max_source_tokens + symbols)
-    target = int(decode.max_ratio * source) + min(sentences, MOST_EXTRA) * decode.max_extra
-    return -(-max(source, target) // STEP) * STEP
 
 
 def write_description(folder: Path, description: EngineDescription) -> None:
