@@ -106,7 +106,12 @@ def test_nothing_is_invented(make: Make, tmp_path: Path) -> None:
     assert card.count("| train | not recorded |") == 1
 
 
-NOTE = {"format": "cotext-import", "class": "MarianMTModel", "folder": "opus-mt-en-de", "licence": "cc-by-4.0"}
+NOTE = {
+    "format": "cotext-import",
+    "class": "MarianMTModel",
+    "folder": "opus-mt-en-de",
+    "licence": "cc-by-4.0",
+}
 
 
 def test_an_import_is_told_and_stays_one(make: Make, tmp_path: Path) -> None:

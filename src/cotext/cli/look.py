@@ -23,7 +23,9 @@ def systems(json: Json = False) -> None:
 
 
 def info(
-    folder: Annotated[Path, typer.Argument(help="Run folder, an engine, or a folder made by `prepare` or `distill`.")],
+    folder: Annotated[
+        Path, typer.Argument(help="Run folder, an engine, or a folder made by `prepare` or `distill`.")
+    ],
     json: Json = False,
 ) -> None:
     """Describe a run folder, an engine or prepared data: system, data, scores, sizes."""

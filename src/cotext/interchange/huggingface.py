@@ -5,9 +5,9 @@ The reverse of `marian` and `fairseq`, by the same tables: rows of the vocabular
     theirs      piece rows    </s>    <pad>                  behind them
     own         pieces        eos     Marian: bos, else pad  sep and further separators, where rows have them
 
-Where `bos` differs from `eos` by now, a model of fairseq starts from `<s>`. MarianMT has one number of padding
-for both sides: where theirs has two, or none (Marian's own files), the row is put at one place. Any other run
-is written as it is, with a README that says what stands in the way.
+Where `bos` differs from `eos` by now, a model of fairseq starts from `<s>`. MarianMT has one number of
+padding for both sides: where there are two, or none (Marian's own files), the row is put at one place. Any
+other run is written as it is, with a README that says what stands in the way.
 """
 
 import itertools
@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -81,7 +82,7 @@ def export_huggingface(run: Path, out: Path, update: int | None = None) -> list[
     """
     loaded = load_run(run, update)
     family, found = _family(loaded)
-    with writing(out), replacing(out.resolve()) as temporary:
+    with writing(out), replacing(out.resolve(), SafetensorError) as temporary:
         if found:
             write_run(temporary, loaded, noted_import(run))
             (temporary / README).write_text(_excuse(out.resolve().name, found), encoding="utf-8")
@@ -168,9 +169,7 @@ class _Writer:
             self.source = self._rows(self._vocabulary(target=False), rows, source=True)
             if family == "marian":
                 place = min(rows.index(PADDING) for rows in (self.source, self.target))
-                self.source, self.target = (
-                    rows.moved(PADDING, place) for rows in (self.source, self.target)
-                )
+                self.source, self.target = (rows.moved(PADDING, place) for rows in (self.source, self.target))
 
     def write(self) -> None:
         """All files."""
@@ -216,7 +215,8 @@ class _Writer:
             ids[names.index(BEGIN)] = own.bos
         further = _separators(self.loaded)
         return _Rows(
-            [*names, *_separator_names(len(further), names)], torch.cat((ids, torch.tensor(further, dtype=ids.dtype)))
+            [*names, *_separator_names(len(further), names)],
+            torch.cat((ids, torch.tensor(further, dtype=ids.dtype))),
         )
 
     def _tensors(self) -> dict[str, Tensor]:
@@ -367,7 +367,9 @@ class _Writer:
         else:
             count = len(_separators(self.loaded))
             first = len(self.target.names) - count
-            names = ", ".join(f"`{self.target.names[row]}` (row {row})" for row in range(first, first + count))
+            names = ", ".join(
+                f"`{self.target.names[row]}` (row {row})" for row in range(first, first + count)
+            )
             lines += [
                 f"Its rows are documents or windows of up to {view.max_tokens} tokens, whose sentences are "
                 f"set apart by {names}. The tokenizer does not put these; `cotext translate` does, and sees "

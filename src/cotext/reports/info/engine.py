@@ -52,7 +52,9 @@ class EngineInfo:
                 ("signature", of.signature),
             ]
         if found := self.tokenizer:
-            rows.append(("tokenizer", f"{found['kind']}, {found['pieces']:,} pieces, {found['fingerprint'][:16]}"))
+            rows.append(
+                ("tokenizer", f"{found['kind']}, {found['pieces']:,} pieces, {found['fingerprint'][:16]}")
+            )
         rows.append(("on disk", in_bytes(size_of(self.folder))))
         rows += [("problem", problem) for problem in self.problems]
         return "\n".join([f"{self.folder}: an engine", *render_info(rows)])
