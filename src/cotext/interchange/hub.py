@@ -4,6 +4,7 @@ The folder is a run itself, and an import stays one. Paths of this machine stay 
 began with and of the data, the names are left.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -103,3 +104,23 @@ def published_data(run: Path) -> dict[str, Any]:
     """What is noted of the training data of a run, their folder by name; nothing where nothing is."""
     noted = noted_data(run)
     return {**noted, "folder": Path(noted["folder"]).name} if noted else {}
+
+
+def excuse(name: str, found: Sequence[str]) -> str:
+    """The README of a run that no class of Hugging Face can express."""
+    listed = "\n".join(f"- {each}" for each in found)
+    return f"""# {name}
+
+A run of Cotext. It is no model of the classes of Hugging Face (MarianMT, M2M-100, mBART), because of:
+
+{listed}
+
+The weights are in `model.safetensors`, named as Cotext names them, with the whole configuration in the head
+of the file and in `config.yaml`. It needs Cotext to run:
+
+```python
+import cotext
+translator = cotext.load({json.dumps(name)})
+print(translator.translate(["The first sentence.", "The second sentence."]))
+```
+"""

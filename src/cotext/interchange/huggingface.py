@@ -27,7 +27,7 @@ from cotext.data.tokenizer import M2M100_LANGUAGES, SPECIAL_SYMBOLS, ImportedTok
 from cotext.interchange import bart
 from cotext.interchange.ctranslate2 import further_parts, obstacles
 from cotext.interchange.fairseq import FIRST_POSITION, VOCABULARY, mbart_parts
-from cotext.interchange.hub import write_run
+from cotext.interchange.hub import excuse, write_run
 from cotext.interchange.marian import BIAS
 from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.run_folder import noted_import
@@ -85,7 +85,7 @@ def export_huggingface(run: Path, out: Path, update: int | None = None) -> list[
     with writing(out), replacing(out.resolve(), SafetensorError) as temporary:
         if found:
             write_run(temporary, loaded, noted_import(run))
-            (temporary / README).write_text(_excuse(out.resolve().name, found), encoding="utf-8")
+            (temporary / README).write_text(excuse(out.resolve().name, found), encoding="utf-8")
         else:
             temporary.mkdir()
             _Writer(loaded, family, temporary, run / "tokenizer").write()
@@ -386,23 +386,3 @@ def _separator_names(count: int, taken: Collection[str]) -> list[str]:
 
 def _numbered(names: Sequence[str]) -> dict[str, int]:
     return {name: row for row, name in enumerate(names)}
-
-
-def _excuse(name: str, found: Sequence[str]) -> str:
-    """The README of a run that no class of Hugging Face can express."""
-    listed = "\n".join(f"- {each}" for each in found)
-    return f"""# {name}
-
-A run of Cotext. It is no model of the classes of Hugging Face (MarianMT, M2M-100, mBART), because of:
-
-{listed}
-
-The weights are in `model.safetensors`, named as Cotext names them, with the whole configuration in the head
-of the file and in `config.yaml`. It needs Cotext to run:
-
-```python
-import cotext
-translator = cotext.load({json.dumps(name)})
-print(translator.translate(["The first sentence.", "The second sentence."]))
-```
-"""
