@@ -12,6 +12,7 @@ import torch
 from command_line import succeed
 from pretrained_folders import ENGLISH, m2m100_files, marian_files, sentences, spm, written
 from pretrained_models import marian_model, marian_npz
+from safetensors import SafetensorError
 from tiny_runs import write_run
 from torch import Tensor
 
@@ -23,6 +24,7 @@ from cotext.interchange.huggingface import export_huggingface
 from cotext.interchange.importing import import_model
 from cotext.interchange.language_pair import LanguagePair
 from cotext.models.checkpoint import LoadedModel, load_run, save_model
+from cotext.runtime.errors import CotextError
 
 SIZES: dict[str, Any] = {
     "d_model": 16,
@@ -277,6 +279,18 @@ def test_tokenizers_of_the_folder(
         ids = [*own.source_prefix, *own.encode(text)]
         rows = [own.source_rows[i if i < own.pieces else i - 4] for i in ids]
         assert theirs(text).input_ids == [*rows, theirs.eos_token_id]
+
+
+def test_storage_that_is_full(
+    folders: Callable[[str], tuple[Path, Path]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any) -> None:
+        raise SafetensorError("I/O error: no space left")
+
+    monkeypatch.setattr("cotext.interchange.huggingface.save_file", refuse)
+    with pytest.raises(CotextError, match="out: cannot be written: I/O error: no space left"):
+        export_huggingface(folders("marian")[1], tmp_path / "out")
+    assert list(tmp_path.glob("*out*")) == []
 
 
 def test_what_is_no_such_model_says_why(tmp_path: Path, folders: Callable[[str], tuple[Path, Path]]) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import save_file
 from torch import Tensor
 
@@ -82,7 +83,7 @@ def export_huggingface(run: Path, out: Path, update: int | None = None) -> list[
     """
     loaded = load_run(run, update)
     family, found = _family(loaded)
-    with writing(out), replacing(out.resolve()) as temporary:
+    with writing(out), replacing(out.resolve(), SafetensorError) as temporary:
         if found:
             write_run(temporary, loaded, noted_import(run))
             (temporary / README).write_text(readme_of_run(out.resolve().name, found), encoding="utf-8")
