@@ -171,7 +171,9 @@ def test_a_run_of_an_import_is_a_run(imports: Get, tmp_path: Path) -> None:
     )
     assert len(out.read_text().splitlines()) == 2
     assert "swish" not in account.system
-    assert f"{account.parameters:,}" in runner.invoke(app, ["info", str(run)]).output
+    told = runner.invoke(app, ["info", str(run)]).output
+    assert f"{account.parameters:,}" in told
+    assert "imported from MarianMTModel, " in told
 
 
 def test_languages_that_were_not_chosen_are_told(tmp_path: Path) -> None:

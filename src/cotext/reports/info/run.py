@@ -22,6 +22,7 @@ from cotext.models.run_folder import (
     checkpoints,
     describe_file,
     noted_data,
+    noted_import,
     read_metadata,
     read_shapes,
 )
@@ -40,7 +41,8 @@ LABEL_WIDTH: Final = 14
 class RunInfo:
     """The content of a run folder; None or empty: not known. `problems`: what is missing or damaged.
 
-    `system` is the configuration in words; `data` what training noted of its data, and whether these are
+    `system` is the configuration in words; `imported` the class, folder and licence of the model that the run
+    was imported from; `data` what training noted of its data, and whether these are
     still there; `scores` are those on the development set; sizes in bytes. `travels`: the files that it takes
     to translate elsewhere; those of another run too where `system` names one for the first pass.
     """
@@ -51,6 +53,7 @@ class RunInfo:
     metadata: dict[str, str] = field(default_factory=dict)
     parameters: int | None = None
     tokenizer: dict[str, Any] = field(default_factory=dict)
+    imported: dict[str, str] = field(default_factory=dict)
     data: dict[str, Any] = field(default_factory=dict)
     scores: dict[str, Any] = field(default_factory=dict)
     sizes: dict[str, int] = field(default_factory=dict)
@@ -74,6 +77,7 @@ class RunInfo:
                 "cotext": self.metadata.get("cotext.version"),
             },
             "tokenizer": self.tokenizer or None,
+            "imported": self.imported or None,
             "data": self.data or None,
             "training": self.scores or None,
             "bytes": self.sizes,
@@ -104,6 +108,9 @@ class RunInfo:
             ]
         if self.tokenizer:
             rows.append(tokenizer_row(self.tokenizer))
+        if found := self.imported:
+            licence = found["licence"] or "not recorded"
+            rows.append(("imported from", f"{found['class']}, {found['folder']}; licence {licence}"))
         return rows
 
     def _training_rows(self) -> list[tuple[str, str]]:
@@ -151,6 +158,8 @@ def run_info(run: Path) -> RunInfo:
     _read_tokenizer(info)
     _read_data(info)
     _read_scores(info)
+    if noted := noted_import(run):
+        info.imported = {key: str(noted.get(key, "")) for key in ("class", "folder", "licence")}
     if info.description is not None and info.tokenizer:
         info.travels = ["model.safetensors", *(f"tokenizer/{name}" for name in info.tokenizer["files"])]
     info.sizes = {
