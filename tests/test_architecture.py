@@ -230,3 +230,16 @@ def test_the_site_has_every_page() -> None:
     top = ROOT.parents[1]
     listed = re.findall(r"^ +- ([\w-]+\.md)$", (top / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     assert {page.name for page in (top / "docs").glob("*.md")} <= set(listed)
+
+
+def test_the_site_has_every_room() -> None:
+    """Read without mkdocs, which the tests do without."""
+    reference = (ROOT.parents[1] / "docs" / "reference.py").read_text(encoding="utf-8")
+    [rooms] = [
+        ast.literal_eval(node.value)
+        for node in ast.parse(reference).body
+        if isinstance(node, ast.Assign)
+        and isinstance(node.targets[0], ast.Name)
+        and node.targets[0].id == "ROOMS"
+    ]
+    assert sorted(rooms) == sorted(FLOORS)
