@@ -11,13 +11,12 @@ import torch
 from command_line import RECIPE, TINY, World, cotext, documents_file, succeed
 from killing import Moment, run_killed
 from safetensors.torch import load_file, save_file
-from test_neutral_start import batches, loss, sentence_run, started
+from test_neutral_start import batches, loss, moved_in_two_updates, sentence_run, started
 from tiny_runs import assert_same_file, assert_same_run, prepare_toy, run_config, train_here, with_section
 
 from cotext.config.recipe import Config, load_config
 from cotext.data.build import build_view
 from cotext.layers.low_rank import corrections, merged
-from cotext.losses.cross_entropy import CrossEntropy
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
 from cotext.models.parameters import count_parameters
@@ -66,17 +65,7 @@ def test_no_jump_and_nothing_without_effect(recipe: str, data: Path, imported: P
     assert merged(model).keys() == names
     with torch.no_grad():
         assert loss(model, given) == before
-    moved: set[str] = set()
-    for _ in range(2):
-        model.zero_grad()
-        for batch in given:
-            parts = CrossEntropy(0.1, 1.0)(model, batch)
-            (parts.loss / parts.count).backward()
-        with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                if parameter.grad is not None and bool((parameter.grad != 0).any()):
-                    moved.add(name)
-                    parameter -= 1e-3 * parameter.grad
+    moved = moved_in_two_updates(model, given)
     assert moved == set(trained) == {*new, *corrections(model)}
     with torch.no_grad():
         for name, tensor in corrections(model).items():

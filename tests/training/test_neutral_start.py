@@ -134,6 +134,22 @@ def batches(config: Config, tokenizer: Tokenizer, view: View, single: bool = Fal
     return list(ordered_batches(documents(tokenizer, single), view, symbols, 2000, 500, group_windows=8))
 
 
+def moved_in_two_updates(model: TranslationModel, given: list[Batch]) -> set[str]:
+    """Names of the parameters that two updates by gradient move."""
+    moved: set[str] = set()
+    for _ in range(2):
+        model.zero_grad()
+        for batch in given:
+            parts = CrossEntropy(0.1, 1.0)(model, batch)
+            (parts.loss / parts.count).backward()
+        with torch.no_grad():
+            for name, parameter in model.named_parameters():
+                if parameter.grad is not None and bool((parameter.grad != 0).any()):
+                    moved.add(name)
+                    parameter -= 1e-3 * parameter.grad
+    return moved
+
+
 def loss(model: TranslationModel, given: list[Batch]) -> float:
     """Mean negative log-likelihood per label."""
     parts = [CrossEntropy(0.0, 1.0)(model, batch) for batch in given]
@@ -205,17 +221,7 @@ def test_what_is_new_has_a_gradient_by_the_second_update(
     config, model, new = started(recipe, data, imported, tmp_path)
     assert new
     given = batches(config, tokenizer, build_view(config.view))
-    moved: set[str] = set()
-    for _ in range(2):
-        model.zero_grad()
-        for batch in given:
-            parts = CrossEntropy(0.1, 1.0)(model, batch)
-            (parts.loss / parts.count).backward()
-        with torch.no_grad():
-            for name, parameter in model.named_parameters():
-                if parameter.grad is not None and bool((parameter.grad != 0).any()):
-                    moved.add(name)
-                    parameter -= 1e-3 * parameter.grad
+    moved = moved_in_two_updates(model, given)
     assert set(new) <= moved
 
 

@@ -7,6 +7,7 @@ import typer
 
 from cotext.cli.options import Checkpoint
 from cotext.runtime.errors import CotextError
+from cotext.runtime.files import require_new
 
 TARGETS = ("ctranslate2", "huggingface", "hub")
 
@@ -38,7 +39,8 @@ def export(
         raise CotextError("--quantization is of --to ctranslate2 alone")
     if (licence is not None or scores) and to != "hub":
         raise CotextError("--licence and --scores are of --to hub alone")
-    _require_new(out)
+    require_new(out)
+    _require_parent(out)
     if to == "ctranslate2":
         from cotext.interchange.ctranslate2 import export_engine
 
@@ -63,8 +65,6 @@ def export(
         typer.echo(f"{out}: read README.md before it is published; what is missing there says so")
 
 
-def _require_new(out: Path) -> None:
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise CotextError(f"{out}: exists; choose another --out")
+def _require_parent(out: Path) -> None:
     if not out.absolute().parent.is_dir():
         raise CotextError(f"{out}: {out.absolute().parent} does not exist; make it first")

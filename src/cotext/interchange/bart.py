@@ -8,6 +8,7 @@ from cotext.interchange.foreign import Part, Settings, VocabularyRows
 from cotext.runtime.errors import CotextError
 
 CONFIG, GENERATION = "config.json", "generation_config.json"
+BIAS = "final_logits_bias"
 ACTIVATIONS = {"relu": "relu", "swish": "swish", "silu": "swish", "gelu": "gelu"}
 # Copies that a file may hold of its one matrix, and tables of sinusoids.
 TIED = ("model.encoder.embed_tokens.weight", "model.decoder.embed_tokens.weight", "lm_head.weight")

@@ -23,7 +23,6 @@ from cotext.interchange.texts import read_files
 MODEL, VOCABULARY = "sentencepiece.bpe.model", "vocab.json"
 DESCRIPTIONS = ("tokenizer.json", "added_tokens.json", "special_tokens_map.json")
 FIRST_POSITION = 2
-BIAS = "final_logits_bias"
 
 
 def open_m2m100(folder: Path, languages: LanguagePair) -> ForeignModel:
@@ -98,7 +97,7 @@ def _opened(
         tokenizer,
         tensors,
         {**matrix, **parts, **layers},
-        target.part(BIAS) if BIAS in tensors.shapes else None,
+        target.part(bart.BIAS) if bart.BIAS in tensors.shapes else None,
         target.absent(tokenizer),
         copies,
         (folder / bart.CONFIG, *(folder / name for name in files), *tensors.files),

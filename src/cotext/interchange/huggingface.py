@@ -28,7 +28,6 @@ from cotext.interchange import bart
 from cotext.interchange.ctranslate2 import further_parts, obstacles
 from cotext.interchange.fairseq import FIRST_POSITION, VOCABULARY, mbart_parts
 from cotext.interchange.hub import write_run
-from cotext.interchange.marian import BIAS
 from cotext.interchange.readme import readme_of_class, readme_of_run
 from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.run_folder import noted_import
@@ -237,7 +236,7 @@ class _Writer:
             found[bart.SHARED] = self.target.placed(weights["embedding.weight"])
         if self.family != "m2m_100":
             bias = weights.get("output_bias", torch.zeros(len(weights["embedding.weight"])))
-            found[BIAS] = self._bias(bias)[None]
+            found[bart.BIAS] = self._bias(bias)[None]
         return found
 
     def _bias(self, own: Tensor) -> Tensor:

@@ -21,7 +21,7 @@ from cotext.models.describe import describe_model
 from cotext.models.parameters import count_parameters
 from cotext.models.run_folder import IMPORT
 from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.files import checksum, replacing
+from cotext.runtime.files import checksum, replacing, require_new
 from cotext.runtime.integrity import sealed
 from cotext.runtime.locks import writing
 from cotext.runtime.version import __version__
@@ -88,8 +88,7 @@ def import_model(folder: Path, out: Path, languages: LanguagePair, licence: str 
         CotextError: as `open_foreign` and `read_model`; `out` exists and is not empty; the self-test finds
             another model than transformers does.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise CotextError(f"{out}: exists; choose another --out")
+    require_new(out)
     foreign = open_foreign(folder, languages)
     tokenizer, config = foreign.tokenizer, foreign.config
     model = read_model(foreign)

@@ -23,7 +23,6 @@ from cotext.interchange.texts import read_files
 from cotext.layers.positions import sinusoidal
 from cotext.runtime.errors import CotextError
 
-BIAS = "final_logits_bias"
 MOST_POSITIONS = 1 << 16
 TABLE_TOLERANCE = 0.01  # of tables in half precision
 # Settings that the class of Hugging Face has no other value of, whatever a file says.
@@ -102,7 +101,7 @@ def open_marian(folder: Path, languages: LanguagePair) -> ForeignModel:
         tokenizer,
         tensors,
         parts,
-        target.part(BIAS) if BIAS in tensors.shapes else None,
+        target.part(bart.BIAS) if bart.BIAS in tensors.shapes else None,
         target.absent(tokenizer),
         copies | frozenset(bart.TABLES),
         (folder / bart.CONFIG, *(folder / name for name in files), *tensors.files),

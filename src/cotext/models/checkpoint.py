@@ -44,7 +44,7 @@ from cotext.models.run_folder import (
     read_shapes,
 )
 from cotext.runtime.errors import CotextError, shown
-from cotext.runtime.files import replacing
+from cotext.runtime.files import replacing, require_new
 from cotext.runtime.locks import writing
 from cotext.runtime.version import __version__
 
@@ -273,8 +273,7 @@ def average_run(run: Path, out: Path, updates: Sequence[int]) -> None:
     chosen = [model_file(run, update) for update in updates]
     if len(set(chosen)) < len(chosen):
         raise CotextError("the same checkpoint is named twice; name each once")
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise CotextError(f"{out}: exists; choose another --out")
+    require_new(out)
     loaded = load_run(run, updates[0])
     weights = average(chosen)
     with writing(out), replacing(out.resolve()) as temporary:

@@ -90,6 +90,12 @@ def discard(folder: Path) -> None:
         remove(hidden)
 
 
+def require_new(out: Path) -> None:
+    """Raise CotextError where a folder that is to be made exists, and is not empty."""
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise CotextError(f"{out}: exists; choose another --out")
+
+
 def checksum(path: Path) -> str:
     """SHA-256 of the content of a file, in hexadecimal."""
     with path.open("rb") as file:

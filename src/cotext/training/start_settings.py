@@ -80,9 +80,8 @@ def architecture(config: Config, there: Config) -> dict[str, Any]:
 def _with_neutral_start(config: Config, there: Config, imported: bool) -> Config:
     if config.model.neutral_start is None and (imported or there.model.neutral_start):
         config = _laid_over(config, "model", neutral_start=True)
-    known = there.view.separators in ("bracket", "numbered") and there.view.open_source is not False
-    bracketed = config.view.separators in ("bracket", "numbered")
-    if config.model.neutral_start and config.view.open_source is None and bracketed and not known:
+    known = there.view.bracketed and there.view.open_source is not False
+    if config.model.neutral_start and config.view.open_source is None and config.view.bracketed and not known:
         config = _laid_over(config, "view", open_source=False)
     return config
 
