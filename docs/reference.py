@@ -10,8 +10,8 @@ PACKAGE = Path(__file__).resolve().parents[1] / "src" / "cotext"
 SECTION = "API reference"
 # From the ground up, as docs/reading-guide.md tells them.
 ROOMS = (
-    "runtime", "layers", "config", "data", "models", "metrics", "losses", "decoding", "interchange",
-    "training", "analysis", "reports", "cli",
+    "runtime", "layers", "config", "data", "files", "models", "metrics", "losses", "decoding",
+    "interchange", "training", "analysis", "reports", "cli",
 )  # fmt: skip
 
 

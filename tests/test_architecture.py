@@ -18,6 +18,7 @@ FLOORS = {
     "layers": 1,
     "config": 2,
     "data": 3,
+    "files": 4,
     "models": 4,
     "metrics": 4,
     "losses": 5,

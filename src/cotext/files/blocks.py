@@ -1,0 +1,129 @@
+"""Blocks: the paragraphs of a file in reading order, as text with inline elements.
+
+A format turns a file into blocks and writes it again with other blocks in their places; whoever translates
+sees blocks alone. A block is a paragraph, a heading, a table cell, a cue of a subtitle, a string of a
+catalogue: it is split into sentences, which never go beyond it unless its format joined them.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Where an inline element begins that encloses text, as bold or a link; `Close` of its key ends it."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """The end of the inline element of that key; elements are nested properly."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """An inline element that encloses no text: a line break, a picture, the mark of a footnote."""
+
+    key: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """Text that is copied, never translated: code, a placeholder, a URL; the model may read it."""
+
+    key: int
+    text: str
+
+
+Piece = str | Open | Close | Point | Copied
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A paragraph. Keys of its pieces are the format's own, each element once (an `Open` with its `Close`).
+
+    `place` names it in messages, as in "line 12" or "sheet Prices, cell B4". With `split`, its text may hold
+    several sentences. Without `translate`, it is context alone: it is read, and its translation dropped.
+    """
+
+    pieces: tuple[Piece, ...]
+    place: str = ""
+    split: bool = True
+    translate: bool = True
+
+    @property
+    def text(self) -> str:
+        """The text without inline elements, copied text included."""
+        return "".join(
+            piece if isinstance(piece, str) else piece.text
+            for piece in self.pieces
+            if isinstance(piece, str | Copied)
+        )
+
+
+@dataclass(slots=True)
+class Contents:
+    """The documents of a file, each a sequence of blocks in reading order.
+
+    `messages` say what the file holds that is not translated, and why: one line each, with its place.
+    """
+
+    documents: list[list[Block]] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+
+
+class OpenedFile(Protocol):
+    """A file of a format, read: its contents, and the way to write it with other text."""
+
+    contents: Contents
+
+    def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
+        """The file with these blocks in the places of its own, everything else unchanged.
+
+        As many documents and blocks as `contents`; the pieces of each hold the elements of the block that
+        they replace, each once and nested properly. Given its own blocks, the file comes back byte for byte,
+        or, for formats that are archives, part for part.
+        """
+        ...
+
+
+class FileFormat(Protocol):
+    """A format of files: how it is recognised by content, and read."""
+
+    name: str
+    suffixes: tuple[str, ...]  # with their dots; decide only what content leaves open
+
+    def recognises(self, head: bytes) -> bool:
+        """Whether a file that begins so (its first 256 KiB, or all of it) is of this format."""
+        ...
+
+    def open(self, content: bytes, name: str) -> OpenedFile:
+        """Read a file; `name` names it in messages.
+
+        Raises:
+            CotextError: damaged, beyond a limit, or of a kind that is not taken; what, where, what to do.
+        """
+        ...
+
+
+def merged(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+    """The pieces with neighbouring texts joined, and none of them empty."""
+    return tuple(_merged(pieces))
+
+
+def _merged(pieces: Iterable[Piece]) -> Iterator[Piece]:
+    text = ""
+    for piece in pieces:
+        if isinstance(piece, str):
+            text += piece
+            continue
+        if text:
+            yield text
+            text = ""
+        yield piece
+    if text:
+        yield text
