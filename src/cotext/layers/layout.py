@@ -281,7 +281,7 @@ class Step:
 
     def side_by_side(self, x_RTD: Tensor) -> Tensor:
         """The tokens of an entry's beams as one row: [R, T, D] -> [B, W * T, D]."""
-        return x_RTD.reshape(self.state.entries, -1, x_RTD.size(-1))
+        return x_RTD if self.state.beam == 1 else x_RTD.reshape(self.state.entries, -1, x_RTD.size(-1))
 
     @property
     def source(self) -> SourceSide:

@@ -163,12 +163,12 @@ class SelfAttention(StackAttention):
 
     def _step(self, x_RTD: Tensor, step: Step) -> Tensor:
         """The beams of an entry share the slots of its cache: -> [B, W * T, D]."""
-        x = step.side_by_side(x_RTD)
-        q, k, v = self.split(self.score.project(self.qkv, x, step, 2 * x.size(-1)))
+        x, score = step.side_by_side(x_RTD), self.score
+        q, k, v = self.split(score.project(self.qkv, x, step, 2 * x.size(-1)))
         slots, cache = self.span.slots(step), step.state.caches[self.index]
         cache.write(k, v, slots.start)
         kv = cache.read(slots.stop, slots.first)
-        return merge_heads(self.score.attend(q, kv, step.keys(slots), step))
+        return merge_heads(score.attend(q, kv, step.keys(slots), step))
 
 
 class CrossAttention(nn.Module):
@@ -194,9 +194,9 @@ class CrossAttention(nn.Module):
         """Mixed values of the source tokens that each sees, shaped as x."""
         if isinstance(layout, Step):
             # The beams of an entry become more queries of that entry: its keys are not copied.
-            side = layout.side_by_side(x)
-            q = self.split(self.score.project(self.query, side, layout, x.size(-1)))
-            mixed = merge_heads(self.score.attend_source(q, *self.span.source(layout, self.index)))
+            side, score = layout.side_by_side(x), self.score
+            q = self.split(score.project(self.query, side, layout, x.size(-1)))
+            mixed = merge_heads(score.attend_source(q, *self.span.source(layout, self.index)))
         else:
             mixed = self.span.attend_source(self, x, layout)
         out: Tensor = self.out(mixed)

@@ -280,9 +280,16 @@ class DecoderState:
         t = past[:, None] + torch.arange(tokens, device=sentence.device)
         self.slot_sentence[:, new] = sentence.view(entries, -1)
         self.slot_position[:, new] = t.view(entries, -1)
+        if tokens == 1:
+            # One real token a row, in every step of search but the first.
+            if self.sees is not None:
+                self.sees[:, :, new] = torch.eye(self.beam, dtype=torch.bool, device=sentence.device)
+            self.length, self.sentence, self.rank = past + 1, sentence[:, 0], rank[:, 0]
+            self.used = new.stop
+            return
         real = sentence >= 0
         last = real.sum(dim=1, keepdim=True) - 1
-        if self.sees is None and tokens > 1 and not bool(real.all()):
+        if self.sees is None and not bool(real.all()):
             self.sees = real.new_zeros(entries, 1, self.capacity)
             self.sees[:, :, : self.used] = True
         if self.sees is not None:
