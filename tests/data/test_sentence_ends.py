@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from cotext.data import splitting
 from cotext.data.formats import read_documents
 from cotext.data.sentence_ends import sentence_ends
-from cotext.data.splitting import CHUNK_CHARACTERS, LANGUAGES, Splitter, join_sentences
+from cotext.data.splitting import CHUNK_CHARACTERS, LANGUAGES, Splitter, join_sentences, sentences
 from cotext.runtime.errors import CotextError
 
 SEVERAL = {
@@ -103,9 +103,9 @@ EXPECTED = [
 @pytest.mark.parametrize(("language", "line", "count"), EXPECTED)
 def test_the_splitter_cuts_where_sentences_end(language: str, line: str, count: int) -> None:
     pytest.importorskip("pysbd")
-    sentences = Splitter(language).sentences(line)
-    assert len(sentences) == count, sentences
-    assert not any(sentence[0] in "”“»」) " for sentence in sentences[1:] if sentence[0] != "“")
+    found = Splitter(language).sentences(line)
+    assert len(found) == count, found
+    assert not any(sentence[0] in "”»」)" for sentence in found[1:])
 
 
 def test_a_language_without_rules_is_cut_by_punctuation() -> None:
@@ -113,35 +113,56 @@ def test_a_language_without_rules_is_cut_by_punctuation() -> None:
         splitter = Splitter(language)
         assert splitter.name == "punctuation"
         line = "Yağmur yağıyor. O geç kaldı. (Evet!) Peki."
-        assert splitter.sentences(line) == ["Yağmur yağıyor. ", "O geç kaldı. ", "(Evet!) ", "Peki."]
+        assert splitter.sentences(line) == ["Yağmur yağıyor.", "O geç kaldı.", "(Evet!)", "Peki."]
 
 
-@given(st.text(alphabet=SCRIPTS, max_size=200))
-def test_sentences_end_to_end_are_the_line(text: str) -> None:
-    sentences = Splitter("").sentences(text)
-    assert "".join(sentences) == text
-    assert len(sentences) == 1 or all(any(map(str.isalnum, sentence)) for sentence in sentences)
+def put_together(text: str, spans: list[tuple[int, int]]) -> str:
+    """Spans and the white space between them, which is checked to be that."""
+    whole, at = "", 0
+    for start, stop in [*spans, (len(text), len(text))]:
+        assert at <= start <= stop
+        assert not text[at:start].strip()
+        whole += text[at:start] + text[start:stop]
+        at = stop
+    assert all(text[start:stop].strip() == text[start:stop] != "" for start, stop in spans)
+    return whole
 
 
-@given(st.sampled_from(["en", "de", "zh", "ja", "ar"]), st.text(alphabet=SCRIPTS, max_size=80))
-def test_sentences_of_the_package_end_to_end_are_the_line(language: str, text: str) -> None:
+@pytest.mark.parametrize("language", ["", "en", "de", "zh", "ja", "ar", "th"])
+@given(text=st.text(max_size=80) | st.text(alphabet=SCRIPTS, max_size=200), newlines=st.booleans())
+def test_spans_and_white_space_are_the_text(language: str, text: str, newlines: bool) -> None:
     pytest.importorskip("pysbd")
-    assert "".join(Splitter(language).sentences(text)) == text
+    spans = sentences(text, language, newlines=newlines)
+    assert put_together(text, spans) == text
+    if not newlines:
+        contents = [any(map(str.isalnum, text[start:stop])) for start, stop in spans]
+        assert len(spans) <= 1 or all(contents)
+
+
+def test_a_line_break_ends_a_sentence_if_asked() -> None:
+    text = "A title\n\nIt rains.\r\n She\nis late."
+    assert [text[a:b] for a, b in sentences(text, "", newlines=True)] == [
+        "A title",
+        "It rains.",
+        "She",
+        "is late.",
+    ]
+    assert [text[a:b] for a, b in sentences(text, "")] == ["A title\n\nIt rains.", "She\nis late."]
+    assert sentences(" \n\t", "") == sentences("", "") == []
 
 
 def test_a_long_line_is_cut_in_parts() -> None:
     """The package takes time by the square of the length."""
     pytest.importorskip("pysbd")
     words = random.Random(0).choices(["It rains.", "Dr. Smith is late.", "Is she?"], k=3000)
-    sentences = Splitter("en").sentences(" ".join(words))
-    assert [sentence.strip() for sentence in sentences] == words
+    assert Splitter("en").sentences(" ".join(words)) == words
     assert len(" ".join(words)) > 20 * CHUNK_CHARACTERS
 
 
 def test_an_endless_line_is_left_whole() -> None:
     pytest.importorskip("pysbd")
     line = "the cat " * 500_000
-    assert Splitter("en").sentences(line) == [line]
+    assert Splitter("en").sentences(line) == [line.strip()]
     prose = "It rains. " * 20_000
     assert len(Splitter("en").sentences(prose)) == 20_000
 

@@ -1,4 +1,4 @@
-"""Sentence splitting of lines, and joining of the translated sentences into a line again.
+"""Sentence splitting of text, and joining of the translated sentences into a line again.
 
 The languages that pysbd knows (Sadvilkar and Neumann 2020, *PySBD: Pragmatic Sentence Boundary
 Disambiguation*) are cut by its rules, which are not perfect: of its cuts, those before a closing mark move
@@ -8,6 +8,7 @@ an end.
 
 import re
 from collections.abc import Sequence
+from functools import cache
 from importlib import import_module
 from importlib.metadata import version
 from itertools import pairwise
@@ -26,6 +27,25 @@ MOST_CHARACTERS: Final = 10_000
 UNSPACED: Final = frozenset({"zh", "ja"})
 _UNSPACED_CHARACTER = re.compile("[\u2e80-\u303f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
 _CLOSING = re.compile(r"[\"'”’»›)\]」』）】〕》〉]+\s*")
+
+
+def sentences(text: str, language: str, *, newlines: bool = False) -> list[tuple[int, int]]:
+    """The sentences of a text, as spans (start, stop) of its characters, in order and apart.
+
+    What lies between two spans, before the first and behind the last is white space, and no span begins or
+    ends with any: spans and gaps put together are the text. A line break ends a sentence with `newlines`
+    alone, else it is white space as any other. A text of white space alone has no sentence. `language`: its
+    code, empty where it is not known.
+
+    Raises:
+        CotextError: the language needs a package that is not installed.
+    """
+    return _splitter(language).spans(text, newlines)
+
+
+@cache
+def _splitter(language: str) -> "Splitter":
+    return Splitter(language)
 
 
 class Splitter:
@@ -49,7 +69,21 @@ class Splitter:
         self.name = f"pysbd-{version('pysbd')}:{language}"
 
     def sentences(self, text: str) -> list[str]:
-        """Cut a line; the sentences end to end are the line, white space included."""
+        """The sentences of a text, without the white space between them; none of white space alone."""
+        return [text[start:stop] for start, stop in self.spans(text)]
+
+    def spans(self, text: str, newlines: bool = False) -> list[tuple[int, int]]:
+        """As `sentences`, the function of this module, gives them."""
+        if not newlines:
+            return _without_space(text, _bounds(text, self._ends(text)))
+        spans, start = [], 0
+        for line in text.split("\n"):
+            spans += [(start + low, start + high) for low, high in self.spans(line)]
+            start += len(line) + 1
+        return spans
+
+    def _ends(self, text: str) -> list[int]:
+        """Offsets behind the sentences of a text."""
         if self._segmenter is None:
             cuts = sentence_ends(text)
         else:
@@ -57,7 +91,7 @@ class Splitter:
             for start, end in _chunks(text):
                 within = self._cuts(text[start:end]) if end - start <= MOST_CHARACTERS else []
                 cuts += [start, *(start + cut for cut in within)]
-        return _cut(text, _sound(text, cuts))
+        return _sound(text, cuts)
 
     def _cuts(self, text: str) -> list[int]:
         """Offsets at which pysbd splits a text; none if its sentences are not the text."""
@@ -111,17 +145,26 @@ def _sound(text: str, cuts: Sequence[int]) -> list[int]:
     return kept
 
 
-def _cut(text: str, cuts: Sequence[int]) -> list[str]:
-    """The text in pieces that each hold a letter or a digit; what holds none goes with what is before it."""
-    bounds = [0, *(cut for cut in cuts if 0 < cut < len(text)), len(text)]
-    pieces: list[str] = []
+def _bounds(text: str, ends: Sequence[int]) -> list[int]:
+    """Where the sentences begin, and the end of the text: what holds no letter or digit goes with what is
+    before it."""
+    bounds = [0]
+    for start, end in pairwise([0, *(end for end in ends if 0 < end < len(text)), len(text)]):
+        if bounds[-1] and not (_has_content(text[start:end]) and _has_content(text[bounds[-2] : start])):
+            bounds[-1] = end
+        else:
+            bounds.append(end)
+    return bounds
+
+
+def _without_space(text: str, bounds: Sequence[int]) -> list[tuple[int, int]]:
+    spans = []
     for start, end in pairwise(bounds):
         piece = text[start:end]
-        if pieces and not (_has_content(piece) and _has_content(pieces[-1])):
-            pieces[-1] += piece
-        else:
-            pieces.append(piece)
-    return pieces
+        if stripped := piece.strip():
+            low = start + piece.index(stripped)
+            spans.append((low, low + len(stripped)))
+    return spans
 
 
 def _has_content(piece: str) -> bool:

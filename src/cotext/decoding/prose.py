@@ -133,9 +133,7 @@ class Prose:
         if self._splitter is None:
             return [[line] for line in document.sentences]
         return [
-            [piece.strip() for piece in self._splitter.sentences(line)]
-            if sentence_ends(line) or self._is_long(line)
-            else [line]
+            self._splitter.sentences(line) or [line] if sentence_ends(line) or self._is_long(line) else [line]
             for line in document.sentences
         ]
 
