@@ -4,6 +4,7 @@ A system trained on one sentence a line may give one sentence for a line of ten.
 are detected by punctuation (`cotext.data.sentence_ends`), or by a length far above that of the training data.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -16,6 +17,7 @@ from cotext.data.tokenizer import Tokenizer
 from cotext.decoding.scorer import CHARACTERS_PER_TOKEN
 from cotext.decoding.translator import Translation
 from cotext.models.run_folder import noted_data
+from cotext.runtime.errors import CotextError
 
 # Fields of a translation that hold indices of sentences.
 OF_SENTENCES: Final = ("truncated", "long", "shed", "missing", "resegmented")
@@ -28,6 +30,18 @@ def trained_length(run: Path) -> int:
     """
     found = noted_data(run).get("usual_source_tokens", 0)
     return found if type(found) is int and found > 0 else 0
+
+
+def splitter_for(language: str, on_message: Callable[[str], None]) -> Splitter:
+    """The splitter of a language; where its package is not installed, one by punctuation, and a message."""
+    try:
+        return Splitter(language)
+    except CotextError:
+        on_message(
+            f"sentences of {language!r} are split by punctuation alone; the package pysbd splits them better "
+            "(pip install 'cotext[split]')"
+        )
+        return Splitter("")
 
 
 class Prose:
@@ -117,7 +131,7 @@ class Prose:
             )
         return (
             f"{which}The system was trained on a sentence a line and may leave some of such a line out; "
-            "--split splits these lines, translates their sentences in context and joins them again"
+            "without --no-split these lines are split, their sentences translated in context and joined again"
         )
 
     def _is_long(self, line: str) -> bool:
