@@ -20,8 +20,8 @@ def translate_standard_input(
     text), or None, as the content is.
     """
     from cotext.data.formats.streams import numbered_lines
+    from cotext.data.splitting import Splitter
     from cotext.decoding.open import open_run
-    from cotext.decoding.prose import splitter_for
     from cotext.decoding.translate_stream import StreamTranslation
 
     def say(text: str) -> None:
@@ -32,7 +32,7 @@ def translate_standard_input(
         sys.stdout.flush()
 
     opened = open_run(*opening)
-    splitter = splitter_for(opened.languages.source, say) if split else None
+    splitter = Splitter(opened.languages.source) if split else None
     stream = StreamTranslation(opened, splitter, None if format is None else format == "prose", say)
     stream.run(numbered_lines(STANDARD_INPUT, whole=True), write)
     report = stream.report

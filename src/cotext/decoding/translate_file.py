@@ -18,14 +18,16 @@ from cotext.data.formats import read_parallel, write_translations
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.formats.table import FORMATS, find_format
 from cotext.data.languages import check_sides, name_warning
+from cotext.data.splitting import Splitter
 from cotext.decoding.open import OpenedRun
 from cotext.decoding.partial_output import TranslationJournal, journal_of
-from cotext.decoding.prose import Prose, splitter_for, trained_length
+from cotext.decoding.prose import Prose, trained_length
 from cotext.decoding.score_table import ScoredDocument, require_column, score_lines
 from cotext.decoding.scorer import SentenceScore
 from cotext.decoding.signature import scoring_signature
 from cotext.decoding.source_file import SourceFile
 from cotext.decoding.translator import DocumentTranslator, Translation
+from cotext.files.guide import Guide
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.runtime.locks import writing
@@ -93,7 +95,7 @@ class CorpusJob:
         if warning := name_warning(source, opened.languages.source, f"{opened.folder} translates"):
             on_message(warning)
         _require_room_for_missing(source, self._file.format, translator)
-        splitter = splitter_for(opened.languages.source, on_message) if split else None
+        splitter = Splitter(opened.languages.source) if split else None
         self._prose = Prose(
             trained_length(opened.folder), translator.tokenizer, splitter, opened.languages.target
         )
@@ -273,16 +275,19 @@ def translate_remaining(
     on_sentences: Callable[[int], None],
     split: Callable[[Document], Document] = lambda document: document,
     join: Callable[[Document, Translation], Translation] = lambda document, translation: translation,
+    guide: Callable[[Sequence[int]], Guide | None] = lambda chosen: None,
 ) -> int:
     """Translate what the journal does not hold yet; returns how many documents it held.
 
-    `split` gives the sentences of a document that are translated, `join` what is noted of their translation.
+    `split` gives the sentences of a document that are translated, `join` what is noted of their translation,
+    `guide` the constraints of chosen documents.
     """
     todo = list(_remaining(documents, journal.done))
     resumed = len(journal.done)
     waiting = {index for index, _ in todo}
     on_sentences(sum(len(split(d)) for index, d in enumerate(documents) if index not in waiting))
-    for number, translation in translator.translate((split(d) for _, d in todo), on_sentences):
+    constraints = guide([index for index, _ in todo])
+    for number, translation in translator.translate((split(d) for _, d in todo), on_sentences, constraints):
         index, document = todo[number]
         journal.add(index, join(document, translation))
     return resumed

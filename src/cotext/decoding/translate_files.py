@@ -14,10 +14,11 @@ from cotext.data.formats import FORMATS, detect_format
 from cotext.data.formats.detection import BEGINNING_BYTES
 from cotext.data.formats.streams import MAX_WHOLE_BYTES, check_readable
 from cotext.data.languages import name_warning
+from cotext.data.splitting import Splitter
 from cotext.decoding.open import OpenedRun
 from cotext.decoding.partial_output import TranslationJournal, journal_of
-from cotext.decoding.prose import OF_SENTENCES, splitter_for
-from cotext.decoding.translate_blocks import BlockDocuments
+from cotext.decoding.prose import OF_SENTENCES
+from cotext.decoding.translate_blocks import BlockDocuments, Wishes
 from cotext.decoding.translate_file import (
     CorpusJob,
     FileReport,
@@ -68,6 +69,7 @@ class BlocksJob:
         format: FileFormat,
         *,
         split: bool = True,
+        wishes: Wishes | None = None,
         on_message: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.source, self.out = source, out
@@ -77,9 +79,9 @@ class BlocksJob:
         content = read_file(source)
         self._checksum = hashlib.sha256(content).hexdigest()
         self._file = format.open(content, str(source))
-        splitter = splitter_for(opened.languages.source, on_message) if split else None
+        splitter = Splitter(opened.languages.source) if split else None
         self._settings = splitter.name if splitter else ""
-        self._texts = BlockDocuments(self._file.contents, splitter, opened.languages.target)
+        self._texts = BlockDocuments(opened, self._file.contents, splitter, wishes)
         self.messages = list(self._file.contents.messages)
         blocks, sentences = self._texts.blocks_split
         if blocks:
@@ -88,7 +90,7 @@ class BlocksJob:
                 "joined again (--no-split: each as one)"
             )
         with naming(source):
-            self.sentences = opened.translator.check(self._texts.documents)
+            self.sentences = self._texts.check()
 
     def run(self, on_sentences: Callable[[int], None], overwrite: bool, keep: bool = False) -> FileReport:
         """Translate and write; `keep`: the journal stays.
@@ -101,7 +103,9 @@ class BlocksJob:
             writing(self.out) as lock,
             TranslationJournal(self.out, header, self._on_message, overwrite) as journal,
         ):
-            resumed = translate_remaining(opened.translator, self._texts.documents, journal, on_sentences)
+            resumed = translate_remaining(
+                opened.translator, self._texts.documents, journal, on_sentences, guide=self._texts.guide
+            )
             lock.require()
             if not journal.output_stands:
                 content = self._file.written(self._texts.blocks(journal.done))

@@ -84,7 +84,7 @@ class StreamTranslation:
     ) -> None:
         self.report = StreamReport()
         self._translator = opened.translator
-        self._splitter, self._target_language = splitter, opened.languages.target
+        self._opened, self._splitter = opened, splitter
         self._prose = Prose(
             trained_length(opened.folder), opened.loaded.tokenizer, splitter, opened.languages.target
         )
@@ -162,9 +162,10 @@ class StreamTranslation:
 
     def _translated_text(self, rest: _RunningText) -> str:
         file = TextFile(rest.text.encode(), NAME, keep_lines=True)
-        texts = BlockDocuments(file.contents, self._splitter, self._target_language)
-        self._translator.check(texts.documents)
-        found = dict(self._translator.translate(texts.documents))
+        texts = BlockDocuments(self._opened, file.contents, self._splitter)
+        texts.check()
+        guide = texts.guide(range(len(texts.documents)))
+        found = dict(self._translator.translate(texts.documents, guide=guide))
         for translation in found.values():
             self.report.count(translation)
         lines, sentences = texts.blocks_split
