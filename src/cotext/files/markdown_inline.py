@@ -139,7 +139,7 @@ class Scanner:
         self.found.pieces.append(Copied(key, text))
 
     def _element(self, source: str | Template, begins: bool, kind: str) -> None:
-        template = source if isinstance(source, list) else [self._taken(source)]
+        template: Template = source if isinstance(source, list) else [self._taken(source)]
         if begins:
             key = self._new()
             self._open.append((kind, key, self.at))
