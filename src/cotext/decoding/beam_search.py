@@ -117,10 +117,8 @@ def search(
             f"{len(requests)} requests for {source.tokens.size(0)} source rows; give one per row"
         )
     check_requests(requests, symbols, options.align)
-    lexical = None
-    if any(any(request.automata) for request in requests):
-        lexical = LexicalBeam(requests, symbols, options.beam)
-        options = replace(options, beam=lexical.width)
+    lexical = LexicalBeam.of(requests, symbols, options.beam)
+    options = options if lexical is None else replace(options, beam=lexical.width)
     with torch.inference_mode():
         state = model.encode(source)
         most_tokens = max(sum(r.max_tokens) for r in requests)
@@ -154,8 +152,7 @@ def search(
                     state.finish(ended, *_decoder_inputs(results, rules, ended.device))
                 entries = _closing_ranks(goes_on)
                 frontier = frontier.select(entries)
-                if lexical is not None:
-                    lexical.select(entries)
+                lexical = lexical and lexical.select(entries)
                 state.select(entries, options.beam)
                 tokens_R1 = tokens_R1.view(-1, options.beam)[entries].view(-1, 1)
             hidden_RD = model.decode(tokens_R1, frontier.progress.sentence.view(-1, 1), state)[:, 0]

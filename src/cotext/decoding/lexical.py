@@ -107,7 +107,8 @@ class SentenceAutomaton:
         """Per place within a phrase where one of its tokens ends: the tokens after it."""
         path = self._paths[phrase]
         places = (len(self._spelling.text(path[:i]).lstrip()) for i in range(1, len(path)))
-        return {place: path[i:] for i, place in enumerate(places, start=1) if place}
+        # At 0 where the first token is the space alone.
+        return {place: path[i:] for i, place in enumerate(places, start=1)}
 
     @property
     def room(self) -> int:
@@ -248,15 +249,15 @@ class SentenceAutomaton:
         return written.counts if ended is None else ended.counts
 
     def _begun(self, written: Written) -> list[tuple[_Unit, str]]:
-        """The unmet phrases that the tail is the beginning of."""
-        tail = written.tail
-        if not tail or not is_boundary(written.before, tail[0]):
+        """The unmet phrases that the tail, or a space that is a token of its own, is the beginning of."""
+        tail, before = written.tail, written.before
+        if (tail and not is_boundary(before, tail[0])) or (not tail and before != " "):
             return []
         return [
             (unit, phrase)
             for unit, _ in self._unmet(self._ended(written))
             for phrase in unit.phrases
-            if len(phrase) > len(tail) and phrase.startswith(tail)
+            if len(phrase) > len(tail) and phrase.startswith(tail) and (tail or 0 in self._rests[phrase])
         ]
 
     def _offered(self, written: Written) -> list[int]:

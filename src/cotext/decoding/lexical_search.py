@@ -75,6 +75,12 @@ class LexicalBeam:
         self._automata = [request.automata for request in requests]
         self._paths = [self._started(request, symbols) for request in requests]
 
+    @classmethod
+    def of(cls, requests: Sequence[SearchRequest], symbols: SearchSymbols, beam: int) -> "LexicalBeam | None":
+        """Those of a search; None where no request has constraints."""
+        constrained = any(any(request.automata) for request in requests)
+        return cls(requests, symbols, beam) if constrained else None
+
     def _started(self, request: SearchRequest, symbols: SearchSymbols) -> list[_Path]:
         """The hypotheses of an entry before its first step: one; none where it has no constraints."""
         if not any(request.automata):
@@ -89,11 +95,12 @@ class LexicalBeam:
                 written = automaton.step(written, token)
         return [_Path(0, written)]
 
-    def select(self, entries: Tensor) -> None:
+    def select(self, entries: Tensor) -> "LexicalBeam":
         """Keep the given entries, in the given order."""
         kept = entries.tolist()
         self._automata = [self._automata[i] for i in kept]
         self._paths = [self._paths[i] for i in kept]
+        return self
 
     def choose(
         self,
@@ -207,7 +214,7 @@ class LexicalBeam:
         if written is None or automaton.need(written) + 1 > row.left - 1:
             return None
         before, tail = path.written.tail, written.tail
-        goes_on = len(tail) > len(before) and tail.startswith(before)
+        goes_on = 0 < len(before) < len(tail) and tail.startswith(before)
         goes_on = goes_on and automaton.is_begun(written) and automaton.is_begun(path.written)
         spared = path.spared + row.likely[0][0] - own if goes_on else 0.0
         return path._replace(written=written, spared=spared)
