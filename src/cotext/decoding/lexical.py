@@ -17,8 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from cotext.decoding.spelling import Spelling, is_boundary, is_letter
+from cotext.decoding.spelling import Spelling
 from cotext.files.guide import Guide, SentenceConstraints
+from cotext.files.words import is_boundary, is_letter
 
 __all__ = ["Guide", "SentenceAutomaton", "SentenceConstraints", "Written"]
 

@@ -10,33 +10,13 @@
 The spellings of a sentence's tokens, one after the other, are its text, in whatever subwords it was written.
 """
 
-import unicodedata
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Final
 
 from cotext.data.tokenizer import Tokenizer
 
 # A character for each token that shows nothing by itself, so that sequences of them can be compared.
 _PRIVATE: Final = 0xF0000
-# Thai, Lao, Myanmar, Khmer, kana, Han and Hangul: written without spaces, or with endings after words.
-_UNSPACED: Final = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x2E80, 0x9FFF), (0xAC00, 0xD7FF))
-
-
-@lru_cache(maxsize=100_000)
-def is_letter(character: str) -> bool:
-    """Whether a character is part of a word in a script that separates words."""
-    code = ord(character)
-    if code < 128:
-        return character.isalnum() or character == "_"
-    if any(first <= code <= last for first, last in _UNSPACED):
-        return False
-    return unicodedata.category(character)[0] in "LNM"
-
-
-def is_boundary(before: str, after: str) -> bool:
-    """Whether a word may begin or end between two characters; empty: the border of a sentence."""
-    return not (before and after and is_letter(before) and is_letter(after))
 
 
 class Spelling:
