@@ -8,7 +8,12 @@ from cotext.files.blocks import FileFormat
 
 # Modules that hold a format under the name FORMAT, asked in this order; importable without their libraries,
 # which they import when a file is opened.
-MODULES: Final[tuple[str, ...]] = ("html", "text", "markdown")
+MODULES: Final[tuple[str, ...]] = (
+    "html",
+    "docx",
+    "text",
+    "markdown",
+)
 # Formats that any text has, taken only where its name says so.
 BY_NAME: Final = frozenset({"markdown"})
 
