@@ -2,7 +2,8 @@
 
 Every message is a block, or a block for each of its lines; see `cotext.files.strings`. A file is one document
 in the order of the file. Translations are written into msgstr alone; comments, contexts and obsolete entries
-stay as they are. Of the header, an empty `Language`, and the charset and plural forms of a template are filled.
+stay as they are. Of the header, an empty `Language`, and the charset and plural forms of a template, are
+filled.
 
 Entries that are translated stay, and are context; so do fuzzy ones, unless the job asks for `unfinished`
 ones: then the translation replaces them and they are fuzzy no longer. Of a message with plural forms, the

@@ -129,7 +129,7 @@ def wrapped(text: str, width: int) -> Iterator[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class Found:
     """What is not text, and where."""
 
     start: int
@@ -139,10 +139,7 @@ class _Found:
 
 
 def _taken_apart(text: str, width: int, markers: Markers) -> Paragraph:
-    found: list[_Found] = []
-    for each in sorted(_all_found(text, markers), key=lambda each: (each.start, -each.stop)):
-        if (not found or each.start >= found[-1].stop) and len(found) < MAX_INLINE:
-            found.append(each)
+    found = found_in(text, markers)
     partners = _pairs(found)
     pieces: list[Piece] = []
     elements: dict[Piece, str] = {}
@@ -159,24 +156,33 @@ def _taken_apart(text: str, width: int, markers: Markers) -> Paragraph:
     return Paragraph(merged([*pieces, text[at:]]), elements, width, accelerator)
 
 
-def _all_found(text: str, markers: Markers) -> Iterator[_Found]:
+def found_in(text: str, markers: Markers) -> list[Found]:
+    """What is not text, in order; nothing overlaps."""
+    found: list[Found] = []
+    for each in sorted(_all_found(text, markers), key=lambda each: (each.start, -each.stop)):
+        if (not found or each.start >= found[-1].stop) and len(found) < MAX_INLINE:
+            found.append(each)
+    return found
+
+
+def _all_found(text: str, markers: Markers) -> Iterator[Found]:
     for tag in _TAG.finditer(text):
         kind = "closes" if tag[1] else "alone" if tag[3].endswith("/") else "opens"
-        yield _Found(tag.start(), tag.end(), kind, tag[2])
+        yield Found(tag.start(), tag.end(), kind, tag[2])
     for reference in _CHARACTER_REFERENCE.finditer(text):
-        yield _Found(reference.start(), reference.end(), "copied")
+        yield Found(reference.start(), reference.end(), "copied")
     if markers.placeholders is not None:
         for placeholder in markers.placeholders.finditer(text):
-            yield _Found(placeholder.start(), placeholder.end(), "copied")
+            yield Found(placeholder.start(), placeholder.end(), "copied")
     for mark in markers.accelerators:
         before = "" if markers.within_words else r"(?<!\w)"
         places = [each.start() for each in re.finditer(rf"{before}{re.escape(mark)}(?=[^\W_])", text)]
         if len(places) == text.count(mark) == 1 and not _CHARACTER_REFERENCE.match(text, places[0]):
-            yield _Found(places[0], places[0] + 1, "accelerator")
+            yield Found(places[0], places[0] + 1, "accelerator")
             return
 
 
-def _pairs(found: Sequence[_Found]) -> dict[int, int]:
+def _pairs(found: Sequence[Found]) -> dict[int, int]:
     """Of the tags that enclose text, opening and closing, the number of the opening one."""
     pairs: dict[int, int] = {}
     inside: list[int] = []
