@@ -5,8 +5,8 @@ touched: notes, proposed translations (alt-trans, matches) and elements of tools
 that we write is marked: `needs-review-translation`, from machine translation, in 1.2; `translated` in 2.x.
 
 Elements that enclose text (g, pc, mrk) enclose it in the target too; those of two halves (bx and ex, bpt and
-ept, sc and ec, sm and em) do where both halves are in the segment and nested, else each half stands by itself,
-as what stands for something (x, ph, it, cp) does. What is marked as not to be translated is copied.
+ept, sc and ec, sm and em) do where both halves are in the segment and nested, else each half stands by
+itself, as what stands for something (x, ph, it, cp) does. What is marked as not to be translated is copied.
 """
 
 import re
