@@ -184,9 +184,14 @@ def unescaped(text: str) -> str:
     return _REFERENCE.sub(character, text) if "&" in text else text
 
 
+def printable(text: str) -> str:
+    """A text in which characters that XML cannot hold are spaces."""
+    return _REFUSED.sub(" ", text)
+
+
 def escaped(text: str) -> str:
     """A text as XML holds it; characters that XML cannot hold become spaces."""
-    return html.escape(_REFUSED.sub(" ", text), quote=False).replace("\r", "&#13;")
+    return html.escape(printable(text), quote=False).replace("\r", "&#13;")
 
 
 def with_attribute(tag: str, name: str, value: str) -> str:

@@ -74,8 +74,8 @@ class XmlStream:
     def _refuse_doctype(self, name: str, system: str | None, public: str | None, internal: int) -> None:
         if not self._doctype or internal:
             raise CotextError(
-                f"{self._path}:{self.line}: contains a DOCTYPE{' with declarations' * self._doctype}, which is "
-                "refused for safety; remove the declaration and write its entities out"
+                f"{self._path}:{self.line}: contains a DOCTYPE{' with declarations' * self._doctype}, which "
+                "is refused for safety; remove the declaration and write its entities out"
             )
 
     def _refuse_entity(self, entity: str, is_parameter: int) -> None:
