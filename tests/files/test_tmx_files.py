@@ -20,7 +20,8 @@ MEMORY = """<?xml version="1.0" encoding="UTF-8"?>
   <header creationtool="x" srclang="en-US" datatype="html"><note>mine</note></header>
   <body>
     <tu tuid="1"><prop type="file">a.html</prop>
-      <tuv xml:lang="en-US"><seg>A <bpt i="1">&lt;b&gt;</bpt>red<ept i="1">&lt;/b&gt;</ept> car<ph>{0}</ph>, <it
+      <tuv xml:lang="en-US"><seg>A <bpt i="1">&lt;b&gt;</bpt>red<ept
+        i="1">&lt;/b&gt;</ept> car<ph>{0}</ph>, <it
         pos="begin">&lt;i&gt;</it>now.</seg></tuv>
     </tu>
     <tu tuid="2"><prop type="file">a.html</prop><tuv xml:lang="en-US"><seg>Done.</seg></tuv><tuv

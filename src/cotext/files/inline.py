@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final, Literal
 
 from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
-from cotext.files.markup import Element, escaped
 from cotext.files.strings import Markers, found_in
+from cotext.files.xml_places import Element, escaped
 
 # `encloses`: its text is translated; `begins`, `ends`: a half of what encloses text, with the key of its
 # partner; `stands`: for something, without text; `copied`: its text stays.

@@ -18,7 +18,7 @@ _SENTENCE_END: Final = re.compile(r"[.!?:;…。！？：；][\"'”’»)\]]*$"
 _GOES_ON: Final = re.compile(r"[\w(\[\"'“‘«„<%{$]")
 _LETTER: Final = re.compile(r"[^\W\d_]")
 _BREAKS: Final = re.compile(r"\r\n|\n|\r")
-_TAG: Final = re.compile(r"<(/?)([A-Za-z][\w:.-]*|\d+)((?:\s[^<>]*)?)>")
+_TAG: Final = re.compile(r"<(/?)([A-Za-z][\w:.-]*|\d+)((?:[\s/][^<>]*)?)>")
 _CHARACTER_REFERENCE: Final = re.compile(r"&(?:[A-Za-z][A-Za-z0-9]{1,30}|#\d{1,7}|#[xX][0-9A-Fa-f]{1,6});")
 MAX_INLINE: Final = 1000  # elements in a string that are taken apart
 
@@ -76,6 +76,11 @@ class CatalogueString:
         """The string with other pieces, as many as it has paragraphs."""
         waiting = iter(given)
         return "".join(part if isinstance(part, str) else part.written(next(waiting)) for part in self._parts)
+
+
+def has_letters(text: str) -> bool:
+    """Whether there is a letter in a text."""
+    return _LETTER.search(text) is not None
 
 
 def has_words(pieces: Sequence[Piece]) -> bool:

@@ -23,9 +23,9 @@ from cotext.data.formats.tmx import (
 from cotext.files.bilingual import ANY, Job, best_language, same_language
 from cotext.files.blocks import Block
 from cotext.files.inline import Kind, segments
-from cotext.files.markup import Element, decoded_xml, escaped, printable, read_markup
 from cotext.files.places import Edit, Slot, SplicedFile, line_of, no_edits
 from cotext.files.strings import has_words
+from cotext.files.xml_places import Element, decoded_xml, escaped, printable, read_markup
 from cotext.runtime.errors import CotextError
 
 _ROOT: Final = re.compile(rb"<tmx[\s>]")

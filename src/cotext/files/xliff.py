@@ -18,9 +18,9 @@ from typing import Final
 from cotext.files.bilingual import ANY, Job, same_language
 from cotext.files.blocks import Block
 from cotext.files.inline import Kind, Segment, segments
-from cotext.files.markup import Element, decoded_xml, place_of, read_markup, with_attribute
 from cotext.files.places import Edit, Slot, SplicedFile, no_edits
 from cotext.files.strings import has_words
+from cotext.files.xml_places import Element, decoded_xml, place_of, read_markup, with_attribute
 from cotext.runtime.errors import CotextError, shown
 
 _ROOT: Final = re.compile(rb"<(?:[\w.-]+:)?xliff[\s>]")
