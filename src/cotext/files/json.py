@@ -2,8 +2,8 @@
 
 Every string that is a value is a block, or a block for each of its lines, in the order of the file; its place
 is its path of keys. Keys, numbers, white space and the way in which characters are escaped stay. Entries of
-ARB whose key begins with "@" describe others and stay. Plural and select messages of ICU are translated branch
-by branch; see `cotext.files.icu`.
+ARB whose key begins with "@" describe others and stay. Plural and select messages of ICU are translated by
+their branches; see `cotext.files.icu`.
 """
 
 import json

@@ -90,7 +90,7 @@ class _Reader:
     def __init__(self, text: str, name: str) -> None:
         self._text, self._name = text, name
         self._break = "\r\n" if "\r\n" in text else "\n"
-        self._resolver = yaml.SafeLoader("")
+        self._resolver: Any = yaml.SafeLoader("")
         self._levels: list[_Level] = []
         self.messages: list[str] = []
 
@@ -145,10 +145,9 @@ class _Reader:
         style = event.style
         if style is None and event.tag is None and not self._is_plain_string(event.value):
             return None
-        properties = (
-            _PROPERTIES.match(self._text, event.start_mark.index) if event.anchor or event.tag else None
-        )
-        start, stop = properties.end() if properties else event.start_mark.index, event.end_mark.index
+        start, stop = event.start_mark.index, event.end_mark.index
+        if (event.anchor or event.tag) and (properties := _PROPERTIES.match(self._text, start)):
+            start = properties.end()
         raw = self._text[start:stop]
         if style in ("|", ">"):
             # Empty lines at the end, which may count, stay where they are.
