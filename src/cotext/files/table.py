@@ -11,6 +11,11 @@ from cotext.files.blocks import FileFormat
 MODULES: Final[tuple[str, ...]] = (
     "html",
     "docx",
+    "xliff",
+    "tmx",
+    "po",
+    "json",
+    "yaml",
     "text",
     "markdown",
 )
