@@ -20,7 +20,7 @@ MODULES: Final[tuple[str, ...]] = (
     "markdown",
 )
 # Formats that any text has, taken only where its name says so.
-BY_NAME: Final = frozenset({"markdown"})
+BY_NAME: Final = frozenset({"markdown", "yaml"})
 
 
 def file_formats() -> dict[str, FileFormat]:
