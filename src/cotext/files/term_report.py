@@ -15,10 +15,10 @@ class TermReport:
 
     `required` occurrences of terms in the source, of which `met` have one of their translations in the same
     sentence; `forbidden` translations found there; `leaked`: translations of a term of the document, in
-    sentences without that term, beyond those that the sentence's own terms ask for. Of the `repeated` terms, with several
-    translations and in several sentences of a document, those are `consistent` that have the same one
-    throughout. `copied` texts, of which `kept` appear exactly as often as asked. `unmet` has the indices of
-    document and sentence.
+    sentences without that term, beyond those that the sentence's own terms ask for. Of the `repeated` terms,
+    with several translations and in several sentences of a document, those are `consistent` that have the
+    same one throughout. `copied` texts, of which `kept` appear exactly as often as asked. `unmet` has the
+    indices of document and sentence.
     """
 
     required: int = 0
