@@ -5,11 +5,14 @@ import io
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from cotext.files.xml import local_name, parse
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import read_bytes
+
+if TYPE_CHECKING:
+    from lxml import etree
 
 MAX_BYTES: Final = 64 << 20
 _ALTERNATIVES: Final = "|"
@@ -130,9 +133,7 @@ def _several(cell: str) -> tuple[str, ...]:
 def _term(source: str, targets: tuple[str, ...], forbidden: tuple[str, ...], where: str) -> Term:
     source, targets = source.strip(), tuple(target.strip() for target in targets)
     if not source or not all(targets) or not (targets or forbidden):
-        raise CotextError(
-            f"{where}: the term {shown(source)} needs a text and a translation that is not empty"
-        )
+        raise CotextError(f"{where}: the term {shown(source)} needs a text and a translation")
     return Term(source, targets, forbidden)
 
 
@@ -169,8 +170,6 @@ def _is_of(language: str, wanted: str) -> bool:
     return language == wanted.lower() or language.split("-")[0] == wanted.lower().split("-")[0]
 
 
-def _is_status(node: object) -> bool:
-    name = local_name(node)  # type: ignore[arg-type]
-    return name == "administrativeStatus" or (
-        name == "termNote" and "administrativestatus" in (node.get("type") or "").lower()  # type: ignore[attr-defined]
-    )
+def _is_status(node: "etree._Element") -> bool:
+    name, kind = local_name(node), (node.get("type") or "").lower()
+    return name == "administrativeStatus" or (name == "termNote" and "administrativestatus" in kind)

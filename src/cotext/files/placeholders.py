@@ -2,13 +2,14 @@
 
     addresses     https://a.b/c?d=1   www.a.b/c   ann@a.b
     braces        {0}   {name}   {name:.2f}   {{x}}   ${x}   {% tag %}
+    ICU           {count, plural, one {   } other {   }}
     conversions   %s   %d   %1$s   %5.2f   %(name)s   %@   %%
     names         $NAME$   %NAME%   __NAME__
     mark-up       <x id="1"/>   <b>   </b>   &amp;   &#160;
     paths         /etc/hosts   C:\\Windows\\x   src/a_b/c.py
 
-A number before "%" is a percentage ("50 % der", "100% sure", "50%s" excepted), braces around words of a
-sentence are braces ("{see below}"), and a dollar before a number is a price.
+A number before "%" makes it a percentage ("50 % der", "100% sure"), braces around words of a sentence are
+braces ("{see below}"), and a dollar before a number is a price.
 """
 
 import re
@@ -18,12 +19,15 @@ from typing import Final
 from cotext.data.tokenizer import Tokenizer
 from cotext.files.blocks import Copied, Piece, merged
 
+# With brackets where they are closed within; what ends a sentence does not end an address.
 _URL: Final = (
-    r"""(?:(?:https?|ftp)://|mailto:|www\.(?=\w+\.))[^\s<>"'`„“”«»{}|\\^]*[^\s<>"'`„“”«»{}|\\^.,;:!?)\]…]"""
+    r"""(?:(?:https?|ftp)://|mailto:|www\.(?=\w+\.))(?:[^\s<>"'`„“”«»{}|\\^()]|\([^\s()]*\))*"""
+    r"""(?:[^\s<>"'`„“”«»{}|\\^().,;:!?\]…]|\([^\s()]*\))"""
 )
 _MAIL: Final = r"(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]+)+"
 _BRACES: Final = (
     r"\{\{\s*[\w.$|-]+\s*\}\}|\{%[^{}%\n]{1,100}%\}|\$\{[\w.:-]+\}|\{\d+(?:[:!,][^{}\s]{0,20})?\}"
+    r"|\{\w+,\s*(?:plural|select|selectordinal)\s*,\s*=?\w+\s*\{|\}\s+=?\w+\s*\{|\}\s*\}"
     r"|\{(?!(?:sic)\})[A-Za-z_][\w.-]*(?:\[\w+\])?(?:[:!][^{}\s]{0,20})?\}"
 )
 # After a number or its space, % is a percentage, but for conversions that name their argument.

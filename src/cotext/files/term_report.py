@@ -14,11 +14,11 @@ class TermReport:
     """Counts over translated documents.
 
     `required` occurrences of terms in the source, of which `met` have one of their translations in the same
-    sentence; `forbidden` translations found there; `leaked`: translations of a term, in sentences without that
-    term, beyond those that the sentence's own terms ask for. Of the `repeated` terms, with several
-    translations and in several sentences of a document, those are `consistent` that have the same one
-    throughout. `copied` texts, of which `kept` appear exactly as often as asked. `unmet` has the indices of
-    document and sentence.
+    sentence; `forbidden` translations found there; `leaked`: translations of a term of the document, in
+    sentences without that term, beyond those that the sentence's own terms ask for. Of the `repeated` terms,
+    with several translations and in several sentences of a document, those are `consistent` that have the
+    same one throughout. `copied` texts, of which `kept` appear exactly as often as asked. `unmet` has the
+    indices of document and sentence.
     """
 
     required: int = 0
@@ -61,7 +61,7 @@ def term_report(guide: TermGuide, translations: Mapping[int, Sequence[str]]) -> 
             _count(report, wanted, text, (document, sentence))
             own = {form for group in wanted.required for form in group}
             others = {form for forms in alternatives.values() for form in forms} - own
-            report.leaked += sum(1 for _ in occurrences(text, [*others, *own]) if _[1] in others)
+            report.leaked += sum(phrase in others for _, phrase in occurrences(text, [*others, *own]))
             for occurrence in guide.occurrences(document, sentence):
                 if len(occurrence.term.targets) > 1:
                     targets = {t.casefold(): t for t in occurrence.term.targets}

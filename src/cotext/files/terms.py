@@ -125,11 +125,8 @@ class TermGuide:
         text = earlier.get(self._first[document][term]) if self._consistency else None
         if text is None or len(term.targets) < 2:
             return None
-        of_form = {
-            form: target
-            for target in term.targets
-            for form in self._finder.alternatives(occurrence, (target,))
-        }
+        forms = {target: self._finder.alternatives(occurrence, (target,)) for target in term.targets}
+        of_form = {form: target for target, own in forms.items() for form in own}
         _, form = next(occurrences(text, list(of_form)), (0, ""))
         return of_form.get(form)
 

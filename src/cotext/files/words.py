@@ -47,7 +47,7 @@ def words_of(text: str) -> list[Word]:
 
 
 def occurrences(text: str, phrases: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Where phrases occur in a text as whole words: the leftmost, and of these the longest, not overlapping."""
+    """Where phrases occur as whole words: the leftmost first, of these the longest, not overlapping."""
     longest_first = sorted(set(phrases), key=len, reverse=True)
     place = 0
     while place < len(text):
