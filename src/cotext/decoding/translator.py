@@ -34,6 +34,7 @@ from cotext.decoding.plan import DecodingPlan
 from cotext.decoding.scorer import DocumentScorer
 from cotext.decoding.sentence_recovery import recover
 from cotext.decoding.window_groups import source_of
+from cotext.files.guide import Guide
 from cotext.models.interface import Engine, Model
 from cotext.runtime.errors import CotextError
 
@@ -122,6 +123,11 @@ class DocumentTranslator(DocumentScorer):
         super().__init__(model, plan.config, tokenizer, device, plan)
         self.first_pass = first_pass
 
+    @property
+    def takes_guides(self) -> bool:
+        """Whether search keeps lexical constraints: of autoregressive models, where it is constrained."""
+        return False
+
     def check(self, documents: Iterable[Document]) -> int:
         """The number of sentences, all of which can be translated.
 
@@ -139,14 +145,18 @@ class DocumentTranslator(DocumentScorer):
         return sentences
 
     def translate(
-        self, documents: Iterable[Document], on_sentences: Callable[[int], None] = lambda count: None
+        self,
+        documents: Iterable[Document],
+        on_sentences: Callable[[int], None] = lambda count: None,
+        guide: Guide | None = None,
     ) -> Iterator[tuple[int, Translation]]:
         """Translations, each with the index of its document in the input, as soon as they are complete.
 
-        `on_sentences` is called with the number of sentences that were finished.
+        `on_sentences` is called with the number of sentences that were finished; `guide` has the lexical
+        constraints of sentences, which `takes_guides` says whether this system can keep.
 
         Raises:
-            CotextError: as `check`.
+            CotextError: as `check`, or a guide for a system that takes none.
         """
         self.plan.check_passes()
         waiting = self._after_first_pass(documents)
