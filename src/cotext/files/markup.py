@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 from typing import Final
 
 from cotext.files.blocks import Block, Close, Piece
-from cotext.files.markup_paragraph import SPACE, Item, Place, collapsed, paragraph
+from cotext.files.elements import SPACE, Item
+from cotext.files.markup_paragraph import Place, collapsed, paragraph
 from cotext.files.markup_tokens import BLOCKS, Token, attributes, end_of, tokens
 
 # Copied as text in a sentence.

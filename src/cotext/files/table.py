@@ -9,8 +9,16 @@ from cotext.files.blocks import FileFormat
 # Modules that hold a format under the name FORMAT, asked in this order; importable without their libraries,
 # which they import when a file is opened.
 MODULES: Final[tuple[str, ...]] = (
-    *("wmt", "xliff", "tmx", "po", "html", "json"),
-    *("text", "markdown", "yaml"),
+    "wmt",
+    "html",
+    "docx",
+    "xliff",
+    "tmx",
+    "po",
+    "json",
+    "yaml",
+    "text",
+    "markdown",
 )
 # Formats that any text has, taken only where its name says so.
 BY_NAME: Final = frozenset({"markdown", "yaml"})

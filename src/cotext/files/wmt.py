@@ -2,8 +2,8 @@
 
 Of 2026, a line is `{doc_id, source_doc, tgt_lang, instruction}`, of 2025 `{doc_id, src_lang, tgt_lang,
 src_text, prompt_instruction}`. A document is JSON (alone or fenced, as in Markdown), HTML, or plain text, of
-which every line is a block; the numbers of lines, paragraphs and entries are kept. Instructions are not obeyed,
-and said.
+which every line is a block; the numbers of lines, paragraphs and entries are kept. Instructions are not
+obeyed, and said.
 
 What is written is a submission: of every line that is in the languages of the job
 `{dataset_id, doc_id, tgt_lang, hypothesis, translation_granularity}`; lines of other languages are left out.
