@@ -1,13 +1,8 @@
 """What tests of all formats of strings do: translate without a model, and look at what has changed."""
 
-import random
 from collections.abc import Callable
 
-import pytest
-from mutations import mutate
-
 from cotext.files.blocks import Block, Contents, FileFormat, OpenedFile, Piece
-from cotext.runtime.errors import CotextError
 
 
 def translated(contents: Contents, change: Callable[[str], str] = str.upper) -> list[list[Block]]:
@@ -42,23 +37,3 @@ def same_again(format: FileFormat, content: bytes) -> OpenedFile:
     opened = format.open(content, "file")
     assert opened.written(opened.contents.documents) == content
     return opened
-
-
-def survives_damage(format: FileFormat, content: bytes, seed: int = 1) -> None:
-    """200 damaged copies: each is read and written, or refused with an error that is meant for people."""
-    draw = random.Random(seed)
-    read = 0
-    for _ in range(200):
-        damaged, damage = mutate(content, draw)
-        said = "file"
-        try:
-            opened = format.open(damaged, "file")
-            assert opened.written(opened.contents.documents) == damaged, damage
-            upper(opened)
-            read += 1
-        except CotextError as error:
-            said = str(error)
-        except Exception as error:
-            pytest.fail(f"{damage}: {error!r}")
-        assert said.startswith("file"), damage
-    assert read
