@@ -12,6 +12,7 @@ MODULES: Final[tuple[str, ...]] = (
     "wmt",
     "html",
     "docx",
+    "subtitles",
     "xliff",
     "tmx",
     "po",
