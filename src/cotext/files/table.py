@@ -12,6 +12,8 @@ MODULES: Final[tuple[str, ...]] = (
     "wmt",
     "html",
     "docx",
+    "odt",
+    "epub",
     "subtitles",
     "xliff",
     "tmx",
