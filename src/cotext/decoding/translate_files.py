@@ -88,8 +88,8 @@ class BlocksJob:
         blocks, sentences = self._texts.blocks_split
         if blocks:
             self.messages.append(
-                f"{blocks:,} paragraphs are split into {sentences:,} sentences, translated in context and "
-                "joined again (--no-split: each as one)"
+                f"{blocks:,} paragraph{'s are' if blocks > 1 else ' is'} split into {sentences:,} sentences, "
+                "translated in context and joined again (--no-split: each as one)"
             )
         with naming(source):
             self.sentences = self._texts.check()
