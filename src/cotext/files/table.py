@@ -8,7 +8,7 @@ from cotext.files.blocks import FileFormat
 
 # Modules that hold a format under the name FORMAT, asked in this order; importable without their libraries,
 # which they import when a file is opened.
-MODULES: Final[tuple[str, ...]] = ("html", "docx", "odt", "epub")
+MODULES: Final[tuple[str, ...]] = ("html", "docx", "odt", "epub", "pptx", "xlsx")
 
 
 def file_formats() -> dict[str, FileFormat]:
