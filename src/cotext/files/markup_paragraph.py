@@ -82,7 +82,7 @@ def paragraph(items: Sequence[Item]) -> tuple[tuple[Piece, ...], Place] | None:
             pieces.append(Copied(key, item.text))
             after_space = item.text.endswith(" ")
         else:
-            pieces.append(Point(key))
+            pieces.append(Point(key, item.name == "br"))
             after_space = item.name == "br" or (after_space and item.name not in _SHOWN)
     return merged(pieces), place
 
