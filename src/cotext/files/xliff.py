@@ -52,7 +52,8 @@ class Xliff:
         """Read a job; raises CotextError for malformed XML, another version, or languages of another job."""
         source = decoded_xml(content, name)
         root = read_markup(source.text, name)
-        version = _VERSIONS.get(root.attributes.get("version", ""))
+        # Files of tools of 1.x may leave it out.
+        version = _VERSIONS.get(root.attributes.get("version", "1.2" if _is_first(root) else ""))
         if root.name != "xliff" or version is None:
             found = f"<{root.raw_name}> {shown(root.attributes.get('version', ''))}"
             raise CotextError(
@@ -280,6 +281,11 @@ class _Reader:
             (counts.sized, "units say how long their target may be; that is not checked"),
         )
         return [f"{count} {what}" for count, what in said if count]
+
+
+def _is_first(root: Element) -> bool:
+    """Whether a root without a version is of 1.x: by its namespace, or by none."""
+    return not root.space or root.space.startswith("urn:oasis:names:tc:xliff:document:1.")
 
 
 def _marked(tag: str) -> str:
