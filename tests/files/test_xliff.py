@@ -246,6 +246,11 @@ def test_languages() -> None:
         FORMAT.open(SECOND.replace(' trgLang="de-DE"', "").encode(), "file")
 
 
+def test_a_root_without_a_version_is_of_1_x() -> None:
+    content = FIRST.replace('version="1.2" ', "").encode()
+    assert target(upper(FORMAT.open(content, "file")), "5").text == "FILL ME"
+
+
 def test_another_encoding() -> None:
     content = FIRST.replace('"utf-8"', '"iso-8859-1"').encode("latin-1")
     opened = same_again(FORMAT, content)

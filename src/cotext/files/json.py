@@ -15,7 +15,7 @@ from typing import Final
 
 from cotext.files.blocks import Block
 from cotext.files.icu import Message, message_of
-from cotext.files.places import Edit, Slot, SplicedFile, decoded, line_of
+from cotext.files.places import Edit, Lines, Slot, SplicedFile, decoded
 from cotext.files.strings import Markers
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
@@ -101,7 +101,7 @@ def _strings(text: str, name: str) -> Iterator[tuple[re.Match[str], list[_Level]
         mark = token[2]
         if mark in ("{", "["):
             if len(levels) == MAX_DEPTH:
-                line = line_of(text, token.start())
+                line = Lines(text).of(token.start())
                 raise CotextError(f"{name}:{line}: nested deeper than {MAX_DEPTH} levels")
             levels.append(_Level(mark == "{", wants_key=mark == "{"))
         elif mark in ("}", "]"):
@@ -117,6 +117,7 @@ def _strings(text: str, name: str) -> Iterator[tuple[re.Match[str], list[_Level]
 
 
 def _slots(text: str, name: str, messages: list[str]) -> Iterator[Slot]:
+    lines = Lines(text)
     as_ascii = text.isascii() and "\\u" in text
     for token, levels in _strings(text, name):
         path = "".join(level.step for level in levels).lstrip(".")
@@ -125,7 +126,7 @@ def _slots(text: str, name: str, messages: list[str]) -> Iterator[Slot]:
                 messages.append(f"@@locale stays {token[1]}; name the language of the translation there")
             continue
         quoted = partial(_quoted, as_ascii=as_ascii, slashes="\\/" in token[1])
-        place = f"line {line_of(text, token.start())}, {path or 'the only string'}"
+        place = f"line {lines.of(token.start())}, {path or 'the only string'}"
         slot = string_slot(json.loads(token[1]), token.span(), place, quoted, messages)
         if slot is not None:
             yield slot

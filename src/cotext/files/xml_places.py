@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from xml.parsers import expat
 
-from cotext.files.places import Decoded, decoded, line_of
+from cotext.files.places import Decoded, decoded
 from cotext.runtime.errors import CotextError
 
 MAX_DEPTH: Final = 100
@@ -204,9 +204,3 @@ def with_attribute(tag: str, name: str, value: str) -> str:
     end = re.search(r"\s*/?>$", tag)
     assert end is not None
     return f"{tag[: end.start()]} {quoted}{end[0]}"
-
-
-def place_of(text: str, element: Element) -> str:
-    """The line of an element, with its id."""
-    named = element.attributes.get("id")
-    return f"line {line_of(text, element.start)}" + (f" ({named})" if named else "")
