@@ -309,7 +309,6 @@ def test_prepare_reports_what_it_found(tmp_path: Path) -> None:
 
 
 def test_prepare_splits_and_cleans_the_training_data_alone(tmp_path: Path) -> None:
-    pytest.importorskip("pysbd")
     corpus(tmp_path)
     shown = succeed(*prepare(tmp_path, "--split", "--clean", "empty", "--clean", "ratio")).out
     assert "1 were split into 2, 1 left whole" in shown

@@ -103,10 +103,9 @@ class Selection:
         if self.splitters is None:
             return [pair]
         source, target = (
-            [sentence.strip() for sentence in splitter.sentences(side)]
-            for splitter, side in zip(self.splitters, pair, strict=True)
+            splitter.sentences(side) for splitter, side in zip(self.splitters, pair, strict=True)
         )
-        if len(source) != len(target) or len(source) == 1:
+        if len(source) != len(target) or len(source) <= 1:
             self.prose.uneven += len(source) != len(target)
             return [pair]
         self.prose.split += 1

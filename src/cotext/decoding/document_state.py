@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from cotext.data.batch import Instance
 from cotext.data.documents import Document
 from cotext.data.views import View, Window, join
+from cotext.files.guide import Guide
 
 Encoded = Sequence[Sequence[int]]  # the tokens of the sentences of a document
 
@@ -63,6 +64,8 @@ class OpenDocument:
     first_pass: list[SentenceHypothesis] | None = None  # a translation of the whole, per sentence
     sequential_windows: int = 1
     ready: list[int] = field(default_factory=list)
+    guide: Guide | None = None
+    texts: dict[int, str] = field(default_factory=dict)  # per index in the document, what is finished
     inexact: set[int] = field(default_factory=set)  # windows without exactly the sentences requested
     _missing: list[int] = field(default_factory=list)  # per window, how many hypotheses it waits for
     _waiting: dict[int, list[int]] = field(default_factory=dict)  # per sentence, the windows that wait for it
@@ -83,11 +86,14 @@ class OpenDocument:
         prefix: bool,
         first_pass: Sequence[list[int]] | None = None,
         sequential_windows: int = 1,
+        guide: Guide | None = None,
+        waits: bool = True,
     ) -> "OpenDocument":
         """A document before its first batch, given the tokens of its sentences.
 
         `prefix`: translations are forced as target context, those of `first_pass`, which has the tokens of a
-        whole translation, or else those made here.
+        whole translation, or else those made here. `waits`: for the sentences that decide on constraints of
+        others, too, unless they are searched together.
         """
         cut = cut_document(view, tokens)
         source, windows = [tokens[j] for j in cut.kept], cut.windows
@@ -95,8 +101,10 @@ class OpenDocument:
         opened = cls(index, document, cut.kept, source, windows, given, sequential_windows=sequential_windows)
         if first_pass is not None:
             opened.first_pass = [SentenceHypothesis(tuple(first_pass[j])) for j in cut.kept]
+        opened.guide = guide
         for number, sentences in enumerate(given):
-            awaited = sentences if first_pass is None else ()
+            deciding = opened._deciding(number) if waits else ()
+            awaited = [*(sentences if first_pass is None else ()), *deciding]
             for j in awaited:
                 opened._waiting.setdefault(j, []).append(number)
             opened._missing.append(len(awaited) + (number % sequential_windows > 0))
@@ -136,10 +144,20 @@ class OpenDocument:
         self._found[number] = [*self.context(number), *hypothesis]
         for j in window.current:
             self._current[j] = self._found[number][j - window.target.start]
+            self.texts[self.kept[j]] = self._current[j].text
             for later in self._waiting.get(j, ()):
                 self._one_less(later)
         if (number + 1) % self.sequential_windows and number + 1 < len(self.windows):
             self._one_less(number + 1)
+
+    def _deciding(self, number: int) -> list[int]:
+        """The sentences before those requested of a window that decide on their constraints."""
+        if self.guide is None:
+            return []
+        requested = self.requested(number)
+        places = {self.kept[j]: j for j in range(requested.start)}
+        deciding = (i for j in requested for i in self.guide.awaits(self.index, self.kept[j]))
+        return [places[i] for i in dict.fromkeys(deciding) if i in places]
 
     def _one_less(self, number: int) -> None:
         self._missing[number] -= 1

@@ -9,11 +9,16 @@ from typing import Any, TextIO
 from cotext.data.documents import Document
 from cotext.decoding.translator import Translation
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import replacing
+from cotext.runtime.files import checksum, replacing
 from cotext.runtime.integrity import sealed, sealed_lines, unsealed
 
 # The fields of an entry other than the document; see `Translation`.
 LISTS = tuple(f.name for f in fields(Translation) if f.name != "document")
+
+
+def journal_of(out: Path) -> Path:
+    """Where the journal of an output stands."""
+    return out.with_name(f"{out.name}.partial")
 
 
 class TranslationJournal:
@@ -29,11 +34,13 @@ class TranslationJournal:
         on_message: Callable[[str], None],
         overwrite: bool = False,
     ) -> None:
-        self.path = out.with_name(out.name + ".partial")
+        self.path = journal_of(out)
         self.header = header
         self.on_message = on_message
         self.overwrite = overwrite
         self.done: dict[int, Translation] = {}
+        self.out = out
+        self._written = ""
         self.file: TextIO | None = None
 
     def __enter__(self) -> "TranslationJournal":
@@ -60,6 +67,10 @@ class TranslationJournal:
         for number, line in enumerate(lines[1:], start=2):
             try:
                 entry = unsealed(line)
+                if "written" in entry:
+                    self._written = str(entry["written"])
+                    kept.append(line)
+                    continue
                 document = Document(entry["id"], tuple(entry["sentences"]))
                 lists = {k: tuple(entry[k]) for k in LISTS}
                 translation = Translation(document, **lists)
@@ -97,22 +108,46 @@ class TranslationJournal:
 
     def add(self, index: int, translation: Translation) -> None:
         """Append one document and push it to the disk."""
-        assert self.file is not None
         entry = asdict(translation)
         document = entry.pop("document")
+        self._append({"index": index, **document, **entry})
+        self.done[index] = translation
+
+    @property
+    def output_stands(self) -> bool:
+        """Whether the output has been written, and is still there as it was.
+
+        Raises:
+            CotextError: it has been changed since, and may not be overwritten.
+        """
+        if not self._written or not self.out.is_file():
+            return False
+        if checksum(self.out) == self._written:
+            return True
+        if not self.overwrite:
+            raise CotextError(
+                f"{self.out}: has been changed since it was written; move it away, or add --overwrite to "
+                "write it again"
+            )
+        return False
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        assert self.file is not None
         try:
-            self.file.write(sealed({"index": index, **document, **entry}) + "\n")
+            self.file.write(sealed(entry) + "\n")
             self.file.flush()
         except OSError as error:
             raise CotextError(
                 f"{self.path}: cannot be written: {error.strerror or error}; make room, and the same command "
                 "goes on from there"
             ) from None
-        self.done[index] = translation
 
-    def finish(self) -> None:
-        """Remove the journal: the output is complete."""
-        self.path.unlink(missing_ok=True)
+    def finish(self, keep: bool = False) -> None:
+        """Remove the journal, as the output is complete; `keep`: note that it is."""
+        if keep:
+            self._append({"written": checksum(self.out)})
+        else:
+            self.path.unlink(missing_ok=True)
 
     def __exit__(self, *exc: object) -> None:
         if self.file is not None:
