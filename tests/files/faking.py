@@ -53,6 +53,16 @@ def texts(opened: OpenedFile) -> list[list[str]]:
     return [[block.text for block in document] for document in opened.contents.documents]
 
 
+def shape(block: Block) -> str:
+    """The pieces as text: elements as brackets, points as *, copied text in angles."""
+    return "".join(
+        piece
+        if isinstance(piece, str)
+        else {Open: "[", Close: "]", Point: "*"}.get(type(piece)) or f"<{piece.text}>"
+        for piece in block.pieces
+    )
+
+
 def assert_well_formed(opened: OpenedFile) -> None:
     """Every block has text, and elements that are nested properly, each once."""
     for document in opened.contents.documents:

@@ -13,6 +13,7 @@ from faking import (
     changed,
     members,
     packed,
+    shape,
     shouted,
     shuffled,
     texts,
@@ -21,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from cotext.files.blocks import Block, Close, Open, Point
+from cotext.files.blocks import Block
 from cotext.files.docx import FORMAT
 from cotext.files.parts import PartsFile
 from cotext.files.table import recognise
@@ -67,16 +68,6 @@ def opened(body: str) -> PartsFile:
 
 def run(text: str, properties: str = "") -> str:
     return f'<w:r><w:rPr>{properties}</w:rPr><w:t xml:space="preserve">{text}</w:t></w:r>'
-
-
-def shape(block: Block) -> str:
-    """The pieces as text: elements as brackets, points as *, copied text in angles."""
-    return "".join(
-        piece
-        if isinstance(piece, str)
-        else {Open: "[", Close: "]", Point: "*"}.get(type(piece)) or f"<{piece.text}>"
-        for piece in block.pieces
-    )
 
 
 FIELD = (

@@ -8,25 +8,14 @@ from cotext.data.splitting import Splitter
 from cotext.decoding.alignment import align
 from cotext.decoding.open import OpenedRun
 from cotext.decoding.translator import DocumentTranslator, Translation
+from cotext.decoding.wishes import Wishes
 from cotext.files.block_sentences import CutBlock, cut
 from cotext.files.blocks import Block, Contents, Copied, Piece
-from cotext.files.guide import Guide
 from cotext.files.placeholders import shown, with_placeholders, without_placeholders
 from cotext.files.tags import SentenceAlignment, project, shown_text
-from cotext.files.terms import Glossary, TermGuide
+from cotext.files.term_report import TermReport
+from cotext.files.terms import TermGuide
 from cotext.runtime.errors import CotextError
-
-
-@dataclass(frozen=True, slots=True)
-class Wishes:
-    """What a person asks of the translation of files: terms, words to keep, and consistent terms."""
-
-    glossary: Glossary | None = None
-    keep: tuple[str, ...] = ()
-    consistency: bool = False
-
-    def __bool__(self) -> bool:
-        return bool(self.glossary or self.keep or self.consistency)
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,11 +96,7 @@ class BlockDocuments:
         Raises:
             CotextError: one is over the limit; terms that the system cannot keep.
         """
-        if self._wishes and not self._translator.takes_guides:
-            raise CotextError(
-                "a glossary, words to keep and consistent terms need a system that writes from left to right "
-                "and decode.align = constrained; leave them out, or take another run"
-            )
+        self._wishes.check(self._translator)
         sentences = 0
         for index, document in enumerate(self.documents):
             try:
@@ -122,20 +107,19 @@ class BlockDocuments:
                 raise CotextError(f"{where}{error}") from None
         return sentences
 
-    def guide(self, chosen: Sequence[int]) -> Guide | None:
+    def guide(self, chosen: Sequence[int]) -> TermGuide | None:
         """What these of `documents` are to hold, for search; None where there is nothing."""
         sentences = [self._whole[self._numbers[index]].sentences for index in chosen]
-        copied = [[each.copied for each in of_document] for of_document in sentences]
-        wanted = bool(self._wishes) or any(texts for of_document in copied for texts in of_document)
-        if not wanted or not self._translator.takes_guides:
-            return None
-        return TermGuide(
+        return self._wishes.guide(
+            self._translator,
             [[each.text for each in of_document] for of_document in sentences],
-            self._wishes.glossary,
-            keep=self._wishes.keep,
-            consistency=self._wishes.consistency,
-            copied=copied,
+            [[each.copied for each in of_document] for of_document in sentences],
         )
+
+    def terms(self, translations: Mapping[int, Translation]) -> TermReport | None:
+        """The term accuracy of translations of all `documents`; None where no terms were asked for."""
+        texts = {index: each.document.sentences for index, each in sorted(translations.items())}
+        return self._wishes.report(self.guide(range(len(self.documents))) if self._wishes else None, texts)
 
     def blocks(self, translations: Mapping[int, Translation]) -> list[list[Block]]:
         """The blocks of the file, with the translations of all `documents` by their index."""

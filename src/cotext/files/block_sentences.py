@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from cotext.data.splitting import join_sentences
-from cotext.files.blocks import Block, Copied, Piece, merged
+from cotext.files.blocks import Block, Copied, Piece, Point, merged
 from cotext.files.sentence_pieces import SentencePieces, join_pieces, length, split_pieces
 
 _SPACE = re.compile(r"[ \t\n\r\f\v]+")
@@ -55,7 +55,7 @@ def _has_letter(pieces: Iterable[Piece]) -> bool:
 
 
 def _spans(block: Block, spans: Spans | None) -> list[tuple[int, int]]:
-    """The spans of sentences; copied white space, as a line break, lies between sentences."""
+    """The spans of sentences; a line break, or copied white space, lies between two."""
     found = []
     start = 0
     for at, stop in [*_breaks(block.pieces), (len(block.text), 0)]:
@@ -72,9 +72,13 @@ def _spans(block: Block, spans: Spans | None) -> list[tuple[int, int]]:
 def _breaks(pieces: Iterable[Piece]) -> Iterator[tuple[int, int]]:
     at = 0
     for piece in pieces:
-        if isinstance(piece, Copied) and piece.text.isspace():
-            yield at, at + len(piece.text)
+        if _breaks_line(piece):
+            yield at, at + length(piece)
         at += length(piece)
+
+
+def _breaks_line(piece: Piece) -> bool:
+    return (isinstance(piece, Copied) and piece.text.isspace()) or (isinstance(piece, Point) and piece.breaks)
 
 
 def _with_single_spaces(pieces: Iterable[Piece]) -> Iterator[Piece]:
@@ -95,7 +99,7 @@ def _seam(
 ) -> tuple[Piece, ...]:
     """What stands between two sentences, with a space where the language has one."""
     space = "".join(piece for piece in between if isinstance(piece, str))
-    if space.strip(" ") or any(isinstance(piece, Copied) for piece in between):
+    if space.strip(" ") or any(isinstance(piece, Copied) or _breaks_line(piece) for piece in between):
         return tuple(between)
     last, first = _text(before)[-1:], _text(after)[:1]
     wanted = len(join_sentences((last, first), language)) > len(last + first)

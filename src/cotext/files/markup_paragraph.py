@@ -12,7 +12,20 @@ from cotext.files.elements import SPACE, Item, inner, mates, without_empty
 _SPACES: Final = re.compile(rf"[{SPACE}]+")
 # Points that a reader sees, so that white space on both sides is no double space.
 _SHOWN: Final = frozenset(
-    {"img", "input", "svg", "math", "iframe", "object", "applet", "canvas", "audio", "video", "embed"}
+    {
+        "cdata",
+        "img",
+        "input",
+        "svg",
+        "math",
+        "iframe",
+        "object",
+        "applet",
+        "canvas",
+        "audio",
+        "video",
+        "embed",
+    }
 )
 
 
@@ -69,7 +82,7 @@ def paragraph(items: Sequence[Item]) -> tuple[tuple[Piece, ...], Place] | None:
             pieces.append(Copied(key, item.text))
             after_space = item.text.endswith(" ")
         else:
-            pieces.append(Point(key))
+            pieces.append(Point(key, item.name == "br"))
             after_space = item.name == "br" or (after_space and item.name not in _SHOWN)
     return merged(pieces), place
 

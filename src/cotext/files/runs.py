@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
 from cotext.files.elements import Item, inner, mates, without_empty
+from cotext.files.xml import local_name
 
 if TYPE_CHECKING:
     from lxml import etree
@@ -176,6 +177,8 @@ class _Writer:
         for index in indices:
             atom = atoms[index]
             holder, properties = self._levels[-1]
+            for node in atom.nodes:
+                node.tail = None  # text behind a node is an atom of its own
             if atom.kind == "text":
                 self._dialect.put_text(holder, atom.text, atom.properties)
             elif atom.in_run:
@@ -189,6 +192,29 @@ class _Writer:
                 )
             elif atom.holder is not None:
                 self._levels.pop()
+
+
+def look_of(properties: "etree._Element | None", unseen: frozenset[str]) -> str:
+    """What a reader sees of the properties of a run, as a text that is equal where it is.
+
+    `unseen`: local names of elements and attributes that do not count.
+    """
+    if properties is None:
+        return ""
+    seen: list[str] = []
+    for child in (properties, *properties):
+        # The properties themselves have attributes in some formats; each child is looked at with all in it.
+        for node in (child,) if child is properties else child.iter():
+            values = sorted(
+                f"{_local(key)}={value!s}" for key, value in node.items() if _local(key) not in unseen
+            )
+            if local_name(child) not in unseen and (values or not (node.attrib or node is properties)):
+                seen.append(f"{local_name(node)} {values}")
+    return " ".join(sorted(seen))
+
+
+def _local(name: str | bytes) -> str:
+    return str(name).rpartition("}")[2]
 
 
 def _with_spaces_joined(atoms: Sequence[Atom]) -> list[Atom]:
@@ -208,7 +234,8 @@ def _bases(atoms: Sequence[Atom]) -> dict[int, _Base]:
     levels = [-1]
     for index, atom in enumerate(atoms):
         if atom.kind == "text" and atom.text.strip():
-            lengths.setdefault(levels[-1], Counter())[atom.look] += len(atom.text)
+            letters = sum(len(word) for word in atom.text.split())
+            lengths.setdefault(levels[-1], Counter())[atom.look] += letters
             first.setdefault((levels[-1], atom.look), _Base(atom.look, atom.properties))
         elif atom.holder is not None:
             levels.append(index) if atom.kind == "open" else levels.pop()

@@ -71,8 +71,8 @@ def parse(content: bytes, where: str) -> "etree._ElementTree[etree._Element]":
         attribute_defaults=False,
         huge_tree=False,
         strip_cdata=False,
-        collect_ids=False,
-    )
+    )  # not collect_ids=False: libxml2 then opens the document type
+
     try:
         root: etree._Element = library.fromstring(content, parser)
     except (library.XMLSyntaxError, ValueError, LookupError) as error:
