@@ -1,4 +1,4 @@
-"""Lines of several sentences given to `translate`: warned of, and with --split a line in, a line out."""
+"""Lines of several sentences given to `translate`: split by default, a line in, a line out."""
 
 import json
 from dataclasses import fields
@@ -31,17 +31,18 @@ def flat(text: str) -> str:
 
 def test_lines_of_prose_are_counted_and_the_first_is_named(world: World, tmp_path: Path) -> None:
     source = written(tmp_path, ("the cat",), ("a dog", PROSE, "the bird. Sings it!"), (LONG,))
-    told = flat(succeed("translate", world.run, source, "--out", tmp_path / "out.txt").err)
+    command = ["translate", world.run, source, "--format", "text", "--no-split"]
+    told = flat(succeed(*command, "--out", tmp_path / "out.txt").err)
     assert "2 of 5 lines seem to hold several sentences" in told
     assert "1 is more than 2 times as long as 99 in 100 sentences of the training data" in told
     assert f"the first is {source}:4." in told
-    assert told.count("--split") == 1
+    assert told.count("--no-split") == 1
     assert len((tmp_path / "out.txt").read_text().splitlines()) == len(source.read_text().splitlines())
 
 
 def test_sentences_raise_no_warning(world: World, tmp_path: Path) -> None:
     told = succeed("translate", world.run, world.folder / "test.en", "--out", tmp_path / "out.de").err
-    assert "--split" not in told
+    assert "split" not in told
 
 
 def test_a_run_notes_the_length_of_its_sentences(world: World, tmp_path: Path) -> None:
@@ -71,7 +72,7 @@ def test_split_lines_are_translated_as_their_sentences_are(world: World, tmp_pat
     """Exactly as they are on lines of their own, in the context of each other."""
     whole = written(tmp_path, ("the cat", PROSE, "a dog"), (LONG,), format="jsonl")
     out = tmp_path / "out.jsonl"
-    outcome = succeed("translate", world.run, whole, "--split", "--out", out)
+    outcome = succeed("translate", world.run, whole, "--out", out)
     assert "1 are split into 3 sentences" in flat(outcome.err)
     assert "4 sentences in 2 documents" in outcome.out
     apart = tmp_path / "apart.jsonl"
@@ -89,7 +90,7 @@ def test_split_lines_are_translated_as_their_sentences_are(world: World, tmp_pat
 
 def test_split_goes_on_after_a_kill(world: World, tmp_path: Path) -> None:
     source = written(tmp_path, *[("the cat", PROSE)] * 20)
-    command = ["translate", world.run, source, "--split", "--set", "max_tokens=60", "--out"]
+    command = ["translate", world.run, source, "--format", "text", "--set", "max_tokens=60", "--out"]
     succeed(*command, tmp_path / "whole.txt")
     partial = tmp_path / "out.txt.partial"
     process = start(*command, tmp_path / "out.txt")

@@ -1,8 +1,10 @@
 """A translator that shouts: each stretch of text in capitals, inline elements where they are."""
 
+import io
 import random
+import zipfile
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from hostile.mutations import mutate
 
@@ -51,6 +53,21 @@ def texts(opened: OpenedFile) -> list[list[str]]:
     return [[block.text for block in document] for document in opened.contents.documents]
 
 
+def shape(block: Block) -> str:
+    """The pieces as text: elements as brackets, points as * or /, which breaks, copied text in angles."""
+    spelled = []
+    for piece in block.pieces:
+        if isinstance(piece, str):
+            spelled.append(piece)
+        elif isinstance(piece, Copied):
+            spelled.append(f"<{piece.text}>")
+        elif isinstance(piece, Point):
+            spelled.append("/" if piece.breaks else "*")
+        else:
+            spelled.append("[" if isinstance(piece, Open) else "]")
+    return "".join(spelled)
+
+
 def assert_well_formed(opened: OpenedFile) -> None:
     """Every block has text, and elements that are nested properly, each once."""
     for document in opened.contents.documents:
@@ -68,11 +85,34 @@ def assert_well_formed(opened: OpenedFile) -> None:
             assert all(count == 1 for count in single.values())
 
 
+def members(content: bytes) -> dict[str, bytes]:
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+        return {name: file.read(name) for name in file.namelist()}
+
+
+def packed(parts: dict[str, bytes | str]) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, part in parts.items():
+            file.writestr(zipfile.ZipInfo(name), part)
+    return out.getvalue()
+
+
+def damages(content: bytes, draw: random.Random, count: int) -> Iterator[bytes]:
+    """Damaged files; of archives, every second is sound, with a damaged part of XML."""
+    for turn in range(count):
+        if turn % 2 and content.startswith(b"PK"):
+            parts = members(content)
+            name = draw.choice([name for name in parts if name.endswith(("ml", ".rels"))])
+            parts[name] = mutate(parts[name], draw)[0]
+            yield packed(parts)
+        else:
+            yield mutate(content, draw)[0]
+
+
 def assert_damage_is_survived(format: FileFormat, content: bytes, seed: int, count: int = 200) -> None:
     """Damaged files are refused with CotextError, or read and written with and without other text."""
-    draw = random.Random(seed)
-    for _ in range(count):
-        damaged, _ = mutate(content, draw)
+    for damaged in damages(content, random.Random(seed), count):
         try:
             opened = format.open(damaged, "damaged")
             assert opened.written(opened.contents.documents) == damaged

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from cotext.files.block_sentences import CutBlock, cut
 from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged
+from cotext.files.tags import project
 
 
 def spans(text: str) -> list[tuple[int, int]]:
@@ -54,7 +55,7 @@ def blocks(draw: st.DrawFn) -> Block:
 
 
 def same(found: CutBlock) -> Block:
-    return found.joined([sentence.pieces for sentence in found.sentences], "en")
+    return found.joined(found.parts.sentences, "en")
 
 
 @given(blocks())
@@ -77,39 +78,22 @@ def test_untouched_sentences_give_the_block_back_but_for_white_space(block: Bloc
         if not isinstance(p, str) or p.strip()
     ]
     assert merged(without_space) == merged(expected)
-    for sentence in found.sentences:
-        assert nested(sentence.pieces)
-        assert Block(sentence.pieces).text.strip(" ") == Block(sentence.pieces).text
+    for sentence in found.parts.sentences:
+        assert Block(sentence).text.strip(" ") == Block(sentence).text
 
 
 @given(blocks(), st.randoms(use_true_random=False))
-def test_elements_come_back_once_and_nested_wherever_a_translation_puts_them(
+def test_elements_come_back_once_and_nested_around_other_words(
     block: Block, generator: random.Random
 ) -> None:
     found = cut(block, spans)
-    shuffled = [anywhere(sentence.pieces, generator) for sentence in found.sentences]
-    back = found.joined(shuffled, "en")
+    translated = [
+        project(sentence, " ".join(generator.choices(("v", "w", "x. y"), k=generator.randint(1, 6))), None)
+        for sentence in found.parts.sentences
+    ]
+    back = found.joined(translated, "en")
     assert elements(back.pieces) == elements(block.pieces)
     assert nested(back.pieces)
-
-
-def anywhere(pieces: tuple[Piece, ...], generator: random.Random) -> tuple[Piece, ...]:
-    """Other words, and the elements nested in each other at random."""
-    found: list[Piece] = ["w"] * 6
-    keys = [piece.key for piece in pieces if isinstance(piece, Open)]
-    for key in keys:
-        places = [
-            (i, j)
-            for i in range(len(found) + 1)
-            for j in range(i, len(found) + 1)
-            if nested(tuple(found[i:j]))
-        ]
-        i, j = generator.choice(places)
-        found = [*found[:i], Open(key), *found[i:j], Close(key), *found[j:]]
-    for piece in pieces:
-        if isinstance(piece, Point | Copied):
-            found.insert(generator.randint(0, len(found)), piece)
-    return tuple(found)
 
 
 @pytest.mark.parametrize(
@@ -124,10 +108,10 @@ def anywhere(pieces: tuple[Piece, ...], generator: random.Random) -> tuple[Piece
             [("A ", Open(2), "b", Close(2), ".")],
         ),
         (("Click ", Open(1), "here", Close(1)), [("Click ", Open(1), "here", Close(1))]),
-        # One that goes on is closed for the sentence.
+        # One that goes on has its ends in two.
         (
             ("A ", Open(1), "b. C", Close(1), " d."),
-            [("A ", Open(1), "b.", Close(1)), (Open(1), "C", Close(1), " d.")],
+            [("A ", Open(1), "b."), ("C", Close(1), " d.")],
         ),
         (("a  \n b",), [("a b",)]),
         (("One.", Copied(1, "\n"), "two"), [("One.",), ("two",)]),
@@ -136,12 +120,12 @@ def anywhere(pieces: tuple[Piece, ...], generator: random.Random) -> tuple[Piece
     ],
 )
 def test_sentences(pieces: tuple[Piece, ...], sentences: list[tuple[Piece, ...]]) -> None:
-    assert [sentence.pieces for sentence in cut(Block(pieces), spans).sentences] == sentences
+    assert cut(Block(pieces), spans).parts.sentences == sentences
 
 
 def test_whole_blocks() -> None:
     for block, how in ((Block(("One. Two.",), split=False), spans), (Block(("One. Two.",)), None)):
-        assert [sentence.pieces for sentence in cut(block, how).sentences] == [("One. Two.",)]
+        assert cut(block, how).parts.sentences == [("One. Two.",)]
 
 
 @pytest.mark.parametrize(

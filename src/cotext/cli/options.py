@@ -18,7 +18,7 @@ Format = Annotated[
     str | None,
     typer.Option(
         "--format",
-        help="text, docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, tsv or jsonl; "
+        help="text, docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, tmx, tsv or jsonl; "
         "detected from the content if not given.",
     ),
 ]

@@ -12,17 +12,21 @@ STANDARD_INPUT = Path("/dev/stdin")
 
 
 def translate_standard_input(
-    opening: tuple[Path, str | None, dict[str, Any], int | None], format: str | None, split: bool
+    opening: tuple[Path, str | None, dict[str, Any], int | None],
+    format: str | None,
+    split: bool,
+    wishes: dict[str, Any],
 ) -> None:
     """Translate what comes in line for line; what there is to say of it goes to standard error.
 
     `opening`: the arguments of `open_run`. `format`: text (documents ended by empty lines), prose (running
-    text), or None, as the content is.
+    text), or None, as the content is. `wishes`: the arguments of `read_wishes`.
     """
     from cotext.data.formats.streams import numbered_lines
+    from cotext.data.splitting import Splitter
     from cotext.decoding.open import open_run
-    from cotext.decoding.prose import splitter_for
     from cotext.decoding.translate_stream import StreamTranslation
+    from cotext.decoding.wishes import read_wishes
 
     def say(text: str) -> None:
         typer.echo(text, err=True)
@@ -32,8 +36,10 @@ def translate_standard_input(
         sys.stdout.flush()
 
     opened = open_run(*opening)
-    splitter = splitter_for(opened.languages.source, say) if split else None
-    stream = StreamTranslation(opened, splitter, None if format is None else format == "prose", say)
+    splitter = Splitter(opened.languages.source) if split else None
+    running_text = None if format is None else format == "prose"
+    asked = read_wishes(opened.languages, **wishes)
+    stream = StreamTranslation(opened, splitter, running_text, say, asked)
     stream.run(numbered_lines(STANDARD_INPUT, whole=True), write)
     report = stream.report
     if report.split_lines:

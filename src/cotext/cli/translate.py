@@ -58,6 +58,23 @@ def translate(
             "--no-split", help="Translate lines and paragraphs as they are, several sentences as one."
         ),
     ] = False,
+    glossary: Annotated[
+        Path | None,
+        typer.Option(help="Terms with their translations, preferred and forbidden (TSV, CSV or TBX)."),
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="Words and phrases that are not translated, one a line.")
+    ] = None,
+    consistency: Annotated[
+        bool, typer.Option("--consistency", help="Terms keep the translation chosen first in the document.")
+    ] = False,
+    lemmas: Annotated[
+        Path | None,
+        typer.Option(help="Lemmas of source words (form, tab, lemma), by which terms are found in any form."),
+    ] = None,
+    target_lemmas: Annotated[
+        Path | None, typer.Option(help="Lemmas of target words, by which terms are written in any form.")
+    ] = None,
     scores: Annotated[
         Path | None,
         typer.Option(help="File for the log-probability of each translated sentence of a corpus (TSV)."),
@@ -78,17 +95,25 @@ def translate(
     """Translate files: text is translated sentence for sentence in context, all else stays as it is."""
     sides = ("source_language", source_language), ("target_language", target_language)
     decode = {**decode_settings(set), **{key: name for key, name in sides if name}}
+    wishes: dict[str, Any] = {
+        "glossary": glossary,
+        "keep": keep,
+        "consistency": consistency,
+        "lemmas": (lemmas, target_lemmas),
+    }
     if any(str(file) == "-" for file in files):
         _translate_standard_input(
             (run, device, decode, checkpoint),
             format,
             not no_split,
+            wishes,
             refused=len(files) > 1 or any((out, out_dir, scores, overwrite, json)),
         )
         return
     outs = _outs(files, out, out_dir)
     from cotext.decoding.open import open_run
     from cotext.decoding.translate_files import check_outputs_of, format_of, open_job, run_jobs, unrefused
+    from cotext.decoding.wishes import read_wishes
     from cotext.runtime.progress import console, meter
 
     def say(text: str) -> None:
@@ -100,9 +125,10 @@ def translate(
         raise CotextError("--scores is of one corpus, a sentence a line; leave it out")
     check_outputs_of(files, outs, scores, overwrite)
     opened = open_run(run, device, decode, checkpoint)
+    asked = read_wishes(opened.languages, **wishes)
+    open_one = partial(open_job, opened, split=not no_split, wishes=asked, scores=scores, on_message=say)
     jobs = unrefused(
-        partial(open_job, opened, file, target, kind, split=not no_split, scores=scores, on_message=say)
-        for file, target, kind in zip(files, outs, formats, strict=True)
+        partial(open_one, file, target, kind) for file, target, kind in zip(files, outs, formats, strict=True)
     )
     _say_messages(jobs, say)
     if out_dir is not None:
@@ -175,6 +201,8 @@ def _tell(out: Path, report: "FileReport") -> None:
         if where:
             shown = f"{', '.join(where[:5])}{' ...' if where[5:] else ''}"
             typer.echo(f"  {counted(len(where), 'sentence')} {what}; {report.places} {shown}")
+    if report.terms is not None:
+        typer.echo(f"  {report.terms}")
     if report.resegmented:
         rate = len(report.resegmented) / report.sentences
         score = ": `cotext score` differs there, --scores FILE has their scores"
@@ -188,6 +216,7 @@ def _translate_standard_input(
     opening: tuple[Path, str | None, dict[str, Any], int | None],
     format: str | None,
     split: bool,
+    wishes: dict[str, Any],
     refused: bool,
 ) -> None:
     if refused or format not in (None, "text", "prose"):
@@ -197,4 +226,4 @@ def _translate_standard_input(
         )
     from cotext.cli.stream import translate_standard_input
 
-    translate_standard_input(opening, format, split)
+    translate_standard_input(opening, format, split, wishes)

@@ -1,11 +1,13 @@
 """Word alignment of translated sentences, from the cross-attention of the model that translates.
 
-    left to right       of a target token, the attention of the decoder step whose *input* it is, one later
-                        than that which writes it (Shift-Att: Chen et al. 2020, section 3.1, equation 5)
+    left to right       of a target token, the attention of the decoder step that writes it or, `shifted`, of
+                        the step after, whose *input* it is (Shift-Att: Chen et al. 2020, section 3)
     non-autoregressive  that of the positions at which the best path through the row says the token
     engines             shows none: in proportion to length
 
-Averaged over heads, restricted to the tokens of the source sentence itself, and to sum to one.
+Averaged over heads and layers, restricted to the tokens of the source sentence itself, and made to sum to
+one. In the lower layers of deep models, attention is on what was written last, hence the later step; in the
+models of two and three layers that were measured here, every layer is on what is written next.
 
 A document is read once with its translation, as in scoring, whatever the sentences see.
 
@@ -16,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -35,16 +37,17 @@ from cotext.losses.ctc import best_alignment
 from cotext.losses.ctc_targets import units
 from cotext.models.interface import NonAutoregressiveModel
 
-# Of decoder layers from the last, counted from 0, whose attention is read where nobody says.
-LAYER: Final = 0
-
 
 @dataclass(frozen=True, slots=True)
 class Attended:
-    """Which attention is read: of a decoder layer, counted from the last; `shifted`: one step later."""
+    """Which attention is read: the mean of decoder layers, counted from the last; `shifted`: a step later.
 
-    layer: int = LAYER
-    shifted: bool = True
+    The defaults have the lowest error of alignment on development documents of the controlled corpus over
+    systems of two and three layers (`benchmarks.files.alignment`).
+    """
+
+    layers: tuple[int, ...] = (0, 1)
+    shifted: bool = False
 
 
 def align(
@@ -156,7 +159,7 @@ def _read_forced(model: Any, batch: Batch, sentences: Sequence[_Sentence], atten
         sentence.ask(sentence.labels + attended.shifted)
     forced = forced_pass(model, batch)
     sides = RowTokens.of(forced.sentence, batch.source), RowTokens.of(batch.source.sentence, batch.source)
-    with _watched(model, attended.layer, partial(_gather, sides, sentences)):
+    with _watched(model, attended.layers, partial(_gather, sides, sentences)):
         forced.decode()
 
 
@@ -172,7 +175,7 @@ def _read_parallel(
         here = draft.sentence[each.row] == each.index if aligned else real[each.row]
         each.ask(here.nonzero()[:, 0] + each.row * real.size(1))
     sides = RowTokens.of(draft.sentence, batch.source), RowTokens.of(batch.source.sentence, batch.source)
-    with _watched(model, attended.layer, partial(_gather, sides, sentences)):
+    with _watched(model, attended.layers, partial(_gather, sides, sentences)):
         hidden_ND = model.decode(draft)[real]
     path = torch.full_like(draft.sentence, -1)
     if model.path == "length":
@@ -194,15 +197,15 @@ def _read_parallel(
 
 @contextmanager
 def _watched(
-    model: nn.Module, layer: int, watcher: Callable[[Tensor, Tensor, TokenIndices | None], None]
+    model: nn.Module, layers: Sequence[int], watcher: Callable[[Tensor, Tensor, TokenIndices | None], None]
 ) -> Iterator[None]:
-    """Show `watcher` the cross-attention of one decoder layer, of all its products."""
+    """Show `watcher` the cross-attention of some decoder layers, of all their products."""
     decoder = model.get_submodule("decoder")
     assert isinstance(decoder, nn.ModuleList)
-    blocks = list(decoder)
-    block = blocks[max(len(blocks) - 1 - layer, 0)]
+    blocks = list(decoder)[::-1]
+    chosen = (module for layer in layers if layer < len(blocks) for module in blocks[layer].modules())
     with ExitStack() as hooks:
-        for module in block.modules():
+        for module in chosen:
             if isinstance(module, CrossAttention):
                 open_one = ExitStack()
                 enter = partial(_enter, open_one, watcher)

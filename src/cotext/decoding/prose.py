@@ -4,7 +4,6 @@ A system trained on one sentence a line may give one sentence for a line of ten.
 are detected by punctuation (`cotext.data.sentence_ends`), or by a length far above that of the training data.
 """
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Final
@@ -17,7 +16,6 @@ from cotext.data.tokenizer import Tokenizer
 from cotext.decoding.scorer import CHARACTERS_PER_TOKEN
 from cotext.decoding.translator import Translation
 from cotext.models.run_folder import noted_data
-from cotext.runtime.errors import CotextError
 
 # Fields of a translation that hold indices of sentences.
 OF_SENTENCES: Final = ("truncated", "long", "shed", "missing", "resegmented")
@@ -30,18 +28,6 @@ def trained_length(run: Path) -> int:
     """
     found = noted_data(run).get("usual_source_tokens", 0)
     return found if type(found) is int and found > 0 else 0
-
-
-def splitter_for(language: str, on_message: Callable[[str], None]) -> Splitter:
-    """The splitter of a language; where its package is not installed, one by punctuation, and a message."""
-    try:
-        return Splitter(language)
-    except CotextError:
-        on_message(
-            f"sentences of {language!r} are split by punctuation alone; the package pysbd splits them better "
-            "(pip install 'cotext[split]')"
-        )
-        return Splitter("")
 
 
 class Prose:

@@ -18,14 +18,19 @@ from cotext.data.formats import read_parallel, write_translations
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.formats.table import FORMATS, find_format
 from cotext.data.languages import check_sides, name_warning
+from cotext.data.splitting import Splitter
 from cotext.decoding.open import OpenedRun
-from cotext.decoding.partial_output import TranslationJournal, journal_of
-from cotext.decoding.prose import Prose, splitter_for, trained_length
+from cotext.decoding.partial_output import JournalWindows, TranslationJournal, journal_of
+from cotext.decoding.prose import Prose, trained_length
 from cotext.decoding.score_table import ScoredDocument, require_column, score_lines
 from cotext.decoding.scorer import SentenceScore
 from cotext.decoding.signature import scoring_signature
 from cotext.decoding.source_file import SourceFile
 from cotext.decoding.translator import DocumentTranslator, Translation
+from cotext.decoding.wishes import Wishes
+from cotext.files.guide import Guide
+from cotext.files.term_report import TermReport
+from cotext.files.terms import TermGuide
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.runtime.locks import writing
@@ -57,6 +62,7 @@ class FileReport:
     signature: str = ""
     messages: list[str] = field(default_factory=list)
     is_corpus: bool = True
+    terms: TermReport | None = None  # where a glossary was given, or the like
 
     @property
     def places(self) -> str:
@@ -82,8 +88,11 @@ class CorpusJob:
         scores: Path | None = None,
         format: str | None = None,
         split: bool = False,
+        wishes: Wishes | None = None,
         on_message: Callable[[str], None] = lambda text: None,
     ) -> None:
+        self._wishes = wishes or Wishes()
+        self._wishes.check(opened.translator)
         self.source, self.out = source, out
         self.messages: list[str] = []
         self._opened, self._scores, self._on_message = opened, scores, on_message
@@ -93,7 +102,7 @@ class CorpusJob:
         if warning := name_warning(source, opened.languages.source, f"{opened.folder} translates"):
             on_message(warning)
         _require_room_for_missing(source, self._file.format, translator)
-        splitter = splitter_for(opened.languages.source, on_message) if split else None
+        splitter = Splitter(opened.languages.source) if split else None
         self._prose = Prose(
             trained_length(opened.folder), translator.tokenizer, splitter, opened.languages.target
         )
@@ -102,6 +111,10 @@ class CorpusJob:
             self.sentences = translator.check(self._file.read(self._prose, checked_id))
         if message := self._prose.message(source, self._file.first_prose):
             on_message(message)
+
+    def _guide(self, chosen: Sequence[int]) -> TermGuide | None:
+        documents = [self._prose.split(self._file.documents[index]).sentences for index in chosen]
+        return self._wishes.guide(self._opened.translator, documents)
 
     def run(self, on_sentences: Callable[[int], None], overwrite: bool, keep: bool = False) -> FileReport:
         """Translate and write; `keep`: the journal, which `forget` then removes.
@@ -116,7 +129,7 @@ class CorpusJob:
             piece=pieces_of(opened.translator.config.view),
             signature=opened.signature,
         )
-        header = job_header(file.checksums(), file.format, opened, self._prose.settings)
+        header = job_header(file.checksums(), file.format, opened, self._prose.settings, self._wishes)
         with (
             writing(self.out) as lock,
             TranslationJournal(self.out, header, self._on_message, overwrite) as journal,
@@ -128,6 +141,7 @@ class CorpusJob:
                 on_sentences,
                 self._prose.split,
                 self._prose.join,
+                self._guide,
             )
             lock.require()
             if self._scores is not None:
@@ -243,7 +257,9 @@ def naming(*paths: Path) -> Iterator[None]:
         raise CotextError(f"{file}{error}") from None
 
 
-def job_header(sources: Sequence[str], format: str, opened: OpenedRun, split: str) -> dict[str, Any]:
+def job_header(
+    sources: Sequence[str], format: str, opened: OpenedRun, split: str, wishes: Wishes
+) -> dict[str, Any]:
     """Everything that a continued job must share with the one it continues; `sources` are checksums."""
     header: dict[str, Any] = {
         "cotext": __version__,
@@ -253,7 +269,8 @@ def job_header(sources: Sequence[str], format: str, opened: OpenedRun, split: st
     }
     if opened.first_pass is not None:
         header["first_pass"] = _system(opened.first_pass)
-    return {**header, "split": split}
+    terms = {"terms": wishes.settings} if wishes else {}
+    return {**header, "split": split, **terms}
 
 
 def _system(opened: OpenedRun) -> dict[str, Any]:
@@ -273,16 +290,22 @@ def translate_remaining(
     on_sentences: Callable[[int], None],
     split: Callable[[Document], Document] = lambda document: document,
     join: Callable[[Document, Translation], Translation] = lambda document, translation: translation,
+    guide: Callable[[Sequence[int]], Guide | None] = lambda chosen: None,
+    by_window: bool = False,
 ) -> int:
     """Translate what the journal does not hold yet; returns how many documents it held.
 
-    `split` gives the sentences of a document that are translated, `join` what is noted of their translation.
+    `split` gives the sentences of a document that are translated, `join` what is noted of their translation,
+    `guide` the constraints of chosen documents. `by_window`: the journal has the windows of documents, too.
     """
     todo = list(_remaining(documents, journal.done))
     resumed = len(journal.done)
     waiting = {index for index, _ in todo}
     on_sentences(sum(len(split(d)) for index, d in enumerate(documents) if index not in waiting))
-    for number, translation in translator.translate((split(d) for _, d in todo), on_sentences):
+    indices = [index for index, _ in todo]
+    log = JournalWindows(journal, indices) if by_window else None
+    translations = translator.translate((split(d) for _, d in todo), on_sentences, guide(indices), log)
+    for number, translation in translations:
         index, document = todo[number]
         journal.add(index, join(document, translation))
     return resumed

@@ -5,7 +5,7 @@ finished ones stay, so that the same command goes on wherever it was interrupted
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
@@ -14,9 +14,10 @@ from cotext.data.formats import FORMATS, detect_format
 from cotext.data.formats.detection import BEGINNING_BYTES
 from cotext.data.formats.streams import MAX_WHOLE_BYTES, check_readable
 from cotext.data.languages import name_warning
+from cotext.data.splitting import Splitter
 from cotext.decoding.open import OpenedRun
 from cotext.decoding.partial_output import TranslationJournal, journal_of
-from cotext.decoding.prose import OF_SENTENCES, splitter_for
+from cotext.decoding.prose import OF_SENTENCES
 from cotext.decoding.translate_blocks import BlockDocuments
 from cotext.decoding.translate_file import (
     CorpusJob,
@@ -29,6 +30,7 @@ from cotext.decoding.translate_file import (
     translate_remaining,
 )
 from cotext.decoding.translator import Translation
+from cotext.decoding.wishes import Wishes
 from cotext.files.blocks import FileFormat
 from cotext.files.table import file_formats, recognise
 from cotext.runtime.errors import CotextError, nearest, shown
@@ -68,27 +70,29 @@ class BlocksJob:
         format: FileFormat,
         *,
         split: bool = True,
+        wishes: Wishes | None = None,
         on_message: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.source, self.out = source, out
+        self._wishes = wishes or Wishes()
         self._opened, self._on_message, self._format = opened, on_message, format
         if warning := name_warning(source, opened.languages.source, f"{opened.folder} translates"):
             on_message(warning)
         content = read_file(source)
         self._checksum = hashlib.sha256(content).hexdigest()
         self._file = format.open(content, str(source))
-        splitter = splitter_for(opened.languages.source, on_message) if split else None
+        splitter = Splitter(opened.languages.source) if split else None
         self._settings = splitter.name if splitter else ""
-        self._texts = BlockDocuments(self._file.contents, splitter, opened.languages.target)
+        self._texts = BlockDocuments(opened, self._file.contents, splitter, self._wishes)
         self.messages = list(self._file.contents.messages)
         blocks, sentences = self._texts.blocks_split
         if blocks:
             self.messages.append(
-                f"{blocks:,} paragraphs are split into {sentences:,} sentences, translated in context and "
-                "joined again (--no-split: each as one)"
+                f"{blocks:,} paragraph{'s are' if blocks > 1 else ' is'} split into {sentences:,} sentences, "
+                "translated in context and joined again (--no-split: each as one)"
             )
         with naming(source):
-            self.sentences = opened.translator.check(self._texts.documents)
+            self.sentences = self._texts.check()
 
     def run(self, on_sentences: Callable[[int], None], overwrite: bool, keep: bool = False) -> FileReport:
         """Translate and write; `keep`: the journal stays.
@@ -96,23 +100,32 @@ class BlocksJob:
         `overwrite`: what an interrupted job with other settings has translated may be discarded.
         """
         opened = self._opened
-        header = job_header([self._checksum], self._format.name, opened, self._settings)
+        header = job_header([self._checksum], self._format.name, opened, self._settings, self._wishes)
         with (
             writing(self.out) as lock,
             TranslationJournal(self.out, header, self._on_message, overwrite) as journal,
         ):
-            resumed = translate_remaining(opened.translator, self._texts.documents, journal, on_sentences)
+            if begun := sum(map(len, journal.windows.values())):
+                self._on_message(f"{self.source}: {begun:,} windows were translated before the interruption")
+            resumed = translate_remaining(
+                opened.translator,
+                self._texts.documents,
+                journal,
+                on_sentences,
+                guide=self._texts.guide,
+                by_window=True,
+            )
             lock.require()
             if not journal.output_stands:
                 content = self._file.written(self._texts.blocks(journal.done))
                 with replacing(self.out.resolve()) as temporary:
                     temporary.write_bytes(content)
             journal.finish(keep)
-            report = self._report(journal.done.items())
+            report = self._report(journal.done)
         report.resumed_documents = resumed
         return report
 
-    def _report(self, translations: Iterable[tuple[int, Translation]]) -> FileReport:
+    def _report(self, translations: Mapping[int, Translation]) -> FileReport:
         """Counts and places, in the order of the file."""
         translator = self._opened.translator
         report = FileReport(
@@ -123,8 +136,9 @@ class BlocksJob:
             signature=self._opened.signature,
             messages=self.messages,
             is_corpus=False,
+            terms=self._texts.terms(translations),
         )
-        for index, translation in sorted(translations):
+        for index, translation in sorted(translations.items()):
             report.documents += 1
             report.recovered_documents += translation.recovered
             report.recovered_pieces += sum(translation.pieces)
@@ -199,15 +213,23 @@ def open_job(
     format: FileFormat | str,
     *,
     split: bool,
+    wishes: Wishes,
     scores: Path | None = None,
     on_message: Callable[[str], None],
 ) -> Job:
     """A file to be translated, read and checked; `format` as `format_of` gives it."""
     if isinstance(format, str):
         return CorpusJob(
-            opened, source, out, scores=scores, format=format, split=split, on_message=on_message
+            opened,
+            source,
+            out,
+            scores=scores,
+            format=format,
+            split=split,
+            wishes=wishes,
+            on_message=on_message,
         )
-    return BlocksJob(opened, source, out, format, split=split, on_message=on_message)
+    return BlocksJob(opened, source, out, format, split=split, wishes=wishes, on_message=on_message)
 
 
 def unrefused(checks: Iterable[Callable[[], T]]) -> list[T]:

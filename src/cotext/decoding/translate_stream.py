@@ -18,6 +18,7 @@ from cotext.decoding.open import OpenedRun
 from cotext.decoding.prose import Prose, trained_length
 from cotext.decoding.translate_blocks import BlockDocuments
 from cotext.decoding.translator import Translation
+from cotext.decoding.wishes import Wishes
 from cotext.files.text import BYTE_ORDER_MARK, TextFile
 from cotext.files.wrapping import wrap_width
 from cotext.runtime.errors import CotextError
@@ -81,10 +82,13 @@ class StreamTranslation:
         splitter: Splitter | None,
         running_text: bool | None,
         on_message: Callable[[str], None],
+        wishes: Wishes,
     ) -> None:
+        self._wishes = wishes
+        wishes.check(opened.translator)
         self.report = StreamReport()
         self._translator = opened.translator
-        self._splitter, self._target_language = splitter, opened.languages.target
+        self._opened, self._splitter = opened, splitter
         self._prose = Prose(
             trained_length(opened.folder), opened.loaded.tokenizer, splitter, opened.languages.target
         )
@@ -162,9 +166,10 @@ class StreamTranslation:
 
     def _translated_text(self, rest: _RunningText) -> str:
         file = TextFile(rest.text.encode(), NAME, keep_lines=True)
-        texts = BlockDocuments(file.contents, self._splitter, self._target_language)
-        self._translator.check(texts.documents)
-        found = dict(self._translator.translate(texts.documents))
+        texts = BlockDocuments(self._opened, file.contents, self._splitter, self._wishes)
+        texts.check()
+        guide = texts.guide(range(len(texts.documents)))
+        found = dict(self._translator.translate(texts.documents, guide=guide))
         for translation in found.values():
             self.report.count(translation)
         lines, sentences = texts.blocks_split
@@ -183,7 +188,9 @@ class StreamTranslation:
                     problem, parts = error, parts[: parts.index(part)]
                     break
                 documents.append(part.document)
-        found = dict(self._translator.translate(map(self._prose.split, documents)))
+        split = [self._prose.split(document) for document in documents]
+        guide = self._wishes.guide(self._translator, [document.sentences for document in split])
+        found = dict(self._translator.translate(split, guide=guide))
         number = 0
         for part in parts:
             if part.document is None:

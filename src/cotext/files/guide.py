@@ -1,6 +1,7 @@
 """Lexical constraints of sentences, as text: what a translation must hold, must not hold, and copies.
 
-They are made by whoever knows the source (`cotext.files.terms`), and kept in search (`cotext.decoding.lexical`).
+They are made by whoever knows the source (`cotext.files.terms`), and kept in search
+(`cotext.decoding.lexical`).
 """
 
 from collections.abc import Collection, Mapping

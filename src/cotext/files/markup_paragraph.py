@@ -2,37 +2,31 @@
 
 import html
 import re
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Final, NamedTuple
+from typing import Final
 
 from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
+from cotext.files.elements import SPACE, Item, inner, mates, without_empty
 
-SPACE: Final = " \t\n\r\f"
 _SPACES: Final = re.compile(rf"[{SPACE}]+")
 # Points that a reader sees, so that white space on both sides is no double space.
 _SHOWN: Final = frozenset(
-    {"img", "input", "svg", "math", "iframe", "object", "applet", "canvas", "audio", "video", "embed"}
+    {
+        "cdata",
+        "img",
+        "input",
+        "svg",
+        "math",
+        "iframe",
+        "object",
+        "applet",
+        "canvas",
+        "audio",
+        "video",
+        "embed",
+    }
 )
-
-
-class Item(NamedTuple):
-    """A stretch of a paragraph.
-
-    `kind`: "text", "copied" with the text that a reader sees, "open" and "close" of an element, "point".
-    """
-
-    kind: str
-    name: str
-    start: int
-    stop: int
-    text: str = ""
-
-    @property
-    def blank(self) -> bool:
-        """Whether it is text that shows nothing."""
-        return self.kind == "text" and not self.text.strip(SPACE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +55,9 @@ def paragraph(items: Sequence[Item]) -> tuple[tuple[Piece, ...], Place] | None:
     """
     if not any(item.kind == "text" and collapsed(item.text).strip() for item in items):
         return None
-    paired = _without_empty(items)
-    mates = _mates(paired)
-    low, high = _inner(paired, mates)
+    paired = without_empty(items)
+    ends = mates(paired)
+    low, high = inner(paired, ends)
     chosen = list(paired[low:high])
     _trim(chosen)
     place = Place(chosen[0].start, chosen[-1].stop)
@@ -77,74 +71,20 @@ def paragraph(items: Sequence[Item]) -> tuple[tuple[Piece, ...], Place] | None:
             after_space = text.endswith(" ") if text else after_space
             pieces.append(text)
             continue
-        if item.kind == "close" and key in mates:
-            place.ends[mates[key]] = (item.start, item.stop)
-            pieces.append(Close(mates[key]))
+        if item.kind == "close" and key in ends:
+            place.ends[ends[key]] = (item.start, item.stop)
+            pieces.append(Close(ends[key]))
             continue
         place.sources[key] = (item.start, item.stop)
-        if item.kind == "open" and key in mates:
+        if item.kind == "open" and key in ends:
             pieces.append(Open(key))
         elif item.kind == "copied":
             pieces.append(Copied(key, item.text))
             after_space = item.text.endswith(" ")
         else:
-            pieces.append(Point(key))
+            pieces.append(Point(key, item.name == "br"))
             after_space = item.name == "br" or (after_space and item.name not in _SHOWN)
     return merged(pieces), place
-
-
-def _mates(items: Sequence[Item]) -> dict[int, int]:
-    """For each element of which both ends are here, nested properly: each end's index to the other's."""
-    mates: dict[int, int] = {}
-    open_items: list[int] = []
-    names: Counter[str] = Counter()
-    for index, item in enumerate(items):
-        if item.kind == "open":
-            open_items.append(index)
-            names[item.name] += 1
-        elif item.kind == "close" and names[item.name]:
-            while items[opened := open_items.pop()].name != item.name:
-                names[items[opened].name] -= 1
-            names[item.name] -= 1
-            mates[opened], mates[index] = index, opened
-    return mates
-
-
-def _without_empty(items: Sequence[Item]) -> list[Item]:
-    """The items with each element that encloses no text, as an anchor or an icon, as a single point."""
-    mates = _mates(items)
-    shows = [0]
-    for item in items:
-        shows.append(shows[-1] + (item.kind == "copied" or (item.kind == "text" and item.text != "")))
-    kept: list[Item] = []
-    index = 0
-    while index < len(items):
-        item = items[index]
-        mate = mates.get(index, -1)
-        if item.kind == "open" and mate > index and shows[mate] == shows[index]:
-            kept.append(Item("point", item.name, item.start, items[mate].stop))
-            index = mate
-        else:
-            kept.append(item)
-        index += 1
-    return kept
-
-
-def _inner(items: Sequence[Item], mates: dict[int, int]) -> tuple[int, int]:
-    """The range of items without blanks, points and unpaired ends at both ends, nor elements around all."""
-
-    def outer(index: int) -> bool:
-        return items[index].blank or (items[index].kind not in ("text", "copied") and index not in mates)
-
-    low, high = 0, len(items)
-    while True:
-        while outer(low):
-            low += 1
-        while outer(high - 1):
-            high -= 1
-        if mates.get(low) != high - 1:
-            return low, high
-        low, high = low + 1, high - 1
 
 
 def _trim(items: list[Item]) -> None:

@@ -1,8 +1,8 @@
 """Projection: the inline elements of a sentence, put around the words of its translation that they belong to.
 
-    element        the span of target words on which it agrees best with the alignment: weight between its
-                   words and those of the span, less weight that leaves either. Siblings never overlap, a
-                   child lies within its parent. What encloses all words of its parent goes on to do so
+    element        the span of target words with the most weight on its own words, less weight on others.
+                   Siblings never overlap, a child lies within its parent. What encloses all words of its
+                   parent goes on to do so
     point          behind the word that stands for the one before it, or before that of the one behind it
     copied text    where it is found, each once; if the translation lacks it, inserted like a point
 
@@ -20,13 +20,13 @@ from torch import Tensor
 from cotext.files.blocks import Copied, Piece, merged
 from cotext.files.copied import copied_spans, copied_texts, shown_text
 from cotext.files.element_tree import Node, tree_of, written
-from cotext.files.word_alignment import SentenceAlignment, Span, agreement, proportional, units
+from cotext.files.word_alignment import SentenceAlignment, Span, agreement, proportional, sharpened, units
 
 __all__ = ["SentenceAlignment", "project", "proportional", "shown_text"]
 
-# A unit is worth enclosing if more than this share of its weight belongs to the element: enclosed, that
-# weight counts twice, inside and no longer missing, and the rest of it once, as what comes in from outside.
-LEAST_SHARE = 1 / 3
+# A unit is worth enclosing if more than this share of its weight belongs to the element: then it adds more
+# weight inside of the element than it brings in from outside.
+LEAST_SHARE = 0.5
 COPIED_WEIGHT = 1000.0  # of a copied text with itself: no span leaves it out
 
 
@@ -79,7 +79,7 @@ def _unit_weights(
 ) -> Tensor:
     """The alignment of units: [target, source]; copied texts are aligned with themselves alone."""
     of_S, of_T = ([(unit.start, unit.stop) for unit in side.units] for side in (source, target))
-    weights = agreement(alignment, (source.text, target.text), of_S, of_T)
+    weights = sharpened(agreement(alignment, (source.text, target.text), of_S, of_T))
     for source_span, target_span in copied:
         v, u = source.number[source_span], target.number[target_span]
         weights[:, v] = 0.0

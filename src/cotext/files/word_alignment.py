@@ -7,12 +7,17 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Final
 
 import torch
 from torch import Tensor
 
 Span = tuple[int, int]  # of characters: first, and one behind the last
 
+# Of `sharpened`; chosen on development documents of the controlled corpus, over all systems together.
+DIAGONAL: Final = 2.0
+LEAST_WEIGHT: Final = 1e-6
+ROUNDS: Final = 3
 # Marks that join the parts of a word, where letters stand on both sides.
 _JOINING = frozenset("-'\u2019\u2010\u2011\u00ad\u00b7")
 # Punctuation that is read as a word.
@@ -131,6 +136,24 @@ def agreement(
     of_S = _parts(texts[0], alignment.source_spans, source_spans)
     of_T = _parts(texts[1], alignment.target_spans, target_spans)
     return (of_T / of_T.sum(dim=0).clamp(min=1e-9)).T @ alignment.weights.double() @ of_S
+
+
+def sharpened(weights_UV: Tensor) -> Tensor:
+    """Weights of units that agree in both directions: rows of one, or of nothing.
+
+    Attention is of each target unit by itself, and several may be on the same source unit. So columns and
+    rows are made to sum to one by turns (Sinkhorn 1964), from weights that favour the diagonal a little (as
+    Dyer et al. 2013, section 2), and the result is squared.
+    """
+    place_U, place_V = ((torch.arange(n) + 0.5) / max(n, 1) for n in weights_UV.shape)
+    weights = weights_UV * torch.exp(-DIAGONAL * (place_U[:, None] - place_V).abs())
+    silent = weights_UV.sum(dim=1) == 0
+    weights = weights.clamp(min=LEAST_WEIGHT)
+    for _ in range(ROUNDS):
+        weights = weights / weights.sum(dim=0)
+        weights = weights / weights.sum(dim=1, keepdim=True)
+    weights = weights.square()
+    return (weights / weights.sum(dim=1, keepdim=True)).masked_fill(silent[:, None], 0.0)
 
 
 def _parts(text: str, tokens: Sequence[Span], spans: Sequence[Span]) -> Tensor:

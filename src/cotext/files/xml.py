@@ -4,6 +4,7 @@ The tree is of lxml, which is imported when a file is read.
 """
 
 import codecs
+import re
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
@@ -13,6 +14,9 @@ from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
     from lxml import etree
+
+# Characters that XML cannot hold, whatever their spelling.
+_UNTAKEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 MAX_BYTES: Final = 256 << 20
 MAX_MARKS: Final = 8_000_000  # "<": what memory the tree takes hangs on them
@@ -32,6 +36,21 @@ def lxml_etree() -> Any:
         raise CotextError(
             "lxml is not installed, which reads XML; install cotext with `pip install cotext[files]`"
         ) from None
+
+
+def taken(text: str) -> str:
+    """The text without control characters and half characters, which XML cannot hold."""
+    return _UNTAKEN.sub("", text)
+
+
+def local_name(node: "etree._Element") -> str:
+    """The name of an element without its namespace; empty for comments and instructions."""
+    return node.tag.rpartition("}")[2] if isinstance(node.tag, str) else ""
+
+
+def namespace_of(node: "etree._Element") -> str:
+    """What precedes the local name of an element: its namespace in braces, empty where it has none."""
+    return str(node.tag)[: len(str(node.tag)) - len(local_name(node))]
 
 
 def parse(content: bytes, where: str) -> "etree._ElementTree[etree._Element]":
@@ -57,8 +76,8 @@ def parse(content: bytes, where: str) -> "etree._ElementTree[etree._Element]":
         attribute_defaults=False,
         huge_tree=False,
         strip_cdata=False,
-        collect_ids=False,
-    )
+    )  # not collect_ids=False: libxml2 then opens the document type
+
     try:
         root: etree._Element = library.fromstring(content, parser)
     except (library.XMLSyntaxError, ValueError, LookupError) as error:

@@ -58,13 +58,14 @@ _OF_FORM: Final = _table(_FORMS)
 class WordLinks:
     """The words and marks of a sentence on both sides, and the pairs of them (source, target) that belong.
 
-    `sure` is a part of `possible`; numbers count words.
+    `sure` is a part of `possible`, `content` the source words of the lexicon; numbers count words.
     """
 
     source: tuple[Span, ...]
     target: tuple[Span, ...]
     sure: frozenset[tuple[int, int]]
     possible: frozenset[tuple[int, int]]
+    content: frozenset[int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +111,7 @@ def word_links(sentence: Sentence) -> WordLinks:
         tuple(word.span for word in german),
         frozenset(sure),
         frozenset(sure | possible),
+        frozenset(i for i, word in enumerate(english) if word.slot and word.last),
     )
 
 
