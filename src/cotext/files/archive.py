@@ -84,8 +84,8 @@ class Archive:
     def written(self, changed: Mapping[str, bytes], dropped: Set[str] = frozenset()) -> bytes:
         """The archive with other contents of some members; the others byte for byte as they are packed.
 
-        Without the `dropped` ones. Order, kinds of compression, dates, attributes and comments stay. Without a
-        change, the file itself.
+        Without the `dropped` ones. Order, kinds of compression, dates, attributes and comments stay.
+        Without a change, the file itself.
         """
         changed = {name: content for name, content in changed.items() if self.read(name) != content}
         if not changed and not dropped:
