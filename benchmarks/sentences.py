@@ -4,7 +4,7 @@ python -m benchmarks.sentences GOLD [LANGUAGE=FILE ...] [--wrong]
 
 GOLD: paragraphs with their sentences marked, as tests/data/sentences.txt. FILE: a corpus of a sentence a
 line; lines in succession that end as sentences do are joined to paragraphs of up to five, and split again. A
-line may hold two sentences, so that its precision is a lower bound. Beside Cotext the package pysbd, if installed.
+line may hold two sentences, so that its precision is a lower bound. pysbd, if installed, is beside it.
 """
 
 import argparse

@@ -53,6 +53,21 @@ def texts(opened: OpenedFile) -> list[list[str]]:
     return [[block.text for block in document] for document in opened.contents.documents]
 
 
+def shape(block: Block) -> str:
+    """The pieces as text: elements as brackets, points as * or /, which breaks, copied text in angles."""
+    spelled = []
+    for piece in block.pieces:
+        if isinstance(piece, str):
+            spelled.append(piece)
+        elif isinstance(piece, Copied):
+            spelled.append(f"<{piece.text}>")
+        elif isinstance(piece, Point):
+            spelled.append("/" if piece.breaks else "*")
+        else:
+            spelled.append("[" if isinstance(piece, Open) else "]")
+    return "".join(spelled)
+
+
 def assert_well_formed(opened: OpenedFile) -> None:
     """Every block has text, and elements that are nested properly, each once."""
     for document in opened.contents.documents:

@@ -13,6 +13,7 @@ from faking import (
     changed,
     members,
     packed,
+    shape,
     shouted,
     shuffled,
     texts,
@@ -21,7 +22,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from cotext.files.blocks import Block, Close, Open, Point
+from cotext.files.blocks import Block
 from cotext.files.docx import FORMAT
 from cotext.files.parts import PartsFile
 from cotext.files.table import recognise
@@ -69,16 +70,6 @@ def run(text: str, properties: str = "") -> str:
     return f'<w:r><w:rPr>{properties}</w:rPr><w:t xml:space="preserve">{text}</w:t></w:r>'
 
 
-def shape(block: Block) -> str:
-    """The pieces as text: elements as brackets, points as *, copied text in angles."""
-    return "".join(
-        piece
-        if isinstance(piece, str)
-        else {Open: "[", Close: "]", Point: "*"}.get(type(piece)) or f"<{piece.text}>"
-        for piece in block.pieces
-    )
-
-
 FIELD = (
     '<w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText> {} </w:instrText></w:r>'
     '<w:r><w:fldChar w:fldCharType="separate"/></w:r>{}<w:r><w:fldChar w:fldCharType="end"/></w:r>'
@@ -100,7 +91,7 @@ BOLD = "<w:b/>"
         (run("mis") + '<w:proofErr w:type="spellStart"/>' + run("spelled"), "misspelled"),
         ("<w:r><w:t>a</w:t><w:lastRenderedPageBreak/><w:softHyphen/><w:t>b</w:t></w:r>", "ab"),
         ("<w:r><w:t>a</w:t><w:noBreakHyphen/><w:t>b</w:t></w:r>", "a\u2011b"),
-        ("<w:r><w:t>a</w:t><w:tab/><w:br/><w:t>b</w:t></w:r>", "a*b"),
+        ("<w:r><w:t>a</w:t><w:tab/><w:br/><w:t>b</w:t><w:tab/><w:t>c</w:t></w:r>", "a/b*c"),
         # Elements around, at the ends, crossing, and empty.
         ('<w:hyperlink w:anchor="x">' + run("all of it", "<w:u/>") + "</w:hyperlink>", "all of it"),
         (run("see ") + '<w:hyperlink w:anchor="x">' + run("here", "<w:u/>") + "</w:hyperlink>", "see [here]"),

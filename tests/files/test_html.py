@@ -70,6 +70,7 @@ def test_a_page_is_read_in_blocks() -> None:
     assert [type(piece) for piece in blocks[3].pieces if not isinstance(piece, str)] == [
         *(Open, Open, Close, Close, Open, Close, Point, Point, Point)
     ]
+    assert [piece.breaks for piece in blocks[3].pieces if isinstance(piece, Point)] == [True, False, False]
     assert blocks[8].pieces[1::2] == (Copied(1, "f(x)"), Copied(3, "Cotext"))
     assert [block.place for block in blocks[:3]] == ["line 2", "line 4", "line 7"]
     assert file.contents.messages == [

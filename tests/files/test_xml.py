@@ -63,6 +63,10 @@ def test_a_document_type_is_not_read(tmp_path) -> None:
     content = f'<!DOCTYPE a SYSTEM "{tmp_path}/x.dtd"><a>1&x;2</a>'.encode()
     tree = parse(content, "a.xml")
     assert serialised(tree, content) == content
+    # Nor is it looked for: neither is there, and reading would say so.
+    for where in ("http://127.0.0.1:9/x.dtd", f"{tmp_path}/none.dtd"):
+        content = f'<!DOCTYPE a PUBLIC "-//A" "{where}"><a/>'.encode()
+        assert serialised(parse(content, "a.xml"), content) == content
 
 
 @pytest.mark.parametrize(

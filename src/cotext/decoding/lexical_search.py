@@ -44,16 +44,18 @@ def search_width(beam: int, automata: Sequence[SentenceAutomaton | None]) -> int
 
 
 class _Path(NamedTuple):
-    """What is known of a hypothesis: sentences closed, what was written of its sentence, and its bank before.
+    """What is known of a hypothesis: sentences closed, and what was written of its sentence.
 
     `written` None: the sentence has no constraints, or they were given up. `spared`: log-probability that the
-    phrase in the midst of which it is has cost beyond the model's own choices.
+    phrase in the midst of which it is has cost beyond the model's own choices; `of_sentence`, `of_row`: that
+    of all phrases so far.
     """
 
     closed: int
     written: Written | None
-    bank: int = 0
     spared: float = 0.0
+    of_sentence: float = 0.0
+    of_row: float = 0.0
 
 
 class _Candidate(NamedTuple):
@@ -188,7 +190,7 @@ class LexicalBeam:
         """The likely tokens; none where nothing but a phrase has room."""
         assert path.written is not None
         missing = automaton.tokens_missing(path.written)
-        room = not missing or path.written.joined or row.left > missing + 2
+        room = not missing or path.written.joined or row.left > missing + 1
         return row.likely if room else ()
 
     def _followed(
@@ -206,8 +208,7 @@ class LexicalBeam:
                 return None
             after = path._replace(closed=path.closed + 1)
             following = self._automaton(entry, after)
-            own_size = 0 if automaton is None else 2 * automaton.size
-            return _Path(after.closed, following.start if following else None, path.bank + own_size)
+            return _Path(after.closed, following.start if following else None, of_row=path.of_row)
         if automaton is None or path.written is None:
             return path
         written = automaton.step(path.written, token)
@@ -216,17 +217,18 @@ class LexicalBeam:
         before, tail = path.written.tail, written.tail
         goes_on = 0 < len(before) < len(tail) and tail.startswith(before)
         goes_on = goes_on and automaton.is_begun(written) and automaton.is_begun(path.written)
-        spared = path.spared + row.likely[0][0] - own if goes_on else 0.0
-        return path._replace(written=written, spared=spared)
+        more = row.likely[0][0] - own if goes_on else 0.0
+        return path._replace(
+            written=written,
+            spared=path.spared + more if goes_on else 0.0,
+            of_sentence=path.of_sentence + more,
+            of_row=path.of_row + more,
+        )
 
     def _take(self, entry: int, candidates: Sequence[_Candidate], found: Sequence[Tensor]) -> None:
         """Write those chosen of the candidates of an entry, and keep their hypotheses."""
         ended = sorted((c for c in candidates if c.ends), key=lambda c: -c.total)[: self.width]
-        banks: dict[int, list[_Candidate]] = {}
-        for candidate in candidates:
-            if not candidate.ends:
-                banks.setdefault(self._bank(entry, candidate.path), []).append(candidate)
-        going = _shared_out(banks, self.width)
+        going = self._shared_out(entry, [c for c in candidates if not c.ends])
         self._paths[entry] = [c.path for c in going] or [_Path(0, None)]
         chosen = [*ended, *going]
         device, dtype = found[0].device, found[0].dtype
@@ -241,11 +243,38 @@ class LexicalBeam:
         found[2][entry, :n] = torch.tensor([c.token for c in chosen], device=device)
         found[3][entry, :n] = torch.tensor([c.own for c in chosen], device=device, dtype=dtype)
 
+    def _shared_out(self, entry: int, candidates: Sequence[_Candidate]) -> list[_Candidate]:
+        """Those that go on, in the midst of the sentence in which the best of them is.
+
+        Those ahead of it compete with those that are done with it, whatever they have met of the next one:
+        else each would keep a place, however early it has closed a sentence.
+        """
+        if not candidates:
+            return []
+        leading = max(candidates, key=lambda c: c.total + c.path.of_row).path.closed
+        automaton = self._automata[entry][leading]
+        size = 0 if automaton is None else automaton.size
+        banks: dict[int, list[tuple[float, _Candidate]]] = {}
+        for candidate in candidates:
+            path = candidate.path
+            if path.closed > leading:
+                bank, rank = 2 * size, candidate.total + path.of_sentence
+            elif path.closed < leading:
+                bank, rank = -1, candidate.total
+            else:
+                bank, rank = self._bank(entry, path), candidate.total + path.spared
+            banks.setdefault(bank, []).append((rank, candidate))
+        behind = banks.pop(-1, [])
+        chosen = _shared_out(banks, self.width)
+        behind.sort(key=lambda each: -each[0])
+        chosen += [candidate for _, candidate in behind[: self.width - len(chosen)]]
+        return sorted(chosen, key=lambda c: -c.total)
+
     def _bank(self, entry: int, path: _Path) -> int:
         automaton = self._automaton(entry, path)
         if automaton is None:
-            return path.bank
-        return path.bank + (2 * automaton.size if path.written is None else automaton.bank(path.written))
+            return 0
+        return 2 * automaton.size if path.written is None else automaton.bank(path.written)
 
 
 class _Row(NamedTuple):
@@ -258,18 +287,18 @@ class _Row(NamedTuple):
     offers: Sequence[tuple[float, int]]
 
 
-def _shared_out(banks: dict[int, list[_Candidate]], width: int) -> list[_Candidate]:
-    """So many candidates, the same number of every bank as far as it has them, the fuller banks first.
+def _shared_out(banks: dict[int, list[tuple[float, _Candidate]]], width: int) -> list[_Candidate]:
+    """So many ranked candidates, as many of every bank as far as it has them, the fuller banks first.
 
     Of more banks than places, the fullest and the emptiest in turn.
     """
     for bank in banks.values():
-        bank.sort(key=lambda c: -(c.total + c.path.spared))
+        bank.sort(key=lambda each: -each[0])
     full = sorted(banks, reverse=True)
     order = [full[i // 2] if i % 2 == 0 else full[-1 - i // 2] for i in range(len(full))]
     chosen: list[_Candidate] = []
     for rank in range(width):
         for key in order:
             if rank < len(banks[key]) and len(chosen) < width:
-                chosen.append(banks[key][rank])
-    return sorted(chosen, key=lambda c: -c.total)
+                chosen.append(banks[key][rank][1])
+    return chosen

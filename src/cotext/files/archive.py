@@ -65,6 +65,8 @@ class Archive:
         info = self._members.get(name)
         if info is None:
             raise self._refused(f"has no part {shown(name)}; open and save it again")
+        if info.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
+            raise self._refused(f"part {shown(name)} is packed in an unusual way; open and save it again")
         if info.file_size > MAX_MEMBER_BYTES:
             raise self._refused(
                 f"part {shown(name)} has {info.file_size:,} bytes unpacked, beyond the limit of"
@@ -142,7 +144,7 @@ class Archive:
 
     def _local_fields(self, info: zipfile.ZipInfo) -> tuple[int, ...]:
         magic, *fields = _LOCAL.unpack_from(self._content, info.header_offset)
-        if magic != b"PK\3\4":
+        if magic != b"PK\3\4" or fields[3] != info.compress_type:
             raise self._refused(f"part {shown(info.filename)} is not where the archive says")
         return tuple(fields)
 

@@ -7,7 +7,7 @@ Code is copied, and so is what is marked translate="no" or class="notranslate"; 
 
 import codecs
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from cotext.files.blocks import Block, Contents
@@ -64,9 +64,26 @@ class HtmlFile:
     """A page, read."""
 
     def __init__(self, content: bytes, name: str) -> None:
-        messages: list[str] = []
+        self._page = Page(content, name, xml=content.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<?xml"))
+        self.contents = Contents([self._page.blocks], self._page.messages)
+
+    def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
+        """The page with these blocks in the places of its own."""
+        [blocks] = documents
+        return self._page.written(blocks)
+
+
+class Page:
+    """The content of a page, HTML or XHTML: its blocks, and what is left as it is.
+
+    Raises:
+        CotextError: its bytes are not of its encoding.
+    """
+
+    def __init__(self, content: bytes, name: str, xml: bool) -> None:
+        self.messages: list[str] = []
         mark, encoding = _marked(content)
-        encoding = encoding or _declared(content) or _guessed(content, messages)
+        encoding = encoding or _declared(content) or _guessed(content, self.messages)
         try:
             page = content[len(mark) :].decode(encoding, "surrogateescape")
             same = page.encode(encoding, _WRITTEN) == content[len(mark) :]
@@ -75,21 +92,15 @@ class HtmlFile:
         if not same:
             raise CotextError(f"{name}: cannot be read as {encoding} without loss; save it as UTF-8")
         self._mark, self._encoding = mark, encoding
-        self._markup = Markup(page)
-        messages.extend(left_elements(self._markup.left))
-        self.contents = Contents([self._markup.blocks], messages)
+        self._markup = Markup(page, xml)
+        self.blocks = self._markup.blocks
+        for element, lines in self._markup.left.items():
+            times = f"{len(lines)} times, first in line {lines[0]}" if len(lines) > 1 else f"line {lines[0]}"
+            self.messages.append(f"<{element}> is left as it is ({times})")
 
-    def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
+    def written(self, blocks: Sequence[Block]) -> bytes:
         """The page with these blocks in the places of its own."""
-        [blocks] = documents
         return self._mark + self._markup.written(blocks).encode(self._encoding, _WRITTEN)
-
-
-def left_elements(left: Mapping[str, Sequence[int]]) -> Iterator[str]:
-    """Messages about elements that are left as they are, by name, from the lines in which they begin."""
-    for element, lines in left.items():
-        times = f"line {lines[0]}" if len(lines) == 1 else f"{len(lines)} times, first in line {lines[0]}"
-        yield f"<{element}> is left as it is ({times})"
 
 
 def _marked(content: bytes) -> tuple[bytes, str | None]:

@@ -16,6 +16,7 @@ from cotext.files.blocks import Block, Close, Piece
 from cotext.files.elements import SPACE, Item
 from cotext.files.markup_paragraph import Place, collapsed, paragraph
 from cotext.files.markup_tokens import BLOCKS, Token, attributes, end_of, tokens
+from cotext.files.xml import taken
 
 # Copied as text in a sentence.
 _CODE: Final = frozenset({"code", "kbd", "samp", "var", "tt"})
@@ -244,5 +245,5 @@ _MARKS: Final = {'"': "&quot;", "'": "&#39;"}
 
 
 def _spelled(text: str) -> str:
-    """Text with references for what would be markup."""
-    return text.replace("&", "&amp;").replace("<", "&lt;")
+    """Text with references for what would be markup, without characters that no page can have."""
+    return taken(text).replace("&", "&amp;").replace("<", "&lt;").replace("]]>", "]]&gt;")

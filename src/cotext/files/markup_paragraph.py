@@ -12,7 +12,20 @@ from cotext.files.elements import SPACE, Item, inner, mates, without_empty
 _SPACES: Final = re.compile(rf"[{SPACE}]+")
 # Points that a reader sees, so that white space on both sides is no double space.
 _SHOWN: Final = frozenset(
-    {"img", "input", "svg", "math", "iframe", "object", "applet", "canvas", "audio", "video", "embed"}
+    {
+        "cdata",
+        "img",
+        "input",
+        "svg",
+        "math",
+        "iframe",
+        "object",
+        "applet",
+        "canvas",
+        "audio",
+        "video",
+        "embed",
+    }
 )
 
 

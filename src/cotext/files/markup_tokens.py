@@ -23,6 +23,8 @@ _ATTRIBUTE: Final = re.compile(r"""([^\s/>=]+)(?:\s*=\s*("[^"]*"|'[^']*'|[^\s>"'
 
 # Elements whose content is text alone, whatever it looks like.
 RAW: Final = frozenset({"script", "style", "textarea", "title", "iframe", "xmp", "noembed", "noframes"})
+# In XHTML too, since pages are found whose scripts are written as in HTML; their content is never looked at.
+_SCRIPTS: Final = frozenset({"script", "style"})
 VOID: Final = frozenset(
     {
         *(
@@ -100,8 +102,8 @@ class Token(NamedTuple):
     """A stretch of a page.
 
     `kind`: "text", "start" and "end" of an element, "empty" for one that has no end, "raw" for the content of
-    one that is text alone, "other" for comments, document types and instructions. `name`: the element's, in
-    small letters unless the page is XML.
+    one that is text alone, "other" for comments, document types and instructions, and of the name "cdata" for
+    sections of it. `name`: the element's, in small letters unless the page is XML.
     """
 
     kind: str
@@ -113,7 +115,7 @@ class Token(NamedTuple):
 def tokens(page: str, xml: bool) -> list[Token]:
     """The tokens of a page: as many stretches as cover it without a gap.
 
-    With `xml`, as XHTML: names as they are spelled, `<a/>` is empty, and no element is text alone.
+    With `xml`, as XHTML: names as they are spelled, `<a/>` is empty, and a title is as other elements.
     """
     return list(_tokens(page, xml))
 
@@ -122,15 +124,17 @@ def _tokens(page: str, xml: bool) -> Iterator[Token]:
     at = 0
     while match := _TOKEN.search(page, at):
         start, stop = match.span()
+        other = ""
         if xml and page.startswith("<![CDATA[", start):
             section = _SECTION.match(page, start)
             stop = section.end() if section else stop
+            other = "cdata"
         if start > at:
             yield Token("text", "", at, start)
         at = stop
         name = match["name"]
         if name is None:
-            yield Token("other", "", start, stop)
+            yield Token("other", other, start, stop)
             continue
         name = name if xml else name.lower()
         if match["end"]:
@@ -139,7 +143,7 @@ def _tokens(page: str, xml: bool) -> Iterator[Token]:
             yield Token("empty", name, start, stop)
         else:
             yield Token("start", name, start, stop)
-            if name in RAW and not xml:
+            if name in (_SCRIPTS if xml else RAW):
                 closing = _closing(name).search(page, at)
                 at = closing.start() if closing else len(page)
                 yield Token("raw", name, stop, at)

@@ -53,9 +53,10 @@ class ElementText:
 
 
 class ReadPart(Protocol):
-    """A part, read."""
+    """A part, read; `messages` say what of it is not translated."""
 
     blocks: list[Block]
+    messages: list[str]
 
     def written(self, blocks: Sequence[Block]) -> bytes:
         """The part with these blocks in the places of its own."""
@@ -74,6 +75,7 @@ class TreePart:
     """A part of XML, whose places of text are found by `slots`."""
 
     def __init__(self, content: bytes, where: str, slots: Slots) -> None:
+        self.messages: list[str] = []
         self._content = content
         self._tree = parse(content, where)
         self._slots = [(place, slot) for place, slot in slots(self._tree.getroot()) if slot.pieces]
@@ -106,7 +108,11 @@ class PartsFile:
         self._counts: list[list[int]] = []
         self.contents = Contents([], list(messages))
         for readers in documents:
-            found = [self._read(reader).blocks for reader in readers]
+            found: list[list[Block]] = []
+            for reader in readers:
+                part = self._read(reader)
+                found.append(part.blocks)
+                self.contents.messages.extend(f"{reader.name}: {message}" for message in part.messages)
             if any(found):
                 self._readers.append(list(readers))
                 self._counts.append([len(blocks) for blocks in found])

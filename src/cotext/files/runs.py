@@ -8,22 +8,27 @@ are elements. A format says by its `Dialect` what its nodes are; all else is sha
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
 from cotext.files.elements import Item, inner, mates, without_empty
+from cotext.files.xml import local_name
 
 if TYPE_CHECKING:
     from lxml import etree
+
+
+# Names of points that end a line.
+_BREAKS: Final = frozenset({"br", "cr", "line-break"})
 
 
 @dataclass(frozen=True, slots=True)
 class Atom:
     """A part of a paragraph as its format stores it.
 
-    `kind` as in `Item`; `name` pairs the ends of an element. `nodes` are written as they are, inside a run of
-    the `properties` where `in_run`; `look` is equal for properties that look the same. An element that has
-    its content inside itself has it in `holder`, at both of its ends.
+    `kind` as in `Item`; `name` pairs the ends of an element, and says which points end a line. `nodes` are
+    written as they are, inside a run of the `properties` where `in_run`; `look` is equal for properties that
+    look the same. An element that has its content inside itself has it in `holder`, at both of its ends.
     """
 
     kind: str
@@ -118,34 +123,30 @@ class Paragraph:
         if begun >= 0:
             yield Item("close", f"look {begun}", len(self._atoms), len(self._atoms))
 
-    def _pieces(self, items: Sequence[Item]) -> Iterator[Piece]:
+    def _pieces(self, items: Sequence[Item]) -> list[Piece]:
         ends = mates(items)
         low, high = inner(items, ends)
         self._inside = (items[low].start, items[high - 1].stop)
-        point = -1  # the key to which a neighbouring point is added
+        pieces: list[Piece] = []
         for key in range(low, high):
             item = items[key]
-            span = (item.start, item.stop)
+            last = pieces[-1] if pieces else ""
             if item.kind == "text":
-                yield item.text
+                pieces.append(item.text)
             elif item.kind == "close" and key in ends:
-                self._ends[ends[key]] = span
-                yield Close(ends[key])
-            elif item.kind == "open" and key in ends:
-                self._sources[key] = span
-                yield Open(key)
-            elif item.kind == "copied":
-                self._sources[key] = span
-                yield Copied(key, item.text)
-            elif point >= 0:
-                self._sources[point] = (self._sources[point][0], item.stop)
-                continue
+                self._ends[ends[key]] = (item.start, item.stop)
+                pieces.append(Close(ends[key]))
+            elif item.kind in ("open", "close", "point") and key not in ends and isinstance(last, Point):
+                # Neighbouring points stay together.
+                self._sources[last.key] = (self._sources[last.key][0], item.stop)
+                pieces[-1] = Point(last.key, last.breaks or item.name in _BREAKS)
             else:
-                point = key
-                self._sources[key] = span
-                yield Point(key)
-                continue
-            point = -1
+                self._sources[key] = (item.start, item.stop)
+                if item.kind == "copied":
+                    pieces.append(Copied(key, item.text))
+                else:
+                    pieces.append(Open(key) if key in ends else Point(key, item.name in _BREAKS))
+        return pieces
 
 
 class _Writer:
@@ -176,6 +177,8 @@ class _Writer:
         for index in indices:
             atom = atoms[index]
             holder, properties = self._levels[-1]
+            for node in atom.nodes:
+                node.tail = None  # text behind a node is an atom of its own
             if atom.kind == "text":
                 self._dialect.put_text(holder, atom.text, atom.properties)
             elif atom.in_run:
@@ -189,6 +192,29 @@ class _Writer:
                 )
             elif atom.holder is not None:
                 self._levels.pop()
+
+
+def look_of(properties: "etree._Element | None", unseen: frozenset[str]) -> str:
+    """What a reader sees of the properties of a run, as a text that is equal where it is.
+
+    `unseen`: local names of elements and attributes that do not count.
+    """
+    if properties is None:
+        return ""
+    seen: list[str] = []
+    for child in (properties, *properties):
+        # The properties themselves have attributes in some formats; each child is looked at with all in it.
+        for node in (child,) if child is properties else child.iter():
+            values = sorted(
+                f"{_local(key)}={value!s}" for key, value in node.items() if _local(key) not in unseen
+            )
+            if local_name(child) not in unseen and (values or not (node.attrib or node is properties)):
+                seen.append(f"{local_name(node)} {values}")
+    return " ".join(sorted(seen))
+
+
+def _local(name: str | bytes) -> str:
+    return str(name).rpartition("}")[2]
 
 
 def _with_spaces_joined(atoms: Sequence[Atom]) -> list[Atom]:
@@ -208,7 +234,8 @@ def _bases(atoms: Sequence[Atom]) -> dict[int, _Base]:
     levels = [-1]
     for index, atom in enumerate(atoms):
         if atom.kind == "text" and atom.text.strip():
-            lengths.setdefault(levels[-1], Counter())[atom.look] += len(atom.text)
+            letters = sum(len(word) for word in atom.text.split())
+            lengths.setdefault(levels[-1], Counter())[atom.look] += letters
             first.setdefault((levels[-1], atom.look), _Base(atom.look, atom.properties))
         elif atom.holder is not None:
             levels.append(index) if atom.kind == "open" else levels.pop()

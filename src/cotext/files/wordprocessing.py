@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Final
 
-from cotext.files.runs import Atom
+from cotext.files.runs import Atom, look_of
 from cotext.files.xml import local_name, lxml_etree, taken
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ _HOLDERS: Final = frozenset({"hyperlink", "smartTag", "customXml", "ins", "moveT
 _PROPERTIES: Final = frozenset({"pPr", "smartTagPr", "customXmlPr", "fldData"})
 _DROPPED: Final = frozenset({"proofErr", "lastRenderedPageBreak", "softHyphen"})
 # Properties of runs that nobody sees.
-_UNSEEN: Final = frozenset({"lang", "noProof", "rPrChange", "webHidden"})
+_UNSEEN: Final = frozenset({"lang", "noProof", "rPrChange", "webHidden", "hint"})
 _TRANSLATED_FIELDS: Final = frozenset({"HYPERLINK", "TOC", "INDEX", "FORMTEXT"})
 # Content controls whose text is chosen, or kept elsewhere too.
 _BOUND_CONTROLS: Final = frozenset(
@@ -33,10 +33,10 @@ _PARTED: Final = re.compile(f"([\t\n{_NON_BREAKING_HYPHEN}])")
 
 
 class WordDialect:
-    """WordprocessingML of a namespace: there is a transitional and a strict one."""
+    """WordprocessingML of a namespace, in braces: there is a transitional and a strict one."""
 
     def __init__(self, namespace: str) -> None:
-        self._prefix = f"{{{namespace}}}"
+        self._prefix = namespace
 
     def atoms(self, paragraph: "etree._Element") -> list[Atom]:
         """What the paragraph holds, in order."""
@@ -121,7 +121,7 @@ class WordDialect:
 
     def _run(self, run: "etree._Element") -> Iterator[Atom]:
         properties = run.find(self._prefix + "rPr")
-        look = _look(properties)
+        look = look_of(properties, _UNSEEN)
         for child in run:
             name = local_name(child)
             if name == "t" and child.text:
@@ -180,15 +180,3 @@ def _text(node: "etree._Element", name: str) -> str:
 
 def _field_name(instruction: str | None) -> str:
     return next(iter((instruction or "").split()), "").upper()
-
-
-def _look(properties: "etree._Element | None") -> str:
-    """What a reader sees of the properties of a run, as a text that is equal where it is."""
-    if properties is None:
-        return ""
-    seen: list[str] = []
-    for node in (node for child in properties if local_name(child) not in _UNSEEN for node in child.iter()):
-        values = sorted(f"{key}={value}" for key, value in node.items() if not key.endswith("}hint"))
-        if values or not node.attrib:
-            seen.append(f"{local_name(node)} {values}")
-    return " ".join(sorted(seen))

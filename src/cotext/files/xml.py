@@ -48,6 +48,11 @@ def local_name(node: "etree._Element") -> str:
     return node.tag.rpartition("}")[2] if isinstance(node.tag, str) else ""
 
 
+def namespace_of(node: "etree._Element") -> str:
+    """What precedes the local name of an element: its namespace in braces, empty where it has none."""
+    return str(node.tag)[: len(str(node.tag)) - len(local_name(node))]
+
+
 def parse(content: bytes, where: str) -> "etree._ElementTree[etree._Element]":
     """The tree of an XML document; `where` names it in messages.
 
@@ -71,8 +76,8 @@ def parse(content: bytes, where: str) -> "etree._ElementTree[etree._Element]":
         attribute_defaults=False,
         huge_tree=False,
         strip_cdata=False,
-        collect_ids=False,
-    )
+    )  # not collect_ids=False: libxml2 then opens the document type
+
     try:
         root: etree._Element = library.fromstring(content, parser)
     except (library.XMLSyntaxError, ValueError, LookupError) as error:
