@@ -40,7 +40,6 @@ FOREIGN = {
     "bare.html": ("<html lang='en'>\n<body>\n<p>It rains.</p>\n</body></html>\n", "HTML"),
     "upper.html": ("<HTML>\n<HEAD><TITLE>x</TITLE></HEAD>\n", "HTML"),
     "xhtml.html": ('<?xml version="1.0"?>\n<!DOCTYPE html PUBLIC "a" "b">\n<html><body/></html>\n', "HTML"),
-    "m.tmx": ('<?xml version="1.0"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx version="1.4">\n', "(TMX)"),
     "x.xlf": ('<?xml version="1.0"?><xliff version="1.2"><file/></xliff>\n', "XLIFF"),
     "bare.xlf": ('<xliff version="1.2">\n  <file original="a"/>\n</xliff>\n', "XLIFF"),
     "t.ttml": ('<?xml version="1.0"?>\n<tt xmlns="http://www.w3.org/ns/ttml"><body/></tt>\n', "TTML"),

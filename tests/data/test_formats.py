@@ -26,7 +26,7 @@ from cotext.data.formats import (
 )
 from cotext.runtime.errors import CotextError
 
-ONE_FILE = ["wmt-xml", "tsv", "jsonl"]
+ONE_FILE = ["wmt-xml", "tmx", "tsv", "jsonl"]
 TWO_FILES = ["text", "docids", "d-lines", "iwslt-tags", "eos-groups", "line-documents"]
 
 # Everything that some reader somewhere takes for the end of a line, and every mark of every format.
@@ -108,7 +108,9 @@ def representable(format: str, documents: list[Document]) -> bool:
     if format == "tsv":
         group_windows = pairwise(documents)
         return not any("\t" in s for s in every) and all(a.id != b.id for a, b in group_windows)
-    if format == "wmt-xml":
+    if format in ("wmt-xml", "tmx"):
+        if format == "tmx" and any(a.id == b.id for a, b in pairwise(documents)):
+            return False
         texts = every + [d.id for d in documents]
         return not any(re.search("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]", s) for s in texts)
     return True
@@ -196,6 +198,15 @@ BY_HAND = {
         b'{"id": "1", "year": 3, "source": ["A b.", "C\\u2028d."]}\n\n'
         b'{"id": "2", "target": null, "source": ["E."]}\n'
     ),
+    "tmx": (
+        b"<?xml version='1.0'?>\n<!DOCTYPE tmx SYSTEM 'tmx14.dtd'>\n<tmx version='1.4'><header srclang='EN'/>"
+        b"<body><tu><prop type='x-document'>1</prop><note>n</note><tuv xml:lang='de-DE'><seg>x</seg></tuv>"
+        b"<tuv xml:lang='en-US'><prop type='file'>no</prop><seg>A\n  <bpt i='1'>&lt;b&gt;</bpt>b."
+        b"<ept i='1'/></seg></tuv></tu>\n<tu><prop type='x-document'>1</prop><tuv xml:lang='EN'>"
+        b"<seg>C&#x2028;<hi>d.</hi></seg></tuv><tuv lang='de'><seg>y</seg></tuv></tu>\n<tu>"
+        b"<prop type='X-Document'>2</prop><tuv xml:lang='en'><seg>E.</seg></tuv><tuv xml:lang='de'>"
+        b"<seg>z</seg></tuv></tu></body></tmx>"
+    ),
     "wmt-xml": (
         b"<?xml version='1.0' encoding='UTF-8'?>\n<dataset id='x'><collection><doc origlang='en' id='1'>\n"
         b"<src lang='en'><p><seg id='1'>A\n   b.</seg></p><p><seg id='2'>C&#x2028;d.</seg></p></src>\n"
@@ -214,7 +225,7 @@ def test_files_as_found_are_detected_and_read(format: str, tmp_path: Path) -> No
     path.write_bytes(BY_HAND[format])
     assert detect_format(path) == format
     assert list(read_documents(path)) == EXPECTED
-    if format in ("tsv", "wmt-xml"):
+    if format in ("tsv", "tmx", "wmt-xml"):
         assert list(read_documents(path, side="target")) == [Document("1", ("x", "y")), Document("2", ("z",))]
 
 

@@ -1,16 +1,19 @@
 """Lines of several sentences: seen by punctuation, cut by a splitter, joined again."""
 
 import random
+import re
+import sys
+import types
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cotext.data import splitting
+from cotext.data.abbreviations import read_abbreviations
 from cotext.data.formats import read_documents
 from cotext.data.sentence_ends import sentence_ends
-from cotext.data.splitting import CHUNK_CHARACTERS, LANGUAGES, Splitter, join_sentences
+from cotext.data.splitting import Splitter, join_sentences, sentences
 from cotext.runtime.errors import CotextError
 
 SEVERAL = {
@@ -31,7 +34,7 @@ ONE = (
     "On Jan. 3rd. they met at 5 p.m. Eastern time.",
     "Am 3. Oktober kam Hr. Müller z. B. nach Berlin, ca. 10 Mio. Euro usw.",
     "The U.S. Army, J. R. R. Tolkien and e.g. Apple Inc. Limited.",
-    "She left... Then nothing",
+    "She left ... nothing",
     "He asked “why?” and left.",
     "Version 2.1. 3 changes.",
     "“Ja!” rief er.",
@@ -77,9 +80,9 @@ def test_it_takes_time_by_the_length_of_a_line() -> None:
 @pytest.mark.parametrize(
     ("name", "expected"),
     [
-        ("ted/test.en", 0.028),
-        ("europarl/test.en", 0.028),
-        ("europarl/test.de", 0.07),
+        ("ted/test.en", 0.029),
+        ("europarl/test.en", 0.034),
+        ("europarl/test.de", 0.074),
     ],
 )
 def test_rates_on_real_text(shared_data: Path, name: str, expected: float) -> None:
@@ -88,93 +91,131 @@ def test_rates_on_real_text(shared_data: Path, name: str, expected: float) -> No
     # Two sentences in succession, neither of which looks like several, on one line.
     single = [line for line in lines if line.endswith((".", "!", "?")) and not sentence_ends(line)]
     pairs = [f"{a} {b}" for a, b in zip(single[::2], single[1::2], strict=False)]
-    assert sum(bool(sentence_ends(pair)) for pair in pairs) / len(pairs) > 0.85
+    assert sum(bool(sentence_ends(pair)) for pair in pairs) / len(pairs) > 0.97
 
 
-EXPECTED = [
-    ("en", 'Dr. Smith left on Jan. 3rd. "It rains." She is late.', 3),
-    ("de", "Am 3. Oktober kam Hr. Müller. „Es regnet.“ Die Fa. Meier liefert ca. 5 kg.", 3),
-    ("zh", "他说：“下雨了。”她走了。真的吗？", 3),
-    ("ja", "「雨だ。」と彼は言った。彼女は行った。", 2),
-    ("ru", "В 1990 г. он уехал. Она осталась.", 2),
-]
+def marked() -> list[tuple[str, list[str]]]:
+    """Language and sentences of every marked paragraph."""
+    lines = Path(__file__).with_name("sentences.txt").read_text(encoding="utf-8").splitlines()
+    rows = [line.partition("\t") for line in lines if not line.startswith("#")]
+    return [(language, marked.split("||")) for language, _, marked in rows]
 
 
-@pytest.mark.parametrize(("language", "line", "count"), EXPECTED)
-def test_the_splitter_cuts_where_sentences_end(language: str, line: str, count: int) -> None:
-    pytest.importorskip("pysbd")
-    sentences = Splitter(language).sentences(line)
-    assert len(sentences) == count, sentences
-    assert not any(sentence[0] in "”“»」) " for sentence in sentences[1:] if sentence[0] != "“")
+# A name that holds a full stop, and a word of a list that may end a sentence before one of no list.
+WRONG = {"モーニング娘。は歌手です。有名です。", "Яблоки, груши и т.д. Мясо было дорого."}
 
 
-def test_a_language_without_rules_is_cut_by_punctuation() -> None:
-    for language in ("", "tr", "sv"):
-        splitter = Splitter(language)
-        assert splitter.name == "punctuation"
-        line = "Yağmur yağıyor. O geç kaldı. (Evet!) Peki."
-        assert splitter.sentences(line) == ["Yağmur yağıyor. ", "O geç kaldı. ", "(Evet!) ", "Peki."]
+def test_marked_paragraphs_are_cut_where_they_are_marked() -> None:
+    cases = marked()
+    assert len(cases) > 250
+    assert len({language for language, _ in cases}) > 20
+    wrong = set()
+    for language, expected in cases:
+        if Splitter(language).sentences("".join(expected)) != [each.strip() for each in expected]:
+            wrong.add("".join(expected))
+    assert wrong == WRONG
 
 
-@given(st.text(alphabet=SCRIPTS, max_size=200))
-def test_sentences_end_to_end_are_the_line(text: str) -> None:
-    sentences = Splitter("").sentences(text)
-    assert "".join(sentences) == text
-    assert len(sentences) == 1 or all(any(map(str.isalnum, sentence)) for sentence in sentences)
+def test_what_a_user_calls_an_abbreviation_is_one(tmp_path: Path) -> None:
+    text = "The Abv. Then the z. Abw. Then it rains."
+    assert len(Splitter("en").sentences(text)) == 3
+    path = tmp_path / "abbreviations.txt"
+    path.write_text("# ours\n\nabv.\n z. Abw \n", encoding="utf-8")
+    given = read_abbreviations(path)
+    assert Splitter("en", given).sentences(text) == [text]
+    assert [text[a:b] for a, b in sentences(text, "en", abbreviations=given)] == [text]
+    assert Splitter("en", given).name == "rules-1:en+2-" + Splitter("en", given).name[-8:]
+    assert Splitter("en", frozenset({"abv"})).name != Splitter("en", given).name
+    for wrong in ("a" * 21, "..."):
+        path.write_text(f"abv\n{wrong}\n")
+        with pytest.raises(CotextError, match=r"abbreviations\.txt:2: no abbreviation"):
+            read_abbreviations(path)
 
 
-@given(st.sampled_from(["en", "de", "zh", "ja", "ar"]), st.text(alphabet=SCRIPTS, max_size=80))
-def test_sentences_of_the_package_end_to_end_are_the_line(language: str, text: str) -> None:
-    pytest.importorskip("pysbd")
-    assert "".join(Splitter(language).sentences(text)) == text
+def put_together(text: str, spans: list[tuple[int, int]]) -> str:
+    """Spans and the white space between them, which is checked to be that."""
+    whole, at = "", 0
+    for start, stop in [*spans, (len(text), len(text))]:
+        assert at <= start <= stop
+        assert not text[at:start].strip()
+        whole += text[at:start] + text[start:stop]
+        at = stop
+    assert all(text[start:stop].strip() == text[start:stop] != "" for start, stop in spans)
+    return whole
 
 
-def test_a_long_line_is_cut_in_parts() -> None:
-    """The package takes time by the square of the length."""
-    pytest.importorskip("pysbd")
+@pytest.mark.parametrize("language", ["", "en", "de", "zh", "ja", "ar", "th"])
+@given(text=st.text(max_size=80) | st.text(alphabet=SCRIPTS, max_size=200), newlines=st.booleans())
+def test_spans_and_white_space_are_the_text(language: str, text: str, newlines: bool) -> None:
+    spans = sentences(text, language, newlines=newlines)
+    assert put_together(text, spans) == text
+    if not newlines:
+        contents = [any(map(str.isalnum, text[start:stop])) for start, stop in spans]
+        assert len(spans) <= 1 or all(contents)
+
+
+def test_a_line_break_ends_a_sentence_if_asked() -> None:
+    text = "A title\n\nIt rains.\r\n She\nis late."
+    assert [text[a:b] for a, b in sentences(text, "", newlines=True)] == [
+        "A title",
+        "It rains.",
+        "She",
+        "is late.",
+    ]
+    assert [text[a:b] for a, b in sentences(text, "")] == ["A title\n\nIt rains.", "She\nis late."]
+    assert sentences(" \n\t", "") == sentences("", "") == []
+
+
+def test_a_long_text_is_cut_as_a_short_one() -> None:
     words = random.Random(0).choices(["It rains.", "Dr. Smith is late.", "Is she?"], k=3000)
-    sentences = Splitter("en").sentences(" ".join(words))
-    assert [sentence.strip() for sentence in sentences] == words
-    assert len(" ".join(words)) > 20 * CHUNK_CHARACTERS
-
-
-def test_an_endless_line_is_left_whole() -> None:
-    pytest.importorskip("pysbd")
+    assert Splitter("en").sentences(" ".join(words)) == words
     line = "the cat " * 500_000
-    assert Splitter("en").sentences(line) == [line]
-    prose = "It rains. " * 20_000
-    assert len(Splitter("en").sentences(prose)) == 20_000
+    assert Splitter("en").sentences(line) == [line.strip()]
 
 
-def test_what_the_package_knows_is_what_is_told_of_it() -> None:
-    codes = pytest.importorskip("pysbd.languages").LANGUAGE_CODES
-    assert set(codes) == LANGUAGES
+class Model:
+    """A model that ends sentences at semicolons; "odd" makes something else of a text."""
+
+    def __init__(self, name: str) -> None:
+        if name == "none":
+            raise OSError("no such model")
+        self.odd = name == "odd"
+
+    def split(self, text: str) -> list[str]:
+        assert "\n" not in text
+        return ["It rained."] if self.odd else re.findall("[^;]+;?", text)
 
 
-def test_a_package_that_is_not_there_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none(name: str) -> None:
-        raise ImportError(name)
-
-    monkeypatch.setattr(splitting, "import_module", none)
-    with pytest.raises(CotextError, match=r"pip install 'cotext\[split\]'"):
-        Splitter("en")
-    Splitter("tr")
+@pytest.fixture
+def model(monkeypatch: pytest.MonkeyPatch) -> None:
+    package = types.ModuleType("wtpsplit_lite")
+    package.SaT = Model  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "wtpsplit_lite", package)
 
 
-class Odd:
-    """A package that makes something else of a text, or breaks on it."""
+@pytest.mark.usefixtures("model")
+def test_a_model_may_say_where_sentences_end() -> None:
+    text = " it rains;\nshe is late;  Dr. X. Yes "
+    splitter = Splitter("en", by="sat:sat-3l-sm")
+    assert splitter.name == "sat:sat-3l-sm"
+    assert splitter.sentences(text) == ["it rains;", "she is late;", "Dr. X. Yes"]
+    assert [text[a:b] for a, b in sentences(text, "en", by="sat:sat-3l-sm")] == splitter.sentences(text)
+    assert splitter.sentences(" ") == []
+    # What is not the text cuts nothing.
+    assert Splitter("en", by="sat:odd").sentences(text) == [text.strip()]
+    with pytest.raises(CotextError, match="cannot be loaded"):
+        Splitter("en", by="sat:none")
+    with pytest.raises(CotextError, match="for the rules"):
+        Splitter("en", frozenset({"abv"}), "sat:sat-3l-sm")
 
-    def segment(self, text: str) -> list[str]:
-        if "x" in text:
-            raise IndexError
-        return ["It rained.", "She is late."]
 
-
-def test_a_package_that_fails_costs_no_text(monkeypatch: pytest.MonkeyPatch) -> None:
-    splitter = Splitter("")
-    monkeypatch.setattr(splitter, "_segmenter", Odd())
-    for line in ("It rains. She is late.", "x. It rains."):
-        assert splitter.sentences(line) == [line]
+def test_a_splitter_that_is_not_there_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "wtpsplit_lite", None)
+    with pytest.raises(CotextError, match="pip install wtpsplit-lite"):
+        Splitter("en", by="sat:sat-3l-sm")
+    for by in ("pysbd", "sat:", "sat"):
+        with pytest.raises(CotextError, match="choose rules, or sat:MODEL"):
+            Splitter("en", by=by)
 
 
 @pytest.mark.parametrize(

@@ -1,13 +1,11 @@
-"""Lines of several sentences given to `translate`: warned of, and with --split a line in, a line out."""
+"""Lines of several sentences given to `translate`: split by default, a line in, a line out."""
 
 import json
 from dataclasses import fields
 from pathlib import Path
 
-import pytest
-from command_line import World, cotext, signal_when, start, succeed
+from command_line import World, signal_when, start, succeed
 
-from cotext.data import splitting
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
 from cotext.data.splitting import Splitter
@@ -33,17 +31,18 @@ def flat(text: str) -> str:
 
 def test_lines_of_prose_are_counted_and_the_first_is_named(world: World, tmp_path: Path) -> None:
     source = written(tmp_path, ("the cat",), ("a dog", PROSE, "the bird. Sings it!"), (LONG,))
-    told = flat(succeed("translate", world.run, source, "--out", tmp_path / "out.txt").err)
+    command = ["translate", world.run, source, "--format", "text", "--no-split"]
+    told = flat(succeed(*command, "--out", tmp_path / "out.txt").err)
     assert "2 of 5 lines seem to hold several sentences" in told
     assert "1 is more than 2 times as long as 99 in 100 sentences of the training data" in told
     assert f"the first is {source}:4." in told
-    assert told.count("--split") == 1
+    assert told.count("--no-split") == 1
     assert len((tmp_path / "out.txt").read_text().splitlines()) == len(source.read_text().splitlines())
 
 
 def test_sentences_raise_no_warning(world: World, tmp_path: Path) -> None:
     told = succeed("translate", world.run, world.folder / "test.en", "--out", tmp_path / "out.de").err
-    assert "--split" not in told
+    assert "split" not in told
 
 
 def test_a_run_notes_the_length_of_its_sentences(world: World, tmp_path: Path) -> None:
@@ -71,10 +70,9 @@ def test_where_sentences_share_a_line_the_sentence_is_named(world: World, tmp_pa
 
 def test_split_lines_are_translated_as_their_sentences_are(world: World, tmp_path: Path) -> None:
     """Exactly as they are on lines of their own, in the context of each other."""
-    pytest.importorskip("pysbd")
     whole = written(tmp_path, ("the cat", PROSE, "a dog"), (LONG,), format="jsonl")
     out = tmp_path / "out.jsonl"
-    outcome = succeed("translate", world.run, whole, "--split", "--out", out)
+    outcome = succeed("translate", world.run, whole, "--out", out)
     assert "1 are split into 3 sentences" in flat(outcome.err)
     assert "4 sentences in 2 documents" in outcome.out
     apart = tmp_path / "apart.jsonl"
@@ -91,9 +89,8 @@ def test_split_lines_are_translated_as_their_sentences_are(world: World, tmp_pat
 
 
 def test_split_goes_on_after_a_kill(world: World, tmp_path: Path) -> None:
-    pytest.importorskip("pysbd")
     source = written(tmp_path, *[("the cat", PROSE)] * 20)
-    command = ["translate", world.run, source, "--split", "--set", "max_tokens=60", "--out"]
+    command = ["translate", world.run, source, "--format", "text", "--set", "max_tokens=60", "--out"]
     succeed(*command, tmp_path / "whole.txt")
     partial = tmp_path / "out.txt.partial"
     process = start(*command, tmp_path / "out.txt")
@@ -106,7 +103,7 @@ def test_with_and_without_split_are_two_jobs(world: World, tmp_path: Path) -> No
     translator = open_run(world.run, "cpu").translator
     without, with_it = (Prose(9, translator.tokenizer, s, "") for s in (None, Splitter("")))
     assert without.settings == ""
-    assert with_it.settings == "punctuation, from 18 tokens"
+    assert with_it.settings == "rules-1:any, from 18 tokens"
 
 
 def test_what_is_known_of_sentences_is_known_of_their_line(world: World) -> None:
@@ -128,20 +125,3 @@ def test_what_is_known_of_sentences_is_known_of_their_line(world: World) -> None
     assert joined.resegmented == (1,)
     assert joined.tokens == (1, 9, 5)
     assert joined.pieces == (False,)
-
-
-def test_without_the_package_split_says_what_to_install(
-    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And the warning needs none."""
-
-    def none(name: str) -> None:
-        raise ImportError(name)
-
-    monkeypatch.setattr(splitting, "import_module", none)
-    source = written(tmp_path, (PROSE,))
-    refused = cotext("translate", world.run, source, "--split", "--out", tmp_path / "o")
-    assert refused.code == 2
-    assert "pip install 'cotext[split]'" in refused.err
-    assert list(tmp_path.iterdir()) == [source]
-    assert "1 of 1 lines seems" in flat(succeed("translate", world.run, source, "--out", tmp_path / "o").err)

@@ -100,7 +100,7 @@ def test_killed_at_any_moment_a_translation_ends_the_same(world: World, tmp_path
     source = documents_file(tmp_path / "in.en", count, 12)
     out, expected = tmp_path / "out.de", tmp_path / "expected.de"
     # Small batches, so that documents are finished one after the other.
-    options = ["--set", "max_tokens=100"]
+    options = ["--set", "max_tokens=100", "--overwrite"]
     succeed(*command(world, source, expected, *options))
     out.write_text("an older translation\n")
     generator = random.Random()
@@ -141,7 +141,7 @@ def test_a_journal_cut_anywhere_is_taken_up(world: World, tmp_path: Path, data: 
         documents_file(source, DOCUMENTS, 11)
         succeed(*command(world, source, expected))
         with pytest.MonkeyPatch.context() as monkeypatch, interrupted_after(monkeypatch, DOCUMENTS - 1):
-            cotext(*command(world, source, expected))
+            cotext(*command(world, source, expected, "--overwrite"))
         partial(expected).rename(tmp_path / "journal")
     journal = (tmp_path / "journal").read_bytes()
     heading = journal.index(b"\n") + 1
@@ -418,12 +418,13 @@ def test_a_full_disk_while_translating(world: World, source: Path, tmp_path: Pat
     partial(out).unlink()
     out.write_text("older\n")
     before = listing(tmp_path)
+    assert "exists; choose another name, or add --overwrite" in cotext(*command(world, source, out)).err
     with files_of_at_most(heading - 10):
-        refused = cotext(*command(world, source, out))
+        refused = cotext(*command(world, source, out, "--overwrite"))
     assert (refused.code, "out.de.partial: cannot be written: File too large" in refused.err) == (2, True)
     assert listing(tmp_path) == before
     with files_of_at_most(heading + 700):
-        refused = cotext(*command(world, source, out))
+        refused = cotext(*command(world, source, out, "--overwrite"))
     assert refused.code == 2
     assert "make room, and the same command goes on from there" in refused.err
     assert out.read_text() == "older\n"

@@ -12,7 +12,9 @@ from tiny_runs import toy_documents
 import cotext as package
 from cotext.cli import stream
 from cotext.data.documents import Document
-from cotext.decoding.translate_stream import translate_stream
+from cotext.decoding.open import open_run
+from cotext.decoding.translate_stream import StreamTranslation
+from cotext.decoding.wishes import Wishes
 
 
 def fed(world: World, content: bytes, monkeypatch: pytest.MonkeyPatch, *more: str) -> Outcome:
@@ -27,7 +29,7 @@ def test_a_line_comes_out_for_each_that_goes_in(world: World, monkeypatch: pytes
     text += "\n\n\n\n" + "\n\n".join("\n".join(d.source) for d in documents[2:])
     outcome = fed(world, text.encode(), monkeypatch)
     assert outcome.code == 0, outcome.err
-    lines, given = outcome.out.split("\n"), [*text.split("\n"), ""]
+    lines, given = outcome.out.split("\n"), text.split("\n")
     assert len(lines) == len(given)
     assert [bool(line) for line in lines] == [bool(line) for line in given]
     translator = package.load(world.run)
@@ -63,21 +65,23 @@ def test_a_document_is_answered_before_the_next_one_comes(world: World) -> None:
 
 
 def test_documents_that_are_there_already_share_batches(world: World) -> None:
-    translator = package.load(world.run).documents
+    opened = open_run(world.run)
+    translator = opened.translator
     together: list[int] = []
     translate = translator.translate
 
-    def noted(documents: Any) -> Any:
+    def noted(documents: Any, guide: Any) -> Any:
         given = list(documents)
         together.append(len(given))
-        return translate(given)
+        return translate(given, guide=guide)
 
     translator.translate = noted  # type: ignore[method-assign]
     documents = [Document(d.id, d.source) for d in toy_documents(40, 42)]
-    lines = [line for d in documents for line in (*d.sentences, "")]
+    lines = [f"{line}\n" for d in documents for line in (*d.sentences, "")]
     written: list[str] = []
-    report = translate_stream(translator, enumerate(lines, 1), written.append)
-    assert report.documents == sum(together) == 40
+    stream = StreamTranslation(opened, None, None, print, Wishes())
+    stream.run(enumerate(lines, 1), written.append)
+    assert stream.report.documents == sum(together) == 40
     assert len(together) < 40
     assert "".join(written).count("\n") == len(lines)
 

@@ -440,7 +440,7 @@ class Leaving(DocumentTranslator):
     """A first pass that leaves every other sentence without a translation, and all of some documents."""
 
     def translate(
-        self, documents: Iterable[Document], on_sentences: Any = lambda count: None
+        self, documents: Iterable[Document], on_sentences: Any = lambda count: None, guide: Any = None
     ) -> Iterator[tuple[int, Translation]]:
         for index, translation in super().translate(documents):
             sentences = translation.document.sentences

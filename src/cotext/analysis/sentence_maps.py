@@ -23,17 +23,14 @@ from torch.nn.functional import one_hot
 
 from cotext.analysis.attention import Spread, calls
 from cotext.analysis.gates import GateOpenness
-from cotext.data.batch import Batch, Source
+from cotext.data.batch import Batch
 from cotext.decoding.plan import kind_of
+from cotext.decoding.row_tokens import RowTokens, token_indices
 from cotext.layers.flat_batch import NeuralContextGate
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
-from cotext.layers.masks import is_current
 from cotext.layers.multi_head import CrossAttention, SelfAttention
 from cotext.layers.sentence_spans import SentenceSpan
 from cotext.models.interface import Model
-from cotext.runtime.errors import CotextError
-
-NOWHERE = -1  # of a key that is no token of a row
 
 
 class SentenceMap:
@@ -120,55 +117,6 @@ def _mean(matrices: Sequence[Tensor]) -> Tensor:
     return torch.where(stacked.isnan().all(dim=0), math.nan, stacked.nan_to_num(0.0).mean(dim=0))
 
 
-@dataclass(frozen=True, slots=True)
-class _Side:
-    """The tokens of one side of a batch: where they stand, and in which sentence of the document."""
-
-    sentence: Tensor  # [B, T] within the row, -1 on padding
-    document: Tensor  # [B, T] within the document
-    current: Tensor  # [B, T], True on tokens of sentences that the row answers for
-
-    @classmethod
-    def of(cls, sentence: Tensor, source: Source) -> "_Side":
-        document = torch.where(sentence >= 0, sentence + source.first_sentence[:, None], NOWHERE)
-        return cls(sentence, document, is_current(sentence, source.current))
-
-    def places(self, shown: Tensor) -> Tensor:
-        """Which tokens stand where an attention shows its real queries or keys: [B', T'], True = real.
-
-        Attention over whole rows, over their current sentences alone, over those of all rows in a row, or
-        over whole rows behind one more vector; in any case in order.
-
-        Raises:
-            CotextError: it is none of these.
-        """
-        real = self.sentence >= 0
-        place = torch.arange(real.numel(), device=real.device).view_as(real)
-        counts, found = shown.sum(dim=1), torch.full(shown.shape, NOWHERE, device=shown.device)
-        for tokens in (real, self.current):
-            if torch.equal(counts, tokens.sum(dim=1)) or (len(counts) == 1 and counts == tokens.sum()):
-                found[shown] = place[tokens]
-                return found
-        if torch.equal(counts, real.sum(dim=1) + 1):
-            behind = shown.clone()
-            behind[torch.arange(len(shown)), shown.int().argmax(dim=1)] = False
-            found[behind] = place[real]
-            return found
-        raise CotextError(
-            f"attention over rows of {counts.tolist()} tokens, where those of the batch have "
-            f"{real.sum(dim=1).tolist()}: which sentence they belong to cannot be told"
-        )
-
-    def queries(self, place: Tensor) -> Tensor:
-        """The document's sentence of the tokens at these places, where they are current."""
-        asks = torch.where(self.current, self.document, NOWHERE).flatten()
-        return torch.where(place >= 0, asks[place.clamp(min=0)], NOWHERE)
-
-    def keys(self, place: Tensor) -> Tensor:
-        """The document's sentence of the tokens at these places."""
-        return torch.where(place >= 0, self.document.flatten()[place.clamp(min=0)], NOWHERE)
-
-
 @dataclass(slots=True)
 class _AttentionRecorder:
     """Gathers what it is shown, while `encode` or `decode` of one batch runs."""
@@ -178,8 +126,8 @@ class _AttentionRecorder:
     sentences: int
     maps: dict[str, SentenceMap] = field(default_factory=dict)
     gates: dict[str, GateOpenness] = field(default_factory=dict)
-    source: _Side | None = None
-    target: _Side | None = None  # while decoding
+    source: RowTokens | None = None
+    target: RowTokens | None = None  # while decoding
 
     def note(self, weights_BHTS: Tensor, real_BT: Tensor, places: TokenIndices | None) -> None:
         """What `watch_weights` shows."""
@@ -188,9 +136,7 @@ class _AttentionRecorder:
         keys = self.source if "cross" in name.split(".") else own
         assert own is not None
         assert keys is not None
-        if places is None:
-            visible = (weights_BHTS > 0) & real_BT[:, None, :, None]
-            places = TokenIndices(own.places(real_BT), keys.places(visible.any(dim=2).any(dim=1)))
+        places = places or token_indices(weights_BHTS, real_BT, own, keys)
         kind = _kind(name, self.modules[name], self.target is not None)
         found = self.maps.setdefault(name, SentenceMap(kind, self.sentences))
         found.add(weights_BHTS, own.queries(places.query), keys.keys(places.key))
@@ -229,9 +175,9 @@ def sentence_maps(
                 hooks.callback(module.register_forward_hook(_hook(onlooker, name)).remove)
         with watch_weights(onlooker.note):
             for batch in batches:
-                onlooker.source, onlooker.target = _Side.of(batch.source.sentence, batch.source), None
+                onlooker.source, onlooker.target = RowTokens.of(batch.source.sentence, batch.source), None
                 forced = forced_pass(model, batch)
-                onlooker.target = _Side.of(forced.sentence, batch.source)
+                onlooker.target = RowTokens.of(forced.sentence, batch.source)
                 forced.decode()
     return onlooker.maps, onlooker.gates
 

@@ -5,7 +5,7 @@ Everything that takes long to import is imported inside its command, so that `co
 
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,25 +23,19 @@ from cotext.cli.interchange import import_pretrained
 from cotext.cli.look import convert, head, info, systems
 from cotext.cli.messages import on_a_screen, require_text, short_refusals
 from cotext.cli.options import (
-    CUT_OFF,
-    LONG,
     Checkpoint,
-    Decode,
     Device,
     Format,
     Json,
     Scoring,
-    SourceLanguage,
-    TargetLanguage,
     TargetOrder,
     as_json,
-    counted,
-    decode_settings,
     output,
     scoring_settings,
 )
 from cotext.cli.speed import speed
 from cotext.cli.train import train
+from cotext.cli.translate import translate
 from cotext.runtime.errors import CotextError
 from cotext.runtime.signals import INTERRUPTED, termination_interrupts
 from cotext.runtime.version import __version__
@@ -109,103 +103,7 @@ app.command()(distill)
 app.command()(train)
 
 
-@app.command()
-def translate(
-    run: Annotated[Path, typer.Argument(help="Run folder, or engine.")],
-    document: Annotated[
-        Path,
-        typer.Argument(
-            help="File with documents, in any format. -: standard input to standard output, one sentence "
-            "per line, an empty line after each document."
-        ),
-    ],
-    out: Annotated[Path | None, typer.Option(help="File to write, in the same format.")] = None,
-    split: Annotated[
-        bool,
-        typer.Option(
-            "--split", help="Split lines into sentences, translate these, and join them to lines again."
-        ),
-    ] = False,
-    scores: Annotated[
-        Path | None, typer.Option(help="File for the log-probability of each translated sentence (TSV).")
-    ] = None,
-    source_language: SourceLanguage = None,
-    target_language: TargetLanguage = None,
-    format: Format = None,
-    device: Device = None,
-    set: Decode = None,
-    checkpoint: Checkpoint = None,
-    overwrite: Annotated[
-        bool, typer.Option(help="Discard the partial output of an interrupted job with other settings.")
-    ] = False,
-    json: Json = False,
-) -> None:
-    """Translate the documents of a file, sentence for sentence."""
-    sides = ("source_language", source_language), ("target_language", target_language)
-    decode = {**decode_settings(set), **{key: name for key, name in sides if name}}
-    if str(document) == "-":
-        if any((out, scores, split, overwrite, json)) or format not in (None, "text"):
-            raise CotextError(
-                "- reads standard input, one sentence per line, and writes standard output: leave out --out, "
-                "--scores, --split, --overwrite, --json and --format, or give a file"
-            )
-        from cotext.cli.stream import translate_standard_input
-
-        translate_standard_input(run, device, decode, checkpoint)
-        return
-    if out is None:
-        raise CotextError("--out FILE is needed (or - as the document, for standard input and output)")
-    from cotext.data.formats import detect_format
-    from cotext.data.formats.streams import check_readable
-    from cotext.decoding.open import open_run
-    from cotext.decoding.translate_file import check_outputs, translate_file
-    from cotext.runtime.progress import console, meter
-
-    check_outputs(out, scores, document)
-    # What is wrong with the file is told before the run is loaded.
-    check_readable(document)
-    format = format or detect_format(document)
-    opened = open_run(run, device, decode, checkpoint)
-    with meter("translating", 0) as progress:
-        report = translate_file(
-            opened,
-            document,
-            out,
-            scores=scores,
-            format=format,
-            split=split,
-            overwrite=overwrite,
-            on_start=progress.restart,
-            on_sentences=progress.advance,
-            on_message=lambda text: console.print(text, soft_wrap=True),
-        )
-    if json:
-        typer.echo(as_json({"format": "cotext-translate", "version": 1, "out": str(out), **asdict(report)}))
-        return
-    resumed = f" ({report.resumed_documents} from an interrupted job)" if report.resumed_documents else ""
-    sentences, documents = counted(report.sentences, "sentence"), counted(report.documents, "document")
-    typer.echo(f"{out}: {sentences} in {documents}{resumed}")
-    if report.align == "free":
-        typer.echo(
-            f"  {report.recovered_pieces:,} of {report.pieces:,} {report.piece} fully recovered; "
-            f"{report.recovered_documents:,} of {documents} in all of their pieces"
-        )
-    for where, what in (
-        (report.missing, "missing"),
-        (report.truncated, CUT_OFF),
-        (report.long, LONG),
-        (report.shed, "with part of their context dropped to fit into view.max_tokens"),
-    ):
-        if where:
-            shown = f"{', '.join(where[:5])}{' ...' if where[5:] else ''}"
-            typer.echo(f"  {counted(len(where), 'sentence')} {what}; document:sentence {shown}")
-    if report.resegmented:
-        rate = len(report.resegmented) / report.sentences
-        typer.echo(
-            f"  {counted(len(report.resegmented), 'sentence')} ({rate:.1%}) in other subwords than the "
-            "tokenizer gives for their text: `cotext score` differs there, --scores FILE has their scores"
-        )
-    typer.echo(report.signature)
+app.command()(translate)
 
 
 @app.command()

@@ -12,24 +12,43 @@ STANDARD_INPUT = Path("/dev/stdin")
 
 
 def translate_standard_input(
-    run: Path, device: str | None, decode: dict[str, Any], checkpoint: int | None
+    opening: tuple[Path, str | None, dict[str, Any], int | None],
+    format: str | None,
+    split: bool,
+    wishes: dict[str, Any],
 ) -> None:
-    """Translate what comes in line for line; what there is to say of it goes to standard error."""
-    from cotext.data.formats.streams import numbered_lines
-    from cotext.decoding.open import open_run
-    from cotext.decoding.translate_stream import translate_stream
+    """Translate what comes in line for line; what there is to say of it goes to standard error.
 
-    opened = open_run(run, device, decode, checkpoint)
-    translator = opened.translator
+    `opening`: the arguments of `open_run`. `format`: text (documents ended by empty lines), prose (running
+    text), or None, as the content is. `wishes`: the arguments of `read_wishes`.
+    """
+    from cotext.data.formats.streams import numbered_lines
+    from cotext.data.splitting import Splitter
+    from cotext.decoding.open import open_run
+    from cotext.decoding.translate_stream import StreamTranslation
+    from cotext.decoding.wishes import read_wishes
+
+    def say(text: str) -> None:
+        typer.echo(text, err=True)
 
     def write(text: str) -> None:
         sys.stdout.write(text)
         sys.stdout.flush()
 
-    report = translate_stream(translator, numbered_lines(STANDARD_INPUT), write)
-    sentences, documents = counted(report.sentences, "sentence"), counted(report.documents, "document")
-    typer.echo(f"{sentences} in {documents}", err=True)
+    opened = open_run(*opening)
+    splitter = Splitter(opened.languages.source) if split else None
+    running_text = None if format is None else format == "prose"
+    asked = read_wishes(opened.languages, **wishes)
+    stream = StreamTranslation(opened, splitter, running_text, say, asked)
+    stream.run(numbered_lines(STANDARD_INPUT, whole=True), write)
+    report = stream.report
+    if report.split_lines:
+        say(
+            f"{counted(report.split_lines, 'line')} split into {report.split_sentences:,} sentences, "
+            "translated in context and joined again (--no-split: each line as one)"
+        )
+    say(f"{counted(report.sentences, 'sentence')} in {counted(report.documents, 'document')}")
     for count, what in ((report.truncated, CUT_OFF), (report.long, LONG)):
         if count:
-            typer.echo(f"  {counted(count, 'sentence')} {what}", err=True)
-    typer.echo(opened.signature, err=True)
+            say(f"  {counted(count, 'sentence')} {what}")
+    say(opened.signature)

@@ -1,131 +1,109 @@
-"""Sentence splitting of lines, and joining of the translated sentences into a line again.
+"""Sentence splitting of text, and joining of the translated sentences into a line again."""
 
-The languages that pysbd knows (Sadvilkar and Neumann 2020, *PySBD: Pragmatic Sentence Boundary
-Disambiguation*) are cut by its rules, which are not perfect: of its cuts, those before a closing mark move
-behind it and those after an abbreviation are undone. Others are cut where `cotext.data.sentence_ends` sees
-an end.
-"""
-
-import re
+import hashlib
 from collections.abc import Sequence
-from importlib import import_module
-from importlib.metadata import version
+from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
-from typing import Any, Final
+from typing import Final
 
-from cotext.data.sentence_ends import sentence_ends, shortens
-from cotext.runtime.errors import CotextError
+from cotext.data.segment_any_text import SegmentAnyText
+from cotext.data.sentence_ends import UNSPACED_CHARACTER, EndRules
+from cotext.runtime.errors import CotextError, shown
 
-# Those of pysbd 0.3, known without importing it.
-_LANGUAGES = "am ar bg da de el en es fa fr hi hy it ja kk mr my nl pl ru sk ur zh"
-LANGUAGES: Final = frozenset(_LANGUAGES.split())
-# It takes time by the square of the length of a text; what is far longer without an end is no prose.
-CHUNK_CHARACTERS: Final = 1000
-MOST_CHARACTERS: Final = 10_000
-# Written without a space between sentences. Others that have none between words, as Thai, have one there.
-UNSPACED: Final = frozenset({"zh", "ja"})
-_UNSPACED_CHARACTER = re.compile("[\u2e80-\u303f\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff\uff00-\uffef]")
-_CLOSING = re.compile(r"[\"'”’»›)\]」』）】〕》〉]+\s*")
+RULES: Final = 1  # version of the rules of `cotext.data.sentence_ends`
+BY_RULES: Final = "rules"
+UNSPACED: Final = frozenset({"zh", "ja"})  # written without a space between sentences
+
+
+def sentences(
+    text: str,
+    language: str,
+    *,
+    newlines: bool = False,
+    abbreviations: frozenset[str] = frozenset(),
+    by: str = BY_RULES,
+) -> list[tuple[int, int]]:
+    """The sentences of a text, as spans (start, stop) of its characters, in order and apart.
+
+    What lies between two spans, before the first and behind the last is white space, and no span begins or
+    ends with any: spans and gaps put together are the text. A line break ends a sentence with `newlines`
+    alone, else it is white space as any other. A text of white space alone has no sentence. `language`: its
+    code, empty where it is not known; `abbreviations` and `by`: see `Splitter`.
+    """
+    return _splitter(language, abbreviations, by).spans(text, newlines)
+
+
+@cache
+def _splitter(language: str, abbreviations: frozenset[str], by: str) -> "Splitter":
+    return Splitter(language, abbreviations, by)
 
 
 class Splitter:
-    """Cuts lines of one language into sentences; `name` says by what.
+    """Cuts texts of one language into sentences; `name` says by what, for reports and resumption.
 
-    Raises CotextError where the language needs pysbd and it is not installed.
+    `abbreviations`: what is written with a full stop that ends no sentence, beside what is known of the
+    language. `by`: "rules" (`cotext.data.sentence_ends`), or "sat:" and a model of Segment any Text by name
+    or folder, which knows no abbreviations.
+
+    Raises:
+        CotextError: another `by`, or its package or model is missing.
     """
 
-    def __init__(self, language: str) -> None:
-        self._segmenter: Any = None
-        self.name = "punctuation"
-        if language not in LANGUAGES:
-            return
-        try:
-            self._segmenter = import_module("pysbd").Segmenter(language=language, clean=False)
-        except ImportError:
-            raise CotextError(
-                f"--split needs the package pysbd to split {language!r}; install it (pip install "
-                "'cotext[split]'), or split the lines beforehand"
-            ) from None
-        self.name = f"pysbd-{version('pysbd')}:{language}"
+    def __init__(
+        self, language: str, abbreviations: frozenset[str] = frozenset(), by: str = BY_RULES
+    ) -> None:
+        kind, _, model = by.partition(":")
+        self._by: EndRules | SegmentAnyText
+        if by == BY_RULES:
+            self._by = EndRules(language, abbreviations)
+            self.name = f"rules-{RULES}:{language or 'any'}"
+        elif kind == "sat" and model:
+            self._by = SegmentAnyText(model)
+            self.name = by
+        else:
+            raise CotextError(f"--splitter {shown(by)}: choose {BY_RULES}, or sat:MODEL, as in sat:sat-3l-sm")
+        if abbreviations:
+            if by != BY_RULES:
+                raise CotextError(f"--abbreviations are for the rules; leave them or --splitter {by} out")
+            listed = "\n".join(sorted(abbreviations)).encode()
+            self.name += f"+{len(abbreviations)}-{hashlib.sha256(listed).hexdigest()[:8]}"
 
     def sentences(self, text: str) -> list[str]:
-        """Cut a line; the sentences end to end are the line, white space included."""
-        if self._segmenter is None:
-            cuts = sentence_ends(text)
-        else:
-            cuts = []
-            for start, end in _chunks(text):
-                within = self._cuts(text[start:end]) if end - start <= MOST_CHARACTERS else []
-                cuts += [start, *(start + cut for cut in within)]
-        return _cut(text, _sound(text, cuts))
+        """The sentences of a text, without the white space between them; none of white space alone."""
+        return [text[start:stop] for start, stop in self.spans(text)]
 
-    def _cuts(self, text: str) -> list[int]:
-        """Offsets at which pysbd splits a text; none if its sentences are not the text."""
-        try:
-            pieces = self._segmenter.segment(text)
-        except Exception:
-            # Hundreds of patterns, and texts that their author has not thought of: the line stays whole.
-            return []
-        cuts, at = [], 0
-        for piece in pieces:
-            for character in piece:
-                if character.isspace():
-                    continue
-                while at < len(text) and text[at].isspace():
-                    at += 1
-                if at == len(text) or text[at] != character:
-                    return []
-                at += 1
-            cuts.append(at)
-        return cuts
+    def spans(self, text: str, newlines: bool = False) -> list[tuple[int, int]]:
+        """As `sentences`, the function of this module, gives them."""
+        if not newlines:
+            return _without_space(text, [0, *self._by.ends(text), len(text)])
+        spans, start = [], 0
+        for line in text.split("\n"):
+            spans += [(start + low, start + high) for low, high in self.spans(line)]
+            start += len(line) + 1
+        return spans
 
 
-def _chunks(text: str) -> list[tuple[int, int]]:
-    """A text in parts of bounded length, cut where sentences certainly end; one without ends stays whole."""
-    chunks, start, last = [], 0, 0
-    for end in [*sentence_ends(text), len(text)]:
-        if end - start > CHUNK_CHARACTERS and last > start:
-            chunks.append((start, last))
-            start = last
-        last = end
-    return [*chunks, (start, len(text))]
-
-
-def _sound(text: str, cuts: Sequence[int]) -> list[int]:
-    """The cuts that stand: behind white space and closing marks, none after an abbreviation."""
-    kept: list[int] = []
-    for cut in cuts:
-        end = cut
-        while end and text[end - 1].isspace():
-            end -= 1
-        # Dots that leave something out are none of an abbreviation.
-        if text[end - 2 : end] != ".." and text[end - 1 : end] == "." and shortens(text, end - 1):
-            continue
-        at = end
-        if closing := _CLOSING.match(text, at):
-            at = closing.end()
-        while at < len(text) and text[at].isspace():
-            at += 1
-        if at > (kept[-1] if kept else 0):
-            kept.append(at)
-    return kept
-
-
-def _cut(text: str, cuts: Sequence[int]) -> list[str]:
-    """The text in pieces that each hold a letter or a digit; what holds none goes with what is before it."""
-    bounds = [0, *(cut for cut in cuts if 0 < cut < len(text)), len(text)]
-    pieces: list[str] = []
+def _without_space(text: str, bounds: Sequence[int]) -> list[tuple[int, int]]:
+    spans = []
     for start, end in pairwise(bounds):
         piece = text[start:end]
-        if pieces and not (_has_content(piece) and _has_content(pieces[-1])):
-            pieces[-1] += piece
-        else:
-            pieces.append(piece)
-    return pieces
+        if stripped := piece.strip():
+            low = start + len(piece) - len(piece.lstrip())
+            spans.append((low, low + len(stripped)))
+    return spans
 
 
-def _has_content(piece: str) -> bool:
-    return any(map(str.isalnum, piece))
+@dataclass(frozen=True, slots=True)
+class Splitting:
+    """How texts are split, whatever their language; see `Splitter`."""
+
+    abbreviations: frozenset[str] = frozenset()
+    by: str = BY_RULES
+
+    def splitter(self, language: str) -> Splitter:
+        """The splitter of a language."""
+        return Splitter(language, self.abbreviations, self.by)
 
 
 def join_sentences(sentences: Sequence[str], language: str) -> str:
@@ -147,4 +125,4 @@ def _is_unspaced(language: str) -> bool:
 
 
 def _unspaced_seam(before: str, after: str) -> bool:
-    return bool(_UNSPACED_CHARACTER.match(before) or _UNSPACED_CHARACTER.match(after))
+    return bool(UNSPACED_CHARACTER.match(before) or UNSPACED_CHARACTER.match(after))

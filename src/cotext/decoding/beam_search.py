@@ -7,7 +7,7 @@ V vocabulary, D model, M most new tokens.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import torch
@@ -25,6 +25,7 @@ from cotext.decoding.constraints import (
     check_requests,
     truncated,
 )
+from cotext.decoding.lexical_search import LexicalBeam
 from cotext.decoding.sentence_recovery import begun_input
 from cotext.models.interface import AutoregressiveModel
 from cotext.runtime.errors import CotextError
@@ -105,13 +106,16 @@ def search(
     """Return the best hypothesis found for every row of the source; the model must be in eval mode.
 
     An entry is finished as soon as no hypothesis in its beam can beat its best ended one, however long it
-    became. Raises CotextError when a request cannot be met, or the model's output is not a number.
+    became. With lexical constraints, the beam is as wide as these need (`lexical_search.search_width`).
+    Raises CotextError when a request cannot be met, or the model's output is not a number.
     """
     if not requests or len(requests) != source.tokens.size(0):
         raise CotextError(
             f"{len(requests)} requests for {source.tokens.size(0)} source rows; give one per row"
         )
     check_requests(requests, symbols, options.align)
+    if (lexical := LexicalBeam.of(requests, symbols, options.beam)) is not None:
+        options = replace(options, beam=lexical.width)
     with torch.inference_mode():
         state = model.encode(source)
         most_tokens = max(sum(r.max_tokens) for r in requests)
@@ -131,7 +135,7 @@ def search(
         for written in range(most_tokens):
             next_RV = _next_log_probabilities(hidden_RD, weight, bias)
             rules.forbid(next_RV, frontier.progress, written, written >= first_limit)
-            origin, tokens_R1 = _advance(frontier, next_RV, written, rules, options)
+            origin, tokens_R1 = _advance(frontier, next_RV, written, rules, options, lexical)
             goes_on = (frontier.log_probability > -torch.inf).any(dim=1)
             if origin is not None:
                 state.reorder(origin)
@@ -145,6 +149,7 @@ def search(
                     state.finish(ended, *_decoder_inputs(results, rules, ended.device))
                 entries = _closing_ranks(goes_on)
                 frontier = frontier.select(entries)
+                lexical = lexical and lexical.select(entries)
                 state.select(entries, options.beam)
                 tokens_R1 = tokens_R1.view(-1, options.beam)[entries].view(-1, 1)
             hidden_RD = model.decode(tokens_R1, frontier.progress.sentence.view(-1, 1), state)[:, 0]
@@ -228,6 +233,7 @@ def _advance(
     written: int,
     rules: Rules,
     options: SearchOptions,
+    lexical: LexicalBeam | None,
 ) -> tuple[Tensor | None, Tensor]:
     """Extend every hypothesis by one token, in place.
 
@@ -243,6 +249,9 @@ def _advance(
     if beam > 1:
         candidate, at = candidate.view(entries, -1).topk(min(2 * beam, beam * each), dim=1)
         origin, token, own = at // each, _picked(token, at), _picked(own, at)
+    if lexical is not None:
+        found = candidate, origin, token, own
+        lexical.choose(next_RV, frontier.log_probability, frontier.progress, written, found)
     ends = rules.ends(frontier.progress, origin, token)
     _end(frontier, candidate.masked_fill(~ends, -torch.inf), own, origin, written, options)
 

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from cotext.data.batch import SpecialSymbols
 from cotext.data.build import check_align
+from cotext.decoding.lexical import SentenceAutomaton
 from cotext.runtime.errors import CotextError
 
 Align = Literal["constrained", "free"]
@@ -48,13 +49,15 @@ class SearchRequest:
     sentence index of the first of them (see `cotext.data.batch`), and `sentence_offset` the index in its
     document of the row's sentence 0, which numbered sentences show. `max_tokens` has an entry for every
     sentence to be searched: the limit of its new tokens, the closing symbol included. A sentence that the
-    prefix has begun counts as the first. In free search only the sum counts.
+    prefix has begun counts as the first. In free search only the sum counts. `automata`: the lexical
+    constraints of these sentences; empty: none of them has any.
     """
 
     prefix: Sequence[int]
     first_sentence: int
     max_tokens: tuple[int, ...]
     sentence_offset: int = 0
+    automata: tuple[SentenceAutomaton | None, ...] = ()
 
     @property
     def sentences(self) -> int:

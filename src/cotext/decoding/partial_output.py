@@ -1,19 +1,25 @@
 """The translations of a long job so far, on disk, so that an interrupted job can go on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict, astuple, fields
 from pathlib import Path
 from typing import Any, TextIO
 
 from cotext.data.documents import Document
+from cotext.decoding.document_state import FoundWindow, SentenceHypothesis
 from cotext.decoding.translator import Translation
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import replacing
+from cotext.runtime.files import checksum, replacing
 from cotext.runtime.integrity import sealed, sealed_lines, unsealed
 
 # The fields of an entry other than the document; see `Translation`.
 LISTS = tuple(f.name for f in fields(Translation) if f.name != "document")
+
+
+def journal_of(out: Path) -> Path:
+    """Where the journal of an output stands."""
+    return out.with_name(f"{out.name}.partial")
 
 
 class TranslationJournal:
@@ -29,11 +35,14 @@ class TranslationJournal:
         on_message: Callable[[str], None],
         overwrite: bool = False,
     ) -> None:
-        self.path = out.with_name(out.name + ".partial")
+        self.path = journal_of(out)
         self.header = header
         self.on_message = on_message
         self.overwrite = overwrite
         self.done: dict[int, Translation] = {}
+        self.out = out
+        self.windows: dict[int, list[FoundWindow]] = {}  # of documents that are not finished
+        self._written = ""
         self.file: TextIO | None = None
 
     def __enter__(self) -> "TranslationJournal":
@@ -60,6 +69,14 @@ class TranslationJournal:
         for number, line in enumerate(lines[1:], start=2):
             try:
                 entry = unsealed(line)
+                if "written" in entry:
+                    self._written = str(entry["written"])
+                    kept.append(line)
+                    continue
+                if "window" in entry:
+                    self.windows.setdefault(int(entry["index"]), []).append(_window(entry))
+                    kept.append(line)
+                    continue
                 document = Document(entry["id"], tuple(entry["sentences"]))
                 lists = {k: tuple(entry[k]) for k in LISTS}
                 translation = Translation(document, **lists)
@@ -88,8 +105,9 @@ class TranslationJournal:
         keys = {**self.header, **other}
         differing = ", ".join(key for key in keys if other.get(key) != self.header.get(key))
         if not self.overwrite:
+            documents = sum('"window": ' not in line for line in lines[1:-1])
             raise CotextError(
-                f"{self.path}: holds {len(lines) - 2} documents that an interrupted job with another "
+                f"{self.path}: holds {documents} documents that an interrupted job with another "
                 f"{differing} has translated; give the same again to go on with it, choose another --out, or "
                 "add --overwrite to discard it"
             )
@@ -97,25 +115,77 @@ class TranslationJournal:
 
     def add(self, index: int, translation: Translation) -> None:
         """Append one document and push it to the disk."""
-        assert self.file is not None
         entry = asdict(translation)
         document = entry.pop("document")
+        self._append({"index": index, **document, **entry})
+        self.done[index] = translation
+
+    def add_window(self, index: int, window: FoundWindow) -> None:
+        """Append a window of a document."""
+        found = [astuple(sentence) for sentence in window.sentences]
+        self._append({"index": index, "window": window.number, "exact": window.exact, "found": found})
+
+    @property
+    def output_stands(self) -> bool:
+        """Whether the output has been written, and is still there as it was.
+
+        Raises:
+            CotextError: it has been changed since, and may not be overwritten.
+        """
+        if not self._written or not self.out.is_file():
+            return False
+        if checksum(self.out) == self._written:
+            return True
+        if not self.overwrite:
+            raise CotextError(
+                f"{self.out}: has been changed since it was written; move it away, or add --overwrite to "
+                "write it again"
+            )
+        return False
+
+    def _append(self, entry: dict[str, Any]) -> None:
+        assert self.file is not None
         try:
-            self.file.write(sealed({"index": index, **document, **entry}) + "\n")
+            self.file.write(sealed(entry) + "\n")
             self.file.flush()
         except OSError as error:
             raise CotextError(
                 f"{self.path}: cannot be written: {error.strerror or error}; make room, and the same command "
                 "goes on from there"
             ) from None
-        self.done[index] = translation
 
-    def finish(self) -> None:
-        """Remove the journal: the output is complete."""
-        self.path.unlink(missing_ok=True)
+    def finish(self, keep: bool = False) -> None:
+        """Remove the journal, as the output is complete; `keep`: note that it is."""
+        if keep:
+            self._append({"written": checksum(self.out)})
+        else:
+            self.path.unlink(missing_ok=True)
 
     def __exit__(self, *exc: object) -> None:
         if self.file is not None:
             # What a full disk has refused once is refused again here, and has been reported.
             with suppress(OSError):
                 self.file.close()
+
+
+class JournalWindows:
+    """The log of the windows of documents in a journal; `indices` are those of the documents translated."""
+
+    def __init__(self, journal: TranslationJournal, indices: Sequence[int]) -> None:
+        self._journal, self._indices = journal, indices
+
+    def found(self, document: int) -> Sequence[FoundWindow]:
+        """As `WindowLog.found`."""
+        return self._journal.windows.get(self._indices[document], [])
+
+    def note(self, document: int, window: FoundWindow) -> None:
+        """As `WindowLog.note`."""
+        self._journal.add_window(self._indices[document], window)
+
+
+def _window(entry: dict[str, Any]) -> FoundWindow:
+    sentences = [
+        SentenceHypothesis(tuple(map(int, tokens)), str(text), float(score), bool(truncated), int(labels))
+        for tokens, text, score, truncated, labels in entry["found"]
+    ]
+    return FoundWindow(int(entry["window"]), tuple(sentences), bool(entry["exact"]))

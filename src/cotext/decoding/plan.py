@@ -43,7 +43,8 @@ class ModelKind:
     `sentence_nll` gives the negative log-likelihoods of the current sentences of a batch, one row after the
     other; `token_nll` those of their labels, each given the labels before it, None where single tokens have
     no probability. `forced_pass` reads a batch with its target; None: an engine, which shows no states.
-    `path` is that of a non-autoregressive model; None: autoregressive.
+    `path` is that of a non-autoregressive model; None: autoregressive. `lexical`: whether search keeps
+    lexical constraints.
     """
 
     search: Search
@@ -51,6 +52,7 @@ class ModelKind:
     token_nll: Callable[[Any, Batch], Tensor] | None
     forced_pass: Callable[[Any, Batch], ForcedPass] | None
     path: PathKind | None
+    lexical: bool = False
 
 
 def kind_of(model: Model | Engine) -> ModelKind:
@@ -60,7 +62,7 @@ def kind_of(model: Model | Engine) -> ModelKind:
     if isinstance(model, NonAutoregressiveModel):
         token_nll = path_token_nll if model.path == "sentences" else None
         return ModelKind(search_frames, non_autoregressive_nll, token_nll, parallel_pass, model.path)
-    return ModelKind(search, autoregressive_nll, label_nll, autoregressive_pass, None)
+    return ModelKind(search, autoregressive_nll, label_nll, autoregressive_pass, None, lexical=True)
 
 
 @dataclass(frozen=True, slots=True)

@@ -117,7 +117,7 @@ class Prose:
             )
         return (
             f"{which}The system was trained on a sentence a line and may leave some of such a line out; "
-            "--split splits these lines, translates their sentences in context and joins them again"
+            "without --no-split these lines are split, their sentences translated in context and joined again"
         )
 
     def _is_long(self, line: str) -> bool:
@@ -133,9 +133,7 @@ class Prose:
         if self._splitter is None:
             return [[line] for line in document.sentences]
         return [
-            [piece.strip() for piece in self._splitter.sentences(line)]
-            if sentence_ends(line) or self._is_long(line)
-            else [line]
+            self._splitter.sentences(line) or [line] if sentence_ends(line) or self._is_long(line) else [line]
             for line in document.sentences
         ]
 

@@ -91,7 +91,7 @@ def score_instances(
     scores: list[list[SentenceScore]] = [[] for _ in instances]
     sentence_nll = kind_of(model).sentence_nll
     with torch.inference_mode():
-        for members, batch in _batches(instances, symbols, max_tokens, device, groups):
+        for members, batch in instance_batches(instances, symbols, max_tokens, device, groups):
             nll = sentence_nll(model, batch)
             labels = torch.bincount(sentence_of_label(batch), minlength=len(nll))
             found = map(SentenceScore, (-nll).tolist(), labels.tolist())
@@ -116,7 +116,7 @@ def score_labels(
     token_nll = kind_of(model).token_nll
     assert token_nll is not None
     with torch.inference_mode():
-        for members, batch in _batches(instances, symbols, max_tokens, device, groups):
+        for members, batch in instance_batches(instances, symbols, max_tokens, device, groups):
             found = iter((-token_nll(model, batch)).tolist())
             for i in members:
                 window, target = instances[i].window, instances[i].target
@@ -125,7 +125,7 @@ def score_labels(
     return scores
 
 
-def _batches(
+def instance_batches(
     instances: Sequence[Instance],
     symbols: SpecialSymbols,
     max_tokens: int,
@@ -154,8 +154,8 @@ def require_finite(scores: Iterable[SentenceScore], none_possible: bool = False)
         )
 
 
-class _Score(Protocol[T_co]):
-    """`score_instances` or `score_labels`."""
+class Reading(Protocol[T_co]):
+    """What is read of the current sentences of every instance: `score_instances` or `score_labels`."""
 
     def __call__(
         self,
@@ -165,7 +165,9 @@ class _Score(Protocol[T_co]):
         max_tokens: int,
         device: torch.device,
         groups: Sequence[Sequence[int]] | None,
-    ) -> Sequence[Sequence[T_co]]: ...
+    ) -> Sequence[Sequence[T_co]]:
+        """As `score_instances`: one entry for every current sentence of every instance."""
+        ...
 
 
 class DocumentScorer:
@@ -235,7 +237,7 @@ class DocumentScorer:
             CotextError: a system of which sentences alone have a probability; else as `check_pairs`.
         """
         self.plan.require_token_probabilities()
-        found = self._current(documents, score_labels)
+        found = self.read(documents, score_labels)
         for of_document in found:
             if self.plan.kind.path is not None:
                 for j in [j for j, tokens in of_document.items() if -math.inf in tokens]:
@@ -263,16 +265,20 @@ class DocumentScorer:
         self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
     ) -> list[list[SentenceScore]]:
         """Scores of the chosen sentences of every document."""
-        found = self._current(documents, score_instances)
+        found = self.read(documents, score_instances)
         for of_document in found:
             require_finite(of_document.values(), none_possible=self.plan.kind.path is not None)
         empty = SentenceScore(0.0, 0)
         return [[s.get(j, empty) for j in chosen] for s, (_, chosen) in zip(found, documents, strict=True)]
 
-    def _current(
-        self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]], score: _Score[T]
+    def read(
+        self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]], reading: Reading[T]
     ) -> list[dict[int, T]]:
-        """For every document, what `score` gives for the current sentences of the rows of chosen ones."""
+        """For every document, what is read of the current sentences of the rows of chosen ones, by index.
+
+        Raises:
+            CotextError: as `check_pairs`.
+        """
         rows: list[tuple[int, DocumentRow]] = []
         groups: list[range] = []
         for index, (document, chosen) in enumerate(documents):
@@ -288,9 +294,9 @@ class DocumentScorer:
             for i in group
         ]
         budget = self.config.decode.max_tokens
-        scored = score(self.model, instances, self.plan.symbols, budget, self.device, groups)
+        found_of_rows = reading(self.model, instances, self.plan.symbols, budget, self.device, groups)
         found: list[dict[int, T]] = [{} for _ in documents]
-        for (index, row), members in zip(rows, scored, strict=True):
+        for (index, row), members in zip(rows, found_of_rows, strict=True):
             found[index] |= zip(row.sentences, members, strict=True)
         return found
 

@@ -4,6 +4,7 @@ While a file is being translated, every finished document is appended to `<out>.
 appears under its name when it is complete; the same command continues an interrupted job.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -19,13 +20,17 @@ from cotext.data.formats.table import FORMATS, find_format
 from cotext.data.languages import check_sides, name_warning
 from cotext.data.splitting import Splitter
 from cotext.decoding.open import OpenedRun
-from cotext.decoding.partial_output import TranslationJournal
+from cotext.decoding.partial_output import JournalWindows, TranslationJournal, journal_of
 from cotext.decoding.prose import Prose, trained_length
 from cotext.decoding.score_table import ScoredDocument, require_column, score_lines
 from cotext.decoding.scorer import SentenceScore
 from cotext.decoding.signature import scoring_signature
 from cotext.decoding.source_file import SourceFile
 from cotext.decoding.translator import DocumentTranslator, Translation
+from cotext.decoding.wishes import Wishes
+from cotext.files.guide import Guide
+from cotext.files.term_report import TermReport
+from cotext.files.terms import TermGuide
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.runtime.locks import writing
@@ -34,8 +39,13 @@ from cotext.runtime.version import __version__
 
 @dataclass(slots=True)
 class FileReport:
-    """Counts of a translated file, and its sentences that a person should look at, as `document:sentence`."""
+    """Counts of a translated file, and its sentences that a person should look at.
 
+    Those are named as `document:sentence`, and in files that are no corpus by their places. `messages` say
+    what of the file was not translated, and how it was read.
+    """
+
+    format: str = ""
     documents: int = 0
     sentences: int = 0
     resumed_documents: int = 0
@@ -50,6 +60,99 @@ class FileReport:
     missing: list[str] = field(default_factory=list)  # without text, in free search alone
     resegmented: list[str] = field(default_factory=list)  # in other subwords than their text
     signature: str = ""
+    messages: list[str] = field(default_factory=list)
+    is_corpus: bool = True
+    terms: TermReport | None = None  # where a glossary was given, or the like
+
+    @property
+    def places(self) -> str:
+        """What the names of its sentences are."""
+        return "document:sentence" if self.is_corpus else "at"
+
+
+class CorpusJob:
+    """A corpus file that is going to be translated into the same format, checked: `sentences` counts them.
+
+    The file is read twice, for its checksum and for its documents, which stay in memory.
+
+    Raises:
+        CotextError: as `translate_file`; all that can be known beforehand.
+    """
+
+    def __init__(
+        self,
+        opened: OpenedRun,
+        source: Path,
+        out: Path,
+        *,
+        scores: Path | None = None,
+        format: str | None = None,
+        split: bool = False,
+        wishes: Wishes | None = None,
+        on_message: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self._wishes = wishes or Wishes()
+        self._wishes.check(opened.translator)
+        self.source, self.out = source, out
+        self.messages: list[str] = []
+        self._opened, self._scores, self._on_message = opened, scores, on_message
+        translator = opened.translator
+        translator.plan.check_passes()
+        self._file = SourceFile(source, format)
+        if warning := name_warning(source, opened.languages.source, f"{opened.folder} translates"):
+            on_message(warning)
+        _require_room_for_missing(source, self._file.format, translator)
+        splitter = Splitter(opened.languages.source) if split else None
+        self._prose = Prose(
+            trained_length(opened.folder), translator.tokenizer, splitter, opened.languages.target
+        )
+        with naming(source):
+            checked_id = require_column if scores is not None else None
+            self.sentences = translator.check(self._file.read(self._prose, checked_id))
+        if message := self._prose.message(source, self._file.first_prose):
+            on_message(message)
+
+    def _guide(self, chosen: Sequence[int]) -> TermGuide | None:
+        documents = [self._prose.split(self._file.documents[index]).sentences for index in chosen]
+        return self._wishes.guide(self._opened.translator, documents)
+
+    def run(self, on_sentences: Callable[[int], None], overwrite: bool, keep: bool = False) -> FileReport:
+        """Translate and write; `keep`: the journal, which `forget` then removes.
+
+        `overwrite`: what an interrupted job with other settings has translated may be discarded.
+        """
+        opened, file = self._opened, self._file
+        report = FileReport(
+            format=file.format,
+            sentences=self._prose.lines,
+            align=opened.translator.plan.options.align,
+            piece=pieces_of(opened.translator.config.view),
+            signature=opened.signature,
+        )
+        header = job_header(file.checksums(), file.format, opened, self._prose.settings, self._wishes)
+        with (
+            writing(self.out) as lock,
+            TranslationJournal(self.out, header, self._on_message, overwrite) as journal,
+        ):
+            report.resumed_documents = translate_remaining(
+                opened.translator,
+                file.documents,
+                journal,
+                on_sentences,
+                self._prose.split,
+                self._prose.join,
+                self._guide,
+            )
+            lock.require()
+            if self._scores is not None:
+                _write_scores(self._scores, [journal.done[index] for index in range(len(journal.done))])
+            paired = _paired(file.documents, journal.done, report)
+            if journal.output_stands:
+                deque(paired, maxlen=0)
+            else:
+                write_translations(self.out, paired, file.format)
+            journal.finish(keep)
+        return report
 
 
 def translate_file(
@@ -73,44 +176,15 @@ def translate_file(
     other settings has translated may be discarded. `on_start` is called with the number of sentences,
     `on_sentences` with each few that are done, `on_message` with what a person should know at once.
 
-    The file is read twice, for its checksum and for its documents, which stay in memory.
-
     Raises:
         CotextError: unreadable input, a sentence over the limit, an output that cannot be written or that
             another process writes, translations of another job; all that can be known beforehand is checked
-            before any work is done. A language that only a package splits which is not installed.
+            before any work is done.
     """
     check_outputs(out, scores, source)
-    translator = opened.translator
-    translator.plan.check_passes()
-    file = SourceFile(source, format)
-    if warning := name_warning(source, opened.languages.source, f"{opened.folder} translates"):
-        on_message(warning)
-    _require_room_for_missing(source, file.format, translator)
-    splitter = Splitter(opened.languages.source) if split else None
-    prose = Prose(trained_length(opened.folder), translator.tokenizer, splitter, opened.languages.target)
-    with _naming(source):
-        total = translator.check(file.read(prose, require_column if scores is not None else None))
-    if message := prose.message(source, file.first_prose):
-        on_message(message)
-    report = FileReport(
-        sentences=prose.lines,
-        align=translator.plan.options.align,
-        piece=_pieces(translator.config.view),
-        signature=opened.signature,
-    )
-    on_start(total)
-    header = _header(file, opened, prose.settings)
-    with writing(out) as lock, TranslationJournal(out, header, on_message, overwrite) as journal:
-        report.resumed_documents = _translate_remaining(
-            translator, prose, file.documents, journal, on_sentences
-        )
-        lock.require()
-        if scores is not None:
-            _write_scores(scores, [journal.done[index] for index in range(len(journal.done))])
-        write_translations(out, _paired(file.documents, journal.done, report), file.format)
-        journal.finish()
-    return report
+    job = CorpusJob(opened, source, out, scores=scores, format=format, split=split, on_message=on_message)
+    on_start(job.sentences)
+    return job.run(on_sentences, overwrite)
 
 
 def check_outputs(out: Path, scores: Path | None, source: Path) -> None:
@@ -120,7 +194,7 @@ def check_outputs(out: Path, scores: Path | None, source: Path) -> None:
         CotextError: as `check_output`, or one file for both.
     """
     check_output(out, [source])
-    check_output(out.with_name(f"{out.name}.partial"), [source])  # the journal
+    check_output(journal_of(out), [source])
     if scores is not None:
         check_output(scores, [source])
         if scores.absolute() == out.absolute():
@@ -137,7 +211,7 @@ def _write_scores(path: Path, translations: Iterable[Translation]) -> None:
             sink.write(f"{line}\n")
 
 
-def _pieces(view: ViewConfig) -> str:
+def pieces_of(view: ViewConfig) -> str:
     """The windows of a view by name; sub-documents are the unit of Li et al. 2022, table VII."""
     return f"sub-documents of up to {view.max_tokens} tokens" if view.kind == "document" else "windows"
 
@@ -174,7 +248,7 @@ def _require_room_for_missing(source: Path, kind: str, translator: DocumentTrans
 
 
 @contextmanager
-def _naming(*paths: Path) -> Iterator[None]:
+def naming(*paths: Path) -> Iterator[None]:
     """Name the first file in an error of the block, unless it names one itself."""
     try:
         yield
@@ -183,17 +257,20 @@ def _naming(*paths: Path) -> Iterator[None]:
         raise CotextError(f"{file}{error}") from None
 
 
-def _header(file: SourceFile, opened: OpenedRun, split: str) -> dict[str, Any]:
-    """Everything that a continued job must share with the one it continues."""
+def job_header(
+    sources: Sequence[str], format: str, opened: OpenedRun, split: str, wishes: Wishes
+) -> dict[str, Any]:
+    """Everything that a continued job must share with the one it continues; `sources` are checksums."""
     header: dict[str, Any] = {
         "cotext": __version__,
-        "source": file.checksums(),
-        "format": file.format,
+        "source": sources,
+        "format": format,
         **_system(opened),
     }
     if opened.first_pass is not None:
         header["first_pass"] = _system(opened.first_pass)
-    return {**header, "split": split}
+    terms = {"terms": wishes.settings} if wishes else {}
+    return {**header, "split": split, **terms}
 
 
 def _system(opened: OpenedRun) -> dict[str, Any]:
@@ -206,21 +283,31 @@ def _system(opened: OpenedRun) -> dict[str, Any]:
     }
 
 
-def _translate_remaining(
+def translate_remaining(
     translator: DocumentTranslator,
-    prose: Prose,
     documents: Sequence[Document],
     journal: TranslationJournal,
     on_sentences: Callable[[int], None],
+    split: Callable[[Document], Document] = lambda document: document,
+    join: Callable[[Document, Translation], Translation] = lambda document, translation: translation,
+    guide: Callable[[Sequence[int]], Guide | None] = lambda chosen: None,
+    by_window: bool = False,
 ) -> int:
-    """Translate what the journal does not hold yet; returns how many documents it held."""
+    """Translate what the journal does not hold yet; returns how many documents it held.
+
+    `split` gives the sentences of a document that are translated, `join` what is noted of their translation,
+    `guide` the constraints of chosen documents. `by_window`: the journal has the windows of documents, too.
+    """
     todo = list(_remaining(documents, journal.done))
     resumed = len(journal.done)
     waiting = {index for index, _ in todo}
-    on_sentences(sum(len(prose.split(d)) for index, d in enumerate(documents) if index not in waiting))
-    for number, translation in translator.translate((prose.split(d) for _, d in todo), on_sentences):
+    on_sentences(sum(len(split(d)) for index, d in enumerate(documents) if index not in waiting))
+    indices = [index for index, _ in todo]
+    log = JournalWindows(journal, indices) if by_window else None
+    translations = translator.translate((split(d) for _, d in todo), on_sentences, guide(indices), log)
+    for number, translation in translations:
         index, document = todo[number]
-        journal.add(index, prose.join(document, translation))
+        journal.add(index, join(document, translation))
     return resumed
 
 
@@ -286,7 +373,7 @@ def score_file(
             yield document
 
     if all(path.is_file() for path in paths):
-        with _naming(*paths):
+        with naming(*paths):
             translator.check_pairs(documents())
     scored = ((document.id, translator.score([document])[0]) for document in documents())
     return scored, scoring_signature(opened)

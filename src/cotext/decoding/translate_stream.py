@@ -1,7 +1,8 @@
 """Translation of a stream: lines in, lines out, a document as soon as the empty line behind it has come.
 
 What is there already when the system gets to it is translated together, as the documents of a file are;
-nobody waits for documents that have not come yet.
+nobody waits for documents that have not come yet. Running text is the exception: it is one document to its
+end, and answered when it has come.
 """
 
 import threading
@@ -11,17 +12,38 @@ from queue import Queue
 
 from cotext.data.documents import Document
 from cotext.data.formats.records import OUTER_SPACE
-from cotext.decoding.translator import DocumentTranslator, Translation
+from cotext.data.sentence_ends import sentence_ends
+from cotext.data.splitting import Splitter
+from cotext.decoding.open import OpenedRun
+from cotext.decoding.prose import Prose, trained_length
+from cotext.decoding.translate_blocks import BlockDocuments
+from cotext.decoding.translator import Translation
+from cotext.decoding.wishes import Wishes
+from cotext.files.text import BYTE_ORDER_MARK, TextFile
+from cotext.files.wrapping import wrap_width
 from cotext.runtime.errors import CotextError
 
 DOCUMENTS_AHEAD = 256  # that are read while others are translated, and at most translated together
+NAME = "standard input"
 
 
 @dataclass(frozen=True, slots=True)
 class _Part:
-    """A document of the stream, or an empty line beyond the one that ends a document."""
+    """A document of the stream with the endings of its lines, or what is copied: an empty line."""
 
     document: Document | None
+    endings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _RunningText:
+    """The rest of the stream; `first`: the number of its first line."""
+
+    text: str
+    first: int
+
+
+_Arrived = _Part | _RunningText | CotextError | None
 
 
 @dataclass(slots=True)
@@ -32,68 +54,173 @@ class StreamReport:
     sentences: int = 0
     truncated: int = 0  # sentences at the length limit
     long: int = 0  # longer than the training data
+    split_lines: int = 0
+    split_sentences: int = 0  # in them
+
+    def count(self, translation: Translation) -> None:
+        """Add a document."""
+        self.documents += 1
+        self.sentences += len(translation.document)
+        self.truncated += len(translation.truncated)
+        self.long += len(translation.long)
 
 
-def translate_stream(
-    translator: DocumentTranslator, lines: Iterable[tuple[int, str]], write: Callable[[str], None]
-) -> StreamReport:
-    """Translate numbered lines, one sentence each, documents ended by empty lines; a line out for each in.
+class StreamTranslation:
+    """Translates numbered lines, endings included, a line out for each in.
 
-    `write` takes whole documents, each with the empty lines behind it.
+    `splitter`: of lines that hold several sentences; None: each is translated as one. `running_text`: all is
+    one document; None: from the paragraph on that looks so, before which each empty line ends a document, and
+    which `on_message` tells.
 
     Raises:
-        CotextError: a sentence over the limit, passes or an alignment that do not suit a stream, lines that
-            cannot be read; what came before is written.
+        CotextError: passes or an alignment that do not suit a stream.
     """
-    translator.plan.check_passes()
-    if translator.plan.options.align == "free":
-        raise CotextError(
-            "decode.align = free may leave sentences without a translation, and an empty line ends a "
-            "document; choose decode.align = constrained, or translate a file"
+
+    def __init__(
+        self,
+        opened: OpenedRun,
+        splitter: Splitter | None,
+        running_text: bool | None,
+        on_message: Callable[[str], None],
+        wishes: Wishes,
+    ) -> None:
+        self._wishes = wishes
+        wishes.check(opened.translator)
+        self.report = StreamReport()
+        self._translator = opened.translator
+        self._opened, self._splitter = opened, splitter
+        self._prose = Prose(
+            trained_length(opened.folder), opened.loaded.tokenizer, splitter, opened.languages.target
         )
-    report = StreamReport()
-    arriving: Queue[_Part | CotextError | None] = Queue(DOCUMENTS_AHEAD)
-    # A daemon: it may wait for a line for ever, and must not keep the process.
-    threading.Thread(target=_read, args=(lines, arriving), daemon=True).start()
-    for parts, problem in _groups(arriving):
-        _translate(translator, parts, report, write)
+        self._running_text, self._on_message = running_text, on_message
+        self._translator.plan.check_passes()
+        if self._translator.plan.options.align == "free":
+            raise CotextError(
+                "decode.align = free may leave sentences without a translation, and an empty line ends a "
+                "document; choose decode.align = constrained, or translate a file"
+            )
+
+    def run(self, lines: Iterable[tuple[int, str]], write: Callable[[str], None]) -> None:
+        """Translate; `write` takes whole documents, each with the empty lines behind it.
+
+        Raises:
+            CotextError: a sentence over the limit, lines that cannot be read; what came before is written.
+        """
+        arriving: Queue[_Arrived] = Queue(DOCUMENTS_AHEAD)
+        # A daemon: it may wait for a line for ever, and must not keep the process.
+        threading.Thread(target=self._read, args=(lines, arriving), daemon=True).start()
+        for parts, last in _groups(arriving):
+            self._translate(parts, write)
+            if isinstance(last, CotextError):
+                raise last
+            if isinstance(last, _RunningText):
+                write(self._translated_text(last))
+        self.report.split_lines += self._prose.split_lines
+        self.report.split_sentences += self._prose.split_sentences
+
+    def _read(self, lines: Iterable[tuple[int, str]], arriving: "Queue[_Arrived]") -> None:
+        try:
+            for part in self._parts(iter(lines)):
+                arriving.put(part)
+        except CotextError as error:
+            arriving.put(error)
+        else:
+            arriving.put(None)
+
+    def _parts(self, lines: Iterator[tuple[int, str]]) -> Iterator[_Part | _RunningText]:
+        """Documents, called by the number of their first line, with the empty lines that end them."""
+        held: list[str] = []
+        first = 1
+        for number, line in lines:
+            if number == 1 and line.startswith(BYTE_ORDER_MARK):
+                yield _Part(None, (BYTE_ORDER_MARK,))
+                line = line.removeprefix(BYTE_ORDER_MARK)
+            filled = bool(_taken_apart(line)[0])
+            if filled:
+                first = first if held else number
+                held.append(line)
+            if self._running_text or (not filled and held and self._is_running_text(held)):
+                held += [] if filled else [line]
+                break
+            if not filled:
+                yield from _document(held, first)
+                yield _Part(None, (line,))
+                held = []
+        if held and (self._running_text or self._is_running_text(held)):
+            if not self._running_text:
+                self._on_message(
+                    f"{NAME}: read as running text from line {first} on, to its end, as that paragraph holds "
+                    "several sentences a line: empty lines are breaks between paragraphs of one document "
+                    "(--format text: one sentence a line, an empty line after each document)"
+                )
+            yield _RunningText("".join([*held, *(line for _, line in lines)]), first)
+        else:
+            yield from _document(held, first)
+
+    def _is_running_text(self, lines: list[str]) -> bool:
+        """Whether a paragraph does not look like one sentence a line."""
+        if self._running_text is False:
+            return False
+        ends = sum(len(sentence_ends(line)) for line in lines)
+        return bool(wrap_width(lines)) or (ends > 1 and 2 * ends >= len(lines))
+
+    def _translated_text(self, rest: _RunningText) -> str:
+        file = TextFile(rest.text.encode(), NAME, keep_lines=True)
+        texts = BlockDocuments(self._opened, file.contents, self._splitter, self._wishes)
+        texts.check()
+        guide = texts.guide(range(len(texts.documents)))
+        found = dict(self._translator.translate(texts.documents, guide=guide))
+        for translation in found.values():
+            self.report.count(translation)
+        lines, sentences = texts.blocks_split
+        self.report.split_lines += lines
+        self.report.split_sentences += sentences
+        return file.written(texts.blocks(found)).decode()
+
+    def _translate(self, parts: list[_Part], write: Callable[[str], None]) -> None:
+        documents: list[Document] = []
+        problem: CotextError | None = None
+        for part in parts:
+            if part.document is not None:
+                try:
+                    self._translator.check([self._prose.count(part.document)])
+                except CotextError as error:
+                    problem, parts = error, parts[: parts.index(part)]
+                    break
+                documents.append(part.document)
+        split = [self._prose.split(document) for document in documents]
+        guide = self._wishes.guide(self._translator, [document.sentences for document in split])
+        found = dict(self._translator.translate(split, guide=guide))
+        number = 0
+        for part in parts:
+            if part.document is None:
+                write("".join(part.endings))
+                continue
+            translation = self._prose.join(part.document, found[number])
+            lines = zip(_lines(part.document, translation), part.endings, strict=True)
+            write("".join(f"{line}{ending}" for line, ending in lines))
+            self.report.count(translation)
+            number += 1
         if problem is not None:
             raise problem
-    return report
 
 
-def _read(lines: Iterable[tuple[int, str]], arriving: "Queue[_Part | CotextError | None]") -> None:
-    try:
-        for part in _parts(lines):
-            arriving.put(part)
-    except CotextError as error:
-        arriving.put(error)
-    else:
-        arriving.put(None)
+def _document(lines: list[str], first: int) -> Iterator[_Part]:
+    if lines:
+        sentences, endings = zip(*map(_taken_apart, lines), strict=True)
+        yield _Part(Document(f"of line {first}", sentences), endings)
 
 
-def _parts(lines: Iterable[tuple[int, str]]) -> Iterator[_Part]:
-    """Documents, called by the number of their first line, with the empty lines that end them."""
-    sentences: list[str] = []
-    first = 1
-    for number, line in lines:
-        sentence = line.strip(OUTER_SPACE)
-        if sentence:
-            first = first if sentences else number
-            sentences.append(sentence)
-            continue
-        if sentences:
-            yield _Part(Document(f"of line {first}", tuple(sentences)))
-            sentences = []
-        yield _Part(None)
-    if sentences:
-        yield _Part(Document(f"of line {first}", tuple(sentences)))
+def _taken_apart(line: str) -> tuple[str, str]:
+    """A line without outer space, and its ending."""
+    text = line.removesuffix("\n").removesuffix("\r")
+    return text.strip(OUTER_SPACE), line[len(text) :]
 
 
 def _groups(
-    arriving: "Queue[_Part | CotextError | None]",
-) -> Iterator[tuple[list[_Part], CotextError | None]]:
-    """The parts that have arrived since the last call, and the error that ended the stream, if any."""
+    arriving: "Queue[_Arrived]",
+) -> Iterator[tuple[list[_Part], _RunningText | CotextError | None]]:
+    """The parts that have arrived since the last call, and the running text or error that ends the stream."""
     while True:
         parts: list[_Part] = []
         entry = arriving.get()
@@ -102,38 +229,9 @@ def _groups(
             if len(parts) == DOCUMENTS_AHEAD or arriving.empty():
                 break
             entry = arriving.get()
-        yield parts, entry if isinstance(entry, CotextError) else None
+        yield parts, None if isinstance(entry, _Part) else entry
         if not isinstance(entry, _Part):
             return
-
-
-def _translate(
-    translator: DocumentTranslator, parts: list[_Part], report: StreamReport, write: Callable[[str], None]
-) -> None:
-    documents: list[Document] = []
-    problem: CotextError | None = None
-    for part in parts:
-        if part.document is not None:
-            try:
-                translator.check([part.document])
-            except CotextError as error:
-                problem, parts = error, parts[: parts.index(part)]
-                break
-            documents.append(part.document)
-    found = dict(translator.translate(documents))
-    number = 0
-    for part in parts:
-        if part.document is None:
-            write("\n")
-            continue
-        write("".join(f"{line}\n" for line in _lines(part.document, found[number])))
-        report.documents += 1
-        report.sentences += len(part.document)
-        report.truncated += len(found[number].truncated)
-        report.long += len(found[number].long)
-        number += 1
-    if problem is not None:
-        raise problem
 
 
 def _lines(document: Document, translation: Translation) -> Iterator[str]:

@@ -29,11 +29,15 @@ from cotext.data.documents import Document
 from cotext.data.tokenizer import Tokenizer, choose_languages, require_languages
 from cotext.decoding.beam_search import Hypothesis
 from cotext.decoding.constraints import SearchRequest, SearchSymbols
-from cotext.decoding.document_state import OpenDocument, SentenceHypothesis
+from cotext.decoding.document_state import OpenDocument, SentenceHypothesis, WindowLog
+from cotext.decoding.lexical_requests import constrained, constrained_anew
+from cotext.decoding.lexical_search import search_width
 from cotext.decoding.plan import DecodingPlan
 from cotext.decoding.scorer import DocumentScorer
 from cotext.decoding.sentence_recovery import recover
+from cotext.decoding.spelling import Spelling
 from cotext.decoding.window_groups import source_of
+from cotext.files.guide import Guide
 from cotext.models.interface import Engine, Model
 from cotext.runtime.errors import CotextError
 
@@ -78,7 +82,8 @@ class Translation:
 class _Row:
     """A window about to be searched."""
 
-    cost: int  # tokens that its beam takes in a batch
+    width: int  # of its beam
+    tokens: int  # that each hypothesis takes in a batch
     source_tokens: int
     document: OpenDocument
     number: int  # of the window in its document
@@ -122,6 +127,11 @@ class DocumentTranslator(DocumentScorer):
         super().__init__(model, plan.config, tokenizer, device, plan)
         self.first_pass = first_pass
 
+    @property
+    def takes_guides(self) -> bool:
+        """Whether search keeps lexical constraints: of autoregressive models, where it is constrained."""
+        return self.plan.kind.lexical and self.plan.options.align == "constrained"
+
     def check(self, documents: Iterable[Document]) -> int:
         """The number of sentences, all of which can be translated.
 
@@ -139,26 +149,40 @@ class DocumentTranslator(DocumentScorer):
         return sentences
 
     def translate(
-        self, documents: Iterable[Document], on_sentences: Callable[[int], None] = lambda count: None
+        self,
+        documents: Iterable[Document],
+        on_sentences: Callable[[int], None] = lambda count: None,
+        guide: Guide | None = None,
+        log: WindowLog | None = None,
     ) -> Iterator[tuple[int, Translation]]:
         """Translations, each with the index of its document in the input, as soon as they are complete.
 
-        `on_sentences` is called with the number of sentences that were finished.
+        `on_sentences` is called with the number of sentences that were finished; `guide` has the lexical
+        constraints of sentences, which `takes_guides` says whether this system can keep. `log`: the windows
+        found before, and where others are noted; of windows that are searched by themselves alone.
 
         Raises:
-            CotextError: as `check`.
+            CotextError: as `check`, or a guide for a system that takes none.
         """
         self.plan.check_passes()
-        waiting = self._after_first_pass(documents)
+        if guide is not None and not self.takes_guides:
+            raise CotextError(
+                "terms and copied text are kept in the search of systems that write from left to right, with "
+                "decode.align = constrained; this one is without autoregression, an engine, or searched "
+                "freely: leave the glossary out, or translate with a run that keeps it"
+            )
+        waiting = self._after_first_pass(documents, guide)
         open_documents: list[OpenDocument] = []
         # Several batches' worth, so that windows of like length can share a batch.
         wanted = max(1, BATCHES_AHEAD * self.config.decode.max_tokens // self.plan.options.beam)
         while True:
             ready = sum(self._ready_tokens(opened) for opened in open_documents)
             while ready < wanted and (entry := next(waiting, None)) is not None:
-                open_documents.append(self._opened(*entry))
+                open_documents.append(self._opened(*entry, guide))
                 ready += 1 + self._ready_tokens(open_documents[-1])
                 on_sentences(len(entry[1].sentences) - len(open_documents[-1].source))
+                if log is not None and self.plan.group_windows == 1:
+                    on_sentences(open_documents[-1].keep(log))
             if not open_documents:
                 return
             self._advance(open_documents, on_sentences)
@@ -177,8 +201,12 @@ class DocumentTranslator(DocumentScorer):
         except CotextError as error:
             raise CotextError(f"decode.first_pass = {self.config.decode.first_pass}: {error}") from None
 
+    @cached_property
+    def _spelling(self) -> Spelling:
+        return Spelling(self.tokenizer)
+
     def _after_first_pass(
-        self, documents: Iterable[Document]
+        self, documents: Iterable[Document], guide: Guide | None
     ) -> Iterator[tuple[int, Document, Sequence[str] | None]]:
         """Documents with their index in the input and, where there is a first pass, its translation."""
         if self.first_pass is None:
@@ -191,10 +219,13 @@ class DocumentTranslator(DocumentScorer):
                 read[index] = document
                 yield document
 
-        for index, translation in self.first_pass.translate(remembered()):
+        own = guide if self.first_pass.takes_guides else None
+        for index, translation in self.first_pass.translate(remembered(), guide=own):
             yield index, read.pop(index), translation.document.sentences
 
-    def _opened(self, index: int, document: Document, first_pass: Sequence[str] | None) -> OpenDocument:
+    def _opened(
+        self, index: int, document: Document, first_pass: Sequence[str] | None, guide: Guide | None
+    ) -> OpenDocument:
         source = self._encoded(document.id, document.sentences)
         before = None if first_pass is None else self.tokenizer.encode_batch(first_pass, side="target")
         return OpenDocument.start(
@@ -205,6 +236,9 @@ class DocumentTranslator(DocumentScorer):
             self.plan.forces_prefix,
             before,
             self.plan.sequential_windows,
+            guide,
+            # Of a group that is searched together, no window waits.
+            waits=self.plan.sequential_windows == self.plan.group_windows,
         )
 
     def _ready_tokens(self, opened: OpenDocument) -> int:
@@ -219,10 +253,14 @@ class DocumentTranslator(DocumentScorer):
             opened.ready = []
         together = self._together(rows)
         # Longest last, then first: what does not fit into memory fails at once.
-        together.sort(key=lambda group: max((row.cost, row.source_tokens) for row in group))
-        costs = [[row.cost for row in group] for group in together]
-        for groups in reversed(pack(costs, self.config.decode.max_tokens)):
-            self._translate_batch([row for g in groups for row in together[g]], on_sentences)
+        together.sort(key=lambda group: max((row.tokens * row.width, row.source_tokens) for row in group))
+        widths = [max(row.width for row in group) for group in together]
+        # A row is searched as wide as by itself, whatever others have to keep.
+        for width in sorted(set(widths)):
+            alike = [group for group, own in zip(together, widths, strict=True) if own == width]
+            costs = [[row.tokens * width for row in group] for group in alike]
+            for groups in reversed(pack(costs, self.config.decode.max_tokens)):
+                self._translate_batch([row for g in groups for row in alike[g]], on_sentences)
 
     def _together(self, rows: Sequence[_Row]) -> list[list[_Row]]:
         """The rows that must share a batch: those of a group that is searched together."""
@@ -238,6 +276,10 @@ class DocumentTranslator(DocumentScorer):
         blank: list[_Row] = []
         for row, hypothesis in zip(batch, self._search(batch, self.plan.search_symbols), strict=True):
             found, exact = self._recovered(row, hypothesis)
+            if (anew := self._anew(row, found)) is not None:
+                row = anew
+                [hypothesis] = self._search([row], self.plan.search_symbols)
+                found, exact = self._recovered(row, hypothesis)
             if self.plan.options.align == "constrained" and not self._shows(row, found):
                 blank.append(row)
             else:
@@ -249,13 +291,21 @@ class DocumentTranslator(DocumentScorer):
             row.document.finish(row.number, *self._recovered(row, hypothesis))
         on_sentences(sum(len(row.instance.window.current) for row in batch))
 
+    def _anew(self, row: _Row, found: Sequence[SentenceHypothesis]) -> _Row | None:
+        """The row to be searched again, where its sentences decide on each other's constraints."""
+        if row.document.guide is None or len(found) == 1:
+            return None
+        request = constrained_anew(row.request, row.document, row.number, found, self._spelling)
+        return None if request is None else replace(row, request=request)
+
     def _row(self, opened: OpenDocument, number: int) -> _Row:
         instance = opened.instance(number)
         request = self._request(opened, number)
         # Half of the limit is a generous guess at the length of the output.
         source_tokens = instance.source_tokens(self.plan.symbols)
-        cost = source_tokens + len(request.prefix) + sum(request.max_tokens) // 2
-        return _Row(cost * self.plan.options.beam, source_tokens, opened, number, instance, request)
+        tokens = source_tokens + len(request.prefix) + sum(request.max_tokens) // 2
+        width = search_width(self.plan.options.beam, request.automata)
+        return _Row(width, tokens, source_tokens, opened, number, instance, request)
 
     def _request(self, opened: OpenDocument, number: int) -> SearchRequest:
         """The sentences of a window after its forced prefix."""
@@ -267,7 +317,8 @@ class DocumentTranslator(DocumentScorer):
         limits = (int(decode.max_ratio * len(opened.source[j])) for j in opened.requested(number))
         # Every sentence takes a token and the symbol that closes it, whatever the limit.
         most = tuple(max(limit + decode.max_extra, 2) for limit in limits)
-        return SearchRequest(prefix, first, most, window.source.start)
+        request = SearchRequest(prefix, first, most, window.source.start)
+        return request if opened.guide is None else constrained(request, opened, number, self._spelling)
 
     def _search(self, batch: Sequence[_Row], symbols: SearchSymbols) -> list[Hypothesis]:
         if self.plan.sees_other_rows:

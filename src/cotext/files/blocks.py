@@ -26,9 +26,13 @@ class Close:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """An inline element that encloses no text: a line break, a picture, the mark of a footnote."""
+    """An inline element that encloses no text: a picture, the mark of a footnote, a line break.
+
+    A sentence ends where one `breaks` the line.
+    """
 
     key: int
+    breaks: bool = False
 
 
 @dataclass(frozen=True, slots=True)

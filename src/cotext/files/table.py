@@ -8,7 +8,25 @@ from cotext.files.blocks import FileFormat
 
 # Modules that hold a format under the name FORMAT, asked in this order; importable without their libraries,
 # which they import when a file is opened.
-MODULES: Final[tuple[str, ...]] = ()
+MODULES: Final[tuple[str, ...]] = (
+    "wmt",
+    "html",
+    "docx",
+    "odt",
+    "epub",
+    "pptx",
+    "xlsx",
+    "subtitles",
+    "xliff",
+    "tmx",
+    "po",
+    "json",
+    "yaml",
+    "text",
+    "markdown",
+)
+# Formats that any text has, taken only where its name says so.
+BY_NAME: Final = frozenset({"markdown", "yaml"})
 
 
 def file_formats() -> dict[str, FileFormat]:
@@ -25,4 +43,4 @@ def recognise(head: bytes, name: str) -> FileFormat | None:
     found = [format for format in file_formats().values() if format.recognises(head)]
     suffix = Path(name).suffix.lower()
     named = [format for format in found if suffix in format.suffixes]
-    return next(iter(named or found), None)
+    return next(iter(named or (format for format in found if format.name not in BY_NAME)), None)

@@ -1,10 +1,12 @@
 """The controlled corpus: a small English-German world in which the use of context can be measured."""
 
 from cotext.data.controlled.contrast import contrastive_suites
+from cotext.data.controlled.links import WordLinks
 from cotext.data.controlled.splits import (
     SIZES,
     VERSION,
     development_documents,
+    linked_documents,
     split_of,
     test_documents,
     training_documents,
@@ -15,9 +17,11 @@ __all__ = [
     "SIZES",
     "VERSION",
     "WORD_ORDERS",
+    "WordLinks",
     "WordOrder",
     "contrastive_suites",
     "development_documents",
+    "linked_documents",
     "split_of",
     "test_documents",
     "training_documents",

@@ -4,7 +4,8 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Final, Literal
 
-from cotext.data.controlled.discourse import Draw, plan_document
+from cotext.data.controlled.discourse import Draw, Plan, plan_document
+from cotext.data.controlled.links import WordLinks, word_links
 from cotext.data.controlled.word_order import WordOrder
 from cotext.data.documents import ParallelDocument
 from cotext.runtime.errors import CotextError
@@ -36,6 +37,13 @@ def _documents(
 ) -> Iterator[ParallelDocument]:
     if documents < 0:
         raise CotextError(f"controlled corpus: {documents} documents asked for; give a number from 0 up")
+    for name, plan in _plans(split, documents, seed, mentions):
+        yield ParallelDocument(name, plan.source(), plan.target(order))
+
+
+def _plans(
+    split: Split, documents: int, seed: int, mentions: int | None = None
+) -> Iterator[tuple[str, Plan]]:
     for index in range(documents):
         draw = Draw(split, seed, index)
         plan = plan_document(draw, mentions)
@@ -43,7 +51,7 @@ def _documents(
         while split_of(source) != split:
             plan = plan_document(draw, mentions)
             source = plan.source()
-        yield ParallelDocument(f"{split}-{seed}-{index}", source, plan.target(order))
+        yield f"{split}-{seed}-{index}", plan
 
 
 def training_documents(
@@ -73,3 +81,12 @@ def test_documents(
 ) -> Iterator[ParallelDocument]:
     """Stream 400 documents, none of which can occur in training, development or the contrastive suites."""
     return _documents("test", TEST_DOCUMENTS, seed, order)
+
+
+def linked_documents(
+    split: Literal["development", "test"], documents: int, seed: int
+) -> Iterator[tuple[ParallelDocument, tuple[WordLinks, ...]]]:
+    """The first documents of a split with the gold alignment of each of their sentences."""
+    for name, plan in _plans(split, documents, seed):
+        document = ParallelDocument(name, plan.source(), plan.target("verb-second"))
+        yield document, tuple(word_links(sentence) for sentence in plan.sentences)

@@ -18,6 +18,7 @@ from cotext.data.formats.docids import (
 from cotext.data.formats.records import Record, Side
 from cotext.data.formats.streams import TextSink, atomic_sinks, check_readable, same_file
 from cotext.data.formats.table import Format, find_format
+from cotext.data.formats.tmx import encode_tmx
 from cotext.data.formats.wmt_xml import encode_wmt_xml
 from cotext.runtime.errors import CotextError
 
@@ -70,7 +71,7 @@ def read_parallel(
     alignment: Alignment | None = None,
     skip_unequal: bool = False,
 ) -> Iterator[ParallelDocument]:
-    """Read two files in step, or one file that holds both languages (`target` None: wmt-xml, tsv, jsonl).
+    """Read two files in step, or one that holds both languages (`target` None: wmt-xml, tmx, tsv, jsonl).
 
     A document with beads comes as the pieces that are aligned: see `cotext.data.beads`; `alignment` is added
     to. With `skip_unequal`, documents with unequal numbers of sentences are left out and counted there.
@@ -234,9 +235,9 @@ def write_parallel(
     format: str,
     languages: tuple[str, str] | None = None,
 ) -> None:
-    """Write two files, or with `target` None one file that holds both languages (wmt-xml, tsv, jsonl).
+    """Write two files, or with `target` None one file with both languages (wmt-xml, tmx, tsv, jsonl).
 
-    `languages` become the `lang` attributes of wmt-xml. Raises CotextError as write_documents does.
+    `languages` become the `lang` attributes of wmt-xml and tmx. Raises CotextError as write_documents does.
     """
     row = find_format(format)
     if row.holds_both_languages:
@@ -279,6 +280,8 @@ def _both_sides(documents: Iterable[ParallelDocument]) -> Iterator[tuple[Record]
 def _encoder(row: Format, languages: tuple[str, str] | None, target_element: str) -> Callable[[Record], str]:
     if row.name == "wmt-xml":
         return partial(encode_wmt_xml, languages=languages, target_element=target_element)
+    if row.name == "tmx":
+        return partial(encode_tmx, languages=languages)
     return row.encode
 
 

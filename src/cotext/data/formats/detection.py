@@ -4,7 +4,14 @@ import re
 from pathlib import Path
 
 from cotext.data.formats.docids import find_side_file
-from cotext.data.formats.foreign import CORPUS_ROOTS, binary_kind, markup_kind, refuse, subtitle_kind
+from cotext.data.formats.foreign import (
+    CORPUS_ROOTS,
+    TRANSLATION_MEMORY,
+    binary_kind,
+    markup_kind,
+    refuse,
+    subtitle_kind,
+)
 from cotext.data.formats.iwslt_tags import begins_talks
 from cotext.data.formats.marked_lines import BOUNDARY_MARK, DOCUMENT_LINE, EOS_MARK
 from cotext.data.formats.records import OUTER_SPACE
@@ -50,13 +57,19 @@ def detect_format(path: Path) -> str:
         return "iwslt-tags"
     prolog = _PROLOG_BEGINNING.match(first) and not _PROLOG_THEN_WORDS.match(first)
     if prolog or _ROOT_BEGINNING.match(first):
-        refuse(path, markup_kind(text))
+        kind = markup_kind(text)
+        if kind == TRANSLATION_MEMORY:
+            return "tmx"
+        refuse(path, kind)
         return "wmt-xml"
     if first == DOCUMENT_LINE:
         return "d-lines"
     if find_side_file(path) is not None:
         return "docids"
-    refuse(path, markup_kind(text) if first.startswith("<") else subtitle_kind(lines))
+    kind = markup_kind(text) if first.startswith("<") else subtitle_kind(lines)
+    if kind == TRANSLATION_MEMORY:
+        return "tmx"
+    refuse(path, kind)
     if any(BOUNDARY_MARK.search(line) for line in lines):
         return "line-documents"
     if any(EOS_MARK.search(line) for line in lines):

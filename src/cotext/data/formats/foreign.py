@@ -48,9 +48,10 @@ _PDF = re.compile(rb"%PDF-\d\.\d[ \t]*[\r\n]")
 _ENCODED_OTHERWISE: Final = (b"\xff\xfe", b"\xfe\xff", b"\x1f\x8b", b"\xfd7zXZ\0")
 _LOOKED_AT = 1 << 12  # bytes: a text is a text from its beginning
 
+TRANSLATION_MEMORY: Final = "a translation memory (TMX)"  # which is a corpus, unlike the others
 _KNOWN_ROOTS: Final = {
     "html": "HTML",
-    "tmx": "a translation memory (TMX)",
+    "tmx": TRANSLATION_MEMORY,
     "xliff": "XLIFF",
     "mxliff": "XLIFF",
     "tt": "subtitles (TTML)",

@@ -67,10 +67,11 @@ def _cannot_be_read(path: Path, error: Exception) -> CotextError:
     return CotextError(f"{path}: cannot be read: {reason}")
 
 
-def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
+def numbered_lines(path: Path, whole: bool = False) -> Iterator[tuple[int, str]]:
     r"""Yield (line number from 1, line without its ending); only \n and \r\n end a line.
 
-    A byte order mark at the beginning is left out. Raises CotextError for invalid UTF-8, for NUL, and as
+    A byte order mark at the beginning is left out; both stay where lines are to be `whole`. Raises
+    CotextError for invalid UTF-8, for NUL, and as
     `raw_lines` does.
     """
     for number, raw in raw_lines(path):
@@ -80,6 +81,9 @@ def numbered_lines(path: Path) -> Iterator[tuple[int, str]]:
             raise CotextError(f"{path}:{number}: {describe_invalid(raw, error, number)}") from None
         if "\0" in line:
             raise CotextError(f"{path}:{number}: contains a NUL character; remove it")
+        if whole:
+            yield number, line
+            continue
         if number == 1:
             line = line.removeprefix("\ufeff")
         yield number, line.removesuffix("\n").removesuffix("\r")

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cotext.data.formats import docids, iwslt_tags, jsonl, marked_lines, tsv, wmt_xml
+from cotext.data.formats import docids, iwslt_tags, jsonl, marked_lines, tmx, tsv, wmt_xml
 from cotext.data.formats.records import Record
 from cotext.runtime.errors import CotextError, nearest, shown
 
@@ -62,6 +62,16 @@ FORMATS = {
             footer=wmt_xml.FOOTER,
             carries_ids=True,
             holds_both_languages=True,
+        ),
+        Format(
+            "tmx",
+            tmx.read_tmx,
+            tmx.encode_tmx,
+            header=tmx.HEADER,
+            footer=tmx.FOOTER,
+            carries_ids=True,
+            holds_both_languages=True,
+            neighbours_need_different_ids=True,
         ),
         Format(
             "tsv",

@@ -182,6 +182,10 @@ class _Report:
                 sentences = record.side(side) or ()
                 self.sentences += len(sentences) if first else 0
                 yield Record(record.id, record.line, record.lines_per_sentence, sentences)
+            if row.name == "tmx" and seen == {"1"}:
+                self.add(
+                    "warning", "names no documents: all its units are one, in the order of the file", path
+                )
             if record is None:
                 self.add("error", "has no documents; a corpus has at least one sentence", path)
         except CotextError as error:

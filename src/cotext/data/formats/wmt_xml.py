@@ -8,20 +8,17 @@ with `<srcset>`, `<refset>` or `<tstset>`.
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
 from cotext.data.formats import records, streams
 from cotext.data.formats.foreign import ONE_LANGUAGE_SETS
-from cotext.data.formats.records import OUTER_SPACE, Record, id_to_write, one_line
+from cotext.data.formats.records import OUTER_SPACE, Record, id_to_write, one_line, without_breaks
+from cotext.data.formats.xml_stream import XmlStream
 from cotext.runtime.errors import CotextError
 
 HEADER = '<?xml version="1.0" encoding="utf-8"?>\n<dataset>\n'
 FOOTER = "</dataset>\n"
 SIDES = ("src", "ref", "hyp")
-CHUNK_BYTES = 1 << 16
-MAX_DEPTH = 100  # of elements
-_LINE_BREAK = re.compile(r"[ \t]*\n[ \t\n]*")
 _NOT_XML = re.compile("[^\t\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -32,14 +29,9 @@ def read_wmt_xml(path: Path) -> Iterator[Record]:
     for a segment, markup or a document that is larger than a line or a document may be.
     """
     reader = _Reader(path)
-    with streams.opened(path) as stream:
-        final = False
-        while not final:
-            chunk = stream.read(CHUNK_BYTES)
-            final = not chunk
-            reader.feed(chunk, final)
-            yield from reader.finished
-            reader.finished.clear()
+    for _ in reader.stream.read():
+        yield from reader.finished
+        reader.finished.clear()
 
 
 class _Reader:
@@ -56,43 +48,12 @@ class _Reader:
         self._side: list[tuple[str | None, str]] | None = None
         self._segment: list[str] | None = None
         self._segment_id: str | None = None
-        self._depth = self._fed = self._document_bytes = self._segment_characters = 0
+        self._document_bytes = self._segment_characters = 0
         # UTF-8 as in every other format, whatever the declaration says.
-        self._parser = expat.ParserCreate("utf-8")
-        self._parser.StartDoctypeDeclHandler = self._refuse_doctype
-        self._parser.StartElementHandler = self._start
-        self._parser.EndElementHandler = self._end
-        self._parser.CharacterDataHandler = self._text
-
-    def feed(self, chunk: bytes, final: bool) -> None:
-        try:
-            self._parser.Parse(chunk, final)
-        except expat.ExpatError as error:
-            reason = expat.ErrorString(error.code)
-            raise CotextError(
-                f"{self._path}:{error.lineno}: malformed XML at column {error.offset + 1}: {reason}"
-            ) from None
-        # What the parser waits for the end of, a comment or an attribute, it keeps.
-        self._fed += len(chunk)
-        self._require(self._fed - self._parser.CurrentByteIndex, streams.MAX_LINE_BYTES, "markup")
-
-    def _require(self, size: int, most: int, what: str) -> None:
-        if size > most:
-            line = self._parser.CurrentLineNumber
-            raise CotextError(f"{self._path}:{line}: {what} of more than {most:,} bytes; split it")
-
-    def _refuse_doctype(self, *_: object) -> None:
-        raise CotextError(
-            f"{self._path}:{self._parser.CurrentLineNumber}: contains a DOCTYPE, which is refused for "
-            "safety; "
-            "remove the declaration and write its entities out"
-        )
+        self.stream = XmlStream(path, self._start, self._end, self._text)
 
     def _start(self, tag: str, attributes: dict[str, str]) -> None:
-        line = self._parser.CurrentLineNumber
-        self._depth += 1
-        if self._depth > MAX_DEPTH:
-            raise CotextError(f"{self._path}:{line}: more than {MAX_DEPTH} elements inside each other")
+        line = self.stream.line
         if tag == "doc":
             if self._document_id is not None:
                 raise CotextError(
@@ -121,15 +82,14 @@ class _Reader:
     def _text(self, text: str) -> None:
         if self._segment is not None:
             self._segment_characters += len(text)
-            self._require(self._segment_characters, streams.MAX_LINE_BYTES, "a segment")
+            self.stream.require(self._segment_characters, streams.MAX_LINE_BYTES, "a segment")
             self._segment.append(text)
 
     def _end(self, tag: str) -> None:
-        self._depth -= 1
         if tag == "seg" and self._segment is not None and self._side is not None:
-            sentence = _LINE_BREAK.sub(" ", "".join(self._segment)).strip(OUTER_SPACE)
+            sentence = without_breaks("".join(self._segment))
             self._document_bytes += len(sentence) + len(self._segment_id or "") + records.SENTENCE_BYTES
-            self._require(self._document_bytes, records.MAX_DOCUMENT_BYTES, "a document")
+            self.stream.require(self._document_bytes, records.MAX_DOCUMENT_BYTES, "a document")
             self._side.append((self._segment_id, sentence))
             self._segment = None
         elif tag in SIDES:
@@ -167,7 +127,7 @@ def encode_wmt_xml(
 
     Raises CotextError for a control character that XML has no way to write.
     """
-    _check_characters(record.id, f"document id {record.id!r}")
+    check_characters(record.id, f"document id {record.id!r}")
     parts = [f"<doc id={quoteattr(id_to_write(record))}>\n"]
     source = record.sentences if record.sentences is not None else record.source
     for order, (element, side) in enumerate((("src", source), (target_element, record.target))):
@@ -183,12 +143,13 @@ def encode_wmt_xml(
 
 def _segment(document_id: str, index: int, sentence: str) -> str:
     text = one_line(document_id, index, sentence).strip(OUTER_SPACE)
-    _check_characters(text, f"document {document_id!r}, sentence {index + 1}")
+    check_characters(text, f"document {document_id!r}, sentence {index + 1}")
     # A bare carriage return would come back as a line feed.
     return f'<seg id="{index + 1}">{escape(text, {chr(13): "&#13;"})}</seg>\n'
 
 
-def _check_characters(text: str, what: str) -> None:
+def check_characters(text: str, what: str) -> None:
+    """Raise CotextError for a character that XML has no way to write; `what` names the text in messages."""
     refused = _NOT_XML.search(text)
     if refused:
         raise CotextError(

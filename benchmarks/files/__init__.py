@@ -1,0 +1,1 @@
+"""Measurements of what files need beside translation: alignment, inline elements, confidence."""

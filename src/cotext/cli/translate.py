@@ -1,0 +1,229 @@
+"""`cotext translate`: files, corpora and standard input."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from cotext.cli.messages import MAX_MESSAGE_LINES, printable
+from cotext.cli.options import (
+    CUT_OFF,
+    LONG,
+    Checkpoint,
+    Decode,
+    Device,
+    Json,
+    SourceLanguage,
+    TargetLanguage,
+    as_json,
+    counted,
+    decode_settings,
+)
+from cotext.runtime.errors import CotextError
+
+if TYPE_CHECKING:
+    from cotext.decoding.translate_file import FileReport
+    from cotext.decoding.translate_files import Job
+
+
+def translate(
+    run: Annotated[Path, typer.Argument(help="Run folder, or engine.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(
+            help="Files, each recognised by its content (docs/files.md), or corpora. -: standard input to "
+            "standard output, a line for a line."
+        ),
+    ],
+    out: Annotated[Path | None, typer.Option(help="File to write, in the same format, for one file.")] = None,
+    out_dir: Annotated[
+        Path | None, typer.Option(help="Folder to write files into, under their names; made if absent.")
+    ] = None,
+    format: Annotated[
+        str | None,
+        typer.Option(
+            "--format",
+            help="Of the files: markdown, prose (running text) or another of docs/files.md; or of a corpus: "
+            "text (one sentence a line), docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, "
+            "tsv or jsonl; detected from the content if not given.",
+        ),
+    ] = None,
+    no_split: Annotated[
+        bool,
+        typer.Option(
+            "--no-split", help="Translate lines and paragraphs as they are, several sentences as one."
+        ),
+    ] = False,
+    glossary: Annotated[
+        Path | None,
+        typer.Option(help="Terms with their translations, preferred and forbidden (TSV, CSV or TBX)."),
+    ] = None,
+    keep: Annotated[
+        Path | None, typer.Option(help="Words and phrases that are not translated, one a line.")
+    ] = None,
+    consistency: Annotated[
+        bool, typer.Option("--consistency", help="Terms keep the translation chosen first in the document.")
+    ] = False,
+    lemmas: Annotated[
+        Path | None,
+        typer.Option(help="Lemmas of source words (form, tab, lemma), by which terms are found in any form."),
+    ] = None,
+    target_lemmas: Annotated[
+        Path | None, typer.Option(help="Lemmas of target words, by which terms are written in any form.")
+    ] = None,
+    scores: Annotated[
+        Path | None,
+        typer.Option(help="File for the log-probability of each translated sentence of a corpus (TSV)."),
+    ] = None,
+    source_language: SourceLanguage = None,
+    target_language: TargetLanguage = None,
+    device: Device = None,
+    set: Decode = None,
+    checkpoint: Checkpoint = None,
+    overwrite: Annotated[
+        bool,
+        typer.Option(
+            help="Replace files that exist, and discard the partial output of a job with other settings."
+        ),
+    ] = False,
+    json: Json = False,
+) -> None:
+    """Translate files: text is translated sentence for sentence in context, all else stays as it is."""
+    sides = ("source_language", source_language), ("target_language", target_language)
+    decode = {**decode_settings(set), **{key: name for key, name in sides if name}}
+    wishes: dict[str, Any] = {
+        "glossary": glossary,
+        "keep": keep,
+        "consistency": consistency,
+        "lemmas": (lemmas, target_lemmas),
+    }
+    if any(str(file) == "-" for file in files):
+        _translate_standard_input(
+            (run, device, decode, checkpoint),
+            format,
+            not no_split,
+            wishes,
+            refused=len(files) > 1 or any((out, out_dir, scores, overwrite, json)),
+        )
+        return
+    outs = _outs(files, out, out_dir)
+    from cotext.decoding.open import open_run
+    from cotext.decoding.translate_files import check_outputs_of, format_of, open_job, run_jobs, unrefused
+    from cotext.decoding.wishes import read_wishes
+    from cotext.runtime.progress import console, meter
+
+    def say(text: str) -> None:
+        console.print(text, soft_wrap=True)
+
+    # What is wrong with files is told before the run is loaded, and of all before any work.
+    formats = unrefused(partial(format_of, file, format) for file in files)
+    if scores is not None and not (len(files) == 1 and isinstance(formats[0], str)):
+        raise CotextError("--scores is of one corpus, a sentence a line; leave it out")
+    check_outputs_of(files, outs, scores, overwrite)
+    opened = open_run(run, device, decode, checkpoint)
+    asked = read_wishes(opened.languages, **wishes)
+    open_one = partial(open_job, opened, split=not no_split, wishes=asked, scores=scores, on_message=say)
+    jobs = unrefused(
+        partial(open_one, file, target, kind) for file, target, kind in zip(files, outs, formats, strict=True)
+    )
+    _say_messages(jobs, say)
+    if out_dir is not None:
+        out_dir.mkdir(parents=True, exist_ok=True)
+    with meter("translating", sum(job.sentences for job in jobs)) as progress:
+        reports = run_jobs(jobs, progress.advance, overwrite)
+    if json:
+        figures = [{"out": str(job.out), **asdict(r)} for job, r in zip(jobs, reports, strict=True)]
+        whole = {"files": figures} if out_dir is not None else figures[0]
+        typer.echo(as_json({"format": "cotext-translate", "version": 2, **whole}))
+        return
+    for job, report in zip(jobs, reports, strict=True):
+        _tell(job.out, report)
+    typer.echo(reports[0].signature)
+
+
+def _outs(files: Sequence[Path], out: Path | None, out_dir: Path | None) -> list[Path]:
+    """Where the translation of each file goes.
+
+    Raises:
+        CotextError: it is not said, or two would go to one place.
+    """
+    if out is not None and out_dir is not None:
+        raise CotextError("--out names a file and --out-dir a folder; give one of them")
+    if out_dir is None:
+        if out is None:
+            raise CotextError(
+                "--out FILE is needed, or --out-dir FOLDER (or - as the file, for standard input and output)"
+            )
+        if len(files) > 1:
+            raise CotextError(f"--out is for one file, and there are {len(files)}; give --out-dir FOLDER")
+        return [out]
+    if os.path.lexists(out_dir) and not out_dir.is_dir():
+        raise CotextError(f"{out_dir}: is no folder; give --out-dir another name")
+    outs = [out_dir / file.name for file in files]
+    for number, each in enumerate(outs):
+        if (first := outs.index(each)) < number:
+            raise CotextError(
+                f"{files[first]} and {files[number]} would both be written to {each}; translate them one "
+                "after the other, into different folders"
+            )
+    return outs
+
+
+def _say_messages(jobs: Sequence["Job"], say: Callable[[str], None]) -> None:
+    """What there is to know of the files, at most a screen of it."""
+    lines = [f"{job.source}: {message}" for job in jobs for message in job.messages]
+    for line in lines[:MAX_MESSAGE_LINES]:
+        say(printable(line))
+    if len(lines) > MAX_MESSAGE_LINES:
+        say(f"... and {len(lines) - MAX_MESSAGE_LINES:,} more messages (--json has them all)")
+
+
+def _tell(out: Path, report: "FileReport") -> None:
+    """What was translated, and which sentences a person should look at."""
+    resumed = f" ({report.resumed_documents} from an interrupted job)" if report.resumed_documents else ""
+    sentences, documents = counted(report.sentences, "sentence"), counted(report.documents, "document")
+    typer.echo(f"{out}: {sentences} in {documents}{resumed}")
+    if report.align == "free":
+        typer.echo(
+            f"  {report.recovered_pieces:,} of {report.pieces:,} {report.piece} fully recovered; "
+            f"{report.recovered_documents:,} of {documents} in all of their pieces"
+        )
+    for where, what in (
+        (report.missing, "missing"),
+        (report.truncated, CUT_OFF),
+        (report.long, LONG),
+        (report.shed, "with part of their context dropped to fit into view.max_tokens"),
+    ):
+        if where:
+            shown = f"{', '.join(where[:5])}{' ...' if where[5:] else ''}"
+            typer.echo(f"  {counted(len(where), 'sentence')} {what}; {report.places} {shown}")
+    if report.terms is not None:
+        typer.echo(f"  {report.terms}")
+    if report.resegmented:
+        rate = len(report.resegmented) / report.sentences
+        score = ": `cotext score` differs there, --scores FILE has their scores"
+        typer.echo(
+            f"  {counted(len(report.resegmented), 'sentence')} ({rate:.1%}) in other subwords than the "
+            f"tokenizer gives for their text{score if report.is_corpus else ''}"
+        )
+
+
+def _translate_standard_input(
+    opening: tuple[Path, str | None, dict[str, Any], int | None],
+    format: str | None,
+    split: bool,
+    wishes: dict[str, Any],
+    refused: bool,
+) -> None:
+    if refused or format not in (None, "text", "prose"):
+        raise CotextError(
+            "- reads standard input and writes standard output, a line for a line: leave out other files, "
+            "--out, --out-dir, --scores, --overwrite and --json (--format: text or prose), or give a file"
+        )
+    from cotext.cli.stream import translate_standard_input
+
+    translate_standard_input(opening, format, split, wishes)

@@ -1,0 +1,188 @@
+"""Translation of the blocks of a file: as sentences of documents, in context, and as blocks again."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from cotext.data.documents import Document, ParallelDocument
+from cotext.data.splitting import Splitter
+from cotext.decoding.alignment import align
+from cotext.decoding.open import OpenedRun
+from cotext.decoding.translator import DocumentTranslator, Translation
+from cotext.decoding.wishes import Wishes
+from cotext.files.block_sentences import CutBlock, cut
+from cotext.files.blocks import Block, Contents, Copied, Piece
+from cotext.files.placeholders import shown, with_placeholders, without_placeholders
+from cotext.files.tags import SentenceAlignment, project, shown_text
+from cotext.files.term_report import TermReport
+from cotext.files.terms import TermGuide
+from cotext.runtime.errors import CotextError
+
+
+@dataclass(frozen=True, slots=True)
+class _Sentence:
+    """A sentence of a block: its pieces, and the text that the model reads."""
+
+    pieces: tuple[Piece, ...]
+    shown: dict[int, str]
+    text: str
+    place: str
+
+    @property
+    def copied(self) -> list[str]:
+        """The texts in it that are copied, as the model reads them."""
+        return [self.shown[piece.key] for piece in self.pieces if isinstance(piece, Copied)]
+
+    @property
+    def is_plain(self) -> bool:
+        return all(isinstance(piece, str) for piece in self.pieces)
+
+
+@dataclass(frozen=True, slots=True)
+class _CutDocument:
+    """A document of a file: its own blocks, the same cut, and their sentences."""
+
+    blocks: Sequence[Block]
+    cut: list[CutBlock]
+    sentences: list[_Sentence] = field(default_factory=list)
+
+
+class BlockDocuments:
+    """The documents of a file as sentences to be translated.
+
+    `documents` are those that have a sentence, in order, called by their numbers. Blocks that are context
+    alone are sentences of them too. Without a splitter, a block is a sentence.
+    """
+
+    def __init__(
+        self, opened: OpenedRun, contents: Contents, splitter: Splitter | None, wishes: Wishes | None = None
+    ) -> None:
+        self._translator = opened.translator
+        self._language = opened.languages.target
+        self._wishes = wishes or Wishes()
+        spans = splitter.spans if splitter is not None else None
+        self._whole = [self._cut(blocks, spans) for blocks in contents.documents]
+        self._numbers = [number for number, each in enumerate(self._whole) if each.sentences]
+        self.documents = [
+            Document(str(number + 1), tuple(s.text for s in self._whole[number].sentences))
+            for number in self._numbers
+        ]
+
+    def _cut(
+        self, blocks: Sequence[Block], spans: Callable[[str], list[tuple[int, int]]] | None
+    ) -> _CutDocument:
+        found = [cut(replace(block, pieces=with_placeholders(block.pieces)), spans) for block in blocks]
+        document = _CutDocument(blocks, found)
+        for block in found:
+            for pieces in block.parts.sentences:
+                texts = shown(pieces, self._translator.tokenizer)
+                sentence = _Sentence(pieces, texts, shown_text(pieces, texts), block.block.place)
+                document.sentences.append(sentence)
+        return document
+
+    @property
+    def blocks_split(self) -> tuple[int, int]:
+        """How many blocks hold several sentences, and how many sentences these are."""
+        counts = [len(block.parts.sentences) for document in self._whole for block in document.cut]
+        several = [count for count in counts if count > 1]
+        return len(several), sum(several)
+
+    def place(self, document: int, sentence: int) -> str:
+        """Where a sentence of `documents` stands in the file."""
+        return self._whole[self._numbers[document]].sentences[sentence].place
+
+    def check(self) -> int:
+        """The number of sentences, all of which can be translated.
+
+        Raises:
+            CotextError: one is over the limit; terms that the system cannot keep.
+        """
+        self._wishes.check(self._translator)
+        sentences = 0
+        for index, document in enumerate(self.documents):
+            try:
+                sentences += self._translator.check([document])
+            except CotextError as error:
+                places = {self.place(index, j) for j in range(len(document))}
+                where = f"{min(places, key=len)}: " if len(places) == 1 else ""
+                raise CotextError(f"{where}{error}") from None
+        return sentences
+
+    def guide(self, chosen: Sequence[int]) -> TermGuide | None:
+        """What these of `documents` are to hold, for search; None where there is nothing."""
+        sentences = [self._whole[self._numbers[index]].sentences for index in chosen]
+        return self._wishes.guide(
+            self._translator,
+            [[each.text for each in of_document] for of_document in sentences],
+            [[each.copied for each in of_document] for of_document in sentences],
+        )
+
+    def terms(self, translations: Mapping[int, Translation]) -> TermReport | None:
+        """The term accuracy of translations of all `documents`; None where no terms were asked for."""
+        texts = {index: each.document.sentences for index, each in sorted(translations.items())}
+        return self._wishes.report(self.guide(range(len(self.documents))) if self._wishes else None, texts)
+
+    def blocks(self, translations: Mapping[int, Translation]) -> list[list[Block]]:
+        """The blocks of the file, with the translations of all `documents` by their index."""
+        found = [list(document.blocks) for document in self._whole]
+        for index, number in enumerate(self._numbers):
+            found[number] = list(self._translated(self._whole[number], translations[index]))
+        return found
+
+    def _translated(self, document: _CutDocument, translation: Translation) -> Iterator[Block]:
+        targets = [
+            # A sentence without a visible character has no translation, and stays as it is.
+            target if target or j in translation.missing else sentence.text
+            for j, (sentence, target) in enumerate(
+                zip(document.sentences, translation.document.sentences, strict=True)
+            )
+        ]
+        alignments = _alignments(self._translator, document.sentences, targets)
+        at = 0
+        for own, block in zip(document.blocks, document.cut, strict=True):
+            pieces = []
+            for _ in block.parts.sentences:
+                sentence = document.sentences[at]
+                pieces.append(project(sentence.pieces, targets[at], alignments.get(at), sentence.shown))
+                at += 1
+            if not own.translate:
+                yield own
+                continue
+            joined = block.joined(pieces, self._language)
+            yield replace(joined, pieces=without_placeholders(joined.pieces, own.pieces))
+
+
+def _alignments(
+    translator: DocumentTranslator, sentences: Sequence[_Sentence], targets: Sequence[str]
+) -> dict[int, SentenceAlignment]:
+    """Those of the sentences that hold inner elements; none of them where one cannot be read."""
+    chosen = [j for j, sentence in enumerate(sentences) if not sentence.is_plain and targets[j]]
+    if not chosen:
+        return {}
+    pair = ParallelDocument("", tuple(sentence.text for sentence in sentences), tuple(targets))
+    try:
+        [found] = align(translator, [pair], [chosen])
+    except CotextError:
+        # Too long to be read as a translation: elements are placed in proportion to length.
+        return {}
+    return dict(zip(chosen, found, strict=True))
+
+
+def translate_blocks(
+    opened: OpenedRun,
+    contents: Contents,
+    *,
+    split: bool = True,
+    wishes: Wishes | None = None,
+    on_sentences: Callable[[int], None] = lambda count: None,
+) -> list[list[Block]]:
+    """Translate blocks, each document as one, in reading order; as many blocks in as many documents.
+
+    `split`: blocks that may hold several sentences are split into them.
+
+    Raises:
+        CotextError: a sentence over the limit; terms that the system cannot keep.
+    """
+    texts = BlockDocuments(opened, contents, Splitter(opened.languages.source) if split else None, wishes)
+    texts.check()
+    guide = texts.guide(range(len(texts.documents)))
+    return texts.blocks(dict(opened.translator.translate(texts.documents, on_sentences, guide)))

@@ -1,0 +1,289 @@
+"""Translation of files of people: their blocks are translated, everything else comes back as it was.
+
+A job is one file, checked before any of several is worked at. Until all are complete, the journals of
+finished ones stay, so that the same command goes on wherever it was interrupted.
+"""
+
+import hashlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, Protocol, TypeVar
+
+from cotext.data.formats import FORMATS, detect_format
+from cotext.data.formats.detection import BEGINNING_BYTES
+from cotext.data.formats.streams import MAX_WHOLE_BYTES, check_readable
+from cotext.data.languages import name_warning
+from cotext.data.splitting import Splitter
+from cotext.decoding.open import OpenedRun
+from cotext.decoding.partial_output import TranslationJournal, journal_of
+from cotext.decoding.prose import OF_SENTENCES
+from cotext.decoding.translate_blocks import BlockDocuments
+from cotext.decoding.translate_file import (
+    CorpusJob,
+    FileReport,
+    check_output,
+    check_outputs,
+    job_header,
+    naming,
+    pieces_of,
+    translate_remaining,
+)
+from cotext.decoding.translator import Translation
+from cotext.decoding.wishes import Wishes
+from cotext.files.blocks import FileFormat
+from cotext.files.table import file_formats, recognise
+from cotext.runtime.errors import CotextError, nearest, shown
+from cotext.runtime.files import replacing
+from cotext.runtime.locks import writing
+
+T = TypeVar("T")
+MAX_FILE_BYTES: Final = MAX_WHOLE_BYTES
+GENERIC: Final = "prose"  # the format of files that any text has that is no corpus of another
+
+
+class Job(Protocol):
+    """A file that is going to be translated, checked."""
+
+    source: Path
+    out: Path
+    sentences: int
+    messages: list[str]
+
+    def run(self, on_sentences: Callable[[int], None], overwrite: bool, keep: bool = False) -> FileReport:
+        """Translate and write; `keep`: the journal stays."""
+        ...
+
+
+class BlocksJob:
+    """A file of a format of blocks.
+
+    Raises:
+        CotextError: the format refuses it, or a sentence is over the limit.
+    """
+
+    def __init__(
+        self,
+        opened: OpenedRun,
+        source: Path,
+        out: Path,
+        format: FileFormat,
+        *,
+        split: bool = True,
+        wishes: Wishes | None = None,
+        on_message: Callable[[str], None] = lambda text: None,
+    ) -> None:
+        self.source, self.out = source, out
+        self._wishes = wishes or Wishes()
+        self._opened, self._on_message, self._format = opened, on_message, format
+        if warning := name_warning(source, opened.languages.source, f"{opened.folder} translates"):
+            on_message(warning)
+        content = read_file(source)
+        self._checksum = hashlib.sha256(content).hexdigest()
+        self._file = format.open(content, str(source))
+        splitter = Splitter(opened.languages.source) if split else None
+        self._settings = splitter.name if splitter else ""
+        self._texts = BlockDocuments(opened, self._file.contents, splitter, self._wishes)
+        self.messages = list(self._file.contents.messages)
+        blocks, sentences = self._texts.blocks_split
+        if blocks:
+            self.messages.append(
+                f"{blocks:,} paragraph{'s are' if blocks > 1 else ' is'} split into {sentences:,} sentences, "
+                "translated in context and joined again (--no-split: each as one)"
+            )
+        with naming(source):
+            self.sentences = self._texts.check()
+
+    def run(self, on_sentences: Callable[[int], None], overwrite: bool, keep: bool = False) -> FileReport:
+        """Translate and write; `keep`: the journal stays.
+
+        `overwrite`: what an interrupted job with other settings has translated may be discarded.
+        """
+        opened = self._opened
+        header = job_header([self._checksum], self._format.name, opened, self._settings, self._wishes)
+        with (
+            writing(self.out) as lock,
+            TranslationJournal(self.out, header, self._on_message, overwrite) as journal,
+        ):
+            if begun := sum(map(len, journal.windows.values())):
+                self._on_message(f"{self.source}: {begun:,} windows were translated before the interruption")
+            resumed = translate_remaining(
+                opened.translator,
+                self._texts.documents,
+                journal,
+                on_sentences,
+                guide=self._texts.guide,
+                by_window=True,
+            )
+            lock.require()
+            if not journal.output_stands:
+                content = self._file.written(self._texts.blocks(journal.done))
+                with replacing(self.out.resolve()) as temporary:
+                    temporary.write_bytes(content)
+            journal.finish(keep)
+            report = self._report(journal.done)
+        report.resumed_documents = resumed
+        return report
+
+    def _report(self, translations: Mapping[int, Translation]) -> FileReport:
+        """Counts and places, in the order of the file."""
+        translator = self._opened.translator
+        report = FileReport(
+            format=self._format.name,
+            sentences=self.sentences,
+            align=translator.plan.options.align,
+            piece=pieces_of(translator.config.view),
+            signature=self._opened.signature,
+            messages=self.messages,
+            is_corpus=False,
+            terms=self._texts.terms(translations),
+        )
+        for index, translation in sorted(translations.items()):
+            report.documents += 1
+            report.recovered_documents += translation.recovered
+            report.recovered_pieces += sum(translation.pieces)
+            report.pieces += len(translation.pieces)
+            for name in OF_SENTENCES:
+                places = [self._texts.place(index, j) for j in getattr(translation, name)]
+                getattr(report, name).extend(places)
+        return report
+
+
+def read_file(path: Path) -> bytes:
+    """The content of a file.
+
+    Raises:
+        CotextError: it cannot be read, or holds more than MAX_FILE_BYTES, which is seen without reading it.
+    """
+    check_file(path)
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise CotextError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def check_file(path: Path) -> None:
+    """Raise CotextError where there is no regular file, or one of more than MAX_FILE_BYTES."""
+    check_readable(path)
+    if not path.is_file():
+        raise CotextError(f"{path}: is no regular file; copy it to one, or give - for standard input")
+    if (size := path.stat().st_size) > MAX_FILE_BYTES:
+        raise CotextError(f"{path}: holds {size:,} bytes, and a file at most {MAX_FILE_BYTES:,}; split it")
+
+
+def format_of(path: Path, name: str | None = None) -> FileFormat | str:
+    """The format of a file, or the name of that of a corpus, by its content; `name`: as a person says.
+
+    Raises:
+        CotextError: no such format, or a file of none.
+    """
+    formats = file_formats()
+    if name is not None:
+        if name in formats:
+            return formats[name]
+        if name in FORMATS:
+            return name
+        known = [*formats, *FORMATS]
+        near = nearest(name, known, cutoff=0.6)
+        hint = f"did you mean {near[0]}? " if near else ""
+        raise CotextError(f"unknown format {shown(name)}: {hint}known are {', '.join(known)}")
+    check_readable(path)
+    if not path.is_file():
+        return detect_format(path)
+    found = recognise(_beginning(path), path.name)
+    if found is None:
+        return detect_format(path)
+    if found.name == GENERIC and (corpus := detect_format(path)) != "text":
+        return corpus
+    return found
+
+
+def _beginning(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(BEGINNING_BYTES)
+    except OSError as error:
+        raise CotextError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def open_job(
+    opened: OpenedRun,
+    source: Path,
+    out: Path,
+    format: FileFormat | str,
+    *,
+    split: bool,
+    wishes: Wishes,
+    scores: Path | None = None,
+    on_message: Callable[[str], None],
+) -> Job:
+    """A file to be translated, read and checked; `format` as `format_of` gives it."""
+    if isinstance(format, str):
+        return CorpusJob(
+            opened,
+            source,
+            out,
+            scores=scores,
+            format=format,
+            split=split,
+            wishes=wishes,
+            on_message=on_message,
+        )
+    return BlocksJob(opened, source, out, format, split=split, wishes=wishes, on_message=on_message)
+
+
+def unrefused(checks: Iterable[Callable[[], T]]) -> list[T]:
+    """What all of these give.
+
+    Raises:
+        CotextError: what one or several of them refuse, a line each.
+    """
+    found, refused = [], []
+    for check in checks:
+        try:
+            found.append(check())
+        except CotextError as error:
+            refused.append(str(error))
+    if refused:
+        raise CotextError("\n".join(refused))
+    return found
+
+
+def check_outputs_of(
+    sources: Sequence[Path], outs: Sequence[Path], scores: Path | None, overwrite: bool
+) -> None:
+    """Refuse, before a run is opened, outputs that cannot be written, and such as are there already.
+
+    An output that an interrupted job has begun may be there: this or the one that it replaces.
+
+    Raises:
+        CotextError: as `check_outputs`, a source among the outputs, or one that exists without `overwrite`.
+    """
+    for source, out in zip(sources, outs, strict=True):
+        if out.parent.exists():
+            check_outputs(out, scores, source)
+            check_output(out, sources)
+    there = [
+        str(path)
+        for out in outs
+        for path in (out, *filter(None, [scores]))
+        if path.exists() and not journal_of(out).exists()
+    ]
+    if there and not overwrite:
+        exist = "exists" if len(there) == 1 else "exist"
+        raise CotextError(
+            f"{', '.join(there)}: {exist}; choose another name, or add --overwrite to replace what is there"
+        )
+
+
+def run_jobs(
+    jobs: Sequence[Job], on_sentences: Callable[[int], None], overwrite: bool = False
+) -> list[FileReport]:
+    """Translate the files of all jobs, one after the other; what was complete is not translated again."""
+    several = len(jobs) > 1
+    reports = [job.run(on_sentences, overwrite, keep=several) for job in jobs]
+    for job in jobs if several else ():
+        # Another process may have begun with it anew.
+        with suppress(CotextError), writing(job.out):
+            journal_of(job.out).unlink(missing_ok=True)
+    return reports

@@ -1,0 +1,87 @@
+"""What a person asks of translations beside their text: terms, words to keep, and consistent terms."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cotext.data.languages import Languages
+from cotext.decoding.translator import DocumentTranslator
+from cotext.files.glossary import Glossary, read_lemmas, read_words
+from cotext.files.term_report import TermReport, term_report
+from cotext.files.terms import Inflection, TermGuide
+from cotext.runtime.errors import CotextError
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """A glossary, words that are not translated, and whether terms keep the rendering chosen first.
+
+    `inflection`: lemmas, with which other forms of a term are found.
+    """
+
+    glossary: Glossary | None = None
+    keep: tuple[str, ...] = ()
+    consistency: bool = False
+    inflection: Inflection = field(default_factory=Inflection)
+
+    def __bool__(self) -> bool:
+        return bool(self.glossary or self.keep or self.consistency)
+
+    @property
+    def settings(self) -> str:
+        """What tells these from others; empty where nothing is asked."""
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16] if self else ""
+
+    def check(self, translator: DocumentTranslator) -> None:
+        """Raise CotextError where the search of a system keeps no terms."""
+        if self and not translator.takes_guides:
+            raise CotextError(
+                "a glossary, words to keep and consistent terms need a system that writes from left to right "
+                "and decode.align = constrained; leave them out, or take another run"
+            )
+
+    def guide(
+        self,
+        translator: DocumentTranslator,
+        documents: Sequence[Sequence[str]],
+        copied: Sequence[Sequence[Sequence[str]]] | None = None,
+    ) -> TermGuide | None:
+        """The constraints of documents, given as sentences; None where none are asked, or can be kept."""
+        asked = bool(self) or any(texts for document in copied or () for texts in document)
+        if not asked or not translator.takes_guides:
+            return None
+        return TermGuide(
+            documents,
+            self.glossary,
+            keep=self.keep,
+            consistency=self.consistency,
+            copied=copied,
+            inflection=self.inflection,
+        )
+
+    def report(self, guide: TermGuide | None, translations: Mapping[int, Sequence[str]]) -> TermReport | None:
+        """The term accuracy of translations; None where no term was asked for."""
+        return term_report(guide, translations) if self and guide is not None else None
+
+
+def read_wishes(
+    languages: Languages,
+    *,
+    glossary: Path | None = None,
+    keep: Path | None = None,
+    consistency: bool = False,
+    lemmas: tuple[Path | None, Path | None] = (None, None),
+) -> Wishes:
+    """Read what is asked from files; `lemmas`: of the source and of the target.
+
+    Raises:
+        CotextError: a file that cannot be read so.
+    """
+    source, target = (read_lemmas(path) if path is not None else None for path in lemmas)
+    return Wishes(
+        Glossary.read(glossary, languages.source, languages.target) if glossary is not None else None,
+        read_words(keep) if keep is not None else (),
+        consistency,
+        Inflection(source, target),
+    )

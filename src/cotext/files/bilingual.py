@@ -1,0 +1,66 @@
+"""Formats that hold source and target side by side: message catalogues, XLIFF, translation memories, tasks.
+
+Of such a file, a job says which languages are wanted, and which entries: what is translated already stays,
+and is context.
+"""
+
+from dataclasses import dataclass
+from typing import Final, Literal, Protocol, runtime_checkable
+
+from cotext.files.blocks import FileFormat
+
+# `untranslated`: those without a translation; `unfinished`: also those whose translation is marked as a guess
+# or for review; `all`: those that are translated too, unless they are marked as final.
+Entries = Literal["untranslated", "unfinished", "all"]
+ENTRIES: Final[tuple[Entries, ...]] = ("untranslated", "unfinished", "all")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is to be translated of a bilingual file.
+
+    Languages as codes ("de", "pt-BR"); empty where they are not known: then the file has to say them where
+    its format asks for them.
+    """
+
+    source_language: str = ""
+    target_language: str = ""
+    entries: Entries = "untranslated"
+
+
+ANY: Final = Job()
+
+
+@runtime_checkable
+class BilingualFormat(FileFormat, Protocol):
+    """A format of files that hold both languages.
+
+    A block that is handed back as the object that was read leaves its entry as it is; any other block is
+    written as its translation, be its text equal to the source ("OK") or not.
+    """
+
+    def for_job(self, job: Job) -> FileFormat:
+        """The same format, reading what this job asks for."""
+        ...
+
+
+def same_language(first: str, second: str) -> bool:
+    """Whether two codes mean one language: "en", "EN", "en-US" and "en_GB" do.
+
+    Two regions of one language are the same here; where both are in a file, `best_language` chooses.
+    """
+    return _primary(first) == _primary(second) != ""
+
+
+def best_language(wanted: str, found: list[str]) -> str | None:
+    """Of the codes in a file, that which fits best: the same code, else the first of the same language."""
+    exact = [code for code in found if _normal(code) == _normal(wanted)]
+    return next(iter(exact or [code for code in found if same_language(code, wanted)]), None)
+
+
+def _normal(code: str) -> str:
+    return code.strip().replace("_", "-").lower()
+
+
+def _primary(code: str) -> str:
+    return _normal(code).split("-")[0]

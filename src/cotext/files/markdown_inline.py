@@ -1,0 +1,268 @@
+"""The inline elements of a Markdown paragraph, each with its own spelling, and a paragraph spelled again.
+
+The parser says what there is, but not where; its tokens are found in the source one after the other. What
+cannot be found so is left to the caller, who keeps the paragraph as it is.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged
+
+FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]")
+_INSIDE = r"(?:[^()\s\\]|\\.|\((?:[^()\s\\]|\\.)*\))*"
+_TITLE = r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)"
+_TARGET = re.compile(rf"\]\(\s*(?:<(?:\\.|[^<>\n\\])*>|{_INSIDE})(\s+(?P<title>{_TITLE}))?\s*\)")
+_REFERENCE = re.compile(r"\](?:\[(?:\\.|[^\[\]\\])*\])?")
+_HTML_NAME = re.compile(r"<(/?)([A-Za-z][\w-]*)")
+_SPECIAL = re.compile(r"[\\`*_\[\]<>&~|!]")
+_BLOCK_START = re.compile(r"(?:[-+*](?=\s|$)|[#>=|~`:]|-+\s*$)")
+_NUMBER_START = re.compile(r"(\d{1,9})([.)])(?=\s|$)")
+
+Template = list[str | int]  # source text, and numbers of further blocks whose text stands in it
+
+
+class NotFoundError(Exception):
+    """A token of the parser that is not where it should be in the source."""
+
+
+@dataclass(slots=True)
+class Paragraph:
+    """A paragraph taken apart: pieces, and by key the spelling of each, of an `Open` and its `Close` two.
+
+    `spelled`: characters that were escaped, or written as entities, and how. `further`: texts inside of
+    elements, as the titles of links, by what they are.
+    """
+
+    pieces: list[Piece] = field(default_factory=list)
+    first: dict[int, Template] = field(default_factory=dict)
+    last: dict[int, Template] = field(default_factory=dict)
+    spelled: dict[str, str] = field(default_factory=dict)
+    further: list[tuple[str, str]] = field(default_factory=list)
+
+
+class Scanner:
+    """Finds the tokens of a paragraph in its source."""
+
+    def __init__(self, source: str) -> None:
+        self.source, self.at = source, 0
+        self.found = Paragraph()
+        self._open: list[tuple[str, int, int]] = []  # kind, key, and where the text in it begins
+        self._key = 0
+
+    def scan(self, tokens: Sequence[Any]) -> Paragraph:
+        """The paragraph of these tokens.
+
+        Raises:
+            NotFoundError: the source does not hold them.
+        """
+        mates = html_mates(tokens)
+        skipped = 0
+        for number, token in enumerate(tokens):
+            if skipped:
+                skipped -= 1
+            elif token.type == "html_inline" and number in mates:
+                self._element(token.content, mates[number] > number, "html")
+            elif token.type == "link_open" and token.info == "auto":
+                self._copied(f"<{tokens[number + 1].content}>", tokens[number + 1].content)
+                skipped = 2
+            else:
+                self._token(token)
+        if self.at != len(self.source) or self._open:
+            raise NotFoundError
+        self.found.pieces = list(merged(self.found.pieces))
+        return self.found
+
+    def _token(self, token: Any) -> None:
+        kind = token.type
+        if kind == "text":
+            self.found.pieces.append(self._taken(token.content))
+        elif kind == "text_special":
+            self.found.spelled[token.content] = self._taken(token.markup)
+            self.found.pieces.append(token.content)
+        elif kind == "softbreak":
+            self._matched(re.compile(r" *\n[ \t]*"))
+            self.found.pieces.append("\n")
+        elif kind == "hardbreak":
+            self._point(self._matched(re.compile(r"(?: {2,}|\\)\n[ \t]*")), breaks=True)
+        elif kind == "code_inline":
+            mark = re.escape(token.markup)
+            whole = self._matched(re.compile(rf"{mark}(?!`).*?(?<!`){mark}(?!`)", re.DOTALL))
+            self._copied(whole, token.content, at=self.at)
+        elif kind == "footnote":
+            self._point(self._taken(token.content))
+        elif kind == "html_inline":
+            self._point(self._taken(token.content), breaks=token.content[:3].lower() == "<br")
+        elif kind == "image":
+            self._image(token)
+        elif kind == "link_open":
+            self._element("[", True, "link")
+        elif kind == "link_close":
+            begins = next((at for kind, _, at in reversed(self._open) if kind == "link"), self.at)
+            self._element(self._target(self.source[begins : self.at]), False, "link")
+        elif kind in ("em_open", "strong_open", "s_open"):
+            self._element(token.markup, True, kind.partition("_")[0])
+        elif kind in ("em_close", "strong_close", "s_close"):
+            self._element(token.markup, False, kind.partition("_")[0])
+        else:
+            raise NotFoundError
+
+    def _taken(self, text: str) -> str:
+        if not self.source.startswith(text, self.at):
+            raise NotFoundError
+        self.at += len(text)
+        return text
+
+    def _matched(self, pattern: re.Pattern[str]) -> str:
+        match = pattern.match(self.source, self.at)
+        if match is None:
+            raise NotFoundError
+        self.at = match.end()
+        return match[0]
+
+    def _new(self) -> int:
+        self._key += 1
+        return self._key
+
+    def _point(self, source: str, breaks: bool = False) -> None:
+        key = self._new()
+        self.found.first[key] = [source]
+        self.found.pieces.append(Point(key, breaks))
+
+    def _copied(self, source: str, text: str, at: int | None = None) -> None:
+        if at is None:
+            self._taken(source)
+        key = self._new()
+        self.found.first[key] = [source]
+        self.found.pieces.append(Copied(key, text))
+
+    def _element(self, source: str | Template, begins: bool, kind: str) -> None:
+        template: Template = source if isinstance(source, list) else [self._taken(source)]
+        if begins:
+            key = self._new()
+            self._open.append((kind, key, self.at))
+            self.found.first[key] = template
+            self.found.pieces.append(Open(key))
+            return
+        if not self._open or self._open[-1][0] != kind:
+            raise NotFoundError
+        _, key, _ = self._open.pop()
+        self.found.last[key] = template
+        self.found.pieces.append(Close(key))
+
+    def _target(self, label: str) -> Template:
+        """What closes a link: its target, in which a title is a text.
+
+        A reference by the text itself names that text, which is not going to be there, as its label.
+        """
+        match = _TARGET.match(self.source, self.at) or _REFERENCE.match(self.source, self.at)
+        if match is None:
+            raise NotFoundError
+        self.at = match.end()
+        if match[0] in ("]", "][]"):
+            return [f"][{label}]"]
+        title = match.groupdict().get("title")
+        if not title or not _is_plain(title[1:-1]):
+            return [match[0]]
+        start, stop = match.start("title") + 1, match.end("title") - 1
+        self.found.further.append(("title of a link", title[1:-1]))
+        return [
+            self.source[match.start() : start],
+            len(self.found.further) - 1,
+            self.source[stop : match.end()],
+        ]
+
+    def _image(self, token: Any) -> None:
+        self._taken("![")
+        alt = token.content
+        template: Template = ["![", alt]
+        if _is_plain(alt):
+            self.found.further.append(("text of an image", alt))
+            template = ["![", len(self.found.further) - 1]
+        self._taken(alt)
+        template += self._target(alt)
+        key = self._new()
+        self.found.first[key] = template
+        self.found.pieces.append(Point(key))
+
+
+def _is_plain(text: str) -> bool:
+    """Whether a text inside markup is one that can be written anew: of letters, and without markup."""
+    return any(map(str.isalpha, text)) and not _SPECIAL.search(text) and "\n" not in text and '"' not in text
+
+
+def html_mates(tokens: Sequence[Any]) -> dict[int, int]:
+    """The numbers of tokens that open and close an element of HTML, each to the other's."""
+    mates: dict[int, int] = {}
+    waiting: list[tuple[str, int, int]] = []
+    depth = 0
+    for number, token in enumerate(tokens):
+        depth += token.nesting
+        if token.type != "html_inline" or not (match := _HTML_NAME.match(token.content)):
+            continue
+        name = match[2].lower()
+        if not match[1]:
+            waiting.append((name, number, depth))
+            continue
+        # An element of Markdown may not begin or end in between.
+        for place in reversed(range(len(waiting))):
+            if waiting[place][0] == name and waiting[place][2] == depth:
+                mates[waiting[place][1]], mates[number] = number, waiting[place][1]
+                del waiting[place:]
+                break
+    return {a: b for a, b in mates.items() if _holds_whole(tokens, min(a, b), max(a, b))}
+
+
+def _holds_whole(tokens: Sequence[Any], first: int, last: int) -> bool:
+    depth = 0
+    for token in tokens[first + 1 : last]:
+        depth += token.nesting
+        if depth < 0:
+            return False
+    return depth == 0
+
+
+def spelled(paragraph: Paragraph, block: Block, further: Sequence[str], how: int) -> str:
+    """The source of a block with the elements of a paragraph; `how`: 0 with its own escapes, 1 with all, 2
+    with stars for underscores too."""
+    parts: list[str] = []
+    for piece in block.pieces:
+        if isinstance(piece, str):
+            parts.append(_text(piece, paragraph, how))
+            continue
+        template = (paragraph.last if isinstance(piece, Close) else paragraph.first)[piece.key]
+        source = "".join(part if isinstance(part, str) else further[part] for part in template)
+        if how == 2 and isinstance(piece, Open | Close) and not source.strip("_"):
+            source = "*" * len(source)
+        parts.append(source)
+    return "".join(parts)
+
+
+def _text(text: str, paragraph: Paragraph, how: int) -> str:
+    if not how:
+        return "".join(paragraph.spelled.get(character, character) for character in text)
+    return _SPECIAL.sub(lambda match: paragraph.spelled.get(match[0], f"\\{match[0]}"), text)
+
+
+def unlike_a_block(line: str) -> str:
+    """A line of a paragraph, its beginning escaped where it would begin something else."""
+    if _BLOCK_START.match(line):
+        return f"\\{line}"
+    return _NUMBER_START.sub(r"\1\\\2", line, count=1)
+
+
+def said(tokens: Sequence[Any]) -> tuple[str, list[str]]:
+    """What tokens say, however they are spelled: the text, and their elements, sorted."""
+    text, elements = "", []
+    automatic = False
+    for token in tokens:
+        if token.type in ("text", "text_special"):
+            text += "" if automatic else token.content
+        elif token.type == "softbreak":
+            text += " "
+        else:
+            automatic = token.type == "link_open" and token.info == "auto"
+            elements.append(f"{token.type} {token.attrs.get('href', '')} {token.content}")
+    return " ".join(text.split()), sorted(elements)

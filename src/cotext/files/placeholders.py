@@ -1,0 +1,126 @@
+"""Placeholders: parts of a text that are copied by rule, and the text that stands for them before a model.
+
+    addresses     https://a.b/c?d=1   www.a.b/c   ann@a.b
+    braces        {0}   {name}   {name:.2f}   {{x}}   ${x}   {% tag %}
+    ICU           {count, plural, one {   } other {   }}
+    conversions   %s   %d   %1$s   %5.2f   %(name)s   %@   %%
+    names         $NAME$   %NAME%   __NAME__
+    mark-up       <x id="1"/>   <b>   </b>   &amp;   &#160;
+    paths         /etc/hosts   C:\\Windows\\x   src/a_b/c.py
+
+A number before "%" makes it a percentage ("50 % der", "100% sure"), braces around words of a sentence are
+braces ("{see below}"), and a dollar before a number is a price.
+"""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Final
+
+from cotext.data.tokenizer import Tokenizer
+from cotext.files.blocks import Copied, Piece, merged
+
+# With brackets where they are closed within; what ends a sentence does not end an address.
+_URL: Final = (
+    r"""(?:(?:https?|ftp)://|mailto:|www\.(?=\w+\.))(?:[^\s<>"'`„“”«»{}|\\^()]|\([^\s()]*\))*"""
+    r"""(?:[^\s<>"'`„“”«»{}|\\^().,;:!?\]…]|\([^\s()]*\))"""
+)
+_MAIL: Final = r"(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]+)+"
+_BRACES: Final = (
+    r"\{\{\s*[\w.$|-]+\s*\}\}|\{%[^{}%\n]{1,100}%\}|\$\{[\w.:-]+\}|\{\d+(?:[:!,][^{}\s]{0,20})?\}"
+    r"|\{\w+,\s*(?:plural|select|selectordinal)\s*,\s*=?\w+\s*\{|\}\s*\}"
+    r"|\}\s+(?:=\d+|zero|one|two|few|many|other|male|female)\s*\{"
+    r"|\{(?!(?:sic)\})[A-Za-z_][\w.-]*(?:\[\w+\])?(?:[:!][^{}\s]{0,20})?\}"
+)
+# After a number or its space, % is a percentage, but for conversions that name their argument.
+_CONVERSION: Final = (
+    r"%\(\w+\)[#0 +-]*\d*(?:\.\d+)?[sdifgeExXour]|%\d+\$[#0+-]*\d*(?:\.\d+)?(?:l|ll|h|z)?[sdifgeExXouc@]"
+    r"|(?<![\d%])(?<!\d[ \u00a0\u202f])%(?:[#0+-]*\d*(?:\.\d+)?(?:ll|l|h|z)?[sdifgeExXouc](?![A-Za-z])|@|%)"
+)
+_NAMES: Final = r"\$[A-Z][A-Z0-9_]+\$|(?<![\w%])%[A-Z][A-Z0-9_]+%(?!\w)|\b__[A-Z][A-Z0-9_]+__\b"
+_MARKUP: Final = (
+    r"""</?[A-Za-z][\w:.-]*(?:\s+[\w:.-]+\s*=\s*(?:"[^"<>]*"|'[^'<>]*'))*\s*/?>"""
+    r"|&(?:[A-Za-z]\w{1,30}|\#\d{1,7}|\#x[0-9A-Fa-f]{1,6});"
+)
+_PATH: Final = (
+    r"(?<![\w/.:])[A-Za-z]:\\[\w.\\-]*\w|(?<![\w/.:])(?:~|\.{1,2})?/(?:[\w.-]+/)+[\w.-]*\w/?"
+    r"|(?<![\w/.])(?:[\w.-]+/)+[\w-]+\.[A-Za-z]\w{0,4}(?!\w)"
+)
+_RULES: Final = re.compile("|".join((_URL, _MAIL, _BRACES, _CONVERSION, _NAMES, _MARKUP, _PATH)))
+
+
+def with_placeholders(pieces: Sequence[Piece]) -> tuple[Piece, ...]:
+    """The pieces with what is copied by rule as `Copied`, under keys above all others.
+
+    `without_placeholders` makes text of them again.
+    """
+    return merged(_split(pieces))
+
+
+def without_placeholders(pieces: Iterable[Piece], before: Sequence[Piece]) -> tuple[Piece, ...]:
+    """The pieces of a translation with those `Copied` as text that `with_placeholders` made of `before`."""
+    own = {piece.key for piece in before if not isinstance(piece, str)}
+    return merged(p.text if isinstance(p, Copied) and p.key not in own else p for p in pieces)
+
+
+def placeholder_spans(text: str) -> list[tuple[int, int]]:
+    """Where placeholders begin and end in a text."""
+    return [found.span() for found in _RULES.finditer(text)]
+
+
+def shown(pieces: Sequence[Piece], tokenizer: Tokenizer) -> dict[int, str]:
+    """The text that stands for each `Copied` of a sentence in what a model reads and writes, by key.
+
+    That is its own text where the tokenizer gives it back exactly; else a stand-in that does not occur in the
+    sentence. Equal texts are shown alike.
+    """
+    text = "".join(p if isinstance(p, str) else p.text if isinstance(p, Copied) else " " for p in pieces)
+    found: dict[str, str] = {}
+    for piece in pieces:
+        if isinstance(piece, Copied) and piece.text not in found:
+            own = gives_back(tokenizer, piece.text)
+            taken = (text, *found.values())
+            found[piece.text] = piece.text if own else _stand_in(tokenizer, taken)
+    return {piece.key: found[piece.text] for piece in pieces if isinstance(piece, Copied)}
+
+
+def gives_back(tokenizer: Tokenizer, text: str) -> bool:
+    """Whether a tokenizer gives a text back exactly, on both sides and within a sentence."""
+    own = {tokenizer.unk, *tokenizer.unwritten}
+    target = tokenizer.encode(text, side="target")
+    return (
+        bool(target)
+        and own.isdisjoint(target)
+        and tokenizer.unk not in tokenizer.encode(text, side="source")
+        and tokenizer.decode(target) == text
+    )
+
+
+def _stand_in(tokenizer: Tokenizer, taken: Collection[str]) -> str:
+    """A text that the tokenizer gives back, and that is in none of those taken nor holds one of them."""
+
+    def is_free(candidate: str) -> bool:
+        return not any(candidate in text for text in taken) and gives_back(tokenizer, candidate)
+
+    made = (form.format(n) for form in ("{{{}}}", "#{}", "X{}", "XX{}") for n in range(1, 10))
+    letters = (chr(code) * 2 for code in range(ord("X"), ord("A"), -1))
+    rare = (tokenizer.decode([i]) for i in range(tokenizer.pieces - 1, 0, -1))
+    candidates = (*made, *letters)
+    for candidate in candidates:
+        if is_free(candidate):
+            return candidate
+    return next((text for text in rare if len(text) > 1 and is_free(text)), "")
+
+
+def _split(pieces: Sequence[Piece]) -> Iterator[Piece]:
+    key = max((piece.key for piece in pieces if not isinstance(piece, str)), default=-1)
+    for piece in pieces:
+        if not isinstance(piece, str):
+            yield piece
+            continue
+        done = 0
+        for start, stop in placeholder_spans(piece):
+            key += 1
+            yield piece[done:start]
+            yield Copied(key, piece[start:stop])
+            done = stop
+        yield piece[done:]

@@ -1,0 +1,332 @@
+"""PO: catalogues of messages as gettext has them, and their templates (POT).
+
+Every message is a block, or a block for each of its lines; see `cotext.files.strings`. A file is one document
+in the order of the file. Translations are written into msgstr alone; comments, contexts and obsolete entries
+stay as they are. Of the header, an empty `Language`, and the charset and plural forms of a template, are
+filled.
+
+Entries that are translated stay, and are context; so do fuzzy ones, unless the job asks for `unfinished`
+ones: then the translation replaces them and they are fuzzy no longer. Of a message with plural forms, the
+first form is the translation of the singular and the others that of the plural (where there is one form, it
+is the plural's); where a language has more than two, they cannot all be right: the entry is marked fuzzy, and
+said.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+
+from cotext.files.bilingual import ANY, Job
+from cotext.files.blocks import Block
+from cotext.files.formats_of_programs import PLACEHOLDERS, with_arguments
+from cotext.files.places import Edit, Slot, SplicedFile, decoded, no_edits
+from cotext.files.plural_forms import PLURAL_FORMS
+from cotext.files.strings import CatalogueString, Markers, wrapped
+from cotext.runtime.errors import CotextError, shown
+
+MAX_ENTRIES: Final = 1_000_000
+MAX_FORMS: Final = 10  # of plural, in a header
+_WIDTH: Final = 79
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
+_KEYWORD = re.compile(
+    r"\s*(msgctxt|msgid_plural|msgid|msgstr(?:\[(\d{1,2})\])?)\s*(\"(?:[^\"\\]|\\.)*\")\s*$"
+)
+_CONTINUED = re.compile(r"\s*(\"(?:[^\"\\]|\\.)*\")\s*$")
+_ESCAPE = re.compile(r"\\(?:([0-7]{1,3})|x([0-9A-Fa-f]{1,2})|(.))", re.DOTALL)
+_NAMED = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "f": "\f", "v": "\v"}
+_WRITTEN = {"\\": "\\\\", '"': '\\"', **{character: f"\\{name}" for name, character in _NAMED.items()}}
+_CHARSET = re.compile(rb"Content-Type:[^\"\n]*?charset=([\w.:-]+)", re.IGNORECASE)
+_HEAD = re.compile(rb"(?:\s|#[^\n]*\n)*(?:msgctxt|msgid)\s*\"")
+
+
+@dataclass(slots=True)
+class _Text:
+    """A string of an entry: what it means, and where it stands, from its keyword to its last quote."""
+
+    start: int
+    stop: int
+    text: str
+    lines: int = 1
+
+
+@dataclass(slots=True)
+class _Entry:
+    line: int
+    start: int  # of its keywords
+    flags: list[tuple[int, int, str]] = field(default_factory=list)  # lines of flags, with what they say
+    texts: dict[str, _Text] = field(default_factory=dict)
+    forms: dict[int, _Text] = field(default_factory=dict)  # msgstr by number
+
+    def flagged(self) -> list[str]:
+        return [flag.strip() for _, _, line in self.flags for flag in line.split(",") if flag.strip()]
+
+
+@dataclass(frozen=True, slots=True)
+class Po:
+    """The format PO."""
+
+    job: Job = ANY
+    name: str = "po"
+    suffixes: tuple[str, ...] = (".po", ".pot")
+
+    def for_job(self, job: Job) -> "Po":
+        """See `cotext.files.bilingual.BilingualFormat`."""
+        return replace(self, job=job)
+
+    def recognises(self, head: bytes) -> bool:
+        """By the first keyword after comments."""
+        return _HEAD.match(head.removeprefix(b"\xef\xbb\xbf")) is not None and b"msgstr" in head
+
+    def open(self, content: bytes, name: str) -> SplicedFile:
+        """Read a catalogue; raises CotextError where a line is none of a catalogue, with the line."""
+        named = _CHARSET.search(content)
+        charset = named[1].decode() if named else "utf-8"
+        template = charset == "CHARSET"
+        source = decoded(content, name, "utf-8" if template else charset)
+        entries = list(_entries(source.text, name))
+        return _Catalogue(source.text, name, entries, self.job).opened(partial(source.encoded, name=name))
+
+
+FORMAT = Po()
+
+
+def _entries(text: str, name: str) -> Iterator[_Entry]:
+    entry: _Entry | None = None
+    flags: list[tuple[int, int, str]] = []
+    current: _Text | None = None
+    for number, found in enumerate(_LINE.finditer(text), 1):
+        line = found[0].rstrip("\r\n")
+        bare = line.strip()
+        if not bare or bare.startswith("#"):
+            current = None
+            if bare.startswith("#,"):
+                flags.append((found.start(), found.end(), bare[2:]))
+            elif not bare:
+                flags = []
+            continue
+        stop = found.start() + len(line.rstrip())
+        if continued := _CONTINUED.match(line):
+            if current is None:
+                raise CotextError(
+                    f"{name}:{number}: text without a keyword before it; msgid or msgstr is missing"
+                )
+            current.text += _meant(continued[1], f"{name}:{number}")
+            current.stop, current.lines = stop, current.lines + 1
+            continue
+        keyword = _KEYWORD.match(line)
+        if keyword is None:
+            raise CotextError(
+                f"{name}:{number}: no line of a catalogue: {shown(bare)}; expected a comment, or msgctxt, "
+                "msgid, msgid_plural or msgstr and a text in quotes"
+            )
+        current = _Text(found.start(), stop, _meant(keyword[3], f"{name}:{number}"))
+        begins = keyword[1] == "msgctxt" or (
+            keyword[1] == "msgid" and (entry is None or "msgid" in entry.texts or bool(entry.forms))
+        )
+        if begins:
+            if entry is not None:
+                yield _whole(entry, name)
+            entry = _Entry(number, found.start(), flags)
+            flags = []
+        if entry is None:
+            raise CotextError(f"{name}:{number}: {keyword[1]} before the first msgid")
+        _take(entry, keyword, current, f"{name}:{number}")
+    if entry is not None:
+        yield _whole(entry, name)
+
+
+def _take(entry: _Entry, keyword: re.Match[str], text: _Text, where: str) -> None:
+    if keyword[1].startswith("msgstr"):
+        form = int(keyword[2] or 0)
+        if form in entry.forms or "msgid" not in entry.texts:
+            raise CotextError(
+                f"{where}: {keyword[1]} out of its place; an entry has a msgid, and each form once"
+            )
+        if (keyword[2] is not None) != ("msgid_plural" in entry.texts):
+            raise CotextError(
+                f"{where}: msgstr[n] belongs to an entry with msgid_plural, msgstr to one without"
+            )
+        entry.forms[form] = text
+    elif keyword[1] in entry.texts or entry.forms:
+        raise CotextError(
+            f"{where}: {keyword[1]} out of its place; the msgstr of the entry before is missing"
+        )
+    else:
+        entry.texts[keyword[1]] = text
+
+
+def _whole(entry: _Entry, name: str) -> _Entry:
+    if "msgid" not in entry.texts or not entry.forms:
+        raise CotextError(f"{name}:{entry.line}: an entry without msgid or msgstr; complete or remove it")
+    if sorted(entry.forms) != list(range(len(entry.forms))):
+        raise CotextError(
+            f"{name}:{entry.line}: plural forms are missing before the last; number them from 0"
+        )
+    return entry
+
+
+def _meant(quoted: str, where: str) -> str:
+    def character(escape: re.Match[str]) -> str:
+        if escape[3] is not None:
+            return _NAMED.get(escape[3], escape[3])
+        code = int(escape[1], 8) if escape[1] else int(escape[2], 16)
+        if not 0 < code < 128:
+            raise CotextError(
+                f"{where}: the escape {escape[0]} is no ASCII character; write the character itself"
+            )
+        return chr(code)
+
+    return _ESCAPE.sub(character, quoted[1:-1])
+
+
+class _Catalogue:
+    """The entries of a file on their way to slots."""
+
+    def __init__(self, text: str, name: str, entries: list[_Entry], job: Job) -> None:
+        if len(entries) > MAX_ENTRIES:
+            raise CotextError(f"{name}: more than {MAX_ENTRIES:,} entries; split the catalogue")
+        self._text = text
+        self._break = "\r\n" if "\r\n" in text else "\n"
+        self._job = job
+        self._entries = entries
+        self._header = next(
+            (e for e in entries if not e.texts["msgid"].text and "msgctxt" not in e.texts), None
+        )
+        header = self._header.forms[0].text if self._header else ""
+        fields = (line.split(":", 1) for line in header.splitlines() if ":" in line)
+        self._fields = {key.strip().lower(): value.strip() for key, value in fields}
+        self._forms = self._number_of_forms()
+        self._messages: list[str] = []
+
+    def opened(self, encode: Callable[[str], bytes]) -> SplicedFile:
+        """The file, read."""
+        slots: list[Slot] = []
+        kept = guessed = 0
+        for entry in self._entries:
+            if entry is self._header:
+                continue
+            fuzzy = "fuzzy" in entry.flagged()
+            translated = all(form.text for form in entry.forms.values())
+            wanted = self._job.entries == "all" or not translated
+            if fuzzy and translated and self._job.entries == "untranslated":
+                guessed += 1
+            elif fuzzy:
+                wanted = True
+            elif not wanted:
+                kept += 1
+            slots += self._slots(entry, wanted)
+        if kept:
+            self._messages.append(f"{kept} translated entries stay as they are, as context")
+        if guessed:
+            self._messages.append(
+                f"{guessed} fuzzy entries stay as they are; translate unfinished entries to replace"
+            )
+        return SplicedFile(
+            self._text, encode, [slots], self._messages, bilingual=True, once=self._header_edits()
+        )
+
+    def _slots(self, entry: _Entry, wanted: bool) -> Iterator[Slot]:
+        flags = entry.flagged()
+        marker = self._fields.get("x-accelerator-marker", "")
+        markers = Markers(
+            next((PLACEHOLDERS[flag] for flag in flags if flag in PLACEHOLDERS), None),
+            marker if len(marker) == 1 else "&_~",
+            within_words=len(marker) == 1,
+        )
+        keys = [key for key in ("msgid", "msgid_plural") if key in entry.texts]
+        strings = [CatalogueString(entry.texts[key].text, markers) for key in keys]
+        context = f" ({shown(entry.texts['msgctxt'].text)})" if "msgctxt" in entry.texts else ""
+        blocks = tuple(
+            Block(paragraph.pieces, f"line {entry.line}{context}", translate=wanted)
+            for string in strings
+            for paragraph in string.paragraphs
+        )
+        if not blocks:
+            return
+        if wanted and len(strings) > 1 and max(self._forms, len(entry.forms)) > 2:
+            self._messages.append(
+                f"line {entry.line}: {max(self._forms, len(entry.forms))} plural forms from two; all but the "
+                "first are the translation of the plural, and the entry is marked fuzzy"
+            )
+        yield Slot(blocks, partial(self._edits, entry, strings) if wanted else no_edits)
+
+    def _edits(
+        self, entry: _Entry, strings: Sequence[CatalogueString], blocks: Sequence[Block]
+    ) -> Iterable[Edit]:
+        flags = entry.flagged()
+        doubtful = False
+        texts: list[str] = []
+        start = 0
+        for string in strings:
+            count = len(string.paragraphs)
+            own = [paragraph.pieces for paragraph in string.paragraphs]
+            given, sure = with_arguments(own, [each.pieces for each in blocks[start : start + count]], flags)
+            doubtful |= not sure
+            texts.append(string.written(given))
+            start += count
+        forms = [texts[0]]
+        if len(strings) > 1:
+            count = max(self._forms, len(entry.forms))
+            forms = [texts[1]] if count == 1 else [texts[0], *[texts[1]] * (count - 1)]
+            doubtful |= count > 2
+        for number, text in enumerate(forms):
+            literal = self._literal(text, entry.texts["msgid"].lines)
+            if number in entry.forms:
+                old = entry.forms[number]
+                keyword = self._text[old.start : self._text.index('"', old.start)]
+                yield old.start, old.stop, keyword + literal
+            else:
+                last = entry.forms[len(entry.forms) - 1].stop
+                yield last, last, f"{self._break}msgstr[{number}] {literal}"
+        yield from self._flag_edits(entry, doubtful)
+
+    def _flag_edits(self, entry: _Entry, doubtful: bool) -> Iterator[Edit]:
+        if doubtful and "fuzzy" not in entry.flagged():
+            yield entry.start, entry.start, f"#, fuzzy{self._break}"
+        if not doubtful:
+            for start, stop, flags in entry.flags:
+                kept = [flag.strip() for flag in flags.split(",") if flag.strip() != "fuzzy"]
+                if "fuzzy" in flags:
+                    yield start, stop, f"#, {', '.join(kept)}{self._break}" if any(kept) else ""
+
+    def _literal(self, text: str, lines: int) -> str:
+        """A text in quotes, over several lines where its msgid is."""
+        if lines == 1:
+            return _quoted(text)
+        written: list[str] = []
+        for line in re.findall(r"[^\n]*\n|[^\n]+", text):
+            parts = list(wrapped(_escaped(line), _WIDTH - 3))
+            written += [f'"{part} "' for part in parts[:-1]] + [f'"{parts[-1]}"']
+        return self._break.join(['""', *written])
+
+    def _number_of_forms(self) -> int:
+        found = re.search(r"nplurals\s*=\s*(\d{1,3})", self._fields.get("plural-forms", ""))
+        if found:
+            return min(max(int(found[1]), 1), MAX_FORMS)
+        rule = PLURAL_FORMS.get(self._job.target_language.replace("-", "_").split("_")[0].lower(), "")
+        return int(rule[len("nplurals=")]) if rule else 0
+
+    def _header_edits(self) -> list[Edit]:
+        """Edits of what a template leaves open."""
+        if self._header is None:
+            return []
+        place = self._header.forms[0]
+        language = self._job.target_language.replace("-", "_")
+        rule = PLURAL_FORMS.get(language.split("_")[0].lower(), "")
+        old = self._text[place.start : place.stop]
+        new = re.sub(r"charset=CHARSET\b", "charset=UTF-8", old)
+        if language:
+            new = re.sub(r"(Language: *)(?=\\n)", lambda found: f"{found[1].rstrip()} {language}", new)
+        if rule:
+            new = re.sub(r"nplurals=INTEGER; *plural=EXPRESSION;", lambda _: rule, new)
+        return [(place.start, place.stop, new)] if new != old else []
+
+
+def _escaped(text: str) -> str:
+    return "".join(_WRITTEN.get(character, character) for character in text)
+
+
+def _quoted(text: str) -> str:
+    return f'"{_escaped(text)}"'

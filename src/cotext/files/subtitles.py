@@ -1,0 +1,290 @@
+"""Subtitles: SubRip (SRT), WebVTT, and SubStation Alpha (ASS, SSA), read by spans of text.
+
+What is written differs from what was read in the texts of cues alone: numbers, times, positions, styles,
+comments and blank lines stay as they are. A sentence that goes over several cues is one block, in the order
+of the file, and is divided among them again (`cue_division`); a cue never has more lines than it had.
+"""
+
+import html
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final
+
+from cotext.files.blocks import Block, Close, Contents, Copied, Piece
+from cotext.files.cue_division import breaks, divided
+from cotext.files.cue_text import Cue, Flow, Part, Syntax, flows_of, parts_of
+from cotext.files.text import BYTE_ORDER_MARK, decoded
+from cotext.runtime.errors import CotextError
+
+MOST_CHARACTERS: Final = 5000  # of a cue; a longer one is none to be read
+_LINE: Final = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
+_SRT_CLOCK = r"(\d{1,3}):(\d{1,2}):(\d{1,2})[,.](\d{1,3})"
+_SRT_TIME: Final = re.compile(rf"[ \t]*{_SRT_CLOCK}[ \t]*-->[ \t]*{_SRT_CLOCK}")
+_VTT_TIME: Final = re.compile(
+    r"[ \t]*(?:(\d{2,}):)?(\d\d):(\d\d)\.(\d{3})[ \t]+-->[ \t]+(?:(\d{2,}):)?(\d\d):(\d\d)\.(\d{3})(?=\s|\Z)"
+)
+_ASS_TIME: Final = re.compile(r"\s*(\d+):(\d\d?):(\d\d?)[.:](\d{1,3})\s*")
+_DRAWING: Final = re.compile(r"\{[^}]*\\p[1-9][^}]*\}")
+
+
+def _named(tag: str) -> str:
+    found = re.match(r"[</]+([a-zA-Z]+)", tag)
+    return found[1].lower() if found else ""
+
+
+def _angle(tags: str) -> tuple[Callable[[str], str], Callable[[str], str]]:
+    """What opens and what closes an element, for tags in angle brackets."""
+    known = frozenset(tags.split())
+    return (
+        lambda tag: _named(tag) if tag[1:2] != "/" and _named(tag) in known else "",
+        lambda tag: _named(tag) if tag[1:2] == "/" and _named(tag) in known else "",
+    )
+
+
+_SRT_OPENS, _SRT_CLOSES = _angle("i b u s font")
+SRT: Final = Syntax(
+    marks=re.compile(
+        r"(?P<tag></?(?:i|b|u|s|font)(?:\s[^<>\r\n]*)?>|\{\\[^{}\r\n]*\})|(?P<break>\r\n|\n|\r)", re.I
+    ),
+    opens=_SRT_OPENS,
+    closes=_SRT_CLOSES,
+    speaker=lambda tag: False,
+    read=str,
+    write=lambda text: text.replace("-->", "→"),
+)
+_VTT_OPENS, _VTT_CLOSES = _angle("i b u c v lang ruby rt")
+VTT: Final = Syntax(
+    marks=re.compile(r"(?P<tag><[^<>\r\n]*>)|(?P<break>\r\n|\n|\r)"),
+    opens=_VTT_OPENS,
+    closes=_VTT_CLOSES,
+    speaker=lambda tag: _named(tag) == "v" and tag[1:2] != "/",
+    read=html.unescape,
+    write=lambda text: html.escape(text, quote=False),
+)
+_OVERRIDE = re.compile(r"\{\\([ibus])([01])\}")
+
+
+def _override(state: str) -> Callable[[str], str]:
+    def named(tag: str) -> str:
+        found = _OVERRIDE.fullmatch(tag)
+        return found[1] if found and found[2] == state else ""
+
+    return named
+
+
+ASS: Final = Syntax(
+    marks=re.compile(r"(?P<tag>\{[^{}]*\})|(?P<break>\\[Nn])"),
+    opens=_override("1"),
+    closes=_override("0"),
+    speaker=lambda tag: False,
+    read=lambda text: text.replace("\\h", "\u00a0"),
+    write=lambda text: (
+        re.sub(r"\\(?=[Nnh])", "\\\\\u2060", text)
+        .replace("{", "(")
+        .replace("}", ")")
+        .replace("\u00a0", "\\h")
+    ),
+    line_break="\\N",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    text: str
+    low: int
+
+    @property
+    def high(self) -> int:
+        return self.low + len(self.text)
+
+
+def _lines(content: str, start: int) -> list[_Line]:
+    """The lines of a text, without what ends them."""
+    found = []
+    for match in _LINE.finditer(content, start):
+        if match[0]:
+            found.append(_Line(match[0].rstrip("\r\n"), match.start()))
+    return found
+
+
+def _milliseconds(numbers: Sequence[str | None]) -> int:
+    hours, minutes, seconds, parts = (number or "0" for number in numbers)
+    return ((int(hours) * 60 + int(minutes)) * 60 + int(seconds)) * 1000 + int(parts.ljust(3, "0"))
+
+
+def _timed(match: re.Match[str]) -> tuple[int, int]:
+    groups = match.groups()
+    return _milliseconds(groups[:4]), _milliseconds(groups[4:])
+
+
+def _srt_cues(content: str, lines: list[_Line], name: str) -> Iterator[Cue]:
+    """The text of a cue goes to the number of the next one; blank lines may be inside it."""
+    times = [(number, match) for number, line in enumerate(lines) if (match := _SRT_TIME.match(line.text))]
+    for count, (number, match) in enumerate(times, 1):
+        stop = times[count][0] if count < len(times) else len(lines)
+        text = lines[number + 1 : stop]
+        counted = [place for place, line in enumerate(text) if line.text.strip()][-1:]
+        # The number of the next cue, before which is a blank line.
+        if count < len(times) and counted and text[counted[0]].text.strip().isdigit():
+            before = text[counted[0] - 1].text.strip() if counted[0] else ""
+            text = text if before else text[: counted[0]]
+        while text and not text[-1].text.strip():
+            text.pop()
+        if text:
+            yield Cue(count, *_timed(match), text[0].low, text[-1].high)
+
+
+def _vtt_cues(content: str, lines: list[_Line], name: str) -> Iterator[Cue]:
+    """The text of a cue goes to the next blank line."""
+    number, count = 0, 0
+    while number < len(lines):
+        match = _VTT_TIME.match(lines[number].text)
+        number += 1
+        if not match:
+            continue
+        count += 1
+        first = number
+        while number < len(lines) and lines[number].text and not _VTT_TIME.match(lines[number].text):
+            number += 1
+        if number > first:
+            yield Cue(count, *_timed(match), lines[first].low, lines[number - 1].high)
+
+
+def _ass_cues(content: str, lines: list[_Line], name: str) -> Iterator[Cue]:
+    """The last field of each line of dialogue; cues of one style and speaker may share a sentence."""
+    section, fields, count = "", [], 0
+    for number, line in enumerate(lines, 1):
+        kind, _, rest = line.text.partition(":")
+        kind = kind.strip().lower()
+        if line.text.strip().startswith("["):
+            section = line.text.strip().lower()
+        elif section == "[events]" and kind == "format":
+            fields = [field.strip().lower() for field in rest.split(",")]
+            if not {"start", "end", "text"} <= set(fields) or fields[-1] != "text":
+                raise CotextError(
+                    f"{name}:{number}: the fields of events must be Start, End and, as last, Text"
+                )
+        elif section == "[events]" and kind == "dialogue":
+            count += 1
+            values = rest.split(",", len(fields) - 1)
+            if not fields or len(values) < len(fields):
+                raise CotextError(
+                    f"{name}:{number}: a line of dialogue with fewer fields than the line Format names"
+                )
+            row = dict(zip(fields, values, strict=True))
+            times = [_ASS_TIME.fullmatch(row[field]) for field in ("start", "end")]
+            if times[0] is None or times[1] is None:
+                raise CotextError(f"{name}:{number}: Start and End must be times, as in 0:01:02.50")
+            low = line.high - len(row["text"])
+            track = f"{row.get('style', '')}\0{row.get('name', row.get('actor', ''))}\0{row.get('layer', '')}"
+            start, end = (_milliseconds(time.groups()) for time in times if time)
+            yield Cue(count, start, end, low, line.high, track)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    syntax: Syntax
+    cues: Callable[[str, list[_Line], str], Iterator[Cue]]
+
+
+_SRT, _VTT, _ASS = _Kind(SRT, _srt_cues), _Kind(VTT, _vtt_cues), _Kind(ASS, _ass_cues)
+
+
+def _kind(text: str) -> _Kind | None:
+    """What subtitles a text is, by its first lines."""
+    head = text.removeprefix(BYTE_ORDER_MARK)[:4096].lstrip("\r\n\t ")
+    if re.match(r"WEBVTT(?:[ \t\r\n]|\Z)", head):
+        return _VTT
+    if re.match(r"\[script info\]", head, re.IGNORECASE):
+        return _ASS
+    if re.match(rf"(?:\d+[ \t]*(?:\r\n|\n|\r))?{_SRT_TIME.pattern}", head):
+        return _SRT
+    return None
+
+
+class SubtitleFile:
+    """Subtitles, read: the blocks of one document, and the file with other text in its cues."""
+
+    def __init__(self, content: bytes, name: str) -> None:
+        self._text = decoded(content, name)
+        kind = _kind(self._text)
+        if kind is None:
+            raise CotextError(f"{name}: no subtitles that are known; give SubRip (srt), WebVTT or ASS")
+        self._syntax = kind.syntax
+        ends = re.search(r"\r\n|\n|\r", self._text)
+        self._line_break = kind.syntax.line_break or (ends[0] if ends else "\n")
+        self._flows: list[Flow] = []
+        messages = []
+        parts: list[Part] = []
+        start = len(BYTE_ORDER_MARK) if self._text.startswith(BYTE_ORDER_MARK) else 0
+        for cue in kind.cues(self._text, _lines(self._text, start), name):
+            text = self._text[cue.low : cue.high]
+            if len(text) > MOST_CHARACTERS:
+                messages.append(f"cue {cue.number}: not translated: more than {MOST_CHARACTERS:,} characters")
+            elif kind is _ASS and _DRAWING.search(text):
+                messages.append(f"cue {cue.number}: not translated: a drawing")
+            else:
+                parts += parts_of(self._text, cue, self._syntax)
+        if kind is _ASS and (comments := len(re.findall(r"(?mi)^Comment:", self._text))):
+            messages.append(f"{comments:,} comment{'s' if comments > 1 else ''} not translated")
+        self._flows = list(flows_of(parts, self._syntax))
+        self.contents = Contents([[flow.block for flow in self._flows]], messages)
+
+    def written(self, documents: Sequence[Sequence[Block]]) -> bytes:
+        """The file with these texts in its cues; those that are the same stay byte for byte."""
+        changes: list[tuple[int, int, str]] = []
+        for flow, block in zip(self._flows, documents[0], strict=True):
+            if block.pieces == flow.block.pieces:
+                continue
+            for part, pieces in zip(flow.parts, divided(flow, block.pieces), strict=True):
+                changes.append((part.tokens[0].low, part.tokens[-1].high, self._written(flow, part, pieces)))
+        text, at = [], 0
+        for low, high, new in sorted(changes):
+            text += [self._text[at:low], new]
+            at = high
+        return "".join([*text, self._text[at:]]).encode()
+
+    def _written(self, flow: Flow, part: Part, pieces: Sequence[Piece]) -> str:
+        """The text of a part of a cue, with tags and line breaks."""
+        shown = "".join(p if isinstance(p, str) else p.text for p in pieces if isinstance(p, str | Copied))
+        waiting = breaks(shown, part)
+        found: list[str] = []
+        at = 0
+        for piece in pieces:
+            if isinstance(piece, str | Copied):
+                text = piece if isinstance(piece, str) else piece.text
+                inner = [place for place in waiting if at <= place < at + len(text)]
+                waiting = waiting[len(inner) :]
+                rows = [text[a - at : b - at] for a, b in pairwise([at, *inner, at + len(text)])]
+                written = [self._syntax.write(" ".join(row.splitlines())) for row in rows]
+                found.append(self._line_break.join([*(row.rstrip(" ") for row in written[:-1]), written[-1]]))
+                at += len(text)
+                continue
+            if waiting and waiting[0] == at and not isinstance(piece, Close):
+                found[-1:] = [found[-1].rstrip(" "), self._line_break]
+                del waiting[0]
+            opening, closing = flow.raw[piece.key]
+            found.append(closing if isinstance(piece, Close) else opening)
+        return "".join(found)
+
+
+class _Subtitles:
+    name = "subtitles"
+    suffixes = (".srt", ".vtt", ".ass", ".ssa")
+
+    def recognises(self, head: bytes) -> bool:
+        """Whether it begins as subtitles do."""
+        return _kind(head.decode(errors="ignore")) is not None
+
+    def open(self, content: bytes, name: str) -> SubtitleFile:
+        """Read subtitles.
+
+        Raises:
+            CotextError: not UTF-8, no subtitles, or a line of dialogue that is not complete.
+        """
+        return SubtitleFile(content, name)
+
+
+FORMAT: Final = _Subtitles()

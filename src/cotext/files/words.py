@@ -1,0 +1,74 @@
+"""Words of a text and their boundaries, in scripts with and without spaces; occurrences of phrases."""
+
+import re
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import Final, NamedTuple
+
+# Thai, Lao, Myanmar, Khmer, kana, Han and Hangul: written without spaces, or with endings after words.
+_UNSPACED: Final = ((0x0E00, 0x0EFF), (0x1000, 0x109F), (0x1780, 0x17FF), (0x2E80, 0x9FFF), (0xAC00, 0xD7FF))
+
+
+@lru_cache(maxsize=100_000)
+def is_letter(character: str) -> bool:
+    """Whether a character is part of a word in a script that separates words."""
+    code = ord(character)
+    if code < 128:
+        return character.isalnum() or character == "_"
+    if any(first <= code <= last for first, last in _UNSPACED):
+        return False
+    return unicodedata.category(character)[0] in "LNM"
+
+
+def is_boundary(before: str, after: str) -> bool:
+    """Whether a word may begin or end between two characters; empty: the border of a sentence."""
+    return not (before and after and is_letter(before) and is_letter(after))
+
+
+class Word(NamedTuple):
+    """A word, or a character of a script without spaces, or a sign, and where it begins and ends."""
+
+    text: str
+    start: int
+    stop: int
+
+
+def words_of(text: str) -> list[Word]:
+    """The words of a text; those of names and numbers with hyphen, apostrophe or full stop are several."""
+    found: list[Word] = []
+    for match in _NO_SPACE.finditer(text):
+        start = match.start()
+        for i in range(match.start() + 1, match.end() + 1):
+            if i == match.end() or is_boundary(text[i - 1], text[i]):
+                found.append(Word(text[start:i], start, i))
+                start = i
+    return found
+
+
+def occurrences(text: str, phrases: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Where phrases occur as whole words: the leftmost first, of these the longest, not overlapping."""
+    longest_first = sorted(set(phrases), key=len, reverse=True)
+    place = 0
+    while place < len(text):
+        for phrase in longest_first:
+            if phrase and text.startswith(phrase, place) and _is_whole(text, place, phrase):
+                yield place, phrase
+                place += len(phrase) - 1
+                break
+        place += 1
+
+
+def covered(text: str, phrases: Iterable[str]) -> list[tuple[int, int]]:
+    """The spans in which phrases stand."""
+    return [(place, place + len(phrase)) for place, phrase in occurrences(text, list(phrases))]
+
+
+def _is_whole(text: str, place: int, phrase: str) -> bool:
+    stop = place + len(phrase)
+    before, after = text[place - 1 : place] if place else "", text[stop : stop + 1]
+    # What follows a conversion such as %d is often a unit.
+    return is_boundary(before, phrase[0]) and (phrase[0] == "%" or is_boundary(phrase[-1], after))
+
+
+_NO_SPACE: Final = re.compile(r"\S+")

@@ -1,0 +1,371 @@
+"""XLIFF 1.2 and 2.x (2.0, 2.1, 2.2): jobs of translators, with source and target of every unit.
+
+Every segment is a block, and every `<file>` a document. A target is filled or made, and nothing else is
+touched: notes, proposed translations (alt-trans, matches) and elements of tools stay as they are. A target
+that we write is marked: `needs-review-translation`, from machine translation, in 1.2; `translated` in 2.x.
+
+Elements that enclose text (g, pc, mrk) enclose it in the target too; those of two halves (bx and ex, bpt and
+ept, sc and ec, sm and em) do where both halves are in the segment and nested, else each half stands by
+itself, as what stands for something (x, ph, it, cp) does. What is marked as not to be translated is copied.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Final
+
+from cotext.files.bilingual import ANY, Job, same_language
+from cotext.files.blocks import Block
+from cotext.files.inline import Kind, Segment, segments
+from cotext.files.places import Edit, Lines, Slot, SplicedFile, no_edits
+from cotext.files.strings import has_words
+from cotext.files.xml_places import Element, decoded_xml, opened_tag, read_markup, with_attribute
+from cotext.runtime.errors import CotextError, shown
+
+_ROOT: Final = re.compile(rb"<(?:[\w.-]+:)?xliff[\s>]")
+_VERSIONS: Final = {"1.0": "1", "1.1": "1", "1.2": "1", "2.0": "2", "2.1": "2", "2.2": "2"}
+_UNFINISHED: Final = ("needs-", "new", "initial")  # how such states begin
+_UNTRANSLATED: Final = ("new", "needs-translation", "initial")
+_FINAL: Final = ("final", "signed-off")
+
+
+@dataclass(frozen=True, slots=True)
+class Xliff:
+    """The format XLIFF."""
+
+    job: Job = ANY
+    name: str = "xliff"
+    suffixes: tuple[str, ...] = (".xlf", ".xliff", ".sdlxliff", ".mqxliff", ".mxliff", ".txlf")
+
+    def for_job(self, job: Job) -> "Xliff":
+        """See `cotext.files.bilingual.BilingualFormat`."""
+        return replace(self, job=job)
+
+    def recognises(self, head: bytes) -> bool:
+        """By the root element."""
+        head = head.replace(b"\0", b"") if head.startswith((b"\xff\xfe", b"\xfe\xff")) else head
+        start = head.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
+        return start.startswith(b"<") and _ROOT.search(head[:4096]) is not None
+
+    def open(self, content: bytes, name: str) -> SplicedFile:
+        """Read a job; raises CotextError for malformed XML, another version, or languages of another job."""
+        source = decoded_xml(content, name)
+        root = read_markup(source.text, name)
+        # Files of tools of 1.x may leave it out.
+        version = _VERSIONS.get(root.attributes.get("version", "1.2" if _is_first(root) else ""))
+        if root.name != "xliff" or version is None:
+            found = f"<{root.raw_name}> {shown(root.attributes.get('version', ''))}"
+            raise CotextError(
+                f"{name}: {found} is none of the versions of XLIFF that are read: 1.2, 2.0, 2.1, 2.2"
+            )
+        reader = _Reader(source.text, name, self.job, root, version == "2")
+        documents = [document for file in root.elements("file") if (document := list(reader.file(file)))]
+        reader.check()
+        return SplicedFile(
+            source.text,
+            partial(source.encoded, name=name, errors="xmlcharrefreplace"),
+            documents,
+            reader.messages(),
+            bilingual=True,
+            once=reader.once,
+        )
+
+
+FORMAT = Xliff()
+
+
+@dataclass(slots=True)
+class _Counts:
+    """Units that are not translated, by the reason."""
+
+    kept: int = 0
+    review: int = 0
+    final: int = 0
+    locked: int = 0
+    sized: int = 0
+    binary: int = 0
+    other_languages: int = 0
+
+
+class _Reader:
+    """A file on its way to slots."""
+
+    def __init__(self, text: str, name: str, job: Job, root: Element, second: bool) -> None:
+        self._text, self._name, self._job, self._root, self._second = text, name, job, root, second
+        self._lines = Lines(text)
+        self._counts = _Counts()
+        self._unnamed_target = False
+        self._files = 0
+        self._languages: set[str] = set()
+        self.once: list[Edit] = []
+
+    def file(self, file: Element) -> Iterator[Slot]:
+        """The slots of a `<file>`; none if it is of other languages than the job."""
+        holder = self._root if self._second else file
+        names = ("srcLang", "trgLang") if self._second else ("source-language", "target-language")
+        source, target = (holder.attributes.get(name, "") for name in names)
+        self._files += 1
+        self._languages.add(f"{source or '?'}-{target or '?'}")
+        for found, wanted in ((source, self._job.source_language), (target, self._job.target_language)):
+            if found and wanted and not same_language(found, wanted):
+                self._counts.other_languages += 1
+                return
+        if not target and self._job.target_language:
+            tag = self._text[holder.start : holder.inner]
+            edit = (holder.start, holder.inner, with_attribute(tag, names[1], self._job.target_language))
+            if edit not in self.once:
+                self.once.append(edit)
+        self._unnamed_target |= not target and not self._job.target_language
+        bodies = [file] if self._second else file.elements("body")
+        for body in bodies:
+            yield from self._group(body, _translate(file, True), _preserve(self._root, file))
+
+    def _group(self, group: Element, translate: bool, preserve: bool) -> Iterator[Slot]:
+        for child in group.elements():
+            inner, space = _translate(child, translate), _preserve_in(child, preserve)
+            if child.name == "group":
+                yield from self._group(child, inner, space)
+            elif child.name in ("trans-unit", "unit"):
+                if not inner:
+                    self._counts.locked += 1
+                    continue
+                self._counts.sized += any(
+                    key.endswith(("maxwidth", "sizeRestriction")) for key in child.attributes
+                )
+                yield from self._segments_of_unit(child, space) if self._second else self._unit(child, space)
+            elif child.name == "bin-unit":
+                self._counts.binary += 1
+
+    def _unit(self, unit: Element, preserve: bool) -> Iterator[Slot]:
+        """A trans-unit of 1.2; where it is segmented, each segment is a slot of its own."""
+        source, target, cut = unit.first("source"), unit.first("target"), unit.first("seg-source")
+        if source is None:
+            raise CotextError(f"{self._name}:{self._place(unit)}: a trans-unit without a source")
+        state = "final" if unit.attributes.get("approved") == "yes" else ""
+        state = state or (target.attributes.get("state", "") if target else "")
+        marks = list(_marks(cut)) if cut is not None else []
+        if cut is None or not marks:
+            yield from self._slot(unit, source, target, state, preserve)
+            return
+        yield from self._segmented(unit, cut, marks, target, state, preserve)
+
+    def _segmented(
+        self,
+        unit: Element,
+        cut: Element,
+        marks: list[Element],
+        target: Element | None,
+        state: str,
+        preserve: bool,
+    ) -> Iterator[Slot]:
+        """A unit whose seg-source has segments (mrk of type seg): its target is built with the same ones."""
+        there = {mark.attributes.get("mid"): mark for mark in _marks(target)} if target is not None else {}
+        blocks: list[Block] = []
+        parts: list[tuple[list[Segment], Element | None]] = []  # contents, and the target that is kept
+        for mark in marks:
+            existing = there.get(mark.attributes.get("mid"))
+            wanted = self._wanted(existing, state)
+            contents = segments(self._text, mark, _kind_1, preserve)
+            blocks += self._blocks(unit, contents, wanted)
+            parts.append((contents, None if wanted else existing))
+
+        def edits(given: Sequence[Block]) -> Iterable[Edit]:
+            waiting = iter(given)
+            inner: list[str] = []
+            at = cut.inner
+            for mark, (contents, kept) in zip(marks, parts, strict=True):
+                translation = _filled(contents, waiting)
+                inner.append(self._text[at : mark.inner])
+                inner.append(translation if kept is None else self._text[kept.inner : kept.after])
+                at = mark.after
+            inner.append(self._text[at : cut.after])
+            yield self._target_edit(cut, target, "".join(inner))
+
+        if blocks:
+            yield Slot(tuple(blocks), edits)
+
+    def _segments_of_unit(self, unit: Element, preserve: bool) -> Iterator[Slot]:
+        """A unit of 2.x."""
+        for segment in unit.elements("segment"):
+            source, target = segment.first("source"), segment.first("target")
+            if source is None:
+                raise CotextError(f"{self._name}:{self._place(segment)}: a segment without a source")
+            yield from self._slot(
+                unit, source, target, segment.attributes.get("state", ""), preserve, segment
+            )
+
+    def _slot(
+        self,
+        unit: Element,
+        source: Element,
+        target: Element | None,
+        state: str,
+        preserve: bool,
+        segment: Element | None = None,
+    ) -> Iterator[Slot]:
+        kind = _kinds_2(unit) if self._second else _kind_1
+        contents = segments(self._text, source, kind, _preserve_in(source, preserve))
+        wanted = self._wanted(target, state)
+        blocks = tuple(self._blocks(unit, contents, wanted))
+        if not any(has_words(block.pieces) for block in blocks):
+            return
+
+        def edits(given: Sequence[Block]) -> Iterable[Edit]:
+            yield self._target_edit(source, target, _filled(contents, iter(given)))
+            if segment is not None and segment.attributes.get("state") != "translated":
+                tag = with_attribute(self._text[segment.start : segment.inner], "state", "translated")
+                yield segment.start, segment.inner, tag
+
+        yield Slot(blocks, edits if wanted else no_edits)
+
+    def _blocks(self, unit: Element, contents: list[Segment], wanted: bool) -> Iterator[Block]:
+        place = self._place(unit)
+        for each in contents:
+            if has_words(each.pieces):
+                yield Block(each.pieces, place, translate=wanted)
+
+    def _place(self, element: Element) -> str:
+        named = element.attributes.get("id")
+        return f"line {self._lines.of(element.start)}" + (f" ({named})" if named else "")
+
+    def _wanted(self, target: Element | None, state: str) -> bool:
+        """Whether a segment is to be translated; counted where not."""
+        if state in _FINAL:
+            self._counts.final += 1
+            return False
+        if target is None or not target.text.strip() or state in _UNTRANSLATED or self._job.entries == "all":
+            return True
+        if state.startswith(_UNFINISHED):
+            self._counts.review += self._job.entries == "untranslated"
+            return self._job.entries == "unfinished"
+        self._counts.kept += 1
+        return False
+
+    def _target_edit(self, source: Element, target: Element | None, inner: str) -> Edit:
+        """The edit that fills the target, or makes one after `source`."""
+        if target is not None:
+            tag = opened_tag(self._text[target.start : target.inner])
+            end = f"</{target.raw_name}>"
+            return target.start, target.stop, (tag if self._second else _marked(tag)) + inner + end
+        prefix = source.raw_name.rpartition(":")[0]
+        name = f"{prefix}:target" if prefix else "target"
+        tag = f"<{name}>"
+        if "xml:space" in source.attributes:
+            tag = with_attribute(tag, "xml:space", source.attributes["xml:space"])
+        indent = re.search(r"\r?\n[ \t]*$", self._text[max(0, source.start - 200) : source.start])
+        written = (
+            (indent[0] if indent else "") + (tag if self._second else _marked(tag)) + inner + f"</{name}>"
+        )
+        return source.stop, source.stop, written
+
+    def check(self) -> None:
+        """Raise CotextError where nothing is of the languages of the job, or the target has no name."""
+        if self._files and self._counts.other_languages == self._files:
+            wanted = f"{self._job.source_language or '?'}-{self._job.target_language or '?'}"
+            raise CotextError(
+                f"{self._name}: is of the languages {', '.join(sorted(self._languages))}, the run of "
+                f"{wanted}; take a run of these languages"
+            )
+        if self._second and self._unnamed_target:
+            raise CotextError(f"{self._name}: does not name its target language (trgLang), nor does the job")
+
+    def messages(self) -> list[str]:
+        """What is not translated, and why."""
+        counts = self._counts
+        said = (
+            (counts.kept, "translated segments stay as they are, as context"),
+            (
+                counts.review,
+                "segments that wait for a review stay; translate unfinished entries to replace them",
+            ),
+            (counts.final, "segments are final, and stay"),
+            (counts.locked, "units are marked translate=no, and stay"),
+            (counts.binary, "units of other contents than text (bin-unit) stay"),
+            (counts.other_languages, "files are of other languages, and stay"),
+            (counts.sized, "units say how long their target may be; that is not checked"),
+        )
+        return [f"{count} {what}" for count, what in said if count]
+
+
+def _is_first(root: Element) -> bool:
+    """Whether a root without a version is of 1.x: by its namespace, or by none."""
+    return not root.space or root.space.startswith("urn:oasis:names:tc:xliff:document:1.")
+
+
+def _marked(tag: str) -> str:
+    """The first tag of a target of 1.2 that says where the target is from."""
+    return with_attribute(
+        with_attribute(tag, "state", "needs-review-translation"), "state-qualifier", "leveraged-mt"
+    )
+
+
+def _filled(contents: list[Segment], waiting: Iterator[Block]) -> str:
+    """Contents with the blocks that wait in the places of those that have words."""
+    return "".join(
+        each.written(next(waiting).pieces if has_words(each.pieces) else each.pieces) for each in contents
+    )
+
+
+def _marks(element: Element) -> Iterator[Element]:
+    """The segments of a seg-source or target, whatever encloses them."""
+    for child in element.elements():
+        if child.name == "mrk" and child.attributes.get("mtype") == "seg":
+            yield child
+        else:
+            yield from _marks(child)
+
+
+def _translate(element: Element, inherited: bool) -> bool:
+    said = element.attributes.get("translate")
+    return said == "yes" if said in ("yes", "no") else inherited
+
+
+def _preserve_in(element: Element, inherited: bool) -> bool:
+    said = element.attributes.get("xml:space")
+    return said == "preserve" if said else inherited
+
+
+def _preserve(*elements: Element) -> bool:
+    preserve = False
+    for element in elements:
+        preserve = _preserve_in(element, preserve)
+    return preserve
+
+
+def _kind_1(element: Element) -> Kind:
+    """Inline elements of 1.2."""
+    attributes = element.attributes
+    name = element.name
+    if name == "g":
+        return Kind("encloses")
+    if name == "mrk":
+        return Kind("copied" if attributes.get("mtype") == "protected" else "encloses")
+    if name in ("bx", "bpt", "ex", "ept"):
+        return Kind("begins" if name[0] == "b" else "ends", attributes.get("rid") or attributes.get("id", ""))
+    native = attributes.get("equiv-text") or element.text
+    return Kind("stands", shown=native if name in ("x", "ph") else "")
+
+
+def _kinds_2(unit: Element) -> Callable[[Element], Kind]:
+    """Inline elements of 2.x, whose contents in the original file may stand beside the segments."""
+    data = unit.first("originalData")
+    original = {each.attributes.get("id"): each.text for each in data.elements("data")} if data else {}
+
+    def kind_of(element: Element) -> Kind:
+        attributes = element.attributes
+        name = element.name
+        if name == "pc":
+            return Kind("encloses")
+        if name == "mrk":
+            return Kind("copied" if attributes.get("translate") == "no" else "encloses")
+        if name in ("sc", "sm"):
+            return Kind("begins", attributes.get("id", ""))
+        if name in ("ec", "em"):
+            return Kind("ends", attributes.get("startRef", "isolated"))
+        shown = (
+            attributes.get("equiv") or original.get(attributes.get("dataRef")) or attributes.get("disp", "")
+        )
+        return Kind("stands", shown=shown if name == "ph" else "")
+
+    return kind_of

@@ -1,0 +1,146 @@
+"""XML read within limits, without entities, document type or network, and written as it was spelled.
+
+The tree is of lxml, which is imported when a file is read.
+"""
+
+import codecs
+import re
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+from xml.parsers import expat
+
+from cotext.runtime.errors import CotextError
+
+if TYPE_CHECKING:
+    from lxml import etree
+
+# Characters that XML cannot hold, whatever their spelling.
+_UNTAKEN: Final = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+MAX_BYTES: Final = 256 << 20
+MAX_MARKS: Final = 8_000_000  # "<": what memory the tree takes hangs on them
+MAX_PROLOGUE_BYTES: Final = 1 << 20  # before the root
+
+
+@cache
+def lxml_etree() -> Any:
+    """The module `lxml.etree`.
+
+    Raises:
+        CotextError: it is not installed.
+    """
+    try:
+        return import_module("lxml.etree")
+    except ImportError:
+        raise CotextError(
+            "lxml is not installed, which reads XML; install cotext with `pip install cotext[files]`"
+        ) from None
+
+
+def taken(text: str) -> str:
+    """The text without control characters and half characters, which XML cannot hold."""
+    return _UNTAKEN.sub("", text)
+
+
+def local_name(node: "etree._Element") -> str:
+    """The name of an element without its namespace; empty for comments and instructions."""
+    return node.tag.rpartition("}")[2] if isinstance(node.tag, str) else ""
+
+
+def namespace_of(node: "etree._Element") -> str:
+    """What precedes the local name of an element: its namespace in braces, empty where it has none."""
+    return str(node.tag)[: len(str(node.tag)) - len(local_name(node))]
+
+
+def parse(content: bytes, where: str) -> "etree._ElementTree[etree._Element]":
+    """The tree of an XML document; `where` names it in messages.
+
+    Comments, processing instructions and white space are nodes as they stand. A document type is kept, never
+    read: entities that it declares are refused, and nothing beyond the content is opened.
+
+    Raises:
+        CotextError: not well-formed, declares entities, or beyond a limit (bytes, marks, 256 levels).
+    """
+    library = lxml_etree()
+    if len(content) > MAX_BYTES or content.count(b"<") > MAX_MARKS:
+        raise CotextError(
+            f"{where}: {len(content):,} bytes of XML are beyond the limits; divide the document"
+        )
+    _root_start(content, where)
+    parser = library.XMLParser(
+        resolve_entities=False,
+        no_network=True,
+        load_dtd=False,
+        dtd_validation=False,
+        attribute_defaults=False,
+        huge_tree=False,
+        strip_cdata=False,
+    )  # not collect_ids=False: libxml2 then opens the document type
+
+    try:
+        root: etree._Element = library.fromstring(content, parser)
+    except (library.XMLSyntaxError, ValueError, LookupError) as error:
+        raise CotextError(f"{where}: not well-formed XML: {error}") from None
+    return root.getroottree()
+
+
+def serialised(tree: "etree._ElementTree[etree._Element]", like: bytes) -> bytes:
+    """The bytes of a changed tree, spelled as the document `like` from which it was read.
+
+    What precedes the root is that of `like`, byte for byte; encoding, ends of lines and white space at the
+    end are its own too. Characters that its encoding lacks are written as references.
+    """
+    to_text = lxml_etree().tostring
+    start = _root_start(like, "XML")
+    encoding = _encoding(tree, like)
+    original = like[start:].decode(encoding, "replace")
+    root = tree.getroot()
+    parts = [root, *root.itersiblings()]
+    text = "\n".join(to_text(part, encoding="unicode", with_tail=False) for part in parts)
+    # A carriage return of the text itself is written as a reference, so every line feed is an end of line.
+    if "\r\n" in original and original.count("\n") == original.count("\r\n"):
+        text = text.replace("\n", "\r\n")
+    tail = original[len(original.rstrip()) :]
+    return like[:start] + (text + tail).encode(encoding, "xmlcharrefreplace")
+
+
+def _encoding(tree: "etree._ElementTree[etree._Element]", content: bytes) -> str:
+    for mark, encoding in ((b"\xff\xfe", "utf-16-le"), (b"\xfe\xff", "utf-16-be")):
+        if content.startswith(mark):
+            return encoding
+    declared = tree.docinfo.encoding or "utf-8"
+    try:
+        return codecs.lookup(declared).name
+    except LookupError:
+        raise CotextError(f"encoding {declared} is not known; save the document as UTF-8") from None
+
+
+class _RootReachedError(Exception):
+    def __init__(self, offset: int) -> None:
+        self.offset = offset
+
+
+def _root_start(content: bytes, where: str) -> int:
+    """The offset of the first element, in bytes.
+
+    Raises:
+        CotextError: no element follows, or entities are declared, which nothing has expanded yet.
+    """
+
+    def refuse(*_: object) -> None:
+        raise CotextError(f"{where}: declares entities, which are not taken; write out what they stand for")
+
+    def stop(*_: object) -> None:
+        raise _RootReachedError(parser.CurrentByteIndex)
+
+    parser = expat.ParserCreate()
+    parser.EntityDeclHandler = refuse
+    parser.StartElementHandler = stop
+    try:
+        parser.Parse(content[:MAX_PROLOGUE_BYTES], False)
+    except _RootReachedError as reached:
+        return reached.offset
+    except (expat.ExpatError, ValueError, LookupError) as error:
+        raise CotextError(f"{where}: not well-formed XML: {error}") from None
+    raise CotextError(f"{where}: not well-formed XML: no element within {MAX_PROLOGUE_BYTES:,} bytes")

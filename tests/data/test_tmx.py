@@ -1,0 +1,80 @@
+"""Translation memories as corpora: documents, languages, what is refused."""
+
+from pathlib import Path
+
+import pytest
+
+from cotext.data.documents import ParallelDocument
+from cotext.data.formats import read_parallel, validate_corpus, write_parallel
+from cotext.runtime.errors import CotextError
+
+
+def memory(units: str, header: str = "srclang='en'") -> str:
+    return f"<?xml version='1.0'?>\n<tmx version='1.4'><header {header}/><body>\n{units}\n</body></tmx>\n"
+
+
+def unit(source: str, target: str, document: str = "", languages: tuple[str, str] = ("en", "de")) -> str:
+    named = f"<prop type='x-document'>{document}</prop>" if document else ""
+    texts = zip(languages, (source, target), strict=True)
+    return f"<tu>{named}{''.join(f'<tuv xml:lang={c!r}><seg>{t}</seg></tuv>' for c, t in texts)}</tu>\n"
+
+
+def written(folder: Path, content: str) -> Path:
+    path = folder / "memory.tmx"
+    path.write_text(content, encoding="utf-8")
+    return path
+
+
+def test_without_documents_all_units_are_one_and_that_is_said(tmp_path: Path) -> None:
+    path = written(tmp_path, memory(unit("A.", "a.") + unit("B.", "b.", languages=("EN", "de-AT"))))
+    assert list(read_parallel(path, None)) == [ParallelDocument("1", ("A.", "B."), ("a.", "b."))]
+    [problem] = validate_corpus(path).problems
+    assert problem.severity == "warning"
+    assert "names no documents" in problem.message
+
+
+def test_the_source_language_decides_not_the_order(tmp_path: Path) -> None:
+    path = written(tmp_path, memory(unit("a.", "A.", "d", ("de", "en-GB"))))
+    assert list(read_parallel(path, None)) == [ParallelDocument("d", ("A.",), ("a.",))]
+    path = written(tmp_path, memory(unit("a.", "A.", "d", ("de", "en")), "srclang='*all*'"))
+    assert list(read_parallel(path, None)) == [ParallelDocument("d", ("a.",), ("A.",))]
+
+
+def test_what_was_written_names_its_languages(tmp_path: Path) -> None:
+    path = tmp_path / "out.tmx"
+    write_parallel(path, None, [ParallelDocument("d", ("A & b.",), ("<x>",))], "tmx", ("en", "de"))
+    content = path.read_text()
+    assert '<tuv xml:lang="de"><seg>&lt;x&gt;</seg></tuv>' in content
+    assert '<prop type="x-position">1</prop>' in content
+    assert list(read_parallel(path, None)) == [ParallelDocument("d", ("A & b.",), ("<x>",))]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (
+            memory(unit("A.", "a.") + unit("A.", "a.", languages=("en", "fr"))),
+            r"tmx:4: more than two languages",
+        ),
+        (memory(unit("A.", "a.", languages=("fr", "de"))), "without a text in its source language en"),
+        (
+            memory(unit("A.", "a.") + "<tu><tuv xml:lang='en'><seg>B</seg></tuv></tu>"),
+            "a unit in one language",
+        ),
+        (memory("<tu><tuv><seg>A</seg></tuv></tu>"), "without xml:lang"),
+        (memory("<tu>"), "tmx:4: malformed XML"),
+        ("<!DOCTYPE tmx [<!ENTITY a 'b'>]>\n" + memory("")[22:], "DOCTYPE with declarations"),
+        ("<!DOCTYPE tmx SYSTEM 'a.dtd'>\n" + memory(unit("&a;", "b"))[22:], "&a;"),
+        (memory("<tu>" + "<prop>" * 200), "inside each other"),
+        ("<tm/>", "not <tmx>"),
+    ],
+)
+def test_what_is_refused(content: str, said: str, tmp_path: Path) -> None:
+    with pytest.raises(CotextError, match=said):
+        list(read_parallel(written(tmp_path, content), None, "tmx"))
+
+
+def test_utf_16_is_read_where_the_format_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "memory.tmx"
+    path.write_bytes(memory(unit("Ä.", "ö.")).encode("utf-16"))
+    assert list(read_parallel(path, None, "tmx")) == [ParallelDocument("1", ("Ä.",), ("ö.",))]

@@ -1,0 +1,191 @@
+import io
+import random
+import struct
+import zipfile
+
+import pytest
+from hostile.mutations import mutate
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cotext.files import archive
+from cotext.files.archive import Archive
+from cotext.runtime.errors import CotextError
+
+
+def packed(members: dict[str, bytes], stored: frozenset[str] = frozenset(), comment: bytes = b"") -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as file:
+        for name, content in members.items():
+            info = zipfile.ZipInfo(name, (2020, 2, 3, 4, 5, 6))
+            info.compress_type = zipfile.ZIP_STORED if name in stored else zipfile.ZIP_DEFLATED
+            info.external_attr = 0o640 << 16
+            info.comment = b"of a member"
+            file.writestr(info, content)
+        file.comment = comment
+    return out.getvalue()
+
+
+class Unseekable(io.BytesIO):
+    """A pipe: what writes zip archives into it puts sizes behind the data."""
+
+    def seekable(self) -> bool:
+        return False
+
+    def seek(self, *_: int) -> int:
+        raise OSError
+
+    def tell(self) -> int:
+        raise OSError
+
+
+def streamed(members: dict[str, bytes]) -> bytes:
+    out = Unseekable()
+    with zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as file:
+        for name, content in members.items():
+            with file.open(name, "w", force_zip64=True) as member:
+                member.write(content)
+    return out.getvalue()
+
+
+MEMBERS = {
+    "mimetype": b"application/x",
+    "a/b.xml": b"<a>some text, some text</a>",
+    "grün.png": bytes(range(256)),
+}
+
+
+def described(content: bytes) -> list[tuple[object, ...]]:
+    with zipfile.ZipFile(io.BytesIO(content)) as file:
+        assert file.testzip() is None
+        return [
+            (i.filename, i.compress_type, i.date_time, i.external_attr, i.comment) for i in file.infolist()
+        ] + [(file.comment,)]
+
+
+def test_without_a_change_the_file_comes_back() -> None:
+    content = packed(MEMBERS, comment=b"end")
+    opened = Archive(content, "x.zip")
+    assert opened.names == list(MEMBERS)
+    assert opened.written({}) is content
+    assert opened.written({"a/b.xml": MEMBERS["a/b.xml"]}) is content
+
+
+@pytest.mark.parametrize("make", [packed, streamed])
+def test_a_changed_member_leaves_the_others_as_they_are(make) -> None:
+    content = make(MEMBERS)
+    changed = Archive(content, "x.zip").written({"a/b.xml": b"<a>other</a>"})
+    assert described(changed) == described(content)
+    again = Archive(changed, "y.zip")
+    assert {name: again.read(name) for name in again.names} == {**MEMBERS, "a/b.xml": b"<a>other</a>"}
+    first, second = (zipfile.ZipFile(io.BytesIO(each)) for each in (content, changed))
+    for name in ("mimetype", "grün.png"):
+        assert first.getinfo(name).compress_size == second.getinfo(name).compress_size
+
+
+def test_stored_members_and_comments_stay() -> None:
+    content = packed(MEMBERS, frozenset({"mimetype"}), b"end of all")
+    changed = Archive(content, "x.zip").written({"grün.png": b"1", "mimetype": b"other"})
+    assert described(changed) == described(content)
+    assert changed[30 : 30 + len("mimetypeother")] == b"mimetypeother"
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.dictionaries(
+        st.text("abcü/x", min_size=1, max_size=5).filter(lambda n: n[0] != "/"), st.binary(), min_size=1
+    ),
+    st.data(),
+)
+def test_any_members_any_changes(members: dict[str, bytes], data: st.DataObject) -> None:
+    changes = data.draw(st.dictionaries(st.sampled_from(sorted(members)), st.binary()))
+    written = Archive(packed(members), "x.zip").written(changes)
+    again = Archive(written, "x.zip")
+    assert {name: again.read(name) for name in again.names} == {**members, **changes}
+
+
+def with_names(*names: str) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as file:
+        for name in names:
+            file.writestr(zipfile.ZipInfo(name), b"x")
+    return out.getvalue()
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../up", "a/../../up", "..\\up", "C:\\up", "\\up"])
+def test_names_that_leave_the_archive_are_refused(name: str) -> None:
+    with pytest.raises(CotextError, match="leaves the archive"):
+        Archive(with_names("a", name), "x.zip")
+
+
+@pytest.mark.filterwarnings("ignore:Duplicate name")
+def test_names_twice_are_refused() -> None:
+    with pytest.raises(CotextError, match="same name"):
+        Archive(with_names("a", "b", "a"), "x.zip")
+
+
+def test_encrypted_members_are_refused() -> None:
+    content = bytearray(with_names("a"))
+    content[content.index(b"PK\1\2") + 8] |= 1
+    with pytest.raises(CotextError, match="encrypted; save it without a password"):
+        Archive(bytes(content), "x.zip")
+
+
+def test_a_bomb_is_refused_by_its_ratio() -> None:
+    content = packed({"bomb": bytes(64 << 20)})
+    with pytest.raises(CotextError, match="more than 300 times"):
+        Archive(content, "x.zip")
+
+
+def test_a_bomb_that_lies_about_its_size_is_refused() -> None:
+    content = bytearray(packed({"bomb": bytes(64 << 20)}))
+    for magic, at in ((b"PK\1\2", 24), (b"PK\3\4", 22)):
+        struct.pack_into("<L", content, content.index(magic) + at, 1000)
+    opened = Archive(bytes(content), "x.zip")
+    with pytest.raises(CotextError, match="damaged"):
+        opened.read("bomb")
+
+
+def test_overlapping_members_are_refused() -> None:
+    """One packed member that many directory entries name: a bomb without nesting."""
+    content = with_names("a", "b")
+    first, second = content.index(b"PK\1\2"), content.rindex(b"PK\1\2")
+    broken = bytearray(content)
+    broken[second + 42 : second + 46] = broken[first + 42 : first + 46]
+    with pytest.raises(CotextError):
+        Archive(bytes(broken), "x.zip")
+
+
+def test_limits_of_size_and_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    content = packed({"a": b"12345", "b": b"12345"})
+    monkeypatch.setattr(archive, "MAX_MEMBER_BYTES", 4)
+    with pytest.raises(CotextError, match=r"x\.zip: part 'a' has 5 bytes unpacked, beyond the limit of 4"):
+        Archive(content, "x.zip").read("a")
+    monkeypatch.setattr(archive, "MAX_TOTAL_BYTES", 9)
+    with pytest.raises(CotextError, match="10 bytes unpacked"):
+        Archive(content, "x.zip")
+    monkeypatch.setattr(archive, "MAX_MEMBERS", 1)
+    with pytest.raises(CotextError, match="2 parts, beyond"):
+        Archive(content, "x.zip")
+
+
+def test_what_begins_with_something_else_is_refused() -> None:
+    with pytest.raises(CotextError, match="does not begin with its first part"):
+        Archive(b"#!/bin/sh\n" + with_names("a"), "x.zip")
+    with pytest.raises(CotextError, match="no part 'b'"):
+        Archive(with_names("a"), "x.zip").read("b")
+
+
+@pytest.mark.parametrize("make", [packed, streamed])
+def test_damage_is_refused_or_read_right(make) -> None:
+    content = make({name: 3 * member for name, member in MEMBERS.items()})
+    draw = random.Random(3)
+    for _ in range(400):
+        damaged, _ = mutate(content, draw)
+        try:
+            opened = Archive(damaged, "x.zip")
+            for name in opened.names:
+                opened.read(name)
+            Archive(opened.written(dict.fromkeys(opened.names[:1], b"new")), "y.zip")
+        except CotextError:
+            continue

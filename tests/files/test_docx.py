@@ -1,0 +1,388 @@
+import io
+import random
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import docx
+import pytest
+from faking import (
+    assert_damage_is_survived,
+    assert_well_formed,
+    changed,
+    members,
+    packed,
+    shape,
+    shouted,
+    shuffled,
+    texts,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import etree
+
+from cotext.files.blocks import Block
+from cotext.files.docx import FORMAT
+from cotext.files.parts import PartsFile
+from cotext.files.table import recognise
+from cotext.runtime.errors import CotextError
+
+DATA = Path(__file__).with_name("data")
+W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
+NAMES = (
+    f'xmlns:w="{W}" xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math" '
+    'xmlns:mc="http://schemas.openxmlformats.org/markup-compatibility/2006" '
+    'xmlns:wp="http://schemas.openxmlformats.org/drawingml/2006/wordprocessingDrawing" '
+    'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
+)
+RELATIONS = (
+    '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">{}</Relationships>'
+)
+KIND = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/"
+
+
+def document(body: str, **parts: str) -> bytes:
+    """A document of a body, and other parts by the kind of their relation."""
+    related = "".join(
+        f'<Relationship Id="r{n}" Type="{KIND}{kind}" Target="{kind}.xml"/>' for n, kind in enumerate(parts)
+    )
+    return packed(
+        {
+            "[Content_Types].xml": "<Types/>",
+            "_rels/.rels": RELATIONS.format(
+                f'<Relationship Id="a" Type="{KIND}officeDocument" Target="word/document.xml"/>'
+            ),
+            "word/document.xml": f'<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\r\n'
+            f"<w:document {NAMES}><w:body>{body}<w:sectPr/></w:body></w:document>",
+            "word/_rels/document.xml.rels": RELATIONS.format(related),
+            **{f"word/{kind}.xml": f"<w:{kind} {NAMES}>{part}</w:{kind}>" for kind, part in parts.items()},
+            "word/media/image1.png": bytes(range(256)),
+        }
+    )
+
+
+def opened(body: str) -> PartsFile:
+    return FORMAT.open(document(f"<w:p>{body}</w:p>"), "a.docx")
+
+
+def run(text: str, properties: str = "") -> str:
+    return f'<w:r><w:rPr>{properties}</w:rPr><w:t xml:space="preserve">{text}</w:t></w:r>'
+
+
+FIELD = (
+    '<w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText> {} </w:instrText></w:r>'
+    '<w:r><w:fldChar w:fldCharType="separate"/></w:r>{}<w:r><w:fldChar w:fldCharType="end"/></w:r>'
+)
+BOLD = "<w:b/>"
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        # Runs that look the same are one; what most text looks like is no element.
+        (run("He", BOLD) + run("llo, ", BOLD) + run("you", BOLD + '<w:lang w:val="de"/>'), "Hello, you"),
+        (run("A bit ") + run("bold", BOLD) + run(" here"), "A bit [bold] here"),
+        (run("a") + run(" ", BOLD) + run("long text"), "a long text"),
+        (run("Wi", '<w:rFonts w:hint="eastAsia"/>') + run("th a hint"), "With a hint"),
+        (run("under") + run("   ", "<w:u/>") + run("lined"), "under[   ]lined"),
+        ("<w:r><w:t> not kept </w:t></w:r>", "not kept"),
+        # Marks of misspellings and old pages do not part a text.
+        (run("mis") + '<w:proofErr w:type="spellStart"/>' + run("spelled"), "misspelled"),
+        ("<w:r><w:t>a</w:t><w:lastRenderedPageBreak/><w:softHyphen/><w:t>b</w:t></w:r>", "ab"),
+        ("<w:r><w:t>a</w:t><w:noBreakHyphen/><w:t>b</w:t></w:r>", "a\u2011b"),
+        ("<w:r><w:t>a</w:t><w:tab/><w:br/><w:t>b</w:t><w:tab/><w:t>c</w:t></w:r>", "a/b*c"),
+        # Elements around, at the ends, crossing, and empty.
+        ('<w:hyperlink w:anchor="x">' + run("all of it", "<w:u/>") + "</w:hyperlink>", "all of it"),
+        (run("see ") + '<w:hyperlink w:anchor="x">' + run("here", "<w:u/>") + "</w:hyperlink>", "see [here]"),
+        (
+            '<w:bookmarkStart w:id="1"/>' + run("all") + '<w:bookmarkEnd w:id="1"/>' + run(" of it"),
+            "[all] of it",
+        ),
+        (run("a") + '<w:bookmarkStart w:id="1"/><w:bookmarkEnd w:id="1"/>' + run("b"), "a*b"),
+        (
+            run("a")
+            + '<w:bookmarkStart w:id="1"/>'
+            + run("b")
+            + '<w:commentRangeStart w:id="1"/>'
+            + run("c")
+            + '<w:bookmarkEnd w:id="1"/>'
+            + run("d")
+            + '<w:commentRangeEnd w:id="1"/>'
+            + run("e"),
+            "a[b*c]d*e",
+        ),
+        # Fields and controls.
+        (run("Page ") + FIELD.format("PAGE", run("7")) + run(" of it"), "Page <7> of it"),
+        (run("See ") + FIELD.format("HYPERLINK x", run("here")) + run("."), "See [here]."),
+        (run("x ") + FIELD.format("IF 1", FIELD.format("PAGE", run("7"))) + run(" y"), "x <7> y"),
+        (run("x ") + '<w:fldSimple w:instr="REF a">' + run("A") + "</w:fldSimple>" + run(" y"), "x <A> y"),
+        (run("Contents ") + FIELD.format("TOC", "").rsplit("<w:r>", 1)[0] + run("One"), "Contents *One"),
+        (
+            run("on ")
+            + "<w:sdt><w:sdtPr><w:date/></w:sdtPr><w:sdtContent>"
+            + run("1 May")
+            + "</w:sdtContent></w:sdt>",
+            "on <1 May>",
+        ),
+        (
+            "<w:sdt><w:sdtPr/><w:sdtContent>" + run("in") + "</w:sdtContent></w:sdt>" + run(" a control"),
+            "[in] a control",
+        ),
+        # Changes, equations, pictures.
+        (
+            run("a ") + "<w:ins>" + run("new") + "</w:ins><w:del><w:r><w:delText>x</w:delText></w:r></w:del>",
+            "a [new]",
+        ),
+        (run("so ") + "<m:oMath><m:r><m:t>x=1</m:t></m:r></m:oMath>" + run(" holds"), "so <x=1> holds"),
+        ("<w:r><w:drawing/></w:r>" + run("text ") + '<w:r><w:sym w:char="F0"/></w:r>' + run("x"), "text *x"),
+        (run("12 ") + "<w:r><w:pict/></w:r>", "12 "),
+        (run(" ") + "<w:r><w:tab/></w:r>", None),
+    ],
+)
+def test_what_a_paragraph_holds(body: str, expected: str | None) -> None:
+    file = opened(body)
+    assert_well_formed(file)
+    content = document(f"<w:p>{body}</w:p>")
+    assert file.written(file.contents.documents) == content
+    shapes = [shape(block) for document in file.contents.documents for block in document]
+    if expected is None:
+        assert not shapes
+        return
+    assert shapes == [expected]
+    # With other text, whatever is no text is still there, in its order.
+    again = FORMAT.open(file.written(shouted(file.contents.documents)), "b.docx")
+    upper = [shape(block) for block in shouted(file.contents.documents)[0]]
+    assert [shape(block) for block in again.contents.documents[0]] == upper
+    assert others(again.written(again.contents.documents)) == others(content)
+
+
+def others(content: bytes) -> list[str]:
+    """Elements that are neither runs nor what a changed paragraph drops, in their order."""
+    root = etree.fromstring(members(content)["word/document.xml"])
+    dropped = {
+        "r",
+        "rPr",
+        "t",
+        "b",
+        "i",
+        "u",
+        "rFonts",
+        "lang",
+        "proofErr",
+        "lastRenderedPageBreak",
+        "softHyphen",
+    }
+    names = [etree.QName(node).localname for node in root.iter()]
+    return [name for name in names if name not in dropped]
+
+
+def test_its_reading_order_and_other_parts() -> None:
+    box = "<w:txbxContent><w:p><w:r><w:t>{}</w:t></w:r></w:p></w:txbxContent>"
+    both = f"<mc:AlternateContent><mc:Choice>{box.format('Box')}</mc:Choice><mc:Fallback>{box.format('Box')}"
+    body = (
+        f"<w:p>{run('Before ')}<w:r>{both}</mc:Fallback></mc:AlternateContent></w:r>{run('and after')}</w:p>"
+        f"<w:tbl><w:tr><w:tc><w:p>{run('Cell')}</w:p></w:tc></w:tr></w:tbl>"
+        '<w:p><w:r><w:drawing><wp:docPr id="1" name="P" descr="A dog"/></w:drawing></w:r></w:p>'
+        f"<w:p>{run('End')}<w:r><w:footnoteReference w:id='2'/></w:r></w:p>"
+    )
+    note, head, remark = (f"<w:x><w:p>{run(text)}</w:p></w:x>" for text in ("Note", "Head", "Remark"))
+    content = document(body, comments=remark, header=head, footnotes=note)
+    file = FORMAT.open(content, "a.docx")
+    assert texts(file) == [["Before and after", "Box", "Cell", "A dog", "End", "Note"], ["Head"], ["Remark"]]
+    written = members(file.written(shouted(file.contents.documents)))
+    assert written["word/document.xml"].count(b">BOX<") == 2
+    assert b'descr="A DOG"' in written["word/document.xml"]
+    assert b">BEFORE <" in written["word/document.xml"]
+    assert b">REMARK<" in written["word/comments.xml"]
+    # Parts without a change are byte for byte the same.
+    one = [[*file.contents.documents[0]], *file.contents.documents[1:]]
+    one[0][0] = Block((*file.contents.documents[0][0].pieces, "!"))
+    before, after = members(content), members(file.written(one))
+    assert [name for name in before if before[name] != after[name]] == ["word/document.xml"]
+    assert after["word/document.xml"].startswith(
+        b'<?xml version="1.0" encoding="UTF-8" standalone="yes"?>\r\n<w:doc'
+    )
+
+
+RUNS = st.lists(
+    st.sampled_from(
+        [
+            *(
+                run("word "),
+                run("bold", BOLD),
+                run("it", "<w:i/>"),
+                run(" "),
+                run(" ", BOLD),
+                "<w:r><w:tab/></w:r>",
+            ),
+            *('<w:bookmarkStart w:id="1"/>', '<w:bookmarkEnd w:id="1"/>', '<w:commentRangeStart w:id="2"/>'),
+            *(
+                '<w:commentRangeEnd w:id="2"/>',
+                FIELD.format("PAGE", run("7")),
+                "<w:r><w:br/><w:t>x</w:t></w:r>",
+            ),
+            *(
+                f'<w:hyperlink w:anchor="a">{run("link", BOLD)}{run("ed")}</w:hyperlink>',
+                f"<w:ins>{run('new')}</w:ins>",
+            ),
+            *('<w:r><w:fldChar w:fldCharType="begin"/></w:r>', '<w:r><w:fldChar w:fldCharType="end"/></w:r>'),
+            f"<w:sdt><w:sdtPr/><w:sdtContent>{run('in')}<w:ins>{run('it')}</w:ins></w:sdtContent></w:sdt>",
+        ]
+    ),
+    max_size=12,
+)
+
+
+@settings(max_examples=200, deadline=None)
+@given(RUNS, st.randoms(use_true_random=False))
+def test_any_paragraph(runs: list[str], draw: random.Random) -> None:
+    body = "".join(runs)
+    content = document(f"<w:p>{body}</w:p>")
+    file = FORMAT.open(content, "a.docx")
+    assert_well_formed(file)
+    assert file.written(file.contents.documents) == content
+    written = file.written(shouted(file.contents.documents))
+    assert others(written) == others(content)
+    assert texts(FORMAT.open(written, "b.docx")) == [
+        [block.text for block in document] for document in shouted(file.contents.documents)
+    ]
+    mixed = [[shuffled(block, draw) for block in document] for document in file.contents.documents]
+    mixed = changed(mixed, lambda text: text + "!")
+    assert sorted(others(file.written(mixed))) == sorted(others(content))
+
+
+def real() -> bytes:
+    made = docx.Document()
+    made.core_properties.title = "My title"
+    made.add_heading("A heading", 1)
+    paragraph = made.add_paragraph("It was ")
+    paragraph.add_run("very").bold = True
+    paragraph.add_run(" expensive.\tShe sold\nit.")
+    table = made.add_table(2, 2)
+    table.cell(0, 0).text = "Cell"
+    table.cell(1, 1).add_table(1, 1).cell(0, 0).text = "Nested"
+    made.sections[0].header.paragraphs[0].text = "The header"
+    out = io.BytesIO()
+    made.save(out)
+    return out.getvalue()
+
+
+def test_a_document_of_another_library_opens_there_again() -> None:
+    content = real()
+    assert recognise(content[: 256 << 10], "a.bin") is FORMAT
+    file = FORMAT.open(content, "a.docx")
+    assert file.written(file.contents.documents) == content
+    again = docx.Document(io.BytesIO(file.written(shouted(file.contents.documents))))
+    assert [p.text for p in again.paragraphs] == ["A HEADING", "IT WAS VERY EXPENSIVE.\tSHE SOLD\nIT."]
+    assert [run.text for run in again.paragraphs[1].runs if run.bold] == ["VERY"]
+    assert again.tables[0].cell(1, 1).tables[0].cell(0, 0).text == "NESTED"
+    assert again.sections[0].header.paragraphs[0].text == "THE HEADER"
+    assert again.core_properties.title == "MY TITLE"
+
+
+def test_what_is_written_hangs_on_the_blocks_alone() -> None:
+    file = FORMAT.open(real(), "a.docx")
+    first = file.written(shouted(file.contents.documents))
+    file.written(changed(file.contents.documents, lambda text: text + "?"))
+    assert file.written(shouted(file.contents.documents)) == first
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (bytes.fromhex("d0cf11e0a1b11ae1") + bytes(600), r"protected by a password, or of an old kind"),
+        (b"PK\3\4", "damaged archive"),
+        (packed({"word/document.xml": "<a/>"}), "does not say which of its parts"),
+        (document("<w:p>"), r"word/document\.xml: not well-formed"),
+        (document("")[:-30], "damaged archive"),
+        (
+            packed(
+                {**members(document("")), "word/document.xml": '<!DOCTYPE a [<!ENTITY x "y">]><a>&x;</a>'},
+            ),
+            "declares entities",
+        ),
+    ],
+)
+def test_what_is_refused(content: bytes, reason: str) -> None:
+    with pytest.raises(CotextError, match=rf"^a\.docx: .*{reason}"):
+        FORMAT.open(content, "a.docx")
+
+
+def test_the_strict_kind_is_read_too() -> None:
+    parts = members(
+        document(f"<w:p>{run('so ')}{run('bold', BOLD)}</w:p>", header=f"<w:p>{run('Head')}</w:p>")
+    )
+    strict = {
+        name: part.replace(W.encode(), b"http://purl.oclc.org/ooxml/wordprocessingml/main").replace(
+            KIND.encode(), b"http://purl.oclc.org/ooxml/officeDocument/relationships/"
+        )
+        for name, part in parts.items()
+    }
+    file = FORMAT.open(packed(strict), "a.docx")
+    assert texts(file) == [["so bold"], ["Head"]]
+    written = file.written(shouted(file.contents.documents))
+    assert texts(FORMAT.open(written, "b.docx")) == [["SO BOLD"], ["HEAD"]]
+
+
+def test_elements_may_be_nested_as_deep_as_xml_may() -> None:
+    deep = f"{'<w:ins>' * 240}{run('deep')}{'</w:ins>' * 240}"
+    file = opened(deep + run(" down"))
+    assert others(file.written(shouted(file.contents.documents))) == others(document(f"<w:p>{deep}</w:p>"))
+    with pytest.raises(CotextError, match="not well-formed XML: Excessive depth"):
+        opened(300 * "<w:ins>" + 300 * "</w:ins>")
+
+
+def test_what_is_not_translated_is_said() -> None:
+    parts = members(document(f"<w:p>{run('a')}<w:del/></w:p>"))
+    extra = (
+        "word/vbaProject.bin",
+        "word/charts/chart1.xml",
+        "word/diagrams/data1.xml",
+        "_xmlsignatures/sig1.xml",
+    )
+    file = FORMAT.open(packed({**parts, **dict.fromkeys(extra, b"x")}), "a.docm")
+    assert [message.split(",")[0] for message in file.contents.messages] == [
+        "tracked changes: 1",
+        "charts: 1",
+        "diagrams (SmartArt): 1",
+        "macros are kept as they are",
+        "the digital signature no longer fits the translated file",
+    ]
+
+
+def test_damage_is_survived() -> None:
+    body = (
+        f"<w:p>{run('One ')}{run('two', BOLD)}{FIELD.format('HYPERLINK x', run('three'))}{run(' four')}</w:p>"
+    )
+    assert_damage_is_survived(FORMAT, document(body, footnotes=f"<w:p>{run('n')}</w:p>"), seed=11)
+
+
+@pytest.mark.outside
+@pytest.mark.skipif(not shutil.which("soffice"), reason="needs LibreOffice")
+def test_a_word_processor_reads_what_it_wrote(tmp_path: Path) -> None:
+    def converted(path: Path, to: str) -> Path:
+        home = f"-env:UserInstallation=file://{tmp_path}/home"
+        command = ["soffice", home, "--headless", "--convert-to", to, "--outdir", str(tmp_path), str(path)]
+        subprocess.run(command, check=True, capture_output=True, timeout=180)
+        return tmp_path / f"{path.stem}.{to.partition(':')[0]}"
+
+    path = converted(DATA / "letter.fodt", "docx")
+    file = FORMAT.open(path.read_bytes(), path.name)
+    assert texts(file)[0][:4] == [
+        "The house",
+        "It was very expensive. She sold it to her neighbour. It has   threeroomsand a new roof.",
+        "See The house on page 1.",
+        "A box with words",
+    ]
+    assert "A footnote in bold." in texts(file)[0]
+    assert texts(file)[1:3] == [["A header on every page", "Page 1 of the letter"], ["A remark on a line"]]
+    assert file.written(file.contents.documents) == path.read_bytes()
+    after = tmp_path / "after.docx"
+    after.write_bytes(file.written(shouted(file.contents.documents)))
+    before, shouting = (
+        re.sub(r"\s+", " ", converted(each, "txt:Text (encoded):UTF8").read_text("utf-8"))
+        for each in (path, after)
+    )
+    assert shouting.lower() == before.lower()
+    assert "IT WAS VERY EXPENSIVE. SHE SOLD IT TO HER NEIGHBOUR." in shouting

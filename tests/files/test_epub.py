@@ -1,0 +1,125 @@
+import zipfile
+from io import BytesIO
+from pathlib import Path
+
+import pytest
+from faking import assert_damage_is_survived, assert_well_formed, members, shouted, texts
+from lxml import etree
+
+from cotext.files.epub import FORMAT
+from cotext.files.table import recognise
+from cotext.runtime.errors import CotextError
+
+PAGE = """<?xml version="1.0" encoding="utf-8"?>
+<!DOCTYPE html PUBLIC "-//W3C//DTD XHTML 1.1//EN" "http://www.w3.org/TR/xhtml11/DTD/xhtml11.dtd">
+<html xmlns="http://www.w3.org/1999/xhtml"><head><title>{0}</title><script src="x"/></head>
+<body><h1 id="a"><a id="b"/>{0}</h1><p class="x">Once&#160;upon <em>a&nbsp;time</em>,<br/>
+there <![CDATA[<was>]]> one.</p><hr/></body></html>
+"""
+CONTAINER = (
+    '<container xmlns="urn:oasis:names:tc:opendocument:xmlns:container"><rootfiles>'
+    '<rootfile full-path="OEBPS/book.opf"/></rootfiles></container>'
+)
+PACKAGE = """<package xmlns="http://www.idpf.org/2007/opf" xmlns:dc="http://purl.org/dc/elements/1.1/">
+<metadata><dc:title>The book</dc:title><dc:creator>A. Writer</dc:creator></metadata>
+<manifest><item id="two" href="text/two%202.xhtml" media-type="application/xhtml+xml"/>
+<item id="one" href="text/one.xhtml" media-type="application/xhtml+xml"/>
+<item id="nav" href="nav.xhtml" media-type="application/xhtml+xml" properties="nav"/>
+<item id="ncx" href="toc.ncx" media-type="application/x-dtbncx+xml"/>
+<item id="css" href="x.css" media-type="text/css"/></manifest>
+<spine toc="ncx"><itemref idref="one"/><itemref idref="two"/></spine></package>"""
+NAV = '<html><body><nav><ol><li><a href="text/one.xhtml">First</a></li></ol></nav></body></html>'
+NCX = """<?xml version="1.0"?><!DOCTYPE ncx PUBLIC "-//NISO//DTD ncx 2005-1//EN" "http://x/ncx-2005-1.dtd">
+<ncx xmlns="http://www.daisy.org/z3986/2005/ncx/"><navMap><navPoint><navLabel><text>First</text></navLabel>
+<content src="text/one.xhtml"/></navPoint></navMap></ncx>"""
+
+
+def book(**parts: str) -> bytes:
+    out = BytesIO()
+    with zipfile.ZipFile(out, "w") as file:
+        file.writestr("mimetype", "application/epub+zip", zipfile.ZIP_STORED)
+        for name, part in {
+            "META-INF/container.xml": CONTAINER,
+            "OEBPS/book.opf": PACKAGE,
+            "OEBPS/text/two 2.xhtml": PAGE.format("Second"),
+            "OEBPS/text/one.xhtml": PAGE.format("First"),
+            "OEBPS/nav.xhtml": NAV,
+            "OEBPS/toc.ncx": NCX,
+            "OEBPS/x.css": "p { }",
+            **parts,
+        }.items():
+            file.writestr(name, part, zipfile.ZIP_DEFLATED)
+    return out.getvalue()
+
+
+def elements(part: bytes) -> list[str]:
+    """Names of the elements of a part, which is well-formed."""
+    parser = etree.XMLParser(resolve_entities=False)
+    return [node.tag for node in etree.fromstring(part, parser).iter() if isinstance(node.tag, str)]
+
+
+def test_a_book_is_read_in_the_order_of_its_spine() -> None:
+    content = book()
+    assert recognise(content[: 1 << 10], "x") is FORMAT
+    file = FORMAT.open(content, "a.epub")
+    assert_well_formed(file)
+    page = "Once\xa0upon a\xa0time,there one."
+    assert [[text.replace("  ", " ") for text in document] for document in texts(file)] == [
+        ["First", "First", page, "Second", "Second", page],
+        ["First", "First"],
+        ["The book"],
+    ]
+    assert file.written(file.contents.documents) == content
+
+
+def test_changed_pages_stay_well_formed_and_the_rest_as_it_is() -> None:
+    content = book()
+    file = FORMAT.open(content, "a.epub")
+    written = file.written(shouted(file.contents.documents))
+    before, after = members(content), members(written)
+    assert list(before) == list(after)
+    assert {name for name in before if before[name] == after[name]} == {
+        *("mimetype", "META-INF/container.xml", "OEBPS/x.css")
+    }
+    assert written[30:58] == b"mimetypeapplication/epub+zip"  # first, and not packed
+    for name in ("OEBPS/text/one.xhtml", "OEBPS/text/two 2.xhtml", "OEBPS/toc.ncx", "OEBPS/book.opf"):
+        was, now = (elements(each[name]) for each in (before, after))
+        assert was == now
+    page = after["OEBPS/text/one.xhtml"].decode()
+    assert page == PAGE.format("FIRST").replace("Once&#160;upon", "ONCE\xa0UPON").replace(
+        "a&nbsp;time</em>,<br/>\nthere ", "A\xa0TIME</em>,<br/>THERE "
+    ).replace(" one.", " ONE.")
+    assert texts(FORMAT.open(written, "b.epub"))[2] == ["THE BOOK"]
+
+
+@pytest.mark.parametrize(
+    ("parts", "reason"),
+    [
+        ({"META-INF/container.xml": "<container/>"}, "does not say which of its parts"),
+        ({"OEBPS/book.opf": "<package>"}, r"OEBPS/book\.opf: not well-formed"),
+        (
+            {"META-INF/encryption.xml": '<e><CipherReference xmlns="x" URI="OEBPS/text/one.xhtml"/></e>'},
+            "its pages are encrypted",
+        ),
+    ],
+)
+def test_what_is_refused(parts: dict[str, str], reason: str) -> None:
+    with pytest.raises(CotextError, match=rf"^a\.epub: .*{reason}"):
+        FORMAT.open(book(**parts), "a.epub")
+
+
+def test_encrypted_fonts_are_kept() -> None:
+    font = '<e><CipherReference xmlns="x" URI="OEBPS/font.otf"/></e>'
+    assert FORMAT.open(book(**{"META-INF/encryption.xml": font}), "a.epub").contents.documents
+
+
+def test_damage_is_survived() -> None:
+    assert_damage_is_survived(FORMAT, book(), seed=17)
+
+
+def test_books_of_a_real_program() -> None:
+    """Made by LibreOffice from `letter.fodt`."""
+    content = (Path(__file__).with_name("data") / "letter.epub").read_bytes()
+    file = FORMAT.open(content, "letter.epub")
+    assert file.written(file.contents.documents) == content
+    assert any(text.startswith("It was very expensive. She sold it") for text in texts(file)[0])

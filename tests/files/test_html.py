@@ -1,0 +1,334 @@
+import random
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+from faking import assert_damage_is_survived, assert_well_formed, changed, shouted, shuffled, texts
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cotext.files.blocks import Block, Close, Copied, Open, Point
+from cotext.files.html import FORMAT, HtmlFile
+from cotext.files.markup_tokens import tokens
+from cotext.files.table import recognise
+from cotext.runtime.errors import CotextError
+
+
+def opened(page: str | bytes) -> HtmlFile:
+    return FORMAT.open(page.encode() if isinstance(page, str) else page, "page.html")
+
+
+def shout(page: str | bytes) -> str:
+    file = opened(page)
+    return file.written(shouted(file.contents.documents)).decode()
+
+
+PAGE = """<!DOCTYPE html>
+<html lang=en><head><meta charset="utf-8"><title>A  page
+ &amp; more</title>
+<meta name="description" content="What it's about"><meta name=author content=nobody>
+<style>p > b { color: red }</style><script>if (a < b) { document.write("<p>no</p>") }</script></head>
+<body class='x>y'><!-- a > comment -->
+<h1>Title&nbsp;one</h1>
+<p> She <b>sold   <i>it</i></b>, <a href="a?b=1&c=2" title='Go "on"'>here</a>.<br>
+Next <img src=x alt="A picture"> one <span class="icon"></span>ends &lt;here&gt;.
+<p>Unclosed <b>bold, <em>both</b> one</em>
+<ul><li>One<li translate="no">Two<li>Three <code>f(x)</code> is <i class="x notranslate">Cotext</i>.</ul>
+<pre>  as   it is </pre>
+<table><tr><td>Cell<td>12</table>
+<form><input placeholder=Name value=kept><input type=submit value="Send it"><textarea> two
+ lines  </textarea></form>
+First line<br><br>second line
+</body></html>
+"""
+
+
+def test_a_page_is_read_in_blocks() -> None:
+    file = opened(PAGE)
+    assert texts(file) == [
+        [
+            "A page & more",
+            "What it's about",
+            "Title\xa0one",
+            "She sold it, here.Next  one ends <here>.",
+            'Go "on"',
+            "A picture",
+            "Unclosed bold, both one",
+            "One",
+            "Three f(x) is Cotext.",
+            "Cell",
+            "12",
+            "Name",
+            "Send it",
+            "two\n lines",
+            "First line",
+            "second line",
+        ]
+    ]
+    assert_well_formed(file)
+    [blocks] = file.contents.documents
+    assert [type(piece) for piece in blocks[3].pieces if not isinstance(piece, str)] == [
+        *(Open, Open, Close, Close, Open, Close, Point, Point, Point)
+    ]
+    assert [piece.breaks for piece in blocks[3].pieces if isinstance(piece, Point)] == [True, False, False]
+    assert blocks[8].pieces[1::2] == (Copied(1, "f(x)"), Copied(3, "Cotext"))
+    assert [block.place for block in blocks[:3]] == ["line 2", "line 4", "line 7"]
+    assert file.contents.messages == [
+        "<li> is left as it is (line 11)",
+        "<pre> is left as it is (line 12)",
+    ]
+
+
+def test_its_own_blocks_give_the_page() -> None:
+    file = opened(PAGE)
+    assert file.written(file.contents.documents) == PAGE.encode()
+
+
+def test_changed_text_leaves_the_rest() -> None:
+    assert shout(PAGE) == (
+        PAGE.replace("A  page\n &amp; more", "A PAGE &amp; MORE")
+        .replace("What it's about", "WHAT IT'S ABOUT")
+        .replace("Title&nbsp;one", "TITLE\xa0ONE")
+        .replace("She <b>sold   <i>it</i>", "SHE <b>SOLD <i>IT</i>")
+        .replace("""title='Go "on"'>here""", """title='GO "ON"'>HERE""")
+        .replace("<br>\nNext", "<br>NEXT")
+        .replace('A picture"> one', 'A PICTURE"> ONE')
+        .replace("ends &lt;here&gt;", "ENDS &lt;HERE>")
+        .replace("Unclosed <b>bold, <em>both</b> one", "UNCLOSED <b>BOLD, <em>BOTH</b> ONE")
+        .replace("<li>One", "<li>ONE")
+        .replace("Three <code>f(x)</code> is", "THREE <code>f(x)</code> IS")
+        .replace("<td>Cell", "<td>CELL")
+        .replace("placeholder=Name", 'placeholder="NAME"')
+        .replace("Send it", "SEND IT")
+        .replace("two\n lines", "TWO\n LINES")
+        .replace("First line<br><br>second line", "FIRST LINE<br><br>SECOND LINE")
+    )
+
+
+def test_elements_may_move() -> None:
+    file = opened('<p>A <b>red <i>car</i></b><br>and <img alt="a dog"> there.</p>')
+    [[block, alt]] = file.contents.documents
+    b, i, line, image = (p for p in block.pieces if isinstance(p, Open | Point))
+    moved = Block((image, "Da ", i, "rot ", b, Close(b.key), Close(i.key), line, "Auto."))
+    assert isinstance(b, Open)
+    written = file.written([[moved, Block(('ein <Hund> & "mehr"',), alt.place)]])
+    assert written.decode() == (
+        '<p><img alt="ein &lt;Hund> &amp; &quot;mehr&quot;">Da <i>rot <b></b></i><br>Auto.</p>'
+    )
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        ("<p><b>All of it</b></p>", ["All of it"]),
+        ("<a href=x><div>One</div><div>two</div></a>", ["One", "two"]),
+        ("<p>&copy 2024 AT&T &#x2014; &bogus;</p>", ["© 2024 AT&T — &bogus;"]),
+        ("a < b and <3", ["a < b and <3"]),
+        ("<p>never <b closed", ["never"]),
+        ("<p>open <!-- comment", ["open"]),
+        ("<title>never closed <b>x", ["never closed <b>x"]),
+        ("<svg><title>x</title><text>y</text></svg>after", ["after"]),
+        ("<p>x = <math><mi>y</mi></math>, so</p>", ["x = , so"]),
+        ("<div translate=no><p>a</p><div>b</div></div>c", ["c"]),
+        ("<p>a <span translate=no>b</p><p>c</p>", ["a b", "c"]),
+        ("<my-word>one</my-word> two", ["one two"]),
+        ("<p title=>x</p><p title>y</p>", ["x", "y"]),
+        ('<p title="never closed>x</p>', ["x"]),
+        ("<button>Send</button><label>Name</label> text", ["Send", "Name", "text"]),
+        ("<td>\n 1 \n</td>", ["1"]),
+        ("</p></b>text</i><p>", ["text"]),
+        ("<p></p><p> <br> </p>&nbsp;", []),
+    ],
+)
+def test_pages_as_they_are_found(page: str, expected: list[str]) -> None:
+    file = opened(page)
+    assert texts(file) == [expected]
+    assert_well_formed(file)
+    assert file.written(file.contents.documents) == page.encode()
+    assert texts(opened(shout(page)))[0] == texts_in_capitals(file)
+
+
+def texts_in_capitals(file: HtmlFile) -> list[str]:
+    return [block.text for block in shouted(file.contents.documents)[0]]
+
+
+WORDS = st.sampled_from(
+    [
+        *(
+            "<p>",
+            "</p>",
+            "<b>",
+            "</b>",
+            "<i>",
+            "</i>",
+            "<br>",
+            "<img alt='a \"b\"'>",
+            "<a title=t href=x>",
+            "</a>",
+        ),
+        *(
+            "<td>",
+            "</td>",
+            "<div class='notranslate'>",
+            "</div>",
+            "<code>",
+            "</code>",
+            "<!-- c -->",
+            "<pre>",
+            "</pre>",
+        ),
+        *(
+            "word",
+            " ",
+            "\r\n",
+            "&amp;",
+            "&nbsp;",
+            "<",
+            "&",
+            ">",
+            "a<b",
+            "<title>",
+            "</title>",
+            "<script>",
+            "</script>",
+        ),
+        *(
+            "ä",
+            "<svg>",
+            "</svg>",
+            "<span translate=no>",
+            "</span>",
+            "<x-y/>",
+            "</",
+            "<!",
+            "<b",
+            '"',
+            "'",
+            "<br/>",
+        ),
+    ]
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(WORDS, max_size=30).map("".join), st.randoms(use_true_random=False))
+def test_any_page(page: str, draw: random.Random) -> None:
+    file = opened(page)
+    content = page.encode()
+    assert_well_formed(file)
+    assert file.written(file.contents.documents) == content
+    # Other words of the same kind: the rest of the page is as it was.
+    upper = changed(file.contents.documents, str.upper)
+    assert texts(opened(file.written(upper))) == [[block.text for block in upper[0]]]
+    mixed = changed(
+        [[shuffled(block, draw) for block in file.contents.documents[0]]], lambda text: text + " "
+    )
+    assert sorted(file.written(mixed).replace(b" ", b"")) == sorted(
+        file.written(changed(file.contents.documents, lambda text: text + " ")).replace(b" ", b"")
+    )
+
+
+@pytest.mark.parametrize(
+    ("content", "expected", "written"),
+    [
+        ("<meta charset=latin1><p>grün</p>".encode("latin-1"), "grün", b"<p>gr\xfcn \x80 &#9731;</p>"),
+        ("<p>grün</p>".encode("latin-1"), "grün", b"<p>gr\xfcn \x80 &#9731;</p>"),
+        (b"\xef\xbb\xbf<meta charset=latin1><p>gr\xc3\xbcn</p>", "grün", "<p>grün € ☃</p>".encode()),
+        ("\ufeff<p>grün</p>".encode("utf-16-le"), "grün", "<p>grün € ☃</p>".encode("utf-16-le")),
+        (
+            "<meta charset=koi8-r><p>дом</p>".encode("koi8-r"),
+            "дом",
+            "<p>дом &#8364; &#9731;</p>".encode("koi8-r"),
+        ),
+        (
+            "<meta charset=shift_jis><p>表</p>".encode("shift_jis"),
+            "表",
+            "<p>表 &#8364; &#9731;</p>".encode("shift_jis"),
+        ),
+        ("<meta charset=utf-7><p>grün</p>".encode(), "grün", "<p>grün € ☃</p>".encode()),
+        (b"<meta charset=utf-8><p>gr\xfcn</p>", "grn", None),
+    ],
+)
+def test_encodings(content: bytes, expected: str, written: bytes | None) -> None:
+    file = opened(content)
+    assert texts(file) == [[expected]]
+    assert file.written(file.contents.documents) == content
+    if written:
+        assert file.written(changed(file.contents.documents, lambda text: text + " € ☃")).endswith(written)
+    else:  # a byte that is no character of the encoding is a point, which comes back
+        assert file.written(changed(file.contents.documents, str.upper)).endswith(b"<p>GR\xfcN</p>")
+
+
+def test_an_encoding_that_is_guessed_is_said() -> None:
+    assert opened("<p>grün</p>".encode("latin-1")).contents.messages == [
+        "the encoding is not declared, and it is not UTF-8: read as windows-1252"
+    ]
+
+
+def test_pages_are_recognised_by_content() -> None:
+    for head in (
+        "<!doctype html>",
+        "\n<!-- x -->\n<html>",
+        "\ufeff<?xml version='1.0'?><html xmlns=x>",
+        "<p>x",
+    ):
+        assert recognise(head.encode(), "x.bin") is FORMAT, head
+    for head in ("<tmx><header/><body>", "text <p>", "", "<?xml version='1.0'?><xliff>"):
+        assert recognise(head.encode(), "x.bin") is not FORMAT, head
+
+
+def test_damage_is_survived() -> None:
+    assert_damage_is_survived(FORMAT, PAGE.encode(), seed=7)
+
+
+def test_a_page_beyond_the_limit_is_refused() -> None:
+    with pytest.raises(CotextError, match=r"page\.html: 67,108,865 bytes, beyond the limit of 67,108,864"):
+        opened(bytes((64 << 20) + 1))
+
+
+def test_elements_may_be_nested_as_deep_as_they_like() -> None:
+    page = f"<p>{'<b>' * 5000}deep{'</b>' * 5000} down"
+    assert shout(page) == page.replace("deep", "DEEP").replace("down", "DOWN")
+
+
+def test_nothing_is_looked_at_twice() -> None:
+    """Pages that would take minutes if unclosed marks and elements were searched for again and again."""
+    for piece in (
+        '<a b="',
+        "<!--",
+        "<b>",
+        "</b>",
+        "<span translate=no>",
+        "<svg>",
+        "<title>",
+        "&",
+        "<p title='a'>",
+    ):
+        page = piece * (200_000 // len(piece))
+        file = opened(page)
+        assert file.written(file.contents.documents) == page.encode()
+
+
+@pytest.mark.outside
+@pytest.mark.skipif(not shutil.which("chromium"), reason="needs chromium")
+def test_a_browser_sees_the_same_elements_with_other_text(tmp_path: Path) -> None:
+    def seen(name: str, page: bytes) -> tuple[list[str], list[str]]:
+        """Names of the elements, and texts, as a browser mended them."""
+        path = tmp_path / f"{name}.html"
+        path.write_bytes(page)
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"]
+        quiet = ["--disable-background-networking", "--disable-component-update", "--dump-dom"]
+        command = ["chromium", *options, *quiet, f"--user-data-dir={tmp_path}/{name}", path.as_uri()]
+        dom = subprocess.run(command, capture_output=True, timeout=120, check=True).stdout.decode()
+        all_tokens = tokens(dom, xml=False)
+        words = " ".join(dom[t.start : t.stop] for t in all_tokens if t.kind in ("text", "raw")).split()
+        return [f"{t.kind} {t.name}" for t in all_tokens if t.name], words
+
+    page = PAGE.replace('document.write("<p>no</p>")', "x = 1")
+    file = opened(page)
+    elements, words = seen("before", page.encode())
+    elements_after, words_after = seen("after", file.written(shouted(file.contents.documents)))
+    assert elements_after == elements
+    assert [word.lower() for word in words_after] == [word.lower() for word in words]
+    assert words_after != words

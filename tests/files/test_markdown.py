@@ -1,0 +1,204 @@
+"""Markdown: text alone changes, everything else stays as it is spelled."""
+
+import random
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cotext.files.blocks import Block, Close, Contents, Open, Piece
+from cotext.files.markdown import FORMAT, MarkdownFile
+from cotext.files.table import recognise
+from cotext.runtime.errors import CotextError
+
+pytest.importorskip("markdown_it")
+
+PAGE = """---
+title: kept
+---
+# Head *x* ##
+
+Para one\\* &amp; two [link](http://x.y "Title") and ![alt](p.png 'T')@@
+hard `code  x` <b>inline</b> <http://auto.x>
+soft [ref][r] ~~del~~ \\
+end[^1]. A [long way](<a b> "to go") __home__.
+
+> quote
+continued lazy
+> - item in it
+
+* item
+  more
+
+  second paragraph
+1. one
+2. two
+
+| a \\| b | **b** |
+|:--|---|
+| c | d `e` |
+
+Setext *h*
+===
+
+```
+code
+```
+
+    more code
+
+<div>
+html
+</div>
+
+***
+
+[r]: http://r "Ref title"
+[^1]: note text
+[^2]: Note
+""".replace("@@", "  ")
+
+
+def opened(text: str) -> MarkdownFile:
+    return FORMAT.open(text.encode(), "x.md")
+
+
+def changed(contents: Contents, change: Callable[[str], str]) -> list[list[Block]]:
+    return [
+        [replace(b, pieces=tuple(change(p) if isinstance(p, str) else p for p in b.pieces)) for b in blocks]
+        for blocks in contents.documents
+    ]
+
+
+def test_every_construct_comes_back_with_other_text() -> None:
+    file = opened(PAGE)
+    upper = file.written(changed(file.contents, str.upper)).decode()
+    assert upper.lower() == PAGE.lower()
+    for kept in (
+        "title: kept",
+        "](http://x.y ",
+        "(p.png ",
+        "&amp;",
+        "`code  x`",
+        "<b>",
+        "http://auto.x",
+        "[r]",
+    ):
+        assert kept in upper
+    for kept in ("(<a b> ", "`e`", "```\ncode\n```", "    more code", "<div>\nhtml\n</div>", "[^1]: "):
+        assert kept in upper
+    for said in (
+        '"TITLE"',
+        "![ALT]",
+        "'T'",
+        '"TO GO"',
+        "CONTINUED LAZY",
+        '"REF TITLE"',
+        ": NOTE TEXT",
+        "]: NOTE\n",
+    ):
+        assert said in upper
+    found = [message.partition(": ")[2] for message in file.contents.messages]
+    assert found == [
+        "front matter of 3 lines is kept as it is",
+        "paragraphs whose markup cannot be taken apart are kept as they are: 1",
+        "blocks of code are kept as they are: 2",
+        "blocks of HTML are kept as they are: 1",
+    ]
+
+
+def test_identity() -> None:
+    for text in (PAGE, PAGE.replace("\n", "\r\n"), "\ufeff" + PAGE, PAGE.rstrip(), "", "\n", "# \n"):
+        file = opened(text)
+        assert file.written(file.contents.documents) == text.encode()
+
+
+def test_line_ends_of_windows() -> None:
+    file = opened(PAGE.replace("\n", "\r\n"))
+    upper = file.written(changed(file.contents, str.upper)).decode()
+    assert upper.replace("\r\n", "").count("\n") == 0
+    assert upper.lower() == PAGE.replace("\n", "\r\n").lower()
+
+
+def rewritten(text: str, *pieces: Piece) -> str:
+    """A text of one paragraph with these pieces."""
+    file = opened(text)
+    [[first, *others]] = file.contents.documents
+    return file.written([[replace(first, pieces=pieces), *others]]).decode()
+
+
+@pytest.mark.parametrize(
+    ("text", "pieces", "expected"),
+    [
+        # What would be markup is escaped, where it would be.
+        ("a\n", ("*b* and 5 * 3",), "\\*b\\* and 5 \\* 3\n"),
+        ("a\n", ("5 * 3",), "5 * 3\n"),
+        ("a\n", ("# b",), "\\# b\n"),
+        ("a\n", ("- b",), "\\- b\n"),
+        ("a\n", ("1. b",), "1\\. b\n"),
+        ("a\n", ("<b>",), "\\<b\\>\n"),
+        ("a\n", ("one\ntwo",), "one two\n"),
+        ("*a* b\n", ("b ", Open(1), "a", Close(1)), "b *a*\n"),
+        # Underscores are no emphasis inside a word.
+        ("_a_ b\n", ("b", Open(1), "a", Close(1), "c"), "b*a*c\n"),
+        # A reference by its text keeps its label.
+        ("[a] b\n\n[a]: x\n", (Open(1), "c", Close(1)), "[c][a]\n\n[a]: x\n"),
+        ("[a][] b\n\n[a]: x\n", (Open(1), "c", Close(1)), "[c][a]\n\n[a]: x\n"),
+        ("| a | b |\n|---|---|\n", ("c | d",), "| c \\| d | b |\n|---|---|\n"),
+    ],
+)
+def test_other_text_is_the_text_it_says(text: str, pieces: tuple[Piece, ...], expected: str) -> None:
+    assert rewritten(text, *pieces) == expected
+
+
+def test_a_paragraph_of_several_lines_keeps_its_width() -> None:
+    lines = "> the cat sees the dog and\n> the dog sees the cat and\n> more\n"
+    long = " ".join(["eine katze sieht"] * 6)
+    found = rewritten(lines, long).splitlines()
+    assert all(line.startswith("> ") and len(line) <= 26 for line in found)
+    assert " ".join(line[2:] for line in found) == long
+    assert rewritten("one two three\nsix\n", "one\n- two").splitlines() == ["one", "\\- two"]
+
+
+def test_the_name_alone_tells_that_a_text_is_markdown() -> None:
+    head = b"# One\n\n* two\n"
+    assert recognise(head, "a.txt") is None
+    assert recognise(head, "a.en") is None
+    found = recognise(head, "a.MD")
+    assert found is not None
+    assert found.name == "markdown"
+
+
+PARTS = r"""
+cat|dog |*|**|_|`|[|](x)|](x 'T')|![|]|[^1]|~~|# |- |> |1. |    |<b>|</b>|\|\*|&amp;|&|<!-- |-->|[^1]: |<http://x>|é
+"""
+LINES = " @\n@\n\n@\t@| @|---|---|\n@\n===\n@---\n@```\n@[a]: x 'T'\n@  \n@\r\n"
+ALL = [*PARTS.strip().split("|"), *LINES.split("@")]
+
+
+@given(st.lists(st.sampled_from(ALL), max_size=25).map("".join))
+def test_whatever_a_text_is_it_comes_back(text: str) -> None:
+    file = opened(text)
+    assert file.written(file.contents.documents) == text.encode()
+    upper = file.written(changed(file.contents, str.upper)).decode()
+    # Escapes may be added; letters change their case alone.
+    letters = [c for c in text.lower() if c.isalpha()]
+    assert [c for c in upper.lower() if c.isalpha()][: len(letters)] == letters or "[a]" in upper.lower()
+
+
+def test_damaged_texts_are_texts_or_refused() -> None:
+    generator = random.Random(0)
+    content = PAGE.encode()
+    for _ in range(200):
+        damaged = bytearray(content)
+        for _ in range(generator.randint(1, 6)):
+            place = generator.randrange(len(damaged))
+            damaged[place : place + generator.randint(0, 3)] = generator.randbytes(generator.randint(0, 2))
+        try:
+            file = FORMAT.open(bytes(damaged), "x.md")
+        except CotextError:
+            continue
+        assert file.written(file.contents.documents) == bytes(damaged)
+        file.written(changed(file.contents, str.upper))

@@ -1,0 +1,311 @@
+"""Subtitles: sentences over cues, tags, dialogues, and everything else byte for byte."""
+
+import random
+import re
+
+import pysubs2
+import pytest
+from faking import assert_damage_is_survived, assert_well_formed, changed, shouted, shuffled, texts
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cotext.files.blocks import Block, Close, Open, Piece, Point
+from cotext.files.subtitles import FORMAT
+from cotext.files.table import recognise
+from cotext.runtime.errors import CotextError
+
+SRT = """1
+00:00:01,000 --> 00:00:02,000
+It was raining when
+
+2
+00:00:02,100 --> 00:00:04,500 X1:40 Y1:50
+she left. <i>Nobody</i>
+saw her.
+
+3
+00:00:05,000 --> 00:00:06,000
+- Hello.
+- Hi there.
+
+4
+00:00:07,000 --> 00:00:08,000
+[DOOR SLAMS]
+{\\an8}<i>Who is there?</i>
+
+5
+00:00:09,000 --> 00:00:10,000
+♪ La la la ♪
+
+6
+00:00:11,000 --> 00:00:12,000
+...
+
+7
+00:00:13,000 --> 00:00:14,000
+
+
+8
+00:00:15,000 --> 00:00:16,000
+The end
+"""
+VTT = """WEBVTT - A talk
+Kind: captions
+
+STYLE
+::cue(.loud) { color: red }
+
+NOTE
+This is not shown. 00:00 is no time.
+
+REGION
+id:fred
+
+intro
+00:01.000 --> 00:02.000 align:start position:10%
+<v Anna>It was <c.loud>very</c> late
+
+00:00:02.000 --> 00:00:04.000
+<v Anna>when we &amp; they came.</v>
+
+00:00:04.500 --> 00:00:06.000
+<v Bob>Was it? <00:00:05.000>Yes!
+"""
+ASS = """[Script Info]
+; a comment
+Title: Test
+ScriptType: v4.00+
+
+[V4+ Styles]
+Format: Name, Fontname
+Style: Default,Arial
+
+[Events]
+Format: Layer, Start, End, Style, Name, MarginL, MarginR, MarginV, Effect, Text
+Dialogue: 0,0:00:01.00,0:00:03.00,Default,,0,0,0,,{\\pos(1,2)}It was {\\i1}very{\\i0} late,\\Nwhen they
+Dialogue: 0,0:00:03.00,0:00:04.00,Default,,0,0,0,,came\\hhome. Fine.
+Comment: 0,0:00:02.00,0:00:04.00,Default,,0,0,0,,not this
+Dialogue: 0,0:00:05.00,0:00:06.00,Sign,,0,0,0,,{\\p1}m 0 0 l 1 1{\\p0}
+"""
+FILES = {"srt": SRT, "vtt": VTT, "ass": ASS}
+
+
+def opened(text: str, name: str = "x.srt"):
+    found = FORMAT.open(text.encode(), name)
+    assert_well_formed(found)
+    assert found.written(found.contents.documents) == text.encode()
+    return found
+
+
+def translated(text: str, table: dict[str, str]) -> str:
+    """The file with blocks replaced by text, without elements but the borders, where `|` stands."""
+    file = opened(text)
+    blocks = []
+    for block in file.contents.documents[0]:
+        keys = [piece for piece in block.pieces if isinstance(piece, Point)]
+        words = table.get(block.text, block.text).split("|")
+        pieces: list[Piece] = [words[0]]
+        for key, more in zip(keys, [*words[1:], *[""] * len(keys)], strict=False):
+            pieces += [key, more]
+        blocks.append(Block(tuple(pieces), block.place) if block.text in table else block)
+    return file.written([blocks]).decode()
+
+
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("ends", ["\n", "\r\n"])
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_its_own_blocks_give_the_file(kind: str, ends: str, mark: str) -> None:
+    text = mark + FILES[kind].replace("\n", ends)
+    opened(text)
+    opened(text.rstrip())
+    assert recognise(text.encode(), "file") is FORMAT
+
+
+def test_blocks_are_sentences_over_cues_turns_sounds_and_songs() -> None:
+    assert texts(opened(SRT)) == [
+        [
+            "It was raining when she left. Nobody saw her.",
+            "Hello.",
+            "Hi there.",
+            "[DOOR SLAMS]",
+            "Who is there?",
+            "La la la",
+            "The end",
+        ]
+    ]
+    assert [block.place for block in opened(SRT).contents.documents[0]][:2] == ["cues 1 to 2", "cue 3"]
+    assert texts(opened(VTT)) == [["It was very late", "when we & they came.", "Was it? Yes!"]]
+    ass = opened(ASS)
+    assert texts(ass) == [["It was very late, when they came\u00a0home. Fine."]]
+    assert ass.contents.messages == ["cue 3: not translated: a drawing", "1 comment not translated"]
+
+
+def test_tags_inside_are_elements_and_those_outside_stay() -> None:
+    first, *_ = opened(SRT).contents.documents[0]
+    assert [type(piece).__name__ for piece in first.pieces] == [
+        "str", "Point", "str", "Open", "str", "Close", "str",
+    ]  # fmt: skip
+    loud = shouted(opened(SRT).contents.documents)
+    written = opened(SRT).written(loud).decode()
+    assert "{\\an8}<i>WHO IS THERE?</i>" in written
+    assert "IT WAS RAINING WHEN\n\n2\n00:00:02,100 --> 00:00:04,500 X1:40 Y1:50\nSHE LEFT.\n" in written
+    assert "\nSHE LEFT.\n<i>NOBODY</i> SAW HER.\n" in written
+    assert "- HELLO.\n- HI THERE." in written
+    assert "♪ LA LA LA ♪" in written
+    written = opened(VTT).written(shouted(opened(VTT).contents.documents)).decode()
+    assert "<v Anna>IT WAS <c.loud>VERY</c> LATE\n" in written
+    assert "<v Anna>WHEN WE &amp; THEY CAME.</v>" in written
+    assert "<v Bob>WAS IT? <00:00:05.000>YES!" in written
+    assert "::cue(.loud) { color: red }" in written
+    written = opened(ASS).written(shouted(opened(ASS).contents.documents)).decode()
+    assert ",,{\\pos(1,2)}IT WAS {\\i1}VERY{\\i0}\\NLATE, WHEN THEY\n" in written
+    assert "CAME\\hHOME. FINE." in written
+
+
+def cue(number: int, start: int, end: int, text: str) -> str:
+    return f"{number}\n00:00:{start:02},000 --> 00:00:{end:02},000\n{text}\n\n"
+
+
+def cues(text: str) -> list[str]:
+    return [event.text for event in pysubs2.SSAFile.from_string(text)]
+
+
+def test_a_sentence_is_divided_by_time_between_words_near_its_border() -> None:
+    source = cue(1, 1, 2, "It was raining when she") + cue(2, 2, 4, "left the house in May.")
+    whole = "It was raining when she left the house in May."
+    assert texts(opened(source)) == [[whole]]
+    # A third of the time, and the border stands at a third.
+    assert cues(translated(source, {whole: "Es hat geregnet,| als sie im Mai das Haus verliess."})) == [
+        "Es hat geregnet,",
+        "als sie im Mai das Haus verliess.",
+    ]
+    # The border at the very end: every cue keeps a word.
+    parts = cues(translated(source, {whole: "Regen fiel|"}))
+    assert parts == ["Regen", "fiel"]
+    assert cues(translated(source, {whole: "Regen|"})) == ["Regen", ""]
+    assert cues(translated(source, {whole: "那天她离开家的时候|正在下雨，雨很大。"})) == [
+        "那天她离开家的时候",
+        "正在下雨，雨很大。",
+    ]
+
+
+def test_an_element_over_a_border_is_in_both_cues() -> None:
+    source = cue(1, 1, 2, "It was <i>very, very</i> late") + cue(2, 2, 3, "when we came.")
+    file = opened(source)
+    [block] = file.contents.documents[0]
+    keys = [piece.key for piece in block.pieces if isinstance(piece, Open)]
+    [border] = [piece for piece in block.pieces if isinstance(piece, Point)]
+    pieces = ("Wir ", Open(keys[0]), "kamen sehr ", border, "spät in", Close(keys[0]), " der Nacht.")
+    written = file.written([[Block(pieces, block.place)]]).decode()
+    assert cues(written) == [r"Wir {\i1}kamen sehr{\i0}", r"{\i1}spät in{\i0} der Nacht."]
+
+
+def test_what_ends_a_sentence_or_speaks_apart_is_not_joined() -> None:
+    for one, two, joined in (
+        ("It rains.", "and then", False),
+        ("It rains...", "and then it stops.", True),
+        ("It rains...", "Then it stops.", False),
+        ("It rains,", "then it stops.", True),
+        ("I met", "Peter yesterday.", True),
+        ("I met", "- Peter.", False),
+        ("I met", "♪ la la ♪", False),
+        ("I met", "(laughs)", False),
+        ("他走了", "因为下雨。", True),
+    ):
+        blocks = texts(opened(cue(1, 1, 2, one) + cue(2, 2, 3, two)))[0]
+        assert (len(blocks) == 1) is joined, (one, two, blocks)
+    assert len(texts(opened(cue(1, 1, 2, "I met") + cue(2, 9, 10, "him")))[0]) == 2
+    assert texts(opened(cue(1, 1, 2, "他走了") + cue(2, 2, 3, "因为下雨。"))) == [["他走了因为下雨。"]]
+    # Without full stops there is no end of it.
+    lines = [cue(n, n, n + 1, "and so on") for n in range(1, 40)]
+    assert len(texts(opened("".join(lines)))[0]) == 4
+
+
+def test_lines_are_balanced_and_no_more_than_there_were() -> None:
+    long = "x" * 20
+    source = cue(1, 1, 2, f"{long}\n{long}.")
+    whole = f"{long} {long}."
+    words = "eins zwei drei vier fünf sechs sieben acht neun zehn"
+    assert cues(translated(source, {whole: words})) == [
+        r"eins zwei drei vier fünf\Nsechs sieben acht neun zehn"
+    ]
+    assert cues(translated(source, {whole: "eins, zwei drei"})) == ["eins, zwei drei"]
+    single = cue(1, 1, 2, "short.")
+    assert cues(translated(single, {"short.": words})) == [words]
+    file = opened(source)
+    [block] = file.contents.documents[0]
+    assert file.written([[block]]) == source.encode()
+
+
+def test_text_that_looks_like_markup_is_written_as_text() -> None:
+    written = translated("WEBVTT\n\n00:01.000 --> 00:02.000\nYes.\n", {"Yes.": "a --> b <c> & d"})
+    assert written.endswith("a --&gt; b &lt;c&gt; &amp; d\n")
+    assert texts(opened(written)) == [["a --> b <c> & d"]]
+    ass = ASS.splitlines()[:12]
+    source = "\n".join([*ass[:-1], ass[-1].rsplit(",,", 1)[0] + ",,Yes."])
+    assert translated(source, {"Yes.": "C:\\New {a}\u00a0b"}).endswith(",,C:\\\u2060New (a)\\hb")
+    assert "00:00:01,000 → 00:00:02,000" in translated(
+        cue(1, 1, 2, "Yes."), {"Yes.": "00:00:01,000 --> 00:00:02,000"}
+    )
+
+
+def parsed(text: str) -> list[tuple[int, int, str]]:
+    return [(event.start, event.end, event.type) for event in pysubs2.SSAFile.from_string(text)]
+
+
+@pytest.mark.parametrize("kind", FILES)
+@pytest.mark.parametrize("seed", range(20))
+def test_cues_and_times_stay_whatever_the_text(kind: str, seed: int) -> None:
+    draw = random.Random(seed)
+    file = opened(FILES[kind])
+    for make in (
+        lambda text: text * draw.randrange(1, 4),
+        lambda text: "".join(c for c in text if draw.random() < 0.6),
+        lambda text: "",
+    ):
+        documents = changed(file.contents.documents, make)
+        moved = [[shuffled(block, draw) for block in document] for document in documents]
+        written = file.written(moved).decode()
+        assert parsed(written) == parsed(FILES[kind])
+        tags = re.findall(r"<i>|</i>|</?c[^>]*>", written)
+        assert sum(tag[1] != "/" for tag in tags) == sum(tag[1] == "/" for tag in tags)
+        again = FORMAT.open(written.encode(), "again")
+        assert again.written(again.contents.documents) == written.encode()
+
+
+TEXTS = st.text(alphabet="ab. A-\n♪[]()<i></i>{\\an8}。…?中", max_size=40)
+
+
+@given(st.lists(st.tuples(st.integers(0, 58), st.integers(0, 5), TEXTS), max_size=6), st.randoms())
+def test_any_cues_come_back(found: list[tuple[int, int, str]], draw: random.Random) -> None:
+    text = cue(0, 0, 1, "First.") + "".join(
+        cue(number, start, start + length, words) for number, (start, length, words) in enumerate(found, 1)
+    )
+    file = FORMAT.open(text.encode(), "x.srt")
+    assert file.written(file.contents.documents) == text.encode()
+    assert_well_formed(file)
+    written = file.written(shouted(file.contents.documents)).decode()
+    assert re.findall(r".* --> .*", written) == re.findall(r".* --> .*", text)
+
+
+@pytest.mark.parametrize("kind", FILES)
+def test_damage_is_survived(kind: str) -> None:
+    assert_damage_is_survived(FORMAT, FILES[kind].encode(), seed=7)
+
+
+def test_what_cannot_be_read_is_refused() -> None:
+    for content, message in (
+        (b"It rains.", "no subtitles that are known"),
+        (SRT.encode("utf-16"), "UTF-8"),
+        (SRT.replace("♪", "ß").encode("cp1252"), "UTF-8"),
+        (ASS.replace(",0,0,0,,{", ",{").encode(), "fewer fields"),
+        (ASS.replace("0:00:01.00", "soon").encode(), "must be times"),
+        (ASS.replace("Effect, Text", "Text, Effect").encode(), "as last, Text"),
+    ):
+        with pytest.raises(CotextError, match=message):
+            FORMAT.open(content, "x.srt")
+    assert recognise(b"1\nIt rains.\n", "x.srt") is not FORMAT
+    huge = cue(1, 1, 2, "<i>" * 3000) + cue(2, 2, 3, "Yes.")
+    file = opened(huge)
+    assert texts(file) == [["Yes."]]
+    assert file.contents.messages == ["cue 1: not translated: more than 5,000 characters"]

@@ -1,0 +1,226 @@
+"""Projection of inline elements: every element once, nested properly, the text as it was translated."""
+
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
+from cotext.files.sentence_pieces import join_pieces, split_pieces
+from cotext.files.tags import SentenceAlignment, project, shown_text
+from cotext.files.word_alignment import units
+
+# --- structures drawn at random
+
+TEXTS = st.lists(
+    st.sampled_from(
+        ["der", "Hund", " ", " ", "bellt", ", ", ". ", "(", ")", "\u4e2d", "x-y", "5", "%s", "{0}"]
+    ),
+    max_size=4,
+).map("".join)
+
+
+@st.composite
+def structures(draw: st.DrawFn) -> tuple[Piece, ...]:
+    """Pieces of a block: nested elements, points and copied texts with a key each."""
+    keys = iter(range(1000))
+
+    def inner(depth: int) -> list[Piece]:
+        found: list[Piece] = []
+        for _ in range(draw(st.integers(0, 3))):
+            kind = draw(st.sampled_from(["text", "text", "element", "point", "copied"]))
+            key = next(keys)
+            if kind == "text":
+                found.append(draw(TEXTS))
+            elif kind == "element" and depth < 3:
+                found += [Open(key), *inner(depth + 1), Close(key)]
+            elif kind == "copied":
+                found.append(Copied(key, draw(st.sampled_from(["%s", "{0}", "http://a.b/c", "5"]))))
+            else:
+                found.append(Point(key))
+        return found
+
+    return merged(inner(0))
+
+
+def alignment_of(source: str, target: str, seed: int) -> SentenceAlignment | None:
+    """Weights at random, or none."""
+    if seed % 3 == 0:
+        return None
+    spans = [tuple((u.start, u.stop) for u in units(text)) for text in (source, target)]
+    generator = torch.Generator().manual_seed(seed)
+    weights = torch.rand(len(spans[1]), len(spans[0]), generator=generator) ** 4
+    return SentenceAlignment(spans[0], spans[1], weights / weights.sum(dim=1, keepdim=True).clamp(min=1e-9))
+
+
+def elements(pieces: tuple[Piece, ...]) -> list[Piece]:
+    return sorted((p for p in pieces if not isinstance(p, str)), key=lambda p: (p.key, isinstance(p, Close)))
+
+
+def check_nested(pieces: tuple[Piece, ...]) -> None:
+    open_keys: list[int] = []
+    for piece in pieces:
+        if isinstance(piece, Open):
+            open_keys.append(piece.key)
+        elif isinstance(piece, Close):
+            assert open_keys.pop() == piece.key
+    assert not open_keys
+
+
+@settings(deadline=None, max_examples=300, derandomize=True)
+@given(structures(), TEXTS, st.booleans(), st.integers(0, 99))
+def test_every_element_once_and_the_text_as_translated(
+    pieces: tuple[Piece, ...], target: str, with_copied: bool, seed: int
+) -> None:
+    shown = {p.key: f"<{p.key}>" for p in pieces if isinstance(p, Copied) and p.key % 2}
+    copied = [p for p in pieces if isinstance(p, Copied)]
+    if with_copied:
+        target = " ".join([target, *(shown.get(p.key, p.text) for p in reversed(copied))])
+    source = shown_text(pieces, shown)
+    found = project(pieces, target, alignment_of(source, target, seed), shown)
+    assert elements(found) == elements(pieces)
+    check_nested(found)
+    if with_copied:
+        assert shown_text(found, shown) == target
+    else:
+        kept = [p for p in found if not (isinstance(p, Copied) and shown.get(p.key, p.text) not in target)]
+        assert "".join(shown_text(kept, shown).split()) == "".join(target.split())
+
+
+@settings(deadline=None, max_examples=300, derandomize=True)
+@given(
+    structures(), st.lists(st.integers(0, 40), max_size=6), st.lists(TEXTS, min_size=3), st.integers(0, 99)
+)
+def test_a_block_of_sentences_comes_back_whole(
+    pieces: tuple[Piece, ...], cuts: list[int], targets: list[str], seed: int
+) -> None:
+    """Elements that reach over sentences stay well-formed, whatever each sentence becomes."""
+    text = shown_text(pieces, {})
+    edges = sorted({min(cut, len(text)) for cut in cuts})
+    spans = list(zip(edges[::2], edges[1::2], strict=False))
+    parts = split_pieces(pieces, spans)
+    assert join_pieces(parts, parts.sentences) == pieces
+    assert len(parts.sentences) <= len(spans)
+    whole = [text[a:b] for a, b in spans]
+    if len(parts.sentences) == len(spans) and not any(isinstance(p, Copied) for p in pieces):
+        assert [shown_text(sentence, {}) for sentence in parts.sentences] == whole
+    translated = []
+    for n, sentence in enumerate(parts.sentences):
+        target = targets[n % len(targets)]
+        source = shown_text(sentence, {})
+        translated.append(project(sentence, target, alignment_of(source, target, seed)))
+    found = join_pieces(parts, translated)
+    assert elements(found) == elements(pieces)
+    check_nested(found)
+
+
+# --- what belongs to what
+
+
+def aligned(source: str, target: str, links: dict[str, str]) -> SentenceAlignment:
+    """Words joined by name; the rest stands for nothing."""
+    spans = [[(u.start, u.stop) for u in units(text)] for text in (source, target)]
+    words = [[text[a:b] for a, b in of] for text, of in zip((source, target), spans, strict=True)]
+    weights = torch.tensor([[float(s in links.get(t, "").split()) for s in words[0]] for t in words[1]])
+    return SentenceAlignment(tuple(spans[0]), tuple(spans[1]), weights)
+
+
+READ = "I have read the new book."
+LESEN = "Ich habe das neue Buch gelesen."
+LINKS = {
+    "Ich": "I", "habe": "have", "gelesen": "read", "das": "the", "neue": "new", "Buch": "book", ".": ".",
+}  # fmt: skip
+
+
+def shown(pieces: tuple[Piece, ...]) -> str:
+    """Pieces as a person sees them."""
+    marks = {Open: "<{}>", Close: "</{}>", Point: "[{}]"}
+    return "".join(
+        p if isinstance(p, str) else p.text if isinstance(p, Copied) else marks[type(p)].format(p.key)
+        for p in pieces
+    )
+
+
+def projected(*pieces: Piece, target: str = LESEN, links: dict[str, str] = LINKS) -> str:
+    return shown(project(pieces, target, aligned(shown_text(pieces, {}), target, links)))
+
+
+def test_an_element_goes_with_its_words() -> None:
+    found = projected("I have ", Open(1), "read", Close(1), " the ", Open(2), "new", Close(2), " book.")
+    assert found == "Ich habe das <2>neue</2> Buch <1>gelesen</1>."
+    found = projected("I have ", Open(1), "read the ", Open(2), "new book", Close(2), Close(1), ".")
+    assert found == "Ich habe <1>das <2>neue Buch</2> gelesen</1>."
+
+
+def test_a_span_is_whole_though_its_words_are_not_together() -> None:
+    found = projected("I ", Open(1), "have read", Close(1), " the new book.")
+    # `habe` and `gelesen` stand apart; three foreign words between them would cost more than one is worth.
+    assert found == "Ich <1>habe</1> das neue Buch gelesen."
+
+
+def test_elements_around_the_whole_stay_there_and_take_no_punctuation_that_they_had_not() -> None:
+    assert projected(Open(1), READ, Close(1)) == f"<1>{LESEN}</1>"
+    found = projected(Open(1), "I have read the new book", Close(1), ".")
+    assert found == "<1>Ich habe das neue Buch gelesen</1>."
+    found = projected("I have read the new ", Open(1), "book.", Close(1))
+    assert found == "Ich habe das neue <1>Buch</1> gelesen."
+
+
+def test_points_go_with_the_word_that_they_touch() -> None:
+    assert projected("I have read", Point(1), " the new book.") == "Ich habe das neue Buch gelesen[1]."
+    assert projected("I have read the new book.", Point(1)) == f"{LESEN}[1]"
+    assert projected("I have read the new book", Point(1), ".") == "Ich habe das neue Buch[1] gelesen."
+    assert projected("I have ", Point(1), "read the new book.") == "Ich habe das neue Buch [1]gelesen."
+    assert projected("I", Point(1), " have read the new", Point(2), Point(3), " book.") == (
+        "Ich[1] habe das neue[2][3] Buch gelesen."
+    )
+    found = projected("I have ", Open(1), "read", Close(1), Point(2), " the new book.")
+    assert found == "Ich habe das neue Buch <1>gelesen</1>[2]."
+
+
+def test_white_space_stays_outside() -> None:
+    found = projected("I have ", Open(1), "read ", Close(1), "the", Open(2), " new ", Close(2), "book.")
+    assert found == "Ich habe das <2>neue</2> Buch <1>gelesen</1>."
+
+
+def test_copied_text_is_found_or_inserted() -> None:
+    pieces = ("See ", Copied(1, "a.de"), " and ", Open(2), Copied(3, "{0}"), Close(2), " now.")
+    links = {"Siehe": "See", "und": "and", "jetzt": "now"}
+    target = "Siehe jetzt {0} und a.de."
+    found = project(pieces, target, aligned(shown_text(pieces, {}), target, links))
+    assert shown(found) == "Siehe jetzt <2>{0}</2> und a.de."
+    assert elements(found) == elements(pieces)
+    target = "Siehe jetzt und."
+    found = project(pieces, target, aligned(shown_text(pieces, {}), target, links))
+    assert shown(found).count("a.de") == shown(found).count("{0}") == 1
+    assert "Siehe a.de" in shown(found)
+
+
+def test_copied_text_that_stands_twice_is_the_one_that_is_aligned() -> None:
+    pieces = ("5 of ", Copied(1, "5"), " dogs")
+    target = "5 Hunde von 5"
+    found = project(pieces, target, aligned("5 of 5 dogs", target, {"5": "5", "Hunde": "dogs", "von": "of"}))
+    assert shown_text(found, {}) == target
+    assert len([p for p in found if isinstance(p, Copied)]) == 1
+    # A digit within a number is another one.
+    assert project(("About ", Copied(1, "5")), "15 oder 5", None) == ("15 oder ", Copied(1, "5"))
+
+
+def test_a_text_that_stayed_the_same_keeps_every_place() -> None:
+    pieces = (Open(1), "Ctrl ", Close(1), Point(2), "+ C", Open(3), Close(3))
+    assert project(pieces, "Ctrl + C", None) == pieces
+
+
+def test_sentences_keep_what_encloses_them_outside() -> None:
+    pieces = (
+        Open(9), Open(1), "Foo", Close(1), " bar ", Open(2), "baz. Quux", Close(2), " fin.", Close(9), " ",
+        Point(7),
+    )  # fmt: skip
+    parts = split_pieces(pieces, [(0, 12), (13, 22)])
+    assert parts.between == [(Open(9),), (" ",), (Close(9), " ", Point(7))]
+    assert parts.sentences[0] == (Open(1), "Foo", Close(1), " bar ", Open(2), "baz.")
+    assert parts.sentences[1] == ("Quux", Close(2), " fin.")
+
+
+def test_sentences_are_not_cut_within_copied_text() -> None:
+    parts = split_pieces(("See ", Copied(1, "Yahoo! Inc"), " there. Now."), [(0, 10), (11, 21), (22, 26)])
+    assert parts.sentences == [("See ", Copied(1, "Yahoo! Inc"), " there."), ("Now.",)]

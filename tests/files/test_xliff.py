@@ -1,0 +1,330 @@
+"""XLIFF 1.2 and 2.1: identity, targets made and filled, inline elements, states, languages, damage."""
+
+import pytest
+from catalogues import same_again, texts, translated, upper
+from faking import assert_damage_is_survived
+from hypothesis import given
+from hypothesis import strategies as st
+from lxml import etree
+
+from cotext.files.bilingual import Job
+from cotext.files.blocks import Block, Close, Copied, Open, Point
+from cotext.files.table import recognise
+from cotext.files.xliff import FORMAT, Xliff
+from cotext.runtime.errors import CotextError
+
+FIRST = """<?xml version='1.0' encoding="utf-8" ?>
+<!-- a job -->
+<xliff  version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2" xmlns:sdl='http://sdl.com/FileTypes/SdlXliff/1.0'>
+ <file original="a.html" source-language="en-US" target-language="de" datatype="html" >
+  <header><note>of the tool</note><sdl:ref uid="1"/></header>
+  <body>
+   <group id="g1">
+    <trans-unit id="1" maxwidth="30">
+      <source>See the <g id="1" ctype="x-b">red</g> car<x id="2"/> &amp; go.</source>
+      <note>keep</note>
+    </trans-unit>
+    <trans-unit id="2"><source>Untouched</source><target state="final">Unberührt</target></trans-unit>
+    <trans-unit id="3"><source>Done</source><target>Fertig</target>
+      <alt-trans><source>Done</source><target>Getan</target></alt-trans>
+    </trans-unit>
+    <trans-unit id="4" translate="no"><source>CODE</source></trans-unit>
+    <trans-unit id="5"><source>Fill me</source><target/></trans-unit>
+    <trans-unit id="6"><source>Guess</source>
+      <target state="needs-review-translation">Rate</target></trans-unit>
+   </group>
+   <group translate="no"><trans-unit id="7" translate="yes"><source>Yes</source></trans-unit></group>
+   <trans-unit id="8"><source>Press <bpt id="1">&lt;b&gt;</bpt>Enter<ept id="1">&lt;/b&gt;</ept>
+     <ph id="2">{0}</ph>
+     or <it id="3" pos="open">&lt;i&gt;</it>wait for <mrk mtype="protected">Cotext</mrk></source></trans-unit>
+   <trans-unit id="9"><source>One. Two.</source>
+     <seg-source><mrk mtype="seg" mid="1">One.</mrk> <g id="5"><mrk
+       mtype="seg" mid="2">Two.</mrk></g></seg-source>
+     <target><mrk mtype="seg" mid="1">Eins.</mrk> <g id="5"><mrk mtype="seg" mid="2"/></g></target>
+     <sdl:seg-defs><sdl:seg id="1" conf="Translated"/></sdl:seg-defs></trans-unit>
+   <trans-unit id="10" xml:space="preserve"><source><![CDATA[A <b>line</b>
+another line]]></source></trans-unit>
+   <bin-unit id="11" mime-type="image/png"><bin-source><external-file href="a.png"/></bin-source></bin-unit>
+  </body>
+ </file>
+ <file original="b" source-language="en" target-language="de" datatype="plaintext"><body>
+   <trans-unit id="1"><source>Second file</source></trans-unit></body></file>
+</xliff>
+"""
+SECOND = """<?xml version="1.0"?>
+<xliff xmlns="urn:oasis:names:tc:xliff:document:2.0" version="2.1" srcLang="en" trgLang="de-DE"
+  xmlns:slr="urn:oasis:names:tc:xliff:sizerestriction:2.0">
+ <file id="f1"><notes><note id="n">note</note></notes>
+  <group id="g"><unit id="u1">
+    <originalData><data id="d1">%d</data><data id="d2">&lt;br/></data></originalData>
+    <segment id="s1"><source>You have <ph id="1" dataRef="d1"/> <pc id="2">new</pc> letters<ph id="3"
+      dataRef="d2"/></source></segment>
+    <ignorable><source> </source></ignorable>
+    <segment state="final"><source>Final</source><target>Endlich</target></segment>
+    <segment id="s3" state="initial"><source>Then <sc id="4"/>half<ec startRef="4"/> and <sc id="5"
+       isolated="yes"/>alone
+       <mrk id="m" translate="no">AG</mrk><cp hex="001F"/></source><target>Then</target></segment>
+  </unit></group>
+  <unit id="u2" translate="no"><segment><source>No</source></segment></unit>
+  <unit id="u3" slr:sizeRestriction="20"><segment><source xml:space="preserve">  Outer </source>
+   </segment></unit>
+ </file>
+</xliff>
+"""
+
+
+def test_they_are_recognised_by_content() -> None:
+    for content in (FIRST, SECOND):
+        for encoding in ("utf-8", "utf-16"):
+            found = recognise(content.encode(encoding), "job")
+            assert found is not None
+            assert found.name == "xliff"
+    assert not FORMAT.recognises(b"<p>About <xlif>")
+
+
+@pytest.mark.parametrize("content", [FIRST, SECOND])
+@pytest.mark.parametrize("ending", ["\n", "\r\n"])
+def test_their_own_blocks_give_the_file_back(content: str, ending: str) -> None:
+    same_again(FORMAT, content.replace("\n", ending).encode())
+    same_again(FORMAT, b"\xef\xbb\xbf" + content.encode())
+
+
+def units(content: bytes) -> dict[str, etree._Element]:
+    root = etree.fromstring(content)
+    return {f"{u.getparent().tag}{u.get('id')}": u for u in root.iter("{*}trans-unit")}
+
+
+def inner(element: etree._Element) -> str:
+    text = etree.tostring(element, encoding="unicode", with_tail=False)
+    return text[text.index(">") + 1 : text.rindex("<")]
+
+
+def target(content: bytes, unit: str) -> etree._Element:
+    root = etree.fromstring(content)
+    [found] = root.xpath(f"(//*[local-name()='trans-unit'][@id='{unit}'])[1]/*[local-name()='target']")
+    return found
+
+
+def test_targets_of_1_2() -> None:
+    opened = FORMAT.open(FIRST.encode(), "file")
+    assert len(opened.contents.documents) == 2
+    written = upper(opened)
+    made = target(written, "1")
+    assert "".join(made.itertext()) == "SEE THE RED CAR & GO."
+    assert [child.get("id") for child in made] == ["1", "2"]
+    assert made[0].text == "RED"
+    assert made.get("state") == "needs-review-translation"
+    assert b"</source>\n      <target state=" in written
+    assert target(written, "5").text == "FILL ME"
+    assert target(written, "2").text == "Unberührt"
+    assert target(written, "3").text == "Fertig"
+    assert target(written, "6").text == "Rate"
+    assert target(written, "7").text == "YES"
+    assert b"<target>Getan</target>" in written
+    assert not etree.fromstring(written).xpath("//*[@id='4']/*[local-name()='target']")
+
+
+def test_nothing_but_targets_changes() -> None:
+    for content, left in ((FIRST, ()), (SECOND, ("state",))):
+        before, after = (
+            etree.fromstring(content.encode()),
+            etree.fromstring(upper(FORMAT.open(content.encode(), "file"))),
+        )
+        for root in (before, after):
+            for element in root.xpath(
+                "//*[local-name()='target' and not(ancestor::*[local-name()='alt-trans'])]"
+            ):
+                element.getparent().remove(element)
+            for element in root.iter():
+                for name in left:
+                    element.attrib.pop(name, None)
+        shape = [
+            [(e.tag, dict(e.attrib), (e.text or "").strip()) for e in root.iter() if isinstance(e.tag, str)]
+            for root in (before, after)
+        ]
+        assert shape[0] == shape[1]
+
+
+def test_inline_elements_of_1_2() -> None:
+    opened = FORMAT.open(FIRST.encode(), "file")
+    block = next(block for block in opened.contents.documents[0] if block.text.startswith("Press"))
+    kinds = [type(piece) for piece in block.pieces if not isinstance(piece, str)]
+    assert kinds == [Open, Close, Copied, Point, Copied]
+    assert block.text == "Press Enter {0} or wait for Cotext"
+    made = inner(target(upper(opened), "8"))
+    assert ">ENTER<" in made
+    assert '<ph xmlns="urn:oasis:names:tc:xliff:document:1.2" id="2">{0}</ph>' in made or ">{0}</ph>" in made
+    assert ">Cotext</mrk>" in made
+
+
+def test_segments_of_a_unit_keep_their_marks_and_translations() -> None:
+    written = upper(FORMAT.open(FIRST.encode(), "file"))
+    assert (
+        b'<target state="needs-review-translation" state-qualifier="leveraged-mt"><mrk mtype="seg" mid="1">'
+        b'Eins.</mrk> <g id="5"><mrk\n       mtype="seg" mid="2">TWO.</mrk></g></target>' in written
+    )
+
+
+def test_text_that_is_markup() -> None:
+    opened = FORMAT.open(FIRST.encode(), "file")
+    assert texts(opened)[-2:] == ["A line", "another line"]
+    assert target(upper(opened), "10").text == "A <b>LINE</b>\nANOTHER LINE"
+
+
+def test_what_is_not_translated_is_said() -> None:
+    said = FORMAT.open(FIRST.encode(), "file").contents.messages
+    for word in (
+        "2 translated",
+        "1 segments that wait",
+        "1 segments are final",
+        "translate=no",
+        "bin-unit",
+        "how long",
+    ):
+        assert any(word in line for line in said), word
+
+
+def test_entries() -> None:
+    again = upper(Xliff(Job(entries="unfinished")).open(FIRST.encode(), "file"))
+    assert target(again, "6").text == "GUESS"
+    assert target(again, "3").text == "Fertig"
+    everything = upper(Xliff(Job(entries="all")).open(FIRST.encode(), "file"))
+    assert target(everything, "3").text == "DONE"
+    assert target(everything, "2").text == "Unberührt"
+
+
+def test_targets_of_2_1() -> None:
+    opened = FORMAT.open(SECOND.encode(), "file")
+    blocks = opened.contents.documents[0]
+    assert [type(p).__name__ for p in blocks[0].pieces if not isinstance(p, str)] == [
+        "Copied",
+        "Open",
+        "Close",
+        "Point",
+    ]
+    assert blocks[0].text == "You have %d new letters"
+    assert [block.text for block in blocks if not block.translate] == ["Final"]
+    assert [type(p).__name__ for p in blocks[2].pieces if not isinstance(p, str)] == [
+        "Open",
+        "Close",
+        "Point",
+        "Copied",
+        "Point",
+    ]
+    written = upper(opened).decode()
+    assert (
+        '<segment id="s1" state="translated"><source>You have <ph id="1" dataRef="d1"/> <pc id="2">new</pc> '
+        'letters<ph id="3"\n      dataRef="d2"/></source><target>YOU HAVE <ph id="1" dataRef="d1"/> '
+        '<pc id="2">NEW</pc> LETTERS<ph id="3"\n      dataRef="d2"/></target></segment>' in written
+    )
+    assert '<target xml:space="preserve">  OUTER </target>' in written
+    assert '<segment id="s3" state="translated">' in written
+    assert '<mrk id="m" translate="no">AG</mrk><cp hex="001F"/></target>' in written
+    assert '<segment state="final"><source>Final</source><target>Endlich</target>' in written
+
+
+def test_elements_in_another_order() -> None:
+    opened = FORMAT.open(SECOND.encode(), "file")
+    blocks = translated(opened.contents)
+    own = opened.contents.documents[0][0].pieces
+    number, begin, end, point = (piece for piece in own if not isinstance(piece, str))
+    blocks[0][0] = Block((begin, "Neue", end, " Briefe: ", number, point, " <&>"))
+    assert (
+        b'<target><pc id="2">Neue</pc> Briefe: <ph id="1" dataRef="d1"/><ph id="3"\n      dataRef="d2"/> '
+        b"&lt;&amp;&gt;</target>" in opened.written(blocks)
+    )
+
+
+def test_languages() -> None:
+    assert Xliff(Job("en", "de-AT")).open(FIRST.encode(), "file").contents.documents
+    with pytest.raises(CotextError, match="of the languages en-US-de, en-de, the run of en-fr"):
+        Xliff(Job("en", "fr")).open(FIRST.encode(), "file")
+    unnamed = FIRST.replace(' target-language="de"', "").encode()
+    written = upper(Xliff(Job("en", "de")).open(unnamed, "file"))
+    assert written.count(b' target-language="de"') == 2
+    with pytest.raises(CotextError, match="trgLang"):
+        FORMAT.open(SECOND.replace(' trgLang="de-DE"', "").encode(), "file")
+
+
+def test_a_root_without_a_version_is_of_1_x() -> None:
+    content = FIRST.replace('version="1.2" ', "").encode()
+    assert target(upper(FORMAT.open(content, "file")), "5").text == "FILL ME"
+
+
+def test_another_encoding() -> None:
+    content = FIRST.replace('"utf-8"', '"iso-8859-1"').encode("latin-1")
+    opened = same_again(FORMAT, content)
+    written = opened.written(translated(opened.contents, lambda _: "Ж"))
+    assert "".join(target(written, "5").itertext()) == "Ж"
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ('<!DOCTYPE xliff [<!ENTITY a "b">]><xliff version="1.2"/>', "DOCTYPE"),
+        ('<!DOCTYPE xliff SYSTEM "http://x.invalid/a"><xliff version="1.2">&a;</xliff>', "entity &a;"),
+        ('<xliff version="1.2"><file></xliff>', "file:1: malformed"),
+        ('<xliff version="3.0"/>', "none of the versions"),
+        ("<xliff " + "<a>" * 200, "malformed"),
+        ('<xliff version="1.2">' + "<a>" * 200 + "</a>" * 200 + "</xliff>", "inside each other"),
+        (
+            '<xliff version="1.2"><file><body><trans-unit id="q"/></body></file></xliff>',
+            r"line 1 \(q\): a trans-unit",
+        ),
+    ],
+)
+def test_what_is_refused(content: str, said: str) -> None:
+    with pytest.raises(CotextError, match=said):
+        FORMAT.open(content.encode(), "file")
+
+
+@pytest.mark.parametrize("content", [FIRST, SECOND])
+def test_damage(content: str) -> None:
+    assert_damage_is_survived(FORMAT, content.encode(), seed=1)
+
+
+INLINE = st.recursive(
+    st.sampled_from(
+        ["word ", "A sentence. ", "&lt;b&gt;x&lt;/b&gt;", "&#233;", '<x id="9"/>', "<!-- c -->", " \n "]
+    ),
+    lambda inside: (
+        st.lists(inside, max_size=4).map(lambda parts: '<g id="1">' + "".join(parts) + "</g>")
+        | st.lists(inside, max_size=4).map("".join)
+        | inside.map(lambda part: '<bx id="5"/>' + part + '<ex id="5"/>')
+    ),
+    max_leaves=12,
+)
+
+
+@given(INLINE, st.sampled_from(["", ' xml:space="preserve"']))
+def test_any_structure_of_inline_elements(source: str, space: str) -> None:
+    content = (
+        f'<xliff version="1.2"><file source-language="en" target-language="de"><body>'
+        f'<trans-unit id="1"{space}><source>'
+        f"{source}</source></trans-unit></body></file></xliff>"
+    ).encode()
+    opened = same_again(FORMAT, content)
+    if opened.contents.documents:
+        same = [[Block(block.pieces) for block in blocks] for blocks in opened.contents.documents]
+        root = etree.fromstring(opened.written(same))
+        first, second = (next(root.iter(name)) for name in ("source", "target"))
+        assert [e.tag for e in first.iterdescendants()] == [e.tag for e in second.iterdescendants()]
+        assert "".join(first.itertext()).split() == "".join(second.itertext()).split()
+
+
+HALVES = '<bx id="1"/>' * 20000 + '<ex id="2"/>' * 20000
+
+
+def test_long_runs_take_time_by_their_length() -> None:
+    """Of a megabyte each, where time by the square would be hours."""
+    many = 1 << 20
+    start = '<xliff version="1.2"><file source-language="en"'
+    end = '<body><trans-unit id="1"><source>A b</source></trans-unit></body></file></xliff>'
+    for content in (
+        f"{start}{' ' * many}>{end}",
+        f"{start}>{end.replace('A b', 'A' + ' ' * many + 'b')}",
+        f"{start}>{end.replace('<source>', '<n' + 'n' * many + '/><source>')}",
+        start + ">" + end.replace("A b", "A" + HALVES),
+        f"{start}>{end.replace('A b', 'A' + ' &lt;a' * 100000)}",
+    ):
+        upper(Xliff(Job("en", "de")).open(content.encode(), "file"))
