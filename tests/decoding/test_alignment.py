@@ -17,7 +17,7 @@ from cotext.files.word_alignment import proportional
 from cotext.layers.kernels.sdpa import watch_weights
 from cotext.models.build import build_model
 
-TOKENIZER = PlainWordTokenizer("a b c d e f g h i j".split())
+TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f", "g", "h", "i", "j"])
 DOCUMENTS = [
     ParallelDocument("0", ("a b c", "d e", "f", "", "g h i"), ("c b", "e f d", "g h", "", "a b c d")),
     ParallelDocument("1", ("b a", "c"), ("a", "j i h")),

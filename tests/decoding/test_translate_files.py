@@ -4,6 +4,7 @@ import json
 import os
 import signal
 from pathlib import Path
+from typing import Any
 
 import pytest
 from command_line import World, cotext, listing, piped, signal_when, start, succeed
@@ -183,6 +184,41 @@ def test_interrupted_the_same_command_goes_on(
     assert shown.count("(1 from an interrupted job)") == 2
     assert listing(folder / "out") == expected
     assert (folder / "out" / "notes.txt").stat().st_mtime_ns == written
+
+
+@pytest.mark.parametrize("windows", [0, 1, 4])
+def test_a_document_goes_on_where_it_was_interrupted(
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch, windows: int
+) -> None:
+    """A document is translated window by window, and no window twice."""
+    whole = ["translate", world.run, folder / "notes.txt", "--out"]
+    succeed(*whole, folder / "expected")
+    add = TranslationJournal.add_window
+    noted: list[int] = []
+
+    def add_and_interrupt(journal: TranslationJournal, index: int, window: Any) -> None:
+        if len(noted) == windows:
+            raise KeyboardInterrupt
+        noted.append(window.number)
+        add(journal, index, window)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(TranslationJournal, "add_window", add_and_interrupt)
+        assert cotext(*whole, folder / "out").code == 130
+    # What is damaged is done again.
+    journal = folder / "out.partial"
+    *kept_lines, last = journal.read_text().splitlines(keepends=True)
+    if windows == 4:
+        journal.write_text("".join([*kept_lines, last.replace('"exact": true', '"exact": 1'), "\n"]))
+    windows = 10**6
+    before, noted = len(noted), []
+    with monkeypatch.context() as patched:
+        patched.setattr(TranslationJournal, "add_window", add_and_interrupt)
+        shown = succeed(*whole, folder / "out")
+    kept = max(before - before // 4, 0)
+    assert len(noted) == 9 - kept
+    assert (f"{kept} windows were translated before" in shown.err) == (kept > 0)
+    assert (folder / "out").read_bytes() == (folder / "expected").read_bytes()
 
 
 def test_killed_while_several_files_are_translated(world: World, folder: Path) -> None:

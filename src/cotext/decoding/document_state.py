@@ -6,6 +6,7 @@ context. Sentence indices count the sentences that are left.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Protocol
 
 from cotext.data.batch import Instance
 from cotext.data.documents import Document
@@ -46,6 +47,27 @@ class SentenceHypothesis:
     labels: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class FoundWindow:
+    """The hypotheses of the sentences requested of a window; `exact`: it has these and no others."""
+
+    number: int
+    sentences: tuple[SentenceHypothesis, ...]
+    exact: bool
+
+
+class WindowLog(Protocol):
+    """The windows of documents that were finished, for work that may be interrupted."""
+
+    def found(self, document: int) -> Sequence[FoundWindow]:
+        """Those of a document that an interrupted job has finished, in that order."""
+        ...
+
+    def note(self, document: int, window: FoundWindow) -> None:
+        """Keep one that is finished."""
+        ...
+
+
 @dataclass(slots=True)
 class OpenDocument:
     """The sentences of a document, its windows in a view, and the hypotheses so far.
@@ -65,6 +87,7 @@ class OpenDocument:
     sequential_windows: int = 1
     ready: list[int] = field(default_factory=list)
     guide: Guide | None = None
+    log: WindowLog | None = None
     texts: dict[int, str] = field(default_factory=dict)  # per index in the document, what is finished
     inexact: set[int] = field(default_factory=set)  # windows without exactly the sentences requested
     _missing: list[int] = field(default_factory=list)  # per window, how many hypotheses it waits for
@@ -133,12 +156,28 @@ class OpenDocument:
         """The target sentences of a window that are to be searched."""
         return self.windows[number].target[len(self.given[number]) :]
 
+    def keep(self, log: WindowLog) -> int:
+        """Take up the windows that a log has found, and note further ones; the number of sentences found.
+
+        A window that could not be searched next, or of other sentences, is searched again.
+        """
+        sentences = 0
+        for window in log.found(self.index):
+            if window.number in self.ready and len(window.sentences) == len(self.requested(window.number)):
+                self.ready.remove(window.number)
+                self.finish(window.number, window.sentences, window.exact)
+                sentences += len(self.windows[window.number].current)
+        self.log = log
+        return sentences
+
     def finish(self, number: int, hypothesis: Sequence[SentenceHypothesis], exact: bool = True) -> None:
         """Note the hypothesis of a window by sentence; windows that waited for it become ready.
 
         `exact`: it has exactly the sentences requested.
         """
         window = self.windows[number]
+        if self.log is not None:
+            self.log.note(self.index, FoundWindow(number, tuple(hypothesis), exact))
         if not exact:
             self.inexact.add(number)
         self._found[number] = [*self.context(number), *hypothesis]
@@ -151,12 +190,11 @@ class OpenDocument:
             self._one_less(number + 1)
 
     def _deciding(self, number: int) -> list[int]:
-        """The sentences before those requested of a window that decide on their constraints."""
+        """The sentences of windows before that decide on the constraints of those requested of a window."""
         if self.guide is None:
             return []
-        requested = self.requested(number)
-        places = {self.kept[j]: j for j in range(requested.start)}
-        deciding = (i for j in requested for i in self.guide.awaits(self.index, self.kept[j]))
+        places = {self.kept[j]: j for j in range(self.windows[number].current.start)}
+        deciding = (i for j in self.requested(number) for i in self.guide.awaits(self.index, self.kept[j]))
         return [places[i] for i in dict.fromkeys(deciding) if i in places]
 
     def _one_less(self, number: int) -> None:

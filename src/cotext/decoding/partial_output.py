@@ -1,12 +1,13 @@
 """The translations of a long job so far, on disk, so that an interrupted job can go on."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import asdict, fields
+from dataclasses import asdict, astuple, fields
 from pathlib import Path
 from typing import Any, TextIO
 
 from cotext.data.documents import Document
+from cotext.decoding.document_state import FoundWindow, SentenceHypothesis
 from cotext.decoding.translator import Translation
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum, replacing
@@ -40,6 +41,7 @@ class TranslationJournal:
         self.overwrite = overwrite
         self.done: dict[int, Translation] = {}
         self.out = out
+        self.windows: dict[int, list[FoundWindow]] = {}  # of documents that are not finished
         self._written = ""
         self.file: TextIO | None = None
 
@@ -71,6 +73,10 @@ class TranslationJournal:
                     self._written = str(entry["written"])
                     kept.append(line)
                     continue
+                if "window" in entry:
+                    self.windows.setdefault(int(entry["index"]), []).append(_window(entry))
+                    kept.append(line)
+                    continue
                 document = Document(entry["id"], tuple(entry["sentences"]))
                 lists = {k: tuple(entry[k]) for k in LISTS}
                 translation = Translation(document, **lists)
@@ -99,8 +105,9 @@ class TranslationJournal:
         keys = {**self.header, **other}
         differing = ", ".join(key for key in keys if other.get(key) != self.header.get(key))
         if not self.overwrite:
+            documents = sum('"window": ' not in line for line in lines[1:-1])
             raise CotextError(
-                f"{self.path}: holds {len(lines) - 2} documents that an interrupted job with another "
+                f"{self.path}: holds {documents} documents that an interrupted job with another "
                 f"{differing} has translated; give the same again to go on with it, choose another --out, or "
                 "add --overwrite to discard it"
             )
@@ -112,6 +119,11 @@ class TranslationJournal:
         document = entry.pop("document")
         self._append({"index": index, **document, **entry})
         self.done[index] = translation
+
+    def add_window(self, index: int, window: FoundWindow) -> None:
+        """Append a window of a document."""
+        found = [astuple(sentence) for sentence in window.sentences]
+        self._append({"index": index, "window": window.number, "exact": window.exact, "found": found})
 
     @property
     def output_stands(self) -> bool:
@@ -154,3 +166,26 @@ class TranslationJournal:
             # What a full disk has refused once is refused again here, and has been reported.
             with suppress(OSError):
                 self.file.close()
+
+
+class JournalWindows:
+    """The log of the windows of documents in a journal; `indices` are those of the documents translated."""
+
+    def __init__(self, journal: TranslationJournal, indices: Sequence[int]) -> None:
+        self._journal, self._indices = journal, indices
+
+    def found(self, document: int) -> Sequence[FoundWindow]:
+        """As `WindowLog.found`."""
+        return self._journal.windows.get(self._indices[document], [])
+
+    def note(self, document: int, window: FoundWindow) -> None:
+        """As `WindowLog.note`."""
+        self._journal.add_window(self._indices[document], window)
+
+
+def _window(entry: dict[str, Any]) -> FoundWindow:
+    sentences = [
+        SentenceHypothesis(tuple(map(int, tokens)), str(text), float(score), bool(truncated), int(labels))
+        for tokens, text, score, truncated, labels in entry["found"]
+    ]
+    return FoundWindow(int(entry["window"]), tuple(sentences), bool(entry["exact"]))

@@ -20,7 +20,7 @@ from cotext.data.formats.table import FORMATS, find_format
 from cotext.data.languages import check_sides, name_warning
 from cotext.data.splitting import Splitter
 from cotext.decoding.open import OpenedRun
-from cotext.decoding.partial_output import TranslationJournal, journal_of
+from cotext.decoding.partial_output import JournalWindows, TranslationJournal, journal_of
 from cotext.decoding.prose import Prose, trained_length
 from cotext.decoding.score_table import ScoredDocument, require_column, score_lines
 from cotext.decoding.scorer import SentenceScore
@@ -291,18 +291,21 @@ def translate_remaining(
     split: Callable[[Document], Document] = lambda document: document,
     join: Callable[[Document, Translation], Translation] = lambda document, translation: translation,
     guide: Callable[[Sequence[int]], Guide | None] = lambda chosen: None,
+    by_window: bool = False,
 ) -> int:
     """Translate what the journal does not hold yet; returns how many documents it held.
 
     `split` gives the sentences of a document that are translated, `join` what is noted of their translation,
-    `guide` the constraints of chosen documents.
+    `guide` the constraints of chosen documents. `by_window`: the journal has the windows of documents, too.
     """
     todo = list(_remaining(documents, journal.done))
     resumed = len(journal.done)
     waiting = {index for index, _ in todo}
     on_sentences(sum(len(split(d)) for index, d in enumerate(documents) if index not in waiting))
-    constraints = guide([index for index, _ in todo])
-    for number, translation in translator.translate((split(d) for _, d in todo), on_sentences, constraints):
+    indices = [index for index, _ in todo]
+    log = JournalWindows(journal, indices) if by_window else None
+    translations = translator.translate((split(d) for _, d in todo), on_sentences, guide(indices), log)
+    for number, translation in translations:
         index, document = todo[number]
         journal.add(index, join(document, translation))
     return resumed

@@ -105,8 +105,15 @@ class BlocksJob:
             writing(self.out) as lock,
             TranslationJournal(self.out, header, self._on_message, overwrite) as journal,
         ):
+            if begun := sum(map(len, journal.windows.values())):
+                self._on_message(f"{self.source}: {begun:,} windows were translated before the interruption")
             resumed = translate_remaining(
-                opened.translator, self._texts.documents, journal, on_sentences, guide=self._texts.guide
+                opened.translator,
+                self._texts.documents,
+                journal,
+                on_sentences,
+                guide=self._texts.guide,
+                by_window=True,
             )
             lock.require()
             if not journal.output_stands:

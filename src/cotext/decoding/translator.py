@@ -29,7 +29,7 @@ from cotext.data.documents import Document
 from cotext.data.tokenizer import Tokenizer, choose_languages, require_languages
 from cotext.decoding.beam_search import Hypothesis
 from cotext.decoding.constraints import SearchRequest, SearchSymbols
-from cotext.decoding.document_state import OpenDocument, SentenceHypothesis
+from cotext.decoding.document_state import OpenDocument, SentenceHypothesis, WindowLog
 from cotext.decoding.lexical_requests import constrained, constrained_anew
 from cotext.decoding.lexical_search import search_width
 from cotext.decoding.plan import DecodingPlan
@@ -153,11 +153,13 @@ class DocumentTranslator(DocumentScorer):
         documents: Iterable[Document],
         on_sentences: Callable[[int], None] = lambda count: None,
         guide: Guide | None = None,
+        log: WindowLog | None = None,
     ) -> Iterator[tuple[int, Translation]]:
         """Translations, each with the index of its document in the input, as soon as they are complete.
 
         `on_sentences` is called with the number of sentences that were finished; `guide` has the lexical
-        constraints of sentences, which `takes_guides` says whether this system can keep.
+        constraints of sentences, which `takes_guides` says whether this system can keep. `log`: the windows
+        found before, and where others are noted; of windows that are searched by themselves alone.
 
         Raises:
             CotextError: as `check`, or a guide for a system that takes none.
@@ -179,6 +181,8 @@ class DocumentTranslator(DocumentScorer):
                 open_documents.append(self._opened(*entry, guide))
                 ready += 1 + self._ready_tokens(open_documents[-1])
                 on_sentences(len(entry[1].sentences) - len(open_documents[-1].source))
+                if log is not None and self.plan.group_windows == 1:
+                    on_sentences(open_documents[-1].keep(log))
             if not open_documents:
                 return
             self._advance(open_documents, on_sentences)
