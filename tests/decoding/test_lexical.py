@@ -8,9 +8,9 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 import pytest
 import torch
 from tables import Table, table_source
-from tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
+from tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer, random_model, tiny_config
 
-from cotext.config.recipe import Config
+from cotext.config.recipe import load_config
 from cotext.data.batch import SpecialSymbols
 from cotext.data.documents import Document
 from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
@@ -252,24 +252,27 @@ def test_what_the_tokenizer_cannot_write_is_named() -> None:
 
 VOCABULARY = ["the", "cat", "sat", "on", "mat", "it", "saw", "again"]
 TOKENIZER = PlainWordTokenizer(VOCABULARY)
-BRACKET = {"separators": "bracket"}
-SYSTEMS: dict[str, Config] = {
-    "sentence": tiny_config(),
-    "greedy": tiny_config(decode={"beam": 1}),
-    "s4to4": tiny_config(view=window(3), model={"positions": "shifted", "shift": "sequence"}),
-    "whole windows": tiny_config(view=window(2), decode={"target_context": "regenerate"}),
-    "document": tiny_config(view=pieces(40)),
-    "multi-resolution": tiny_config(view=pieces(40, parts=2)),
-    "document, bracket": tiny_config(view=pieces(40) | BRACKET),
-    "document by sentence": tiny_config(view=pieces(40) | BRACKET, decode={"beam_per": "sentence"}),
-    "p-transformer": tiny_config(view=pieces(40) | BRACKET, model={"score": "p-transformer"}),
-    "g-transformer": tiny_config(view=pieces(40) | BRACKET, model={"span": "g-transformer"}),
-    "docflat": tiny_config(model={"batch_context": "docflat"}, decode={"group_windows": 3}),
-    "docflat together": tiny_config(
-        model={"batch_context": "docflat"}, decode={"group_windows": 3, "schedule": "simultaneous"}
-    ),
-    "mcn": tiny_config(view=pieces(40) | BRACKET, model={"document_layer": "mcn"}),
+SMALL = [
+    *(f"model.{key}={value}" for key, value in TINY_MODEL.items() if key != "shift"),
+    *(f"decode.{key}={value}" for key, value in {**TINY_DECODE, "group_windows": 3}.items()),
+]
+RECIPES = {
+    "focused-concatenation/base": [],
+    "focused-concatenation/s4to4-shift-cd": ["decode.beam=1", "model.shift=5"],
+    "focused-concatenation/s4to4-regenerate": [],
+    "p-transformer/doc": [],
+    "p-transformer/ctx": [],
+    "g-transformer/finetune": [],
+    "mixtures/g-transformer-cd": ["decode.beam_per=sentence"],
+    "docflat/docflat-c": ["view.numbers=8"],
+    "docflat/docflat-i": ["view.numbers=8", "decode.schedule=simultaneous", "view.before=0"],
+    "docflat/mbe": ["view.numbers=8"],
+    "mcn/final": [],
+    "mr/doc2doc": [],
+    "han/joint": [],
+    "flat-transformer/flat": [],
 }
+SYSTEMS = {name: load_config(name, "tiny", [*SMALL, *more]) for name, more in RECIPES.items()}
 
 
 class Given:
@@ -326,7 +329,7 @@ def test_every_system_keeps_constraints_in_their_sentences_alone(name: str) -> N
     assert other.document == plain[1].document
 
 
-@pytest.mark.parametrize("name", [name for name in SYSTEMS if name != "docflat together"])
+@pytest.mark.parametrize("name", [n for n in SYSTEMS if SYSTEMS[n].decode.schedule == "sequential"])
 def test_constraints_follow_from_translations_before(name: str) -> None:
     """Sentences that are searched together too."""
     for translation in dict(system(name).translate(DOCUMENTS, guide=Given({}, follow=True))).values():

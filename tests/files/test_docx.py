@@ -309,6 +309,30 @@ def test_what_is_refused(content: bytes, reason: str) -> None:
         FORMAT.open(content, "a.docx")
 
 
+def test_the_strict_kind_is_read_too() -> None:
+    parts = members(
+        document(f"<w:p>{run('so ')}{run('bold', BOLD)}</w:p>", header=f"<w:p>{run('Head')}</w:p>")
+    )
+    strict = {
+        name: part.replace(W.encode(), b"http://purl.oclc.org/ooxml/wordprocessingml/main").replace(
+            KIND.encode(), b"http://purl.oclc.org/ooxml/officeDocument/relationships/"
+        )
+        for name, part in parts.items()
+    }
+    file = FORMAT.open(packed(strict), "a.docx")
+    assert texts(file) == [["so bold"], ["Head"]]
+    written = file.written(shouted(file.contents.documents))
+    assert texts(FORMAT.open(written, "b.docx")) == [["SO BOLD"], ["HEAD"]]
+
+
+def test_elements_may_be_nested_as_deep_as_xml_may() -> None:
+    deep = f"{'<w:ins>' * 240}{run('deep')}{'</w:ins>' * 240}"
+    file = opened(deep + run(" down"))
+    assert others(file.written(shouted(file.contents.documents))) == others(document(f"<w:p>{deep}</w:p>"))
+    with pytest.raises(CotextError, match="not well-formed XML: Excessive depth"):
+        opened(300 * "<w:ins>" + 300 * "</w:ins>")
+
+
 def test_what_is_not_translated_is_said() -> None:
     parts = members(document(f"<w:p>{run('a')}<w:del/></w:p>"))
     extra = (

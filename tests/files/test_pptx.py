@@ -152,6 +152,19 @@ def test_slides_come_in_the_order_of_the_show() -> None:
     assert texts(FORMAT.open(presentation(run("last"), run("first")), "a.pptx")) == [["first", "last"]]
 
 
+def test_the_strict_kind_is_read_too() -> None:
+    strict = {
+        name: part.replace(
+            b"http://schemas.openxmlformats.org/drawingml/2006/main",
+            b"http://purl.oclc.org/ooxml/drawingml/main",
+        )
+        for name, part in members(presentation(run("so ") + run("bold", "b='1'"))).items()
+    }
+    file = FORMAT.open(packed(strict), "a.pptx")
+    written = file.written(shouted(file.contents.documents))
+    assert [shape(block) for block in FORMAT.open(written, "b.pptx").contents.documents[0]] == ["[SO ]BOLD"]
+
+
 def test_damage_is_survived() -> None:
     assert_damage_is_survived(FORMAT, presentation(run("one ") + run("two", "b='1'"), run("three")), seed=19)
 

@@ -1,6 +1,6 @@
 """Translation and scoring from Python: `cotext.load` and `cotext.Translator`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,10 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.decoding.open import open_run
 from cotext.decoding.published import local_folder
 from cotext.decoding.translator import DocumentTranslator
+from cotext.files.terms import Glossary, TermGuide
 from cotext.runtime.errors import CotextError
+
+Terms = Glossary | Mapping[str, str | Sequence[str]]
 
 
 class Translator:
@@ -18,35 +21,44 @@ class Translator:
         self.documents = documents
         self.signature = signature
 
-    def translate(self, sentences: Sequence[str]) -> list[str]:
+    def translate(self, sentences: Sequence[str], glossary: Terms | None = None) -> list[str]:
         """Translate the sentences of one document; as many come back, in order.
 
+        `glossary`: source terms and the translation, or translations, of each, which the sentences with these
+        terms then hold; the first translation chosen of several stays that of the document.
+
         Raises:
-            CotextError: one string instead of several, or a sentence longer than `decode.max_source_tokens`.
+            CotextError: one string instead of several, a sentence longer than `decode.max_source_tokens`, a
+                glossary for a system that cannot keep it.
         """
-        return list(self.translate_document(Document("1", _several(sentences, "translate"))).sentences)
+        document = Document("1", _several(sentences, "translate"))
+        return list(self.translate_document(document, glossary).sentences)
 
-    def translate_document(self, document: Document) -> Document:
-        """Translate a document; the result has its id and as many sentences."""
-        if not document.sentences:
-            return document
-        self.documents.check([document])
-        [(_, translation)] = self.documents.translate([document])
-        return translation.document
+    def translate_document(self, document: Document, glossary: Terms | None = None) -> Document:
+        """Translate a document; the result has its id and as many sentences. As `translate`."""
+        [translated] = self.translate_documents([document], glossary)
+        return translated
 
-    def translate_documents(self, documents: Iterable[Document]) -> list[Document]:
+    def translate_documents(
+        self, documents: Iterable[Document], glossary: Terms | None = None
+    ) -> list[Document]:
         """Translate many documents, which share batches; they come back in the order given, with their ids.
 
         As fast as `cotext translate`; each as `translate_document` translates it.
 
         Raises:
-            CotextError: a sentence longer than `decode.max_source_tokens`, before any is translated.
+            CotextError: a sentence longer than `decode.max_source_tokens`, before any is translated, or a
+                glossary for a system that cannot keep it.
         """
         given = list(documents)
         filled = [index for index, document in enumerate(given) if document.sentences]
         self.documents.check(given[index] for index in filled)
         found = list(given)
-        for number, translation in self.documents.translate(given[index] for index in filled):
+        guide = None
+        if glossary is not None:
+            terms = glossary if isinstance(glossary, Glossary) else Glossary.of(glossary)
+            guide = TermGuide([given[index].sentences for index in filled], terms, consistency=True)
+        for number, translation in self.documents.translate((given[i] for i in filled), guide=guide):
             found[filled[number]] = translation.document
         return found
 

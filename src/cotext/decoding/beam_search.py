@@ -106,19 +106,16 @@ def search(
     """Return the best hypothesis found for every row of the source; the model must be in eval mode.
 
     An entry is finished as soon as no hypothesis in its beam can beat its best ended one, however long it
-    became. Where a request has lexical constraints, all are searched in a beam as wide as these need
-    (`lexical_search.search_width`).
-
-    Raises:
-        CotextError: a request that cannot be met, or a model's output that is not a number.
+    became. With lexical constraints, the beam is as wide as these need (`lexical_search.search_width`).
+    Raises CotextError when a request cannot be met, or the model's output is not a number.
     """
     if not requests or len(requests) != source.tokens.size(0):
         raise CotextError(
             f"{len(requests)} requests for {source.tokens.size(0)} source rows; give one per row"
         )
     check_requests(requests, symbols, options.align)
-    lexical = LexicalBeam.of(requests, symbols, options.beam)
-    options = options if lexical is None else replace(options, beam=lexical.width)
+    if (lexical := LexicalBeam.of(requests, symbols, options.beam)) is not None:
+        options = replace(options, beam=lexical.width)
     with torch.inference_mode():
         state = model.encode(source)
         most_tokens = max(sum(r.max_tokens) for r in requests)

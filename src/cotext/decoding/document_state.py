@@ -190,12 +190,11 @@ class OpenDocument:
             self._one_less(number + 1)
 
     def _deciding(self, number: int) -> list[int]:
-        """The sentences before those requested of a window that decide on their constraints."""
+        """The sentences of windows before that decide on the constraints of those requested of a window."""
         if self.guide is None:
             return []
-        requested = self.requested(number)
-        places = {self.kept[j]: j for j in range(requested.start)}
-        deciding = (i for j in requested for i in self.guide.awaits(self.index, self.kept[j]))
+        places = {self.kept[j]: j for j in range(self.windows[number].current.start)}
+        deciding = (i for j in self.requested(number) for i in self.guide.awaits(self.index, self.kept[j]))
         return [places[i] for i in dict.fromkeys(deciding) if i in places]
 
     def _one_less(self, number: int) -> None:

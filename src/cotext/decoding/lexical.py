@@ -7,9 +7,10 @@ those that begin together the longest, as in a lexer: "New York" within the term
     text       the new New York T|imes          tail: "New York T", may still become a phrase
     counts     per unit, how often it occurred: a required group of alternatives, or a copied text
 
-A token is refused that completes a forbidden phrase, or a copied text once more than asked, unless a longer
-phrase that is still unmet begins so; and a copied text that is complete is not begun again. The next tokens
-of unmet phrases are offered to search (`lexical_search.py`), which refuses tokens that leave them no room.
+A token is refused that completes a forbidden phrase, or most of its last word, which would stay as a stump,
+or a copied text once more than asked, unless a longer phrase that is still unmet begins so; and a copied text
+that is complete is not begun again. The next tokens of unmet phrases are offered to search
+(`lexical_search.py`), which refuses tokens that leave them no room.
 """
 
 from collections import Counter
@@ -217,7 +218,7 @@ class SentenceAutomaton:
             for phrase in unit.phrases
         ):
             return False
-        if tail in self._forbidden:
+        if any(_is_most_of(tail, phrase) for phrase in self._forbidden):
             return True
         distinct = not all(map(is_letter, tail)) and (len(tail) > 1 or tail in "{<")
         return any(
@@ -294,3 +295,12 @@ class SentenceAutomaton:
             tokens = spelling.encoded_within(rest, phrase[place - 1]) if within else spelling.encoded(rest)
             rests[place] = tokens or ()
         return rests[place]
+
+
+def _is_most_of(tail: str, phrase: str) -> bool:
+    """Whether a text is a phrase up to its end, or to most of its last word: two thirds and three letters."""
+    if not phrase.startswith(tail):
+        return False
+    last = len(phrase) - phrase.rfind(" ") - 1
+    written = last - (len(phrase) - len(tail))
+    return written == last or written >= max(3, 2 * last / 3)

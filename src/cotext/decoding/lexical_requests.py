@@ -28,7 +28,7 @@ def constrained_anew(
     Sentences that are searched together cannot wait for each other.
     """
     own = {opened.kept[j]: s.text for j, s in zip(opened.requested(number), found, strict=True)}
-    anew = _constraints(opened, number, {**opened.texts, **own})
+    anew = _constraints(opened, number, {**own, **opened.texts})
     before = [a.constraints if a is not None else SentenceConstraints() for a in request.automata]
     if anew == (before or [SentenceConstraints()] * len(anew)):
         return None

@@ -190,7 +190,7 @@ class LexicalBeam:
         """The likely tokens; none where nothing but a phrase has room."""
         assert path.written is not None
         missing = automaton.tokens_missing(path.written)
-        room = not missing or path.written.joined or row.left > missing + 2
+        room = not missing or path.written.joined or row.left > missing + 1
         return row.likely if room else ()
 
     def _followed(

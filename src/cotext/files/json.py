@@ -21,6 +21,7 @@ from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 
 MAX_DEPTH: Final = 100
+MAX_ADDRESS: Final = 300  # characters
 _TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")|([\[\]{}:,])|[^\s"\[\]{}:,]+')
 _OBJECT = re.compile(rb'\s*\{\s*(?:"(?:[^"\\]|\\.)*"\s*:|\}\s*$)')
 _LIST = re.compile(rb'\s*\[\s*(?:["\[{]|\]\s*$)')
@@ -141,7 +142,7 @@ def string_slot(
     text: str, place: tuple[int, int], where: str, quoted: Callable[[str], str], messages: list[str]
 ) -> Slot | None:
     """The slot of a string at a place of its file; None where it has nothing to translate."""
-    if _ADDRESS.fullmatch(text):
+    if len(text) <= MAX_ADDRESS and _ADDRESS.fullmatch(text):
         return None
     message = message_of(text, MARKERS)
     if message is None:

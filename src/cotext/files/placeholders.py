@@ -27,7 +27,8 @@ _URL: Final = (
 _MAIL: Final = r"(?<![\w.+-])[\w.+-]+@\w[\w-]*(?:\.\w[\w-]+)+"
 _BRACES: Final = (
     r"\{\{\s*[\w.$|-]+\s*\}\}|\{%[^{}%\n]{1,100}%\}|\$\{[\w.:-]+\}|\{\d+(?:[:!,][^{}\s]{0,20})?\}"
-    r"|\{\w+,\s*(?:plural|select|selectordinal)\s*,\s*=?\w+\s*\{|\}\s+=?\w+\s*\{|\}\s*\}"
+    r"|\{\w+,\s*(?:plural|select|selectordinal)\s*,\s*=?\w+\s*\{|\}\s*\}"
+    r"|\}\s+(?:=\d+|zero|one|two|few|many|other|male|female)\s*\{"
     r"|\{(?!(?:sic)\})[A-Za-z_][\w.-]*(?:\[\w+\])?(?:[:!][^{}\s]{0,20})?\}"
 )
 # After a number or its space, % is a percentage, but for conversions that name their argument.

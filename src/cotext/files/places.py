@@ -16,6 +16,8 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+# Encodings of Python that are no encodings of files, or take time by the square of the length.
+_NOT_OF_FILES = frozenset(("punycode", "idna", "unicode-escape", "raw-unicode-escape", "undefined", "utf-7"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +53,8 @@ def decoded(content: bytes, name: str, encoding: str = "utf-8") -> Decoded:
     else:
         mark = b""
     try:
+        if codecs.lookup(encoding).name in _NOT_OF_FILES:
+            raise LookupError
         text = content[len(mark) :].decode(encoding)
         comes_back = mark + text.encode(encoding) == content
     except LookupError:

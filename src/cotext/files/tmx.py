@@ -25,7 +25,7 @@ from cotext.files.blocks import Block
 from cotext.files.inline import Kind, segments
 from cotext.files.places import Edit, Lines, Slot, SplicedFile, no_edits
 from cotext.files.strings import has_words
-from cotext.files.xml_places import Element, decoded_xml, escaped, printable, read_markup
+from cotext.files.xml_places import Element, decoded_xml, escaped, opened_tag, printable, read_markup
 from cotext.runtime.errors import CotextError
 
 _ROOT: Final = re.compile(rb"<tmx[\s>]")
@@ -176,7 +176,7 @@ class _Reader:
             old = target.first("seg")
             if old is not None:
                 return old.start, old.stop, segment
-            tag = re.sub(r"\s*/>$", ">", self._text[target.start : target.inner])
+            tag = opened_tag(self._text[target.start : target.inner])
             inner = self._text[target.inner : target.after]
             return target.start, target.stop, f"{tag}{inner}{segment}</{target.raw_name}>"
         indent = re.search(r"\r?\n[ \t]*$", self._text[max(0, holder.start - 200) : holder.start])

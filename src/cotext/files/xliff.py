@@ -20,7 +20,7 @@ from cotext.files.blocks import Block
 from cotext.files.inline import Kind, Segment, segments
 from cotext.files.places import Edit, Lines, Slot, SplicedFile, no_edits
 from cotext.files.strings import has_words
-from cotext.files.xml_places import Element, decoded_xml, read_markup, with_attribute
+from cotext.files.xml_places import Element, decoded_xml, opened_tag, read_markup, with_attribute
 from cotext.runtime.errors import CotextError, shown
 
 _ROOT: Final = re.compile(rb"<(?:[\w.-]+:)?xliff[\s>]")
@@ -245,7 +245,7 @@ class _Reader:
     def _target_edit(self, source: Element, target: Element | None, inner: str) -> Edit:
         """The edit that fills the target, or makes one after `source`."""
         if target is not None:
-            tag = re.sub(r"\s*/>$", ">", self._text[target.start : target.inner])
+            tag = opened_tag(self._text[target.start : target.inner])
             end = f"</{target.raw_name}>"
             return target.start, target.stop, (tag if self._second else _marked(tag)) + inner + end
         prefix = source.raw_name.rpartition(":")[0]

@@ -1,0 +1,96 @@
+"""What is copied by rule, what is not, and what stands for it before a model."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tiny import PlainWordTokenizer
+
+from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
+from cotext.files.blocks import Close, Copied, Open, Piece
+from cotext.files.placeholders import (
+    gives_back,
+    placeholder_spans,
+    shown,
+    with_placeholders,
+    without_placeholders,
+)
+
+FOUND = {
+    "See https://a.example/c?d=1&e=%20f, or www.b.example.": [
+        "https://a.example/c?d=1&e=%20f",
+        "www.b.example",
+    ],
+    "(see https://x.org/y_(z)).": ["https://x.org/y_(z)"],
+    "Write to ann.b@mail.example.org!": ["ann.b@mail.example.org"],
+    "{0} of {name}, {price:.2f} and {{x}}": ["{0}", "{name}", "{price:.2f}", "{{x}}"],
+    "{% if a %}yes{% endif %}": ["{% if a %}", "{% endif %}"],
+    "Dear ${user.name} or $NAME$": ["${user.name}", "$NAME$"],
+    "%s has %d new, %1$s %2$d, %(name)s, %5.2f": ["%s", "%d", "%1$s", "%2$d", "%(name)s", "%5.2f"],
+    "done: %d%%": ["%d", "%%"],
+    "{count, plural, one {# file} other {# files}}": ["{count, plural, one {", "} other {", "}}"],
+    '<x id="1"/> is <b>bold</b> &amp; &#160;': ['<x id="1"/>', "<b>", "</b>", "&amp;", "&#160;"],
+    r"In /etc/hosts, C:\Users\x and src/a_b/c.py": ["/etc/hosts", r"C:\Users\x", "src/a_b/c.py"],
+    "%PATH% and __INIT__": ["%PATH%", "__INIT__"],
+}
+TRAPS = [
+    "50 % der Leute",
+    "50% de los casos",
+    "100% sure, 20% discount, 5 % d'abord",
+    "he said {sic} and {see below}",
+    "It costs $5 or US$ 3.50.",
+    "AT&T, R&D; Q & A",
+    "a < b and c > d, x <3",
+    "and/or he/she 1/2 24/7 km/h",
+    "e-mail me @home at 3.30 p.m.",
+    "www. is short; http is a protocol: see [1].",
+    "Wait... what?! (no)",
+    "C: the language, A: the answer",
+]
+
+
+@pytest.mark.parametrize("text", FOUND)
+def test_placeholders_are_found(text: str) -> None:
+    assert [text[a:b] for a, b in placeholder_spans(text)] == FOUND[text]
+
+
+@pytest.mark.parametrize("text", TRAPS)
+def test_what_only_looks_like_one_is_text(text: str) -> None:
+    assert placeholder_spans(text) == []
+
+
+texts = st.text(alphabet="ab {}%sd$<>/&;:@.()0", max_size=30)
+
+
+@given(st.lists(texts, min_size=1, max_size=3))
+def test_pieces_come_back(parts: list[str]) -> None:
+    pieces: list[Piece] = [Open(7), *parts, Close(7), Copied(3, "code"), *parts]
+    found = with_placeholders(pieces)
+    joined = "".join(parts)
+    back = without_placeholders(found, pieces)
+    assert [p for p in back if not isinstance(p, str)] == [Open(7), Close(7), Copied(3, "code")]
+    assert "".join(p for p in back if isinstance(p, str)) == 2 * joined
+    keys = [p.key for p in found if not isinstance(p, str | Close)]
+    assert len(keys) == len(set(keys))
+
+
+def test_a_stand_in_is_what_the_tokenizer_can_write_and_the_sentence_does_not_hold() -> None:
+    tokenizer = SentencePieceTokenizer.train(
+        ["a neu X1 X2 X3 haus"] * 3, TokenizerSettings(byte_fallback=False)
+    )
+    pieces: list[Piece] = [
+        "X1 ",
+        Copied(0, "{0}"),
+        " neu ",
+        Copied(1, "haus"),
+        Copied(2, "{1}"),
+        Copied(3, "{0}"),
+    ]
+    found = shown(pieces, tokenizer)
+    assert found[1] == "haus"
+    assert found[0] == found[3]
+    assert found[0] != found[2]
+    for text in found.values():
+        assert gives_back(tokenizer, text)
+    assert "X1" not in (found[0], found[2])
+    words = PlainWordTokenizer(["cat", "sat"])
+    assert shown([Copied(0, "{0}"), "cat"], words)[0] in ("sat", "three", "two", "one")

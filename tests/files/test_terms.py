@@ -1,0 +1,181 @@
+"""Glossaries from every kind of file, their matching, the constraints that follow, and term accuracy."""
+
+from pathlib import Path
+
+import pytest
+
+from cotext.files.glossary import Glossary, Term, read_lemmas, read_words
+from cotext.files.guide import SentenceConstraints
+from cotext.files.term_report import term_report
+from cotext.files.terms import Inflection, TermGuide, names_of
+from cotext.files.words import is_boundary, occurrences, words_of
+from cotext.runtime.errors import CotextError
+
+TSV = """\ufeffsource\ttarget\tforbidden\tnotes
+# comment
+table\tTabelle|Übersicht\tTisch\tin documents
+mobile phone\tMobiltelefon\tHandy | Telefon
+bank\t\tBank
+"""
+CSV = 'table,"Tabelle|Übersicht",Tisch\n"bed, double",Doppelbett\n'
+TBX = """<?xml version="1.0"?>
+<tbx style="dct" type="TBX-Basic" xmlns="urn:iso:std:iso:30042:ed-2"><text><body>
+<conceptEntry id="1">
+ <langSec xml:lang="en-GB"><termSec><term>mobile phone</term></termSec></langSec>
+ <langSec xml:lang="de"><termSec><term>Mobiltelefon</term>
+  <termNote type="administrativeStatus">preferredTerm-admn-sts</termNote></termSec>
+  <termSec><term>Handy</term>
+  <termNote type="administrativeStatus">deprecatedTerm-admn-sts</termNote></termSec>
+ </langSec>
+ <langSec xml:lang="fr"><termSec><term>portable</term></termSec></langSec>
+</conceptEntry></body></text></tbx>
+"""
+OLD_TBX = """<martif type="TBX"><text><body><termEntry id="1">
+<langSet xml:lang="en"><tig><term>table</term></tig></langSet>
+<langSet xml:lang="de"><ntig><termGrp><term>Tabelle</term></termGrp></ntig></langSet>
+</termEntry></body></text></martif>
+"""
+
+
+def written(folder: Path, name: str, text: str) -> Path:
+    path = folder / name
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def test_glossaries_are_read_from_tables_and_tbx(tmp_path: Path) -> None:
+    assert Glossary.read(written(tmp_path, "a.tsv", TSV)).terms == (
+        Term("table", ("Tabelle", "Übersicht"), ("Tisch",)),
+        Term("mobile phone", ("Mobiltelefon",), ("Handy", "Telefon")),
+        Term("bank", (), ("Bank",)),
+    )
+    assert Glossary.read(written(tmp_path, "a.csv", CSV)).terms == (
+        Term("table", ("Tabelle", "Übersicht"), ("Tisch",)),
+        Term("bed, double", ("Doppelbett",)),
+    )
+    assert Glossary.of({"table": "Tabelle", "bed": ("Bett", "Liege")}).terms[1].targets == ("Bett", "Liege")
+    pytest.importorskip("lxml")
+    assert Glossary.read(written(tmp_path, "a.tbx", TBX), "en", "de").terms == (
+        Term("mobile phone", ("Mobiltelefon",), ("Handy",)),
+    )
+    assert Glossary.read(written(tmp_path, "b.tbx", OLD_TBX), "en", "de-AT").terms == (
+        Term("table", ("Tabelle",)),
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("table Tabelle\n", "line 1: holds no tab"), ("a\tb\ntable\t\n", "line 2: the term 'table' needs")],
+)
+def test_a_damaged_glossary_is_refused_by_line(tmp_path: Path, text: str, message: str) -> None:
+    with pytest.raises(CotextError, match=message):
+        Glossary.read(written(tmp_path, "a.tsv", text))
+
+
+def test_a_file_that_is_none_is_refused(tmp_path: Path) -> None:
+    pytest.importorskip("lxml")
+    with pytest.raises(CotextError, match="no termEntry"):
+        Glossary.read(written(tmp_path, "a.tbx", "<html/>"), "en", "de")
+    (tmp_path / "b.tsv").write_bytes(b"a\tb\xff")
+    with pytest.raises(CotextError, match=r"not a text in UTF-8 \(byte 3\)"):
+        Glossary.read(tmp_path / "b.tsv")
+    with pytest.raises(CotextError, match="line 1: holds no form"):
+        read_lemmas(written(tmp_path, "lemmas.tsv", "tables\n"))
+    assert read_words(written(tmp_path, "words.txt", "# names\nNew York\n\nCotext\n")) == (
+        "New York",
+        "Cotext",
+    )
+
+
+def found(text: str, terms: dict[str, str], **options: object) -> list[tuple[str, ...]]:
+    guide = TermGuide([[text]], Glossary.of(terms), **options)  # type: ignore[arg-type]
+    return list(guide.constraints(0, 0, {}).required)
+
+
+def test_terms_are_found_as_whole_words_the_longest_first() -> None:
+    terms = {"New York": "Neu York", "New York Times": "NYT", "table": "Tabelle"}
+    assert found("The New York Times of New York.", terms) == [("NYT",), ("Neu York",)]
+    assert found("The tables and a timetable.", terms) == []
+    assert found("Our table, table.", terms) == [("Tabelle",)] * 2
+    assert found("Table of contents: see Table 3.", terms) == [("Tabelle",)]  # at the beginning alone
+    assert found("SEE TABLE", terms) == [("TABELLE", "Tabelle")]
+    assert found("See https://a.b/table here.", terms, copied=[[["https://a.b/table"]]]) == []
+    assert found("die Übersicht", {"Übersicht": "table"}) == [("table", "Table")]
+
+
+def test_forms_are_found_and_written_with_lemmas() -> None:
+    inflection = Inflection({"tables": "table"}, {"Tabellen": "Tabelle", "neuen": "neu", "neue": "neu"})
+    assert found("two tables", {"table": "Tabelle"}, inflection=inflection) == [("Tabelle", "Tabellen")]
+    [forms] = found("table", {"table": "neue Tabelle"}, inflection=inflection)
+    assert {"neue Tabelle", "neuen Tabellen", "Neuen Tabelle"} <= set(forms)
+
+
+def test_words_to_keep_are_copied_as_they_stand() -> None:
+    guide = TermGuide([["We use Cotext and cotext."]], keep=("Cotext",))
+    assert guide.constraints(0, 0, {}).required == (("Cotext",),)
+
+
+def test_forbidden_translations_hold_where_the_term_is() -> None:
+    glossary = Glossary((Term("table", ("Tabelle",), ("Tisch", "Tabelle")), Term("bank", (), ("Bank",))))
+    guide = TermGuide([["a table", "a chair", "a bank"]], glossary)
+    assert guide.constraints(0, 0, {}) == SentenceConstraints((("Tabelle",),), ("Tisch",))
+    assert not guide.constraints(0, 1, {})
+    assert guide.constraints(0, 2, {}) == SentenceConstraints((), ("Bank",))
+
+
+def test_the_first_translation_of_a_document_is_kept() -> None:
+    glossary = Glossary.of({"table": ("Tabelle", "Übersicht"), "bed": "Bett"})
+    documents = [["a table", "a bed", "the table", "one more table"], ["a table"]]
+    guide = TermGuide(documents, glossary, consistency=True)
+    assert [guide.awaits(0, s) for s in range(4)] == [(), (), (0,), (0,)]
+    both = ("Tabelle", "Übersicht")
+    assert guide.constraints(0, 0, {}).required == (both,)
+    assert guide.constraints(0, 2, {0: "die Übersicht", 2: "die Tabelle"}).required == (("Übersicht",),)
+    assert guide.constraints(0, 3, {0: "nichts davon"}).required == (both,)
+    assert guide.constraints(1, 0, {}).required == (both,)
+    loose = TermGuide(documents, glossary)
+    assert loose.awaits(0, 2) == ()
+    assert loose.constraints(0, 2, {0: "die Übersicht"}).required == (both,)
+
+
+def test_names_that_were_not_translated_stay_so() -> None:
+    sentences = ["He met Anna Maria Berg there.", "Then Anna Maria Berg left.", "They saw the Green Party."]
+    guide = TermGuide([sentences], consistency=True)
+    assert guide.awaits(0, 1) == (0,)
+    assert guide.constraints(0, 1, {0: "Er traf Anna Maria Berg."}).required == (("Anna Maria Berg",),)
+    assert guide.constraints(0, 1, {0: "Er traf sie."}).required == ()
+    assert names_of("Old Mr Smith saw New York, then Paris.") == ["Mr Smith", "New York"]
+
+
+def test_words_and_their_boundaries() -> None:
+    assert [w.text for w in words_of("Anna's (new) 北京 B-2")] == [
+        "Anna",
+        "'",
+        "s",
+        "(",
+        "new",
+        ")",
+        "北",
+        "京",
+        "B",
+        "-",
+        "2",
+    ]
+    assert is_boundary("", "a")
+    assert not is_boundary("é", "a")
+    assert list(occurrences("rat Rate rat, (rat)", ["rat", "rat,"])) == [(0, "rat"), (9, "rat,"), (15, "rat")]
+    assert list(occurrences("我在北京", ["北京"])) == [(2, "北京")]
+    assert list(occurrences("5%dpx %s.", ["%d", "%s"])) == [(1, "%d"), (6, "%s")]
+
+
+def test_term_accuracy_worked_by_hand() -> None:
+    glossary = Glossary((Term("table", ("Tabelle", "Übersicht"), ("Tisch",)), Term("bed", ("Bett",))))
+    documents = [["a table and a table", "a bed", "the table {0}"]]
+    guide = TermGuide(documents, glossary, copied=[[[], [], ["{0}"]]])
+    report = term_report(guide, {0: ["Tabelle und Tisch", "die Tabelle im Bett", "Übersicht {0}"]})
+    assert (report.required, report.met, report.forbidden, report.leaked) == (4, 3, 1, 1)
+    assert (report.repeated, report.consistent, report.copied, report.kept) == (1, 0, 1, 1)
+    assert report.unmet == [(0, 0)]
+    assert str(report).startswith(
+        "terms: 3 of 4 (75.0%); forbidden: 1; in other sentences: 1; consistent: 0 of 1"
+    )
