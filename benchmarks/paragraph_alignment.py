@@ -2,7 +2,8 @@
 
 python -m benchmarks.paragraph_alignment SOURCE TARGET SOURCE_LANGUAGE TARGET_LANGUAGE
 
-Five lines in succession of a parallel corpus are a paragraph. A pair of units is right if both sides are of the same lines.
+Five lines in succession of a parallel corpus are a paragraph. A pair of units is right if both sides are of
+the same lines.
 """
 
 import argparse
