@@ -75,6 +75,7 @@ def test_long_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, 
         ("tsv", {"a.en": b"1\ta\tb\n" * 50}),
         ("docids", {"a.en": b"a\n" * 50, "a.docids": b"1\n" * 50}),
         ("docids", {"a.en": b"a\n" * 50, "a.docids": b"1\t50\n"}),
+        ("tmx", {"a.en": b"<tmx>" + b"<tu><tuv xml:lang='en'><seg>a</seg></tuv></tu>" * 50 + b"</tmx>"}),
         ("wmt-xml", {"a.en": b"<d><doc><src>" + b"<seg>a</seg>" * 50 + b"</src></doc></d>"}),
     ],
 )

@@ -31,6 +31,8 @@ from cotext.decoding.translate_file import (
 )
 from cotext.decoding.translator import Translation
 from cotext.decoding.wishes import Wishes
+from cotext.files.bilingual import BilingualFormat, Entries
+from cotext.files.bilingual import Job as BilingualJob
 from cotext.files.blocks import FileFormat
 from cotext.files.table import file_formats, recognise
 from cotext.runtime.errors import CotextError, nearest, shown
@@ -71,6 +73,7 @@ class BlocksJob:
         *,
         split: bool = True,
         wishes: Wishes | None = None,
+        entries: Entries = "untranslated",
         on_message: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.source, self.out = source, out
@@ -80,9 +83,12 @@ class BlocksJob:
             on_message(warning)
         content = read_file(source)
         self._checksum = hashlib.sha256(content).hexdigest()
-        self._file = format.open(content, str(source))
         splitter = Splitter(opened.languages.source) if split else None
         self._settings = splitter.name if splitter else ""
+        if isinstance(format, BilingualFormat):
+            format = format.for_job(BilingualJob(opened.languages.source, opened.languages.target, entries))
+            self._settings += f" {entries}"
+        self._file = format.open(content, str(source))
         self._texts = BlockDocuments(opened, self._file.contents, splitter, self._wishes)
         self.messages = list(self._file.contents.messages)
         blocks, sentences = self._texts.blocks_split
@@ -216,10 +222,14 @@ def open_job(
     *,
     split: bool,
     wishes: Wishes,
+    entries: Entries = "untranslated",
     scores: Path | None = None,
     on_message: Callable[[str], None],
 ) -> Job:
-    """A file to be translated, read and checked; `format` as `format_of` gives it."""
+    """A file to be translated, read and checked; `format` as `format_of` gives it.
+
+    `entries`: of a file that holds both languages, those that are translated.
+    """
     if isinstance(format, str):
         return CorpusJob(
             opened,
@@ -231,7 +241,9 @@ def open_job(
             wishes=wishes,
             on_message=on_message,
         )
-    return BlocksJob(opened, source, out, format, split=split, wishes=wishes, on_message=on_message)
+    return BlocksJob(
+        opened, source, out, format, split=split, wishes=wishes, entries=entries, on_message=on_message
+    )
 
 
 def unrefused(checks: Iterable[Callable[[], T]]) -> list[T]:
