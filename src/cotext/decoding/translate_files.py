@@ -199,6 +199,8 @@ def format_of(path: Path, name: str | None = None) -> FileFormat | str:
     found = recognise(_beginning(path), path.name)
     if found is None:
         return detect_format(path)
+    if found.name == "json" and path.suffix == ".jsonl":
+        return "jsonl"  # with a line that is broken
     if found.name == GENERIC and (corpus := detect_format(path)) != "text":
         return corpus
     return found
@@ -262,17 +264,22 @@ def unrefused(checks: Iterable[Callable[[], T]]) -> list[T]:
 
 
 def check_outputs_of(
-    sources: Sequence[Path], outs: Sequence[Path], scores: Path | None, overwrite: bool
+    sources: Sequence[Path],
+    outs: Sequence[Path],
+    scores: Path | None,
+    overwrite: bool,
+    folder: Path | None = None,
 ) -> None:
     """Refuse, before a run is opened, outputs that cannot be written, and such as are there already.
 
-    An output that an interrupted job has begun may be there: this or the one that it replaces.
+    An output that an interrupted job has begun may be there: this or the one that it replaces. `folder`: that
+    of the outputs, which may have to be made.
 
     Raises:
         CotextError: as `check_outputs`, a source among the outputs, or one that exists without `overwrite`.
     """
     for source, out in zip(sources, outs, strict=True):
-        if out.parent.exists():
+        if folder is None or folder.exists():
             check_outputs(out, scores, source)
             check_output(out, sources)
     there = [
