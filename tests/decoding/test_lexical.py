@@ -113,7 +113,11 @@ def test_every_beam_keeps_the_constraints_whatever_the_model_prefers(beam: int, 
                         C(),
                         C(required=((chosen[0],), (chosen[1], chosen[2]))),
                         C(copied=tuple(chosen[:2]), forbidden=(chosen[2],)),
-                        C(copied=("one", "one"), required=(("two",), ("two",), ("three",)), forbidden=("four",)),
+                        C(
+                            copied=("one", "one"),
+                            required=(("two",), ("two",), ("three",)),
+                            forbidden=("four",),
+                        ),
                     ]
                 )
             )
@@ -152,7 +156,12 @@ def test_what_no_sentence_can_keep_is_given_up() -> None:
 
 # --- in any subwords
 
-TEXTS = ["der Tisch war neu", "die Tabelle ist alt", "das Handy und die Tische", "Han dy tisch lampe neuer"] * 5
+TEXTS = [
+    "der Tisch war neu",
+    "die Tabelle ist alt",
+    "das Handy und die Tische",
+    "Han dy tisch lampe neuer",
+] * 5
 SUBWORDS = SentencePieceTokenizer.train(
     [*TEXTS, "siehe (Tisch) {0} %d https://a.b/c-d"], TokenizerSettings(byte_fallback=False)
 )
@@ -266,9 +275,7 @@ SYSTEMS: dict[str, Config] = {
 class Given:
     """Constraints by document and sentence; each sentence may await the first."""
 
-    def __init__(
-        self, wanted: Mapping[tuple[int, int], SentenceConstraints], follow: bool = False
-    ) -> None:
+    def __init__(self, wanted: Mapping[tuple[int, int], SentenceConstraints], follow: bool = False) -> None:
         self.wanted, self.follow = wanted, follow
 
     def constraints(self, document: int, sentence: int, earlier: Mapping[int, str]) -> SentenceConstraints:
@@ -309,7 +316,9 @@ def test_every_system_keeps_constraints_in_their_sentences_alone(name: str) -> N
         own = Given({(0, s): wanted for (d, s), wanted in WANTED.items() if d == index})
         [(_, alone)] = translator.translate([document], guide=own)
         assert alone.document == together[index].document
-        assert all(bool(t) == bool(s) for s, t in zip(document.sentences, alone.document.sentences, strict=True))
+        assert all(
+            bool(t) == bool(s) for s, t in zip(document.sentences, alone.document.sentences, strict=True)
+        )
     plain = dict(translator.translate(DOCUMENTS))
     guided = dict(translator.translate(DOCUMENTS, guide=Given({})))
     assert plain == guided

@@ -14,9 +14,9 @@ and no window waits. Windows that see each other (`window_groups.py`) are search
 the others of their group as extra rows, or all of a group together.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 
@@ -153,11 +153,13 @@ class DocumentTranslator(DocumentScorer):
         documents: Iterable[Document],
         on_sentences: Callable[[int], None] = lambda count: None,
         guide: Guide | None = None,
+        taken: Mapping[int, Mapping[int, str]] | None = None,
     ) -> Iterator[tuple[int, Translation]]:
         """Translations, each with the index of its document in the input, as soon as they are complete.
 
         `on_sentences` is called with the number of sentences that were finished; `guide` has the lexical
-        constraints of sentences, which `takes_guides` says whether this system can keep.
+        constraints of sentences, which `takes_guides` says whether this system can keep. `taken` are
+        translations that are given, by document and sentence: they are not searched, and are target context.
 
         Raises:
             CotextError: as `check`, or a guide for a system that takes none.
@@ -177,6 +179,8 @@ class DocumentTranslator(DocumentScorer):
             ready = sum(self._ready_tokens(opened) for opened in open_documents)
             while ready < wanted and (entry := next(waiting, None)) is not None:
                 open_documents.append(self._opened(*entry, guide))
+                if taken and entry[0] in taken:
+                    open_documents[-1].take(taken[entry[0]], partial(self.tokenizer.encode, side="target"))
                 ready += 1 + self._ready_tokens(open_documents[-1])
                 on_sentences(len(entry[1].sentences) - len(open_documents[-1].source))
             if not open_documents:
@@ -234,7 +238,7 @@ class DocumentTranslator(DocumentScorer):
             self.plan.sequential_windows,
             guide,
             # Of a group that is searched together, no window waits.
-            waits=self.plan.sequential_windows == self.plan.group_windows,
+            waits=not self.plan.searches_groups,
         )
 
     def _ready_tokens(self, opened: OpenDocument) -> int:
@@ -245,6 +249,9 @@ class DocumentTranslator(DocumentScorer):
         """Translate all ready windows of the open documents, longest first."""
         rows: list[_Row] = []
         for opened in open_documents:
+            # A group that is searched together is in one batch, whatever is given of it.
+            if opened.taken and not self.plan.searches_groups:
+                on_sentences(opened.finish_taken())
             rows += [self._row(opened, number) for number in opened.ready]
             opened.ready = []
         together = self._together(rows)
@@ -260,7 +267,7 @@ class DocumentTranslator(DocumentScorer):
 
     def _together(self, rows: Sequence[_Row]) -> list[list[_Row]]:
         """The rows that must share a batch: those of a group that is searched together."""
-        if self.plan.sequential_windows == self.plan.group_windows:
+        if not self.plan.searches_groups:
             return [[row] for row in rows]
         groups: dict[tuple[int, int], list[_Row]] = {}
         for row in rows:
