@@ -82,6 +82,10 @@ def translate(
     target_lemmas: Annotated[
         Path | None, typer.Option(help="Lemmas of target words, by which terms are written in any form.")
     ] = None,
+    memory: Annotated[
+        Path | None,
+        typer.Option(help="Translation memory (TMX): sentences in the same context are taken from it."),
+    ] = None,
     scores: Annotated[
         Path | None,
         typer.Option(help="File for the log-probability of each translated sentence of a corpus (TSV)."),
@@ -107,6 +111,7 @@ def translate(
         "keep": keep,
         "consistency": consistency,
         "lemmas": (lemmas, target_lemmas),
+        "memory": memory,
     }
     if any(str(file) == "-" for file in files):
         _translate_standard_input(
@@ -212,6 +217,8 @@ def _tell(out: Path, report: "FileReport") -> None:
         if where:
             shown = f"{', '.join(where[:5])}{' ...' if where[5:] else ''}"
             typer.echo(f"  {counted(len(where), 'sentence')} {what}; {report.places} {shown}")
+    if report.from_memory:
+        typer.echo(f"  {counted(report.from_memory, 'sentence')} taken from the translation memory")
     if report.terms is not None:
         typer.echo(f"  {report.terms}")
     if report.resegmented:

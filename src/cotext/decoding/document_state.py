@@ -4,7 +4,7 @@ A sentence without a token is no part of it: there is nothing to translate, and 
 context. Sentence indices count the sentences that are left.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -89,6 +89,7 @@ class OpenDocument:
     guide: Guide | None = None
     log: WindowLog | None = None
     texts: dict[int, str] = field(default_factory=dict)  # per index in the document, what is finished
+    taken: dict[int, SentenceHypothesis] = field(default_factory=dict)  # translations that are given
     inexact: set[int] = field(default_factory=set)  # windows without exactly the sentences requested
     _missing: list[int] = field(default_factory=list)  # per window, how many hypotheses it waits for
     _waiting: dict[int, list[int]] = field(default_factory=dict)  # per sentence, the windows that wait for it
@@ -133,6 +134,27 @@ class OpenDocument:
             opened._missing.append(len(awaited) + (number % sequential_windows > 0))
         opened.ready = [number for number, missing in enumerate(opened._missing) if not missing]
         return opened
+
+    def take(self, translations: Mapping[int, str], encode: Callable[[str], list[int]]) -> None:
+        """Give the translations of some sentences, by index in the document, before any is searched.
+
+        What search writes for one is replaced; where only such are asked for, nothing is searched.
+        """
+        for j, index in enumerate(self.kept):
+            if (text := translations.get(index)) is not None:
+                self.taken[j] = SentenceHypothesis(tuple(encode(text)), text)
+                if self.first_pass is not None:
+                    self.first_pass[j] = self.taken[j]
+
+    def finish_taken(self) -> int:
+        """Finish the ready windows whose sentences are all given; how many are current in them."""
+        finished = 0
+        while given := [n for n in self.ready if self.taken.keys() >= set(self.requested(n))]:
+            self.ready = [n for n in self.ready if n not in given]
+            for number in given:  # windows that waited for it become ready
+                self.finish(number, [self.taken[j] for j in self.requested(number)])
+                finished += len(self.windows[number].current)
+        return finished
 
     @property
     def done(self) -> bool:
@@ -180,7 +202,9 @@ class OpenDocument:
             self.log.note(self.index, FoundWindow(number, tuple(hypothesis), exact))
         if not exact:
             self.inexact.add(number)
-        self._found[number] = [*self.context(number), *hypothesis]
+        requested = zip(self.requested(number), hypothesis, strict=True)
+        found = (self.taken.get(j, sentence) for j, sentence in requested)
+        self._found[number] = [*self.context(number), *found]
         for j in window.current:
             self._current[j] = self._found[number][j - window.target.start]
             self.texts[self.kept[j]] = self._current[j].text

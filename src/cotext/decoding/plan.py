@@ -147,6 +147,11 @@ class DecodingPlan:
         return has_context and self.decode.target_context == "prefix"
 
     @property
+    def searches_groups(self) -> bool:
+        """Whether windows that see each other are searched together, in one batch."""
+        return self.sequential_windows < self.group_windows
+
+    @property
     def forces_prefix(self) -> bool:
         """Whether the target sentences of a window before its current ones are given to search."""
         return self.decode.target_context == "prefix" or self.searched_view is not self.view

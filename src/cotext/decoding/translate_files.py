@@ -30,7 +30,7 @@ from cotext.decoding.translate_file import (
     translate_remaining,
 )
 from cotext.decoding.translator import Translation
-from cotext.decoding.wishes import Wishes
+from cotext.decoding.wishes import Wishes, count
 from cotext.files.bilingual import BilingualFormat, Entries
 from cotext.files.bilingual import Job as BilingualJob
 from cotext.files.blocks import FileFormat
@@ -119,6 +119,7 @@ class BlocksJob:
                 journal,
                 on_sentences,
                 guide=self._texts.guide,
+                taken=self._texts.taken,
                 by_window=True,
             )
             lock.require()
@@ -143,6 +144,7 @@ class BlocksJob:
             messages=self.messages,
             is_corpus=False,
             terms=self._texts.terms(translations),
+            from_memory=count(self._texts.taken(range(len(self._texts.documents)))),
         )
         for index, translation in sorted(translations.items()):
             report.documents += 1

@@ -14,9 +14,9 @@ and no window waits. Windows that see each other (`window_groups.py`) are search
 the others of their group as extra rows, or all of a group together.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 
@@ -153,13 +153,15 @@ class DocumentTranslator(DocumentScorer):
         documents: Iterable[Document],
         on_sentences: Callable[[int], None] = lambda count: None,
         guide: Guide | None = None,
+        taken: Mapping[int, Mapping[int, str]] | None = None,
         log: WindowLog | None = None,
     ) -> Iterator[tuple[int, Translation]]:
         """Translations, each with the index of its document in the input, as soon as they are complete.
 
         `on_sentences` is called with the number of sentences that were finished; `guide` has the lexical
-        constraints of sentences, which `takes_guides` says whether this system can keep. `log`: the windows
-        found before, and where others are noted; of windows that are searched by themselves alone.
+        constraints of sentences, which `takes_guides` says whether this system can keep. `taken` are
+        translations that are given, by document and sentence: they are not searched, and are target context.
+        `log`: the windows found before, and where others are noted, if each is searched by itself.
 
         Raises:
             CotextError: as `check`, or a guide for a system that takes none.
@@ -167,9 +169,8 @@ class DocumentTranslator(DocumentScorer):
         self.plan.check_passes()
         if guide is not None and not self.takes_guides:
             raise CotextError(
-                "terms and copied text are kept in the search of systems that write from left to right, with "
-                "decode.align = constrained; this one is without autoregression, an engine, or searched "
-                "freely: leave the glossary out, or translate with a run that keeps it"
+                "terms and copied text are kept in the search of systems that write from left to right, "
+                "with decode.align = constrained: leave the glossary out, or take a run that keeps it"
             )
         waiting = self._after_first_pass(documents, guide)
         open_documents: list[OpenDocument] = []
@@ -179,6 +180,8 @@ class DocumentTranslator(DocumentScorer):
             ready = sum(self._ready_tokens(opened) for opened in open_documents)
             while ready < wanted and (entry := next(waiting, None)) is not None:
                 open_documents.append(self._opened(*entry, guide))
+                if taken and entry[0] in taken:
+                    open_documents[-1].take(taken[entry[0]], partial(self.tokenizer.encode, side="target"))
                 ready += 1 + self._ready_tokens(open_documents[-1])
                 on_sentences(len(entry[1].sentences) - len(open_documents[-1].source))
                 if log is not None and self.plan.group_windows == 1:
@@ -238,7 +241,7 @@ class DocumentTranslator(DocumentScorer):
             self.plan.sequential_windows,
             guide,
             # Of a group that is searched together, no window waits.
-            waits=self.plan.sequential_windows == self.plan.group_windows,
+            waits=not self.plan.searches_groups,
         )
 
     def _ready_tokens(self, opened: OpenDocument) -> int:
@@ -249,6 +252,9 @@ class DocumentTranslator(DocumentScorer):
         """Translate all ready windows of the open documents, longest first."""
         rows: list[_Row] = []
         for opened in open_documents:
+            # A group that is searched together is in one batch, whatever is given of it.
+            if opened.taken and not self.plan.searches_groups:
+                on_sentences(opened.finish_taken())
             rows += [self._row(opened, number) for number in opened.ready]
             opened.ready = []
         together = self._together(rows)
@@ -264,7 +270,7 @@ class DocumentTranslator(DocumentScorer):
 
     def _together(self, rows: Sequence[_Row]) -> list[list[_Row]]:
         """The rows that must share a batch: those of a group that is searched together."""
-        if self.plan.sequential_windows == self.plan.group_windows:
+        if not self.plan.searches_groups:
             return [[row] for row in rows]
         groups: dict[tuple[int, int], list[_Row]] = {}
         for row in rows:

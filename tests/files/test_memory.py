@@ -1,0 +1,53 @@
+"""Translation memory: the same sentence in the same context, and nothing else."""
+
+from pathlib import Path
+
+import pytest
+
+from cotext.data.languages import Languages
+from cotext.files.memory import TranslationMemory
+from cotext.files.tmx import written
+from cotext.runtime.errors import CotextError
+
+PAIRS = [
+    ("Hello.", "Hallo.", "1"),
+    ("It is old.", "Er ist alt.", "1"),
+    ("A lamp.", "Eine Lampe.", "2"),
+    ("It  is old.", "Sie ist\nalt.", "2"),
+    ("Hello.", "Tag.", "2"),
+    ("", "", "3"),
+    ("Bye.", " ", "3"),
+]
+
+
+def test_a_sentence_is_found_behind_the_sentence_that_it_stood_behind() -> None:
+    memory = TranslationMemory.of(PAIRS)
+    assert memory.units == 5
+    assert memory.lookup("It is old.", "Hello.") == "Er ist alt."
+    assert memory.lookup("It is\u00a0old. ", "A  lamp.") == "Sie ist alt."
+    assert memory.lookup("It is old.", None) is None
+    assert memory.lookup("It is old.", "Something else.") is None
+    assert memory.lookup("Hello.", None) == "Hallo."
+    assert memory.lookup("hello.", None) is None
+    assert memory.lookup("Bye.", "") is None
+
+
+def test_the_sentences_of_documents_that_a_memory_has() -> None:
+    documents = [("Hello.", "It is old.", "New."), ("It is old.",), ("A lamp.", "It is old.", "Hello.")]
+    assert TranslationMemory.of(PAIRS).taken(documents) == {
+        0: {0: "Hallo.", 1: "Er ist alt."},
+        2: {0: "Eine Lampe.", 1: "Sie ist alt.", 2: "Tag."},
+    }
+
+
+def test_a_memory_is_read_from_tmx(tmp_path: Path) -> None:
+    units = [(source, target, {"x-document": document}) for source, target, document in PAIRS[:5]]
+    path = tmp_path / "memory.tmx"
+    path.write_bytes(written(units, "en", "de"))
+    memory = TranslationMemory.read(path, Languages("en", "de"))
+    assert memory.units == 5
+    assert memory.lookup("Hello.", "It is old.") == "Tag."
+    with pytest.raises(CotextError, match="no unit in en and fr"):
+        TranslationMemory.read(path, Languages("en", "fr"))
+    with pytest.raises(CotextError, match="languages"):
+        TranslationMemory.read(path, Languages())
