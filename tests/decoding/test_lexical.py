@@ -80,11 +80,14 @@ def log_probability(model: Table, key: int, tokens: Sequence[int]) -> float:
 @pytest.mark.parametrize("seed", range(2))
 def test_a_wide_beam_finds_the_best_of_all_that_keep_the_constraints(name: str, seed: int) -> None:
     constraints = CASES[name]
-    model, limit = Table(seed), 5 if len(constraints) == 1 else 4
-    request = SearchRequest((), 0, (limit,) * len(constraints), automata=automata(constraints))
-    width = 400 if len(constraints) == 1 else 8000
+    model, limits = Table(seed), (5,) if len(constraints) == 1 else (3, 4)
+    request = SearchRequest((), 0, limits, automata=automata(constraints))
+    width = 400 if len(constraints) == 1 else 2000
     [found] = search(model, table_source([3]), [request], SYMBOLS, SearchOptions(width, 0.6))
-    kept = [[s for s in all_sentences(limit) if holds(WORDS.decode(s), wanted)] for wanted in constraints]
+    kept = [
+        [s for s in all_sentences(limit) if holds(WORDS.decode(s), wanted)]
+        for limit, wanted in zip(limits, constraints, strict=True)
+    ]
     scored = []
     for sentences in itertools.product(*kept):
         labels = [label for s in sentences for label in (*s, WORDS.sep)][:-1]

@@ -91,7 +91,7 @@ BOLD = "<w:b/>"
         (run("mis") + '<w:proofErr w:type="spellStart"/>' + run("spelled"), "misspelled"),
         ("<w:r><w:t>a</w:t><w:lastRenderedPageBreak/><w:softHyphen/><w:t>b</w:t></w:r>", "ab"),
         ("<w:r><w:t>a</w:t><w:noBreakHyphen/><w:t>b</w:t></w:r>", "a\u2011b"),
-        ("<w:r><w:t>a</w:t><w:tab/><w:br/><w:t>b</w:t><w:tab/><w:t>c</w:t></w:r>", "a/b*c"),
+        ("<w:r><w:t>a</w:t><w:tab/><w:br/><w:t>b</w:t><w:tab/><w:t>c</w:t></w:r>", "a/b/c"),
         # Elements around, at the ends, crossing, and empty.
         ('<w:hyperlink w:anchor="x">' + run("all of it", "<w:u/>") + "</w:hyperlink>", "all of it"),
         (run("see ") + '<w:hyperlink w:anchor="x">' + run("here", "<w:u/>") + "</w:hyperlink>", "see [here]"),

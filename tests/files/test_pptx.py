@@ -74,6 +74,7 @@ NUMBER = '<a:fld type="slidenum"><a:rPr/><a:t>7</a:t></a:fld>'
         ("<a:pPr/>" + run("He") + run("llo", "dirty='0'") + "<a:endParaRPr/>", "Hello"),
         (run("so ") + run("bold", "b='1'") + run(" it is"), "so [bold] it is"),
         (run("a") + "<a:br/>" + run("b"), "a/b"),
+        (run("one\ttwo") + run(" three", "b='1'"), "one<\t>two[ three]"),
         (run("Slide ") + NUMBER + run(" of it"), "Slide <7> of it"),
         (
             "<a:r><a:rPr><a:hlinkClick r:id='r1'/></a:rPr><a:t>A link</a:t></a:r>" + run(" in a text"),

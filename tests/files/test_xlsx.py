@@ -61,6 +61,7 @@ def run(text: str, properties: str = "") -> str:
     [
         ("<t>plain</t>", "plain", '<t xml:space="preserve">PLAIN</t>'),
         (run("so ") + run("bold", "<b/>") + run(" it is"), "so [bold] it is", None),
+        ("<t>two\nlines</t>", "two<\n>lines", '<t xml:space="preserve">TWO\nLINES</t>'),
         ("<t>read</t><rPh sb='0'><t>aloud</t></rPh>", "read", '<t xml:space="preserve">READ</t>'),
     ],
 )

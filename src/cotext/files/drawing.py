@@ -9,7 +9,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Final
 
 from cotext.files.parts import AttributeText, Slot
-from cotext.files.runs import Atom, Paragraph, look_of
+from cotext.files.runs import Atom, Paragraph, look_of, text_atoms
 from cotext.files.xml import local_name, lxml_etree, namespace_of, taken
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class DrawingDialect:
             text = "".join(child.itertext(self._prefix + "t"))
             if name == "r" and text:
                 properties = child.find(self._prefix + "rPr")
-                yield Atom("text", "", text, (), properties, look_of(properties, _UNSEEN))
+                yield from text_atoms(text, properties, look_of(properties, _UNSEEN))
             elif name == "fld" and text.strip():
                 yield Atom("copied", "", text, (child,))
             elif name not in ("r", "pPr"):

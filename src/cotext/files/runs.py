@@ -5,6 +5,7 @@ one here, and the look that most text of a paragraph (or of a link in it) has is
 are elements. A format says by its `Dialect` what its nodes are; all else is shared.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -18,8 +19,9 @@ if TYPE_CHECKING:
     from lxml import etree
 
 
-# Names of points that end a line.
-_BREAKS: Final = frozenset({"br", "cr", "line-break"})
+# Names of points that end a line, or a column.
+_BREAKS: Final = frozenset({"br", "cr", "line-break", "tab", "ptab"})
+_BREAKING: Final = re.compile("([\t\n\r]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,7 @@ class _Writer:
             holder, properties = self._levels[-1]
             for node in atom.nodes:
                 node.tail = None  # text behind a node is an atom of its own
-            if atom.kind == "text":
+            if atom.text and not atom.nodes:
                 self._dialect.put_text(holder, atom.text, atom.properties)
             elif atom.in_run:
                 holder.append(self._dialect.wrapped(atom.nodes, atom.properties))
@@ -192,6 +194,13 @@ class _Writer:
                 )
             elif atom.holder is not None:
                 self._levels.pop()
+
+
+def text_atoms(text: str, properties: "etree._Element | None" = None, look: str = "") -> Iterator[Atom]:
+    """The text of a run in which tabs and line breaks are characters: these are copied."""
+    for part in _BREAKING.split(text):
+        if part:
+            yield Atom("copied" if part[0] in "\t\n\r" else "text", "", part, (), properties, look)
 
 
 def look_of(properties: "etree._Element | None", unseen: frozenset[str]) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from copy import deepcopy
 from typing import TYPE_CHECKING, Final
 
-from cotext.files.runs import Atom, look_of
+from cotext.files.runs import Atom, look_of, text_atoms
 from cotext.files.xml import local_name, lxml_etree, namespace_of, taken
 
 if TYPE_CHECKING:
@@ -36,6 +36,9 @@ class CellDialect:
         if properties is None and not len(holder):
             holder.append(node)
             return
+        if properties is None and local_name(holder[-1]) == "t":
+            holder[-1].text = (holder[-1].text or "") + taken(text)
+            return
         if len(holder) == 1 and local_name(holder[0]) == "t":
             holder.append(self.wrapped([holder[0]], None))
         holder.append(self.wrapped([node], properties))
@@ -56,12 +59,12 @@ def _atoms(text: "etree._Element") -> Iterator[Atom]:
     for child in text:
         name = local_name(child)
         if name == "t" and child.text:
-            yield Atom("text", text=child.text)
+            yield from text_atoms(child.text)
         elif name == "r":
             properties = next((each for each in child if local_name(each) == "rPr"), None)
             written = "".join(each.text or "" for each in child if local_name(each) == "t")
             if written:
-                yield Atom("text", "", written, (), properties, look_of(properties, frozenset()))
+                yield from text_atoms(written, properties, look_of(properties, frozenset()))
         elif name not in ("t", "rPh", "phoneticPr"):
             yield Atom("point", nodes=(child,))
 

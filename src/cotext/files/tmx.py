@@ -92,7 +92,7 @@ class Tmx:
         """By the root element."""
         head = head.replace(b"\0", b"") if head.startswith((b"\xff\xfe", b"\xfe\xff")) else head
         start = head.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
-        return start.startswith(b"<") and _ROOT.search(head[:4096]) is not None
+        return start.startswith(b"<") and _ROOT.search(head[:65536]) is not None
 
     def open(self, content: bytes, name: str) -> SplicedFile:
         """Read a memory; raises CotextError for malformed XML, and where languages are not known."""

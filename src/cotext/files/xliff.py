@@ -46,7 +46,7 @@ class Xliff:
         """By the root element."""
         head = head.replace(b"\0", b"") if head.startswith((b"\xff\xfe", b"\xfe\xff")) else head
         start = head.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
-        return start.startswith(b"<") and _ROOT.search(head[:4096]) is not None
+        return start.startswith(b"<") and _ROOT.search(head[:65536]) is not None
 
     def open(self, content: bytes, name: str) -> SplicedFile:
         """Read a job; raises CotextError for malformed XML, another version, or languages of another job."""

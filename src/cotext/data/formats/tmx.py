@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
-from cotext.data.formats import streams
+from cotext.data.formats import records, streams
 from cotext.data.formats.records import OUTER_SPACE, Gathered, Record, id_to_write, one_line, without_breaks
 from cotext.data.formats.wmt_xml import check_characters
 from cotext.data.formats.xml_stream import XmlStream
@@ -179,11 +179,13 @@ class _Reader:
             return
         elif tag == "tuv":
             self._language = attributes.get("xml:lang") or attributes.get("lang") or ""
+            self._count(records.SENTENCE_BYTES)
             if not self._language:
                 raise CotextError(
                     f"{self._path}:{self.stream.line}: a <tuv> without xml:lang; name its language"
                 )
         elif tag == "prop" and self._language is None:
+            self._count(records.SENTENCE_BYTES)
             self._property = attributes.get("type", "")
             self._text_parts = []
         elif tag == "seg" and self._language is not None:
@@ -193,9 +195,12 @@ class _Reader:
 
     def _text(self, text: str) -> None:
         if self._text_parts is not None and not self._inside_code:
-            self._unit_characters += len(text)
-            self.stream.require(self._unit_characters, streams.MAX_LINE_BYTES, "a unit")
+            self._count(len(text))
             self._text_parts.append(text)
+
+    def _count(self, size: int) -> None:
+        self._unit_characters += size
+        self.stream.require(self._unit_characters, streams.MAX_LINE_BYTES, "a unit")
 
     def _end(self, tag: str) -> None:
         if self._unit is None:
