@@ -129,5 +129,5 @@ def test_validation_says_so_once(tmp_path: Path) -> None:
 
 
 def test_the_command_says_so(tmp_path: Path) -> None:
-    outcome = cotext("translate", tmp_path, written(tmp_path, "a.srt", SRT), "--out", tmp_path / "a.de")
-    assert (outcome.code, "subtitles (SubRip, srt)" in outcome.err) == (2, True)
+    outcome = cotext("translate", tmp_path, written(tmp_path, "a.en", PDF), "--out", tmp_path / "a.de")
+    assert (outcome.code, "it looks like a PDF" in outcome.err) == (2, True)

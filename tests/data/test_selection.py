@@ -16,6 +16,8 @@ from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_documents, read_parallel, validate_corpus, write_parallel
 from cotext.data.languages import Languages
 from cotext.data.overlap import Overlap, OverlapCounter
+from cotext.data.selection import Selection, render
+from cotext.data.splitting import Splitter
 from cotext.runtime.errors import CotextError
 
 EN_DE = Languages("en", "de")
@@ -321,6 +323,72 @@ def test_prepare_splits_and_cleans_the_training_data_alone(tmp_path: Path) -> No
     assert report["splits"]["test"]["sentences"] == 2
     assert report["command"]["clean"] == {"empty": 0, "ratio": 3}
     assert report["selected"]["train"]["cleaned"]["pairs"] == {"empty": 1}
+
+
+def test_sides_of_unequal_numbers_are_aligned_by_length_inside_their_line() -> None:
+    splitters = (Splitter("en"), Splitter("de"))
+    long, short = "It has been raining in the whole of the country for days.", "She is late."
+    viel, wenig = "Es hat schon seit vielen Tagen im ganzen Lande geregnet.", "Sie ist spät."
+    document = ParallelDocument(
+        "d",
+        (f"{long} {short} {short}", f"{short} {long}", f"{long} {short}", short, f"{short} {short} {short}"),
+        (
+            f"{viel} Sie kommt. Zu spät. {wenig}",
+            f"{wenig} {viel}",
+            f"Es regnet schon seit Tagen. Und zwar viel. {wenig}",
+            wenig,
+            wenig,
+        ),
+    )
+    selection = Selection(lambda counts: iter([document]), Languages("en", "de"), splitters=splitters)
+    [found] = selection.read()
+    assert list(zip(found.source, found.target, strict=True)) == [
+        (long, viel),
+        (short, "Sie kommt. Zu spät."),
+        (short, wenig),
+        (short, wenig),
+        (long, viel),
+        (long, "Es regnet schon seit Tagen. Und zwar viel."),
+        (short, wenig),
+        (short, wenig),
+        (f"{short} {short} {short}", wenig),
+    ]
+    assert (selection.prose.split, selection.prose.sentences, selection.prose.uneven) == (3, 7, 1)
+    assert (selection.prose.aligned, selection.prose.joined) == (2, 2)
+    [note] = render("train", selection, lambda side, text: "a.en:1")
+    assert note.endswith(
+        "3 were split into 7, 1 left whole, as their sides have unequal numbers of sentences; 2 of those "
+        "split have such sides and were aligned by length, 2 of their sentences joined of two"
+    )
+    # Without --split, nothing changes.
+    plain = Selection(lambda counts: iter([document]), Languages("en", "de"))
+    assert list(plain.read()) == [document]
+    assert plain.prose.several == 4
+
+
+def test_prepare_splits_paragraphs_of_all_corpora(tmp_path: Path) -> None:
+    corpus(tmp_path)
+    line = "d\tIt rains. She is late.\tEs regnet. Sie kommt zu spät.\n"
+    for name in ("train", "dev", "test"):
+        path = tmp_path / f"{name}.tsv"
+        path.write_text(path.read_text() + line)
+    (tmp_path / "own.txt").write_text("rains\n")
+    sizes = {}
+    for name, options in {
+        "plain": [],
+        "split": ["--split"],
+        "paragraphs": ["--paragraphs"],
+        "own": ["--paragraphs", "--abbreviations", tmp_path / "own.txt"],
+    }.items():
+        succeed(*prepare(tmp_path, *options), "--overwrite")
+        report = json.loads((tmp_path / "data" / "report.json").read_text())
+        sizes[name] = [report["splits"][split]["sentences"] for split in ("train", "dev", "test")]
+    plain = sizes["plain"]
+    assert sizes["split"] == [plain[0] + 2, *plain[1:]]
+    assert sizes["paragraphs"] == [n + m for n, m in zip(plain, (2, 1, 1), strict=True)]
+    assert sizes["own"][1:] == plain[1:]
+    refused = cotext(*prepare(tmp_path, "--abbreviations", tmp_path / "own.txt"))
+    assert (refused.code, "add --split or --paragraphs" in " ".join(refused.err.split())) == (2, True)
 
 
 def test_prepare_takes_beads_and_says_where_documents_were_cut(tmp_path: Path) -> None:

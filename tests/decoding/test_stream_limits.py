@@ -12,7 +12,7 @@ import pytest
 from command_line import piped
 
 from cotext.data.contrastive_suites import ContrastiveExample, ContrastiveSuite, write_suite
-from cotext.data.formats import read_documents, read_parallel, records, streams, validate_corpus, wmt_xml
+from cotext.data.formats import read_documents, read_parallel, records, streams, validate_corpus, xml_stream
 from cotext.data.suite_files import read_suite
 from cotext.metrics.decisions import read_decisions
 from cotext.metrics.discourse import read_marks
@@ -75,6 +75,7 @@ def test_long_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, 
         ("tsv", {"a.en": b"1\ta\tb\n" * 50}),
         ("docids", {"a.en": b"a\n" * 50, "a.docids": b"1\n" * 50}),
         ("docids", {"a.en": b"a\n" * 50, "a.docids": b"1\t50\n"}),
+        ("tmx", {"a.en": b"<tmx>" + b"<tu><tuv xml:lang='en'><seg>a</seg></tuv></tu>" * 50 + b"</tmx>"}),
         ("wmt-xml", {"a.en": b"<d><doc><src>" + b"<seg>a</seg>" * 50 + b"</src></doc></d>"}),
     ],
 )
@@ -119,7 +120,7 @@ def test_xml_without_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, content: bytes, message: str
 ) -> None:
     monkeypatch.setattr(streams, "MAX_LINE_BYTES", 1000)
-    monkeypatch.setattr(wmt_xml, "CHUNK_BYTES", 100)
+    monkeypatch.setattr(xml_stream, "CHUNK_BYTES", 100)
     (tmp_path / "a.xml").write_bytes(content)
     with pytest.raises(CotextError, match=rf"a\.xml:1: {message}"):
         list(read_documents(tmp_path / "a.xml", "wmt-xml"))

@@ -54,13 +54,18 @@ def texts(opened: OpenedFile) -> list[list[str]]:
 
 
 def shape(block: Block) -> str:
-    """The pieces as text: elements as brackets, points as *, copied text in angles."""
-    return "".join(
-        piece
-        if isinstance(piece, str)
-        else {Open: "[", Close: "]", Point: "*"}.get(type(piece)) or f"<{piece.text}>"
-        for piece in block.pieces
-    )
+    """The pieces as text: elements as brackets, points as * or /, which breaks, copied text in angles."""
+    spelled = []
+    for piece in block.pieces:
+        if isinstance(piece, str):
+            spelled.append(piece)
+        elif isinstance(piece, Copied):
+            spelled.append(f"<{piece.text}>")
+        elif isinstance(piece, Point):
+            spelled.append("/" if piece.breaks else "*")
+        else:
+            spelled.append("[" if isinstance(piece, Open) else "]")
+    return "".join(spelled)
 
 
 def assert_well_formed(opened: OpenedFile) -> None:

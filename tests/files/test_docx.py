@@ -91,7 +91,7 @@ BOLD = "<w:b/>"
         (run("mis") + '<w:proofErr w:type="spellStart"/>' + run("spelled"), "misspelled"),
         ("<w:r><w:t>a</w:t><w:lastRenderedPageBreak/><w:softHyphen/><w:t>b</w:t></w:r>", "ab"),
         ("<w:r><w:t>a</w:t><w:noBreakHyphen/><w:t>b</w:t></w:r>", "a\u2011b"),
-        ("<w:r><w:t>a</w:t><w:tab/><w:br/><w:t>b</w:t></w:r>", "a*b"),
+        ("<w:r><w:t>a</w:t><w:tab/><w:br/><w:t>b</w:t><w:tab/><w:t>c</w:t></w:r>", "a/b/c"),
         # Elements around, at the ends, crossing, and empty.
         ('<w:hyperlink w:anchor="x">' + run("all of it", "<w:u/>") + "</w:hyperlink>", "all of it"),
         (run("see ") + '<w:hyperlink w:anchor="x">' + run("here", "<w:u/>") + "</w:hyperlink>", "see [here]"),
@@ -307,6 +307,30 @@ def test_what_is_written_hangs_on_the_blocks_alone() -> None:
 def test_what_is_refused(content: bytes, reason: str) -> None:
     with pytest.raises(CotextError, match=rf"^a\.docx: .*{reason}"):
         FORMAT.open(content, "a.docx")
+
+
+def test_the_strict_kind_is_read_too() -> None:
+    parts = members(
+        document(f"<w:p>{run('so ')}{run('bold', BOLD)}</w:p>", header=f"<w:p>{run('Head')}</w:p>")
+    )
+    strict = {
+        name: part.replace(W.encode(), b"http://purl.oclc.org/ooxml/wordprocessingml/main").replace(
+            KIND.encode(), b"http://purl.oclc.org/ooxml/officeDocument/relationships/"
+        )
+        for name, part in parts.items()
+    }
+    file = FORMAT.open(packed(strict), "a.docx")
+    assert texts(file) == [["so bold"], ["Head"]]
+    written = file.written(shouted(file.contents.documents))
+    assert texts(FORMAT.open(written, "b.docx")) == [["SO BOLD"], ["HEAD"]]
+
+
+def test_elements_may_be_nested_as_deep_as_xml_may() -> None:
+    deep = f"{'<w:ins>' * 240}{run('deep')}{'</w:ins>' * 240}"
+    file = opened(deep + run(" down"))
+    assert others(file.written(shouted(file.contents.documents))) == others(document(f"<w:p>{deep}</w:p>"))
+    with pytest.raises(CotextError, match="not well-formed XML: Excessive depth"):
+        opened(300 * "<w:ins>" + 300 * "</w:ins>")
 
 
 def test_what_is_not_translated_is_said() -> None:

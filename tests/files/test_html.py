@@ -12,6 +12,7 @@ from cotext.files.blocks import Block, Close, Copied, Open, Point
 from cotext.files.html import FORMAT, HtmlFile
 from cotext.files.markup_tokens import tokens
 from cotext.files.table import recognise
+from cotext.runtime.errors import CotextError
 
 
 def opened(page: str | bytes) -> HtmlFile:
@@ -70,6 +71,7 @@ def test_a_page_is_read_in_blocks() -> None:
     assert [type(piece) for piece in blocks[3].pieces if not isinstance(piece, str)] == [
         *(Open, Open, Close, Close, Open, Close, Point, Point, Point)
     ]
+    assert [piece.breaks for piece in blocks[3].pieces if isinstance(piece, Point)] == [True, False, False]
     assert blocks[8].pieces[1::2] == (Copied(1, "f(x)"), Copied(3, "Cotext"))
     assert [block.place for block in blocks[:3]] == ["line 2", "line 4", "line 7"]
     assert file.contents.messages == [
@@ -278,6 +280,16 @@ def test_pages_are_recognised_by_content() -> None:
 
 def test_damage_is_survived() -> None:
     assert_damage_is_survived(FORMAT, PAGE.encode(), seed=7)
+
+
+def test_a_page_beyond_the_limit_is_refused() -> None:
+    with pytest.raises(CotextError, match=r"page\.html: 67,108,865 bytes, beyond the limit of 67,108,864"):
+        opened(bytes((64 << 20) + 1))
+
+
+def test_elements_may_be_nested_as_deep_as_they_like() -> None:
+    page = f"<p>{'<b>' * 5000}deep{'</b>' * 5000} down"
+    assert shout(page) == page.replace("deep", "DEEP").replace("down", "DOWN")
 
 
 def test_nothing_is_looked_at_twice() -> None:

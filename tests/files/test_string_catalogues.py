@@ -261,3 +261,11 @@ TREES = st.recursive(
 def test_any_tree_comes_back(tree: dict[str, object], indented: bool) -> None:
     same_again(JSON, json.dumps(tree, ensure_ascii=indented, indent=2 if indented else None).encode())
     same_again(YAML, yaml.safe_dump(tree, allow_unicode=indented, sort_keys=False).encode())
+
+
+def test_long_runs_take_time_by_their_length() -> None:
+    many = 1 << 18
+    runs = ("@" * many, "a" + " " * many, "{" * many + "a", "{a" * many, "%" * many + "a", "<a" * many)
+    for text in (*runs, "'{" * many):
+        upper(JSON.open(json.dumps({"a": text}).encode(), "file"))
+    upper(JSON.open(json.dumps({"a": "{n, plural, " * 500 + "other{a}" + "}" * 500}).encode(), "file"))

@@ -246,6 +246,11 @@ def test_languages() -> None:
         FORMAT.open(SECOND.replace(' trgLang="de-DE"', "").encode(), "file")
 
 
+def test_a_root_without_a_version_is_of_1_x() -> None:
+    content = FIRST.replace('version="1.2" ', "").encode()
+    assert target(upper(FORMAT.open(content, "file")), "5").text == "FILL ME"
+
+
 def test_another_encoding() -> None:
     content = FIRST.replace('"utf-8"', '"iso-8859-1"').encode("latin-1")
     opened = same_again(FORMAT, content)
@@ -305,3 +310,21 @@ def test_any_structure_of_inline_elements(source: str, space: str) -> None:
         first, second = (next(root.iter(name)) for name in ("source", "target"))
         assert [e.tag for e in first.iterdescendants()] == [e.tag for e in second.iterdescendants()]
         assert "".join(first.itertext()).split() == "".join(second.itertext()).split()
+
+
+HALVES = '<bx id="1"/>' * 20000 + '<ex id="2"/>' * 20000
+
+
+def test_long_runs_take_time_by_their_length() -> None:
+    """Of a megabyte each, where time by the square would be hours."""
+    many = 1 << 20
+    start = '<xliff version="1.2"><file source-language="en"'
+    end = '<body><trans-unit id="1"><source>A b</source></trans-unit></body></file></xliff>'
+    for content in (
+        f"{start}{' ' * many}>{end}",
+        f"{start}>{end.replace('A b', 'A' + ' ' * many + 'b')}",
+        f"{start}>{end.replace('<source>', '<n' + 'n' * many + '/><source>')}",
+        start + ">" + end.replace("A b", "A" + HALVES),
+        f"{start}>{end.replace('A b', 'A' + ' &lt;a' * 100000)}",
+    ):
+        upper(Xliff(Job("en", "de")).open(content.encode(), "file"))

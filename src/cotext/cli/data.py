@@ -8,15 +8,18 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from cotext.cli.options import (
+    Abbreviations,
     Checkpoint,
     Decode,
     Device,
     Format,
     Json,
+    SplitBy,
     TargetOrder,
     as_json,
     counted,
     decode_settings,
+    splitting,
 )
 from cotext.runtime.errors import CotextError, shown
 
@@ -89,9 +92,15 @@ def prepare(
         bool,
         typer.Option(
             "--split",
-            help="Split training lines with the same number of sentences (2 or more) on both sides.",
+            help="Split training lines of several sentences into sentences, aligned inside the line.",
         ),
     ] = False,
+    paragraphs: Annotated[
+        bool,
+        typer.Option("--paragraphs", help="Lines are paragraphs: as --split, of all corpora."),
+    ] = False,
+    abbreviations: Abbreviations = None,
+    splitter: SplitBy = None,
     clean: Annotated[
         list[str] | None,
         typer.Option(
@@ -122,7 +131,10 @@ def prepare(
 
     files = (source, target, dev_source, dev_target, test_source, test_target)
     if controlled is not None:
-        of_files = (source_language, target_language, format, split, clean, skip_unequal, trim_vocabulary)
+        of_files = (
+            *(source_language, target_language, format, split, paragraphs, abbreviations, splitter),
+            *(clean, skip_unequal, trim_vocabulary),
+        )
         if any((*files, *of_files)) or tokenizer != "sentencepiece":
             raise CotextError(
                 "--controlled makes its own corpus and tokenizer; leave out --source, --target, --format, "
@@ -147,6 +159,7 @@ def prepare(
             raise CotextError("--source and --dev-source are needed (or --controlled small)")
         if test_target is not None and test_source is None:
             raise CotextError("--test-target is given without --test-source")
+        chosen = splitting(abbreviations, splitter, split or paragraphs, "--split or --paragraphs")
         sides = (("--source-language", source_language), ("--target-language", target_language))
         languages = Languages(*(language_code(code, option) if code else "" for option, code in sides))
         taken = Path(tokenizer) if (Path(tokenizer) / "tokenizer").is_dir() else None
@@ -186,7 +199,8 @@ def prepare(
                 symbols=LanguageChoice(source_language or "", target_language or ""),
                 format=format,
                 max_characters=max_characters,
-                split=split,
+                split=chosen if split or paragraphs else None,
+                paragraphs=paragraphs,
                 clean=clean or (),
                 skip_unequal=skip_unequal,
                 overwrite=overwrite,

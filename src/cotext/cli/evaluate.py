@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from cotext.cli.options import Format, Json, Protocols, as_json
+from cotext.cli.options import Abbreviations, Format, Json, Protocols, SplitBy, as_json, splitting
 from cotext.runtime.errors import CotextError
 
 
@@ -24,6 +24,16 @@ def evaluate(
     target_language: Annotated[
         str | None, typer.Option(help="Language code such as zh, for the metric's tokenizer.")
     ] = None,
+    paragraphs: Annotated[
+        bool,
+        typer.Option(
+            "--paragraphs",
+            help="Lines hold several sentences: split them for scores of sentences, where all sides have "
+            "equally many.",
+        ),
+    ] = False,
+    abbreviations: Abbreviations = None,
+    splitter: SplitBy = None,
     words: Annotated[
         Path | None,
         typer.Option(
@@ -92,6 +102,7 @@ def evaluate(
         raise CotextError("--hypothesis and --reference are needed (or --decisions, twice)")
     if baseline is not None and not paired:
         raise CotextError("--baseline needs --paired")
+    chosen = splitting(abbreviations, splitter, paragraphs, "--paragraphs")
     from cotext.metrics.comet import Comet, find_python
     from cotext.metrics.evaluate_files import evaluate_files
     from cotext.metrics.significance import Resampling
@@ -112,6 +123,7 @@ def evaluate(
             protocols=protocol,
             target_language=target_language,
             format=format,
+            paragraphs=chosen if paragraphs else None,
             discourse=discourse,
             words=words,
             comet=None if comet is None else Comet(comet, find_python(comet_python), comet_context or 0),

@@ -5,11 +5,14 @@ import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from cotext.runtime.errors import CotextError
+
+if TYPE_CHECKING:
+    from cotext.data.splitting import Splitting
 
 Format = Annotated[
     str | None,
@@ -76,6 +79,19 @@ Json = Annotated[bool, typer.Option("--json", help="Print all figures as JSON in
 
 # Messages about translated sentences.
 CUT_OFF = "truncated at the length limit (--set max_ratio=... or max_extra=...)"
+Abbreviations = Annotated[
+    Path | None,
+    typer.Option(
+        "--abbreviations", help="File of abbreviations, one a line, whose full stop ends no sentence."
+    ),
+]
+SplitBy = Annotated[
+    str | None,
+    typer.Option(
+        "--splitter",
+        help="What splits text into sentences: rules (default), or sat:MODEL, a model of Segment any Text.",
+    ),
+]
 LONG = "longer than the training data"
 
 
@@ -110,6 +126,22 @@ def scoring_settings(pairs: list[str] | None) -> dict[str, Any]:
                 "add --generate)"
             )
     return settings
+
+
+def splitting(abbreviations: Path | None, splitter: str | None, used: bool, option: str) -> "Splitting":
+    """How text is split.
+
+    Raises:
+        CotextError: not `used`, for want of the `option`; a file that holds no abbreviations.
+    """
+    from cotext.data.abbreviations import read_abbreviations
+    from cotext.data.splitting import BY_RULES, Splitting
+
+    if not used and (abbreviations or splitter):
+        given = "--abbreviations" if abbreviations else "--splitter"
+        raise CotextError(f"{given} is about splitting text into sentences: add {option}, or leave it out")
+    read = read_abbreviations(abbreviations) if abbreviations is not None else frozenset()
+    return Splitting(read, splitter or BY_RULES)
 
 
 def require_translations(protocols: list[str] | None, translate: bool) -> None:

@@ -49,7 +49,7 @@ def translate(
             "--format",
             help="Of the files: markdown, prose (running text) or another of docs/files.md; or of a corpus: "
             "text (one sentence a line), docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, "
-            "tsv or jsonl; detected from the content if not given.",
+            "tmx, tsv or jsonl; detected from the content if not given.",
         ),
     ] = None,
     no_split: Annotated[
@@ -58,6 +58,13 @@ def translate(
             "--no-split", help="Translate lines and paragraphs as they are, several sentences as one."
         ),
     ] = False,
+    entries: Annotated[
+        str,
+        typer.Option(
+            help="Of files that hold both languages (PO, XLIFF, TMX): untranslated, unfinished (those too "
+            "whose translation is a guess or waits for a review) or all (but those that are final)."
+        ),
+    ] = "untranslated",
     glossary: Annotated[
         Path | None,
         typer.Option(help="Terms with their translations, preferred and forbidden (TSV, CSV or TBX)."),
@@ -114,19 +121,23 @@ def translate(
     from cotext.decoding.open import open_run
     from cotext.decoding.translate_files import check_outputs_of, format_of, open_job, run_jobs, unrefused
     from cotext.decoding.wishes import read_wishes
+    from cotext.files.bilingual import entries_named
     from cotext.runtime.progress import console, meter
 
     def say(text: str) -> None:
         console.print(text, soft_wrap=True)
 
     # What is wrong with files is told before the run is loaded, and of all before any work.
+    chosen = entries_named(entries)
     formats = unrefused(partial(format_of, file, format) for file in files)
     if scores is not None and not (len(files) == 1 and isinstance(formats[0], str)):
         raise CotextError("--scores is of one corpus, a sentence a line; leave it out")
-    check_outputs_of(files, outs, scores, overwrite)
+    check_outputs_of(files, outs, scores, overwrite, out_dir)
     opened = open_run(run, device, decode, checkpoint)
     asked = read_wishes(opened.languages, **wishes)
-    open_one = partial(open_job, opened, split=not no_split, wishes=asked, scores=scores, on_message=say)
+    open_one = partial(
+        open_job, opened, split=not no_split, wishes=asked, entries=chosen, scores=scores, on_message=say
+    )
     jobs = unrefused(
         partial(open_one, file, target, kind) for file, target, kind in zip(files, outs, formats, strict=True)
     )

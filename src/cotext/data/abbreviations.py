@@ -47,7 +47,7 @@ LEADING: Final = {
 # A number follows, or else the word is one like any other, as "no" and "art" are.
 NUMBERED: Final = {
     "en": """
-        no nos p pp fig figs eq eqs sec secs ch chap art arts vol vols ed par para tab app ex ref refs jan
+        no nos p pp fig figs eq eqs sec secs ch chap art arts vol vols ed par para tab app ex ref refs tel jan
         feb mar apr jun jul aug sep sept oct nov dec
     """,
     "de": """

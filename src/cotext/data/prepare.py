@@ -42,7 +42,7 @@ from cotext.data.preparation import STATE, Preparation, preparing
 from cotext.data.preparation_report import Report, report_of
 from cotext.data.prepared import REPORT, file_digests, write_report
 from cotext.data.selection import Selection, render
-from cotext.data.splitting import Splitter
+from cotext.data.splitting import Splitter, Splitting
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import (
     ImportedTokenizer,
@@ -80,7 +80,8 @@ def prepare(
     trim_vocabulary: bool = False,
     symbols: LanguageChoice | None = None,
     max_characters: int = 10_000,
-    split: bool = False,
+    split: Splitting | None = None,
+    paragraphs: bool = False,
     clean: Sequence[str] = (),
     skip_unequal: bool = False,
     overwrite: bool = False,
@@ -92,38 +93,53 @@ def prepare(
     run with other text; `settings` say nothing then, and `trim_vocabulary` leaves out its pieces that the
     training corpus does not need. `symbols`: the languages as such a tokenizer of many names them, where
     `languages` do not tell. A target of None: the source file holds both languages. A language that
-    `languages` leaves open is taken from the names of the training files. Of the training corpus, `split`
-    splits lines of several sentences and `clean` names rules of `cotext.data.cleaning`; of all,
-    `skip_unequal` leaves out documents of unequal numbers of sentences. `out` appears whole or not at all;
-    with `overwrite` it replaces an earlier prepared folder. The same call goes on with what an interrupted
-    one has done. Raises CotextError for what readers refuse, for a sentence of more than `max_characters`,
-    for file names that are the pair the wrong way round, and as `_taken`, `trimmed` and `preparing` do.
+    `languages` leaves open is taken from the names of the training files. Lines of several sentences are
+    split by `split`, in the training corpus or, if they are `paragraphs`, in all; of the training corpus,
+    `clean` names rules of `cotext.data.cleaning`. `skip_unequal` leaves out documents of unequal numbers of
+    sentences. `out` appears whole or not at all; with `overwrite` it replaces an earlier folder. The same
+    call goes on with what an interrupted one has done. Raises CotextError for what readers refuse, a sentence
+    of more than `max_characters`, file names that are the pair the wrong way round, and as `_taken`,
+    `trimmed` and `preparing` do.
     """
     given = {"train": (source, target), "dev": (dev_source, dev_target), "test": (test_source, test_target)}
     pair = _languages(languages or Languages(), source, target)
     rules = parse_rules(clean)
-    splitters = (Splitter(pair.source), Splitter(pair.target)) if split else None
+    splitters = None if split is None else (split.splitter(pair.source), split.splitter(pair.target))
     given_tokenizer = None if tokenizer is None else _taken(tokenizer, symbols or LanguageChoice(), pair)
-    corpora = _corpora(given, format, skip_unequal, pair, rules, splitters)
+    corpora = _corpora(given, format, skip_unequal, pair, rules, splitters, paragraphs)
     chosen = given_tokenizer or settings or TokenizerSettings()
     command = {
         **{f"{name}_files": [str(path) for path in paths if path] for name, paths in given.items()},
         "format": format,
         "max_characters": max_characters,
-        "split": [splitter.name for splitter in splitters or ()],
+        "split": [each.name for each in splitters or ()],
         "clean": rules,
         "skip_unequal": skip_unequal,
         **({} if tokenizer is None else {"tokenizer": str(tokenizer)}),
         **({"trim_vocabulary": True} if trim_vocabulary else {}),
+        **({"paragraphs": True} if paragraphs else {}),
     }
     with preparing(out, overwrite, [path for corpus in corpora for path in corpus.files]) as work:
         job = _job(command, input_checksums(corpora, format), pair, chosen)
-        report = work.begin(job)
-        if not report:
-            _build_tokenizer(work, corpora, corpora[0], chosen, max_characters, on_documents, trim_vocabulary)
-            report = _build(work, corpora, job, chosen, on_documents)
-        work.publish()
-        return report_of(report, work.out / REPORT)
+        return _carry_out(work, job, corpora, chosen, max_characters, trim_vocabulary, on_documents)
+
+
+def _carry_out(
+    work: Preparation,
+    job: dict[str, Any],
+    corpora: Sequence[CorpusSplit],
+    chosen: TokenizerSettings | Tokenizer,
+    max_characters: int,
+    trim_vocabulary: bool,
+    on_documents: OnDocuments,
+) -> Report:
+    """What is left to be done of a job."""
+    report = work.begin(job)
+    if not report:
+        _build_tokenizer(work, corpora, corpora[0], chosen, max_characters, on_documents, trim_vocabulary)
+        report = _build(work, corpora, job, chosen, on_documents)
+    work.publish()
+    return report_of(report, work.out / REPORT)
 
 
 def _corpora(
@@ -133,15 +149,17 @@ def _corpora(
     languages: Languages,
     rules: dict[str, float],
     splitters: tuple[Splitter, Splitter] | None,
+    paragraphs: bool,
 ) -> list[CorpusSplit]:
-    """The corpora in files; rules and splitters are for the training corpus alone."""
+    """The corpora in files; rules are for training alone, and splitters without `paragraphs`."""
     corpora = []
     for split, (source, target) in given.items():
         if source is not None:
             check_sides(languages, source, target, "the corpus is")
-            chosen = (rules, splitters) if split == "train" else ()
             read = partial(read_parallel, source, target, format, skip_unequal=skip_unequal)
-            selection = Selection(read, languages, *chosen)
+            training = split == "train"
+            cut = splitters if training or paragraphs else None
+            selection = Selection(read, languages, rules if training else {}, cut)
             corpora.append(corpus_of_files(split, source, target, selection))
     return corpora
 

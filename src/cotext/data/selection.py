@@ -3,12 +3,13 @@
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field, replace
 
-from cotext.data.beads import Alignment
+from cotext.data.beads import Alignment, Bead
 from cotext.data.cleaning import Cleaned, Cleaner
 from cotext.data.documents import ParallelDocument
 from cotext.data.languages import Languages
-from cotext.data.sentence_ends import sentence_ends, several_warning
-from cotext.data.splitting import Splitter
+from cotext.data.length_alignment import align_lengths
+from cotext.data.sentence_ends import several_warning
+from cotext.data.splitting import Splitter, join_sentences
 
 # A line is far too long if it has more than so many times the tokens of 99 in 100 training sentences.
 LONG_TIMES = 2
@@ -20,7 +21,8 @@ class Prose:
 
     `several`: pairs either side of which holds several sentences by punctuation; `long`: source sentences of
     a held-out set. `first`: side (0 source, 1 target) and text of the first. `split`: pairs that were split,
-    into `sentences`; `uneven`: left whole, as the sides are of unequal numbers of sentences.
+    into `sentences`; of these pairs, `aligned` have sides of unequal numbers of sentences, aligned by length,
+    and of these sentences, `joined` are two on a side. `uneven`: left whole, as they cannot be aligned so.
     """
 
     pairs: int = 0
@@ -29,6 +31,8 @@ class Prose:
     first: tuple[int, str] | None = None
     split: int = 0
     sentences: int = 0
+    aligned: int = 0
+    joined: int = 0
     uneven: int = 0
 
     def found(self, side: int, text: str) -> None:
@@ -84,11 +88,12 @@ class Selection:
         return self._split(self.read_files(self.alignment))
 
     def _split(self, documents: Iterable[ParallelDocument]) -> Iterator[ParallelDocument]:
-        """Count lines of several sentences, and split those whose sides have equally many."""
+        """Count lines of several sentences, and split those whose sentences can be aligned."""
+        detectors = self.splitters or (Splitter(self.languages.source), Splitter(self.languages.target))
         for document in documents:
             pairs: list[tuple[str, str]] = []
             for pair in zip(document.source, document.target, strict=True):
-                several = [side for side in (0, 1) if sentence_ends(pair[side])]
+                several = [side for side in (0, 1) if len(detectors[side].spans(pair[side])) > 1]
                 if several:
                     self.prose.several += 1
                     self.prose.found(several[0], pair[several[0]])
@@ -105,12 +110,24 @@ class Selection:
         source, target = (
             splitter.sentences(side) for splitter, side in zip(self.splitters, pair, strict=True)
         )
-        if len(source) != len(target) or len(source) <= 1:
+        if len(source) == len(target):
+            beads: list[Bead] = [((index,), (index,)) for index in range(len(source))]
+        else:
+            beads = align_lengths([len(s) for s in source], [len(t) for t in target])
+        if len(beads) <= 1:
             self.prose.uneven += len(source) != len(target)
             return [pair]
         self.prose.split += 1
-        self.prose.sentences += len(source)
-        return list(zip(source, target, strict=True))
+        self.prose.sentences += len(beads)
+        self.prose.aligned += len(source) != len(target)
+        self.prose.joined += sum(len(of_source) + len(of_target) > 2 for of_source, of_target in beads)
+        return [
+            (
+                join_sentences([source[index] for index in of_source], self.languages.source),
+                join_sentences([target[index] for index in of_target], self.languages.target),
+            )
+            for of_source, of_target in beads
+        ]
 
 
 def _characters(documents: Iterable[ParallelDocument]) -> tuple[int, int]:
@@ -143,8 +160,13 @@ def render(split: str, selection: Selection, location: Callable[[int, str], str]
                 f"; {prose.split:,} were split into {prose.sentences:,}, {prose.uneven:,} left whole, as "
                 "their sides have unequal numbers of sentences"
             )
+            if prose.aligned:
+                hint += (
+                    f"; {prose.aligned:,} of those split have such sides and were aligned by length, "
+                    f"{prose.joined:,} of their sentences joined of two"
+                )
         elif split == "train":
-            hint = "; --split splits pairs of as many sentences on both sides"
+            hint = "; --split splits them"
         lines.append(
             f"{split}: {' and '.join(found)} (by punctuation and length alone), the first at "
             f"{location(*prose.first)}{hint}"

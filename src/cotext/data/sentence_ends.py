@@ -56,7 +56,7 @@ _SAYS_EN = re.compile(
     r"(?!(?:He|She|It|They|We|I|You)\b)(?:[A-Z][\w’'.-]*\s){1,3}(?:said|says|asked|asks|cried|shouted|replied"
     r"|answered|whispered|exclaimed|wrote|told|wondered|demanded|yelled|screamed|called|added)\b"
 )
-_SAYS_ZH = re.compile(r"[\u4e00-\u9fff·]{0,6}?(?:说|問|问|說|道|喊|叫道|回答|答道|告诉|写道|表示)")
+_SAYS_ZH = re.compile(r"[\u4e00-\u9fff·]{0,6}?(?:说|問|问|說|道|喊|叫道|回答|答道|告诉|写道|表示)(?![：:])")
 _PARTICLE_JA = re.compile(
     r"(?!はい|もう|もし|とても|ところ|とにかく|やがて|やはり|やっと|のち|もちろん)(?:って|[とのがをにはもへや])"
 )
@@ -119,7 +119,8 @@ class EndRules:
         strong = bool(set(marks) & _STRONG)
         if strong:
             says = self._language in ("en", "") and set(closing) & set("\"'”’")
-            return not (says and _SAYS_EN.match(text, match.end()))
+            firm = marks == "!" and following["after"] == "." and word.lower() in self._often  # Yahoo! Inc.
+            return not (firm or (says and _SAYS_EN.match(text, match.end())))
         if set(marks) <= set(".…") and marks != ".":
             return self._ends_in_dots(text, match.start(), word, closing)
         if marks != ".":
@@ -154,7 +155,11 @@ class EndRules:
             return False
         if before.isspace():  # a word is left out, not the end of one
             return self._begins(word)
-        return self._language not in ("en", "") or re.split("['’]", word)[0] != "I"
+        return not self._is_pronoun(word)
+
+    def _is_pronoun(self, word: str) -> bool:
+        """Whether a capital letter says nothing: the English "I", also in "I'm"."""
+        return self._language in ("en", "") and re.split("['’]", word)[0] == "I"
 
     def _full_stop(self, text: str, start: int, stop: int, word: str, closing: str) -> bool:
         found = _WORD_BEFORE.search(text, max(start, stop - 40), stop)
@@ -173,6 +178,8 @@ class EndRules:
             return True
         if not _has_content(before):
             return False
+        if before.isdigit() and text[max(start, stop - 40) : stop - len(before)].rstrip().endswith(":"):
+            return True  # the first item of a list
         before = _ELISION.sub("", before)  # French and Italian: l'art. 5
         lower = before.lower()
         dotted = _DOTTED_BEFORE.search(text, max(start, stop - 20), stop)
@@ -180,7 +187,7 @@ class EndRules:
         if lower in self._given or together in self._leading or lower in self._leading:
             return True
         if lower in self._numbered or (self._language in ("de", "") and lower.endswith("str")):
-            if word[0].isdigit() or _ROMAN.fullmatch(word):
+            if word[0].isdigit() or (_ROMAN.fullmatch(word) and not self._is_pronoun(word)):
                 return True
             if len(before) > 1 and together not in self._often:
                 return False

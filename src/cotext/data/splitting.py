@@ -2,6 +2,7 @@
 
 import hashlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cache
 from itertools import pairwise
 from typing import Final
@@ -91,6 +92,18 @@ def _without_space(text: str, bounds: Sequence[int]) -> list[tuple[int, int]]:
             low = start + len(piece) - len(piece.lstrip())
             spans.append((low, low + len(stripped)))
     return spans
+
+
+@dataclass(frozen=True, slots=True)
+class Splitting:
+    """How texts are split, whatever their language; see `Splitter`."""
+
+    abbreviations: frozenset[str] = frozenset()
+    by: str = BY_RULES
+
+    def splitter(self, language: str) -> Splitter:
+        """The splitter of a language."""
+        return Splitter(language, self.abbreviations, self.by)
 
 
 def join_sentences(sentences: Sequence[str], language: str) -> str:

@@ -31,6 +31,8 @@ from cotext.decoding.translate_file import (
 )
 from cotext.decoding.translator import Translation
 from cotext.decoding.wishes import Wishes
+from cotext.files.bilingual import BilingualFormat, Entries
+from cotext.files.bilingual import Job as BilingualJob
 from cotext.files.blocks import FileFormat
 from cotext.files.table import file_formats, recognise
 from cotext.runtime.errors import CotextError, nearest, shown
@@ -71,6 +73,7 @@ class BlocksJob:
         *,
         split: bool = True,
         wishes: Wishes | None = None,
+        entries: Entries = "untranslated",
         on_message: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.source, self.out = source, out
@@ -80,9 +83,12 @@ class BlocksJob:
             on_message(warning)
         content = read_file(source)
         self._checksum = hashlib.sha256(content).hexdigest()
-        self._file = format.open(content, str(source))
         splitter = Splitter(opened.languages.source) if split else None
         self._settings = splitter.name if splitter else ""
+        if isinstance(format, BilingualFormat):
+            format = format.for_job(BilingualJob(opened.languages.source, opened.languages.target, entries))
+            self._settings += f" {entries}"
+        self._file = format.open(content, str(source))
         self._texts = BlockDocuments(opened, self._file.contents, splitter, self._wishes)
         self.messages = list(self._file.contents.messages)
         blocks, sentences = self._texts.blocks_split
@@ -193,6 +199,8 @@ def format_of(path: Path, name: str | None = None) -> FileFormat | str:
     found = recognise(_beginning(path), path.name)
     if found is None:
         return detect_format(path)
+    if found.name == "json" and path.suffix == ".jsonl":
+        return "jsonl"  # with a line that is broken
     if found.name == GENERIC and (corpus := detect_format(path)) != "text":
         return corpus
     return found
@@ -214,10 +222,14 @@ def open_job(
     *,
     split: bool,
     wishes: Wishes,
+    entries: Entries = "untranslated",
     scores: Path | None = None,
     on_message: Callable[[str], None],
 ) -> Job:
-    """A file to be translated, read and checked; `format` as `format_of` gives it."""
+    """A file to be translated, read and checked; `format` as `format_of` gives it.
+
+    `entries`: of a file that holds both languages, those that are translated.
+    """
     if isinstance(format, str):
         return CorpusJob(
             opened,
@@ -229,7 +241,9 @@ def open_job(
             wishes=wishes,
             on_message=on_message,
         )
-    return BlocksJob(opened, source, out, format, split=split, wishes=wishes, on_message=on_message)
+    return BlocksJob(
+        opened, source, out, format, split=split, wishes=wishes, entries=entries, on_message=on_message
+    )
 
 
 def unrefused(checks: Iterable[Callable[[], T]]) -> list[T]:
@@ -250,17 +264,22 @@ def unrefused(checks: Iterable[Callable[[], T]]) -> list[T]:
 
 
 def check_outputs_of(
-    sources: Sequence[Path], outs: Sequence[Path], scores: Path | None, overwrite: bool
+    sources: Sequence[Path],
+    outs: Sequence[Path],
+    scores: Path | None,
+    overwrite: bool,
+    folder: Path | None = None,
 ) -> None:
     """Refuse, before a run is opened, outputs that cannot be written, and such as are there already.
 
-    An output that an interrupted job has begun may be there: this or the one that it replaces.
+    An output that an interrupted job has begun may be there: this or the one that it replaces. `folder`: that
+    of the outputs, which may have to be made.
 
     Raises:
         CotextError: as `check_outputs`, a source among the outputs, or one that exists without `overwrite`.
     """
     for source, out in zip(sources, outs, strict=True):
-        if out.parent.exists():
+        if folder is None or folder.exists():
             check_outputs(out, scores, source)
             check_output(out, sources)
     there = [

@@ -8,7 +8,7 @@ import io
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
 from itertools import pairwise
 from typing import Final
 
@@ -81,17 +81,19 @@ class Archive:
             raise self._refused(f"part {shown(name)} is cut off")
         return content
 
-    def written(self, changed: Mapping[str, bytes]) -> bytes:
+    def written(self, changed: Mapping[str, bytes], dropped: Set[str] = frozenset()) -> bytes:
         """The archive with other contents of some members; the others byte for byte as they are packed.
 
-        Order, kinds of compression, dates, attributes and comments stay. Without a change, the file itself.
+        Without the `dropped` ones. Order, kinds of compression, dates, attributes and comments stay.
+        Without a change, the file itself.
         """
         changed = {name: content for name, content in changed.items() if self.read(name) != content}
-        if not changed:
+        if not changed and not dropped:
             return self._content
         out = bytearray()
         directory = bytearray()
-        for name, info in self._members.items():
+        kept = {name: info for name, info in self._members.items() if name not in dropped}
+        for name, info in kept.items():
             packed = self._packed(info) if name not in changed else _pack(changed[name], info)
             size, crc = info.file_size, info.CRC
             if name in changed:
@@ -99,7 +101,7 @@ class Archive:
             offset = len(out)
             out += self._local_header(info, crc, len(packed), size) + packed
             directory += self._directory_entry(info, crc, len(packed), size, offset)
-        count, comment = len(self._members), self._zip.comment
+        count, comment = len(kept), self._zip.comment
         end = _END.pack(b"PK\5\6", 0, 0, count, count, len(directory), len(out), len(comment))
         return bytes(out + directory + end + comment)
 

@@ -14,7 +14,7 @@ from cotext.files.opc import Package, recognises
 from cotext.files.parts import AttributeText, PartReader, PartsFile, Slot
 from cotext.files.runs import Paragraph
 from cotext.files.wordprocessing import WordDialect
-from cotext.files.xml import lxml_etree
+from cotext.files.xml import namespace_of
 
 if TYPE_CHECKING:
     from lxml import etree
@@ -59,9 +59,9 @@ class _Slots:
         self._label = label
 
     def __call__(self, root: "etree._Element") -> Iterator[tuple[str, Slot]]:
-        namespace = lxml_etree().QName(root).namespace or ""
+        namespace = namespace_of(root)
         dialect = WordDialect(namespace)
-        paragraph_tag = f"{{{namespace}}}p"
+        paragraph_tag = namespace + "p"
         twins = _twins(root, paragraph_tag)
         others = {other for each in twins.values() for other in each}
         count = 0
@@ -111,8 +111,8 @@ def _twins(root: "etree._Element", paragraph_tag: str) -> dict["etree._Element",
 
 
 def _tracked(root: "etree._Element") -> Iterator[str]:
-    namespace = lxml_etree().QName(root).namespace or ""
-    count = sum(1 for _ in root.iter(*(f"{{{namespace}}}{name}" for name in _CHANGES)))
+    namespace = namespace_of(root)
+    count = sum(1 for _ in root.iter(*(namespace + name for name in _CHANGES)))
     if count:
         yield f"tracked changes: {count}, read as if accepted; deleted text is kept as it is"
 

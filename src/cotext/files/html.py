@@ -19,6 +19,7 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+MAX_PAGE_BYTES: Final = 64 << 20
 _DECLARED_WITHIN: Final = 4096
 _DECLARED: Final = re.compile(
     rb"""<\?xml[^>]*?\sencoding\s*=\s*["']([\w.:-]+)|<meta[^>]*?[\s;"']charset\s*=\s*["']?\s*([\w.:-]+)""",
@@ -77,10 +78,14 @@ class Page:
     """The content of a page, HTML or XHTML: its blocks, and what is left as it is.
 
     Raises:
-        CotextError: its bytes are not of its encoding.
+        CotextError: its bytes are not of its encoding, or too many.
     """
 
     def __init__(self, content: bytes, name: str, xml: bool) -> None:
+        if len(content) > MAX_PAGE_BYTES:
+            raise CotextError(
+                f"{name}: {len(content):,} bytes, beyond the limit of {MAX_PAGE_BYTES:,}; divide the page"
+            )
         self.messages: list[str] = []
         mark, encoding = _marked(content)
         encoding = encoding or _declared(content) or _guessed(content, self.messages)

@@ -12,6 +12,7 @@ from cotext.files.xml_places import Element, escaped
 # `encloses`: its text is translated; `begins`, `ends`: a half of what encloses text, with the key of its
 # partner; `stands`: for something, without text; `copied`: its text stays.
 Role = Literal["encloses", "begins", "ends", "stands", "copied"]
+MAX_PAIRED: Final = 2000  # texts and elements of contents whose halves are joined
 _PLACEHOLDER: Final = re.compile(r"[^\s<>]*[%{$][^\s<>]*")
 
 
@@ -122,7 +123,7 @@ def _segment(parts: list[_Part], keep_breaks: bool) -> Segment:
     for number, part in enumerate(parts):
         piece: Piece
         if part.kind == "text":
-            pieces.append(part.text if keep_breaks else re.sub(r"[ \t]*\n\s*", " ", part.text))
+            pieces.append(part.text if keep_breaks else _on_one_line(part.text))
             continue
         if part.kind == "open":
             keys[part.pair] = number
@@ -137,8 +138,18 @@ def _segment(parts: list[_Part], keep_breaks: bool) -> Segment:
     return Segment(escaped(before), tuple(inner), escaped(after), elements)
 
 
+def _on_one_line(text: str) -> str:
+    first, *lines = text.split("\n")
+    if not lines:
+        return text
+    inner = [line.strip() for line in lines[:-1]]
+    return " ".join([first.rstrip(" \t"), *filter(None, inner), lines[-1].lstrip()])
+
+
 def _pair(parts: list[_Part]) -> None:
     """Make one element of two halves where both are there, and nested; other halves stand for themselves."""
+    if len(parts) > MAX_PAIRED:
+        return
     inside: list[tuple[int, _Part]] = []
     for number, part in enumerate(parts):
         if part.kind in ("open", "begins"):

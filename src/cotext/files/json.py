@@ -15,12 +15,13 @@ from typing import Final
 
 from cotext.files.blocks import Block
 from cotext.files.icu import Message, message_of
-from cotext.files.places import Edit, Slot, SplicedFile, decoded, line_of
+from cotext.files.places import Edit, Lines, Slot, SplicedFile, decoded
 from cotext.files.strings import Markers
 from cotext.runtime.errors import CotextError, shown
 from cotext.runtime.reading import parse_json
 
 MAX_DEPTH: Final = 100
+MAX_ADDRESS: Final = 300  # characters
 _TOKEN = re.compile(r'("(?:[^"\\]|\\.)*")|([\[\]{}:,])|[^\s"\[\]{}:,]+')
 _OBJECT = re.compile(rb'\s*\{\s*(?:"(?:[^"\\]|\\.)*"\s*:|\}\s*$)')
 _LIST = re.compile(rb'\s*\[\s*(?:["\[{]|\]\s*$)')
@@ -101,7 +102,7 @@ def _strings(text: str, name: str) -> Iterator[tuple[re.Match[str], list[_Level]
         mark = token[2]
         if mark in ("{", "["):
             if len(levels) == MAX_DEPTH:
-                line = line_of(text, token.start())
+                line = Lines(text).of(token.start())
                 raise CotextError(f"{name}:{line}: nested deeper than {MAX_DEPTH} levels")
             levels.append(_Level(mark == "{", wants_key=mark == "{"))
         elif mark in ("}", "]"):
@@ -117,6 +118,7 @@ def _strings(text: str, name: str) -> Iterator[tuple[re.Match[str], list[_Level]
 
 
 def _slots(text: str, name: str, messages: list[str]) -> Iterator[Slot]:
+    lines = Lines(text)
     as_ascii = text.isascii() and "\\u" in text
     for token, levels in _strings(text, name):
         path = "".join(level.step for level in levels).lstrip(".")
@@ -125,7 +127,7 @@ def _slots(text: str, name: str, messages: list[str]) -> Iterator[Slot]:
                 messages.append(f"@@locale stays {token[1]}; name the language of the translation there")
             continue
         quoted = partial(_quoted, as_ascii=as_ascii, slashes="\\/" in token[1])
-        place = f"line {line_of(text, token.start())}, {path or 'the only string'}"
+        place = f"line {lines.of(token.start())}, {path or 'the only string'}"
         slot = string_slot(json.loads(token[1]), token.span(), place, quoted, messages)
         if slot is not None:
             yield slot
@@ -140,7 +142,7 @@ def string_slot(
     text: str, place: tuple[int, int], where: str, quoted: Callable[[str], str], messages: list[str]
 ) -> Slot | None:
     """The slot of a string at a place of its file; None where it has nothing to translate."""
-    if _ADDRESS.fullmatch(text):
+    if len(text) <= MAX_ADDRESS and _ADDRESS.fullmatch(text):
         return None
     message = message_of(text, MARKERS)
     if message is None:

@@ -42,17 +42,21 @@ class Package:
 
     def related(self, part: str) -> list[tuple[str, str]]:
         """Kinds and names of the parts to which a part relates, in its order; of the package for ""."""
+        return [(kind, target) for _, kind, target in self.relations(part)]
+
+    def relations(self, part: str) -> list[tuple[str, str, str]]:
+        """The `related` parts, each with the name that the part has for the relation before it."""
         folder, base = posixpath.split(part)
         listing = posixpath.join(folder, "_rels", f"{base}.rels")
         if listing not in self.archive:
             return []
-        found: list[tuple[str, str]] = []
+        found: list[tuple[str, str, str]] = []
         for relation in parse(self.archive.read(listing), f"{self.name}: {listing}").getroot():
             if local_name(relation) == "Relationship" and relation.get("TargetMode") != "External":
                 target = posixpath.join("/", folder, unquote(relation.get("Target") or ""))
                 kind = (relation.get("Type") or "").rpartition("/")[2]
-                found.append((kind, posixpath.normpath(target).lstrip("/")))
-        return [(kind, target) for kind, target in found if target in self.archive]
+                found.append((relation.get("Id") or "", kind, posixpath.normpath(target).lstrip("/")))
+        return [each for each in found if each[2] in self.archive]
 
     def tree(self, part: str) -> "etree._ElementTree[etree._Element]":
         """The tree of a part."""
@@ -95,3 +99,8 @@ def recognises(head: bytes, folder: bytes) -> bool:
     if head.startswith(_COMPOUND):
         return True
     return head.startswith(b"PK\3\4") and bool(re.search(rb"PK\x03\x04[\s\S]{26}" + folder, head))
+
+
+def relation_of(node: "etree._Element") -> str:
+    """The name of the relation that an element has in an attribute of any namespace of relations."""
+    return next((str(value) for key, value in node.items() if str(key).endswith("}id")), "")

@@ -91,7 +91,7 @@ class OdfDialect:
             yield Atom("open", f"annotation {_identity(child)}", nodes=(child,))
         elif own and name != "soft-page-break":
             text = "" if name in _POINTS else "".join(child.itertext())
-            yield Atom("copied" if text.strip() else "point", text=text, nodes=(child,))
+            yield Atom("copied" if text.strip() else "point", name, text, (child,))
         elif not own:
             yield Atom("point", nodes=(child,))
 

@@ -1,6 +1,8 @@
 """Files of text whose blocks stand at known places: these are replaced, all else comes back as it was."""
 
 import codecs
+import re
+from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -14,6 +16,8 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+# Encodings of Python that are no encodings of files, or take time by the square of the length.
+_NOT_OF_FILES = frozenset(("punycode", "idna", "unicode-escape", "raw-unicode-escape", "undefined", "utf-7"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,8 @@ def decoded(content: bytes, name: str, encoding: str = "utf-8") -> Decoded:
     else:
         mark = b""
     try:
+        if codecs.lookup(encoding).name in _NOT_OF_FILES:
+            raise LookupError
         text = content[len(mark) :].decode(encoding)
         comes_back = mark + text.encode(encoding) == content
     except LookupError:
@@ -149,6 +155,12 @@ def _elements(pieces: Iterable[Piece]) -> list[Piece]:
     return [piece for piece in pieces if not isinstance(piece, str)]
 
 
-def line_of(text: str, at: int) -> int:
-    """The line, counted from 1, of a place in a text."""
-    return text.count("\n", 0, at) + 1
+class Lines:
+    """The lines of a text, to say in which a place is without counting each time."""
+
+    def __init__(self, text: str) -> None:
+        self._ends = [found.start() for found in re.finditer("\n", text)]
+
+    def of(self, at: int) -> int:
+        """The line of a place, counted from 1."""
+        return bisect_left(self._ends, at) + 1

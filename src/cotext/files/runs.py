@@ -5,10 +5,11 @@ one here, and the look that most text of a paragraph (or of a link in it) has is
 are elements. A format says by its `Dialect` what its nodes are; all else is shared.
 """
 
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
 from cotext.files.elements import Item, inner, mates, without_empty
@@ -18,13 +19,18 @@ if TYPE_CHECKING:
     from lxml import etree
 
 
+# Names of points that end a line, or a column.
+_BREAKS: Final = frozenset({"br", "cr", "line-break", "tab", "ptab"})
+_BREAKING: Final = re.compile("([\t\n\r]+)")
+
+
 @dataclass(frozen=True, slots=True)
 class Atom:
     """A part of a paragraph as its format stores it.
 
-    `kind` as in `Item`; `name` pairs the ends of an element. `nodes` are written as they are, inside a run of
-    the `properties` where `in_run`; `look` is equal for properties that look the same. An element that has
-    its content inside itself has it in `holder`, at both of its ends.
+    `kind` as in `Item`; `name` pairs the ends of an element, and says which points end a line. `nodes` are
+    written as they are, inside a run of the `properties` where `in_run`; `look` is equal for properties that
+    look the same. An element that has its content inside itself has it in `holder`, at both of its ends.
     """
 
     kind: str
@@ -119,34 +125,30 @@ class Paragraph:
         if begun >= 0:
             yield Item("close", f"look {begun}", len(self._atoms), len(self._atoms))
 
-    def _pieces(self, items: Sequence[Item]) -> Iterator[Piece]:
+    def _pieces(self, items: Sequence[Item]) -> list[Piece]:
         ends = mates(items)
         low, high = inner(items, ends)
         self._inside = (items[low].start, items[high - 1].stop)
-        point = -1  # the key to which a neighbouring point is added
+        pieces: list[Piece] = []
         for key in range(low, high):
             item = items[key]
-            span = (item.start, item.stop)
+            last = pieces[-1] if pieces else ""
             if item.kind == "text":
-                yield item.text
+                pieces.append(item.text)
             elif item.kind == "close" and key in ends:
-                self._ends[ends[key]] = span
-                yield Close(ends[key])
-            elif item.kind == "open" and key in ends:
-                self._sources[key] = span
-                yield Open(key)
-            elif item.kind == "copied":
-                self._sources[key] = span
-                yield Copied(key, item.text)
-            elif point >= 0:
-                self._sources[point] = (self._sources[point][0], item.stop)
-                continue
+                self._ends[ends[key]] = (item.start, item.stop)
+                pieces.append(Close(ends[key]))
+            elif item.kind in ("open", "close", "point") and key not in ends and isinstance(last, Point):
+                # Neighbouring points stay together.
+                self._sources[last.key] = (self._sources[last.key][0], item.stop)
+                pieces[-1] = Point(last.key, last.breaks or item.name in _BREAKS)
             else:
-                point = key
-                self._sources[key] = span
-                yield Point(key)
-                continue
-            point = -1
+                self._sources[key] = (item.start, item.stop)
+                if item.kind == "copied":
+                    pieces.append(Copied(key, item.text))
+                else:
+                    pieces.append(Open(key) if key in ends else Point(key, item.name in _BREAKS))
+        return pieces
 
 
 class _Writer:
@@ -179,7 +181,7 @@ class _Writer:
             holder, properties = self._levels[-1]
             for node in atom.nodes:
                 node.tail = None  # text behind a node is an atom of its own
-            if atom.kind == "text":
+            if atom.text and not atom.nodes:
                 self._dialect.put_text(holder, atom.text, atom.properties)
             elif atom.in_run:
                 holder.append(self._dialect.wrapped(atom.nodes, atom.properties))
@@ -192,6 +194,13 @@ class _Writer:
                 )
             elif atom.holder is not None:
                 self._levels.pop()
+
+
+def text_atoms(text: str, properties: "etree._Element | None" = None, look: str = "") -> Iterator[Atom]:
+    """The text of a run in which tabs and line breaks are characters: these are copied."""
+    for part in _BREAKING.split(text):
+        if part:
+            yield Atom("copied" if part[0] in "\t\n\r" else "text", "", part, (), properties, look)
 
 
 def look_of(properties: "etree._Element | None", unseen: frozenset[str]) -> str:

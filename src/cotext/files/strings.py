@@ -123,14 +123,17 @@ def _soft(line: str, following: str) -> bool:
 
 def wrapped(text: str, width: int) -> Iterator[str]:
     """Lines of at most `width` characters where spaces allow it; joined by spaces they give the text back."""
-    line, *words = text.split(" ")
+    first, *words = text.split(" ")
+    line, length, filled = [first], len(first), bool(first)
     for word in words:
-        if line.strip() and len(line) + 1 + len(word) > width:
-            yield line
-            line = word
+        if filled and length + 1 + len(word) > width:
+            yield " ".join(line)
+            line, length, filled = [word], len(word), bool(word)
         else:
-            line += f" {word}"
-    yield line
+            line.append(word)
+            length += 1 + len(word)
+            filled |= bool(word)
+    yield " ".join(line)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,8 @@ MODULES: Final[tuple[str, ...]] = (
     "docx",
     "odt",
     "epub",
+    "pptx",
+    "xlsx",
     "subtitles",
     "xliff",
     "tmx",

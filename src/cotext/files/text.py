@@ -214,7 +214,9 @@ class _Text:
                 return False
             text = head[: error.start].decode()
         lines = lines_of(text.removeprefix(BYTE_ORDER_MARK))
-        return bool(looks_like_prose(lines[:-1] or lines))
+        # The end may have cut the last line.
+        cut_off = lines and not lines[-1].after and len(lines) > 1
+        return bool(looks_like_prose(lines[:-1] if cut_off else lines))
 
     def open(self, content: bytes, name: str) -> TextFile:
         """Read a text; `name` names it in messages."""

@@ -23,9 +23,9 @@ from cotext.data.formats.tmx import (
 from cotext.files.bilingual import ANY, Job, best_language, same_language
 from cotext.files.blocks import Block
 from cotext.files.inline import Kind, segments
-from cotext.files.places import Edit, Slot, SplicedFile, line_of, no_edits
+from cotext.files.places import Edit, Lines, Slot, SplicedFile, no_edits
 from cotext.files.strings import has_words
-from cotext.files.xml_places import Element, decoded_xml, escaped, printable, read_markup
+from cotext.files.xml_places import Element, decoded_xml, escaped, opened_tag, printable, read_markup
 from cotext.runtime.errors import CotextError
 
 _ROOT: Final = re.compile(rb"<tmx[\s>]")
@@ -92,7 +92,7 @@ class Tmx:
         """By the root element."""
         head = head.replace(b"\0", b"") if head.startswith((b"\xff\xfe", b"\xfe\xff")) else head
         start = head.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
-        return start.startswith(b"<") and _ROOT.search(head[:4096]) is not None
+        return start.startswith(b"<") and _ROOT.search(head[:65536]) is not None
 
     def open(self, content: bytes, name: str) -> SplicedFile:
         """Read a memory; raises CotextError for malformed XML, and where languages are not known."""
@@ -114,6 +114,7 @@ class _Reader:
 
     def __init__(self, text: str, name: str, job: Job, root: Element) -> None:
         self._text, self._name = text, name
+        self._lines = Lines(text)
         self._all = job.entries == "all"
         self._units = [unit for body in root.elements("body") for unit in body.elements("tu")]
         header = root.first("header")
@@ -156,7 +157,7 @@ class _Reader:
 
     def _slot(self, holder: Element, source: Element, target: Element | None, wanted: bool) -> Slot | None:
         contents = segments(self._text, source, _kind, keep_breaks=False)
-        place = f"line {line_of(self._text, source.start)}"
+        place = f"line {self._lines.of(source.start)}"
         blocks = tuple(
             Block(each.pieces, place, translate=wanted) for each in contents if has_words(each.pieces)
         )
@@ -175,7 +176,7 @@ class _Reader:
             old = target.first("seg")
             if old is not None:
                 return old.start, old.stop, segment
-            tag = re.sub(r"\s*/>$", ">", self._text[target.start : target.inner])
+            tag = opened_tag(self._text[target.start : target.inner])
             inner = self._text[target.inner : target.after]
             return target.start, target.stop, f"{tag}{inner}{segment}</{target.raw_name}>"
         indent = re.search(r"\r?\n[ \t]*$", self._text[max(0, holder.start - 200) : holder.start])

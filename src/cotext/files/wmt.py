@@ -29,7 +29,7 @@ GRANULARITY: Final = "document-level"
 _TEXT_KEYS: Final = ("source_doc", "src_text")
 _INSTRUCTION_KEYS: Final = ("instruction", "prompt_instruction")
 _DATASETS: Final = {"source_doc": "wmt26", "src_text": "wmt25"}  # where a line names none
-_FENCED: Final = re.compile(r"(\s*```(?:json)?[ \t]*\n)(.*?)(\n?[ \t]*```\s*)", re.DOTALL | re.IGNORECASE)
+_FENCE: Final = re.compile(r"\s*```(?:json)?[ \t]*\n", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,8 +142,7 @@ class WmtFile:
 
     def _opened(self, text: str, where: str) -> tuple[str, OpenedFile, str]:
         """The text of a document as a file of its own, and what fences it."""
-        fenced = _FENCED.fullmatch(text)
-        before, body, after = fenced.groups() if fenced else ("", text, "")
+        before, body, after = _unfenced(text)
         content = body.encode()
         if JSON.recognises(content):
             try:
@@ -184,6 +183,16 @@ class WmtFile:
             self.contents.messages.append(
                 f"{self._instructions} lines have instructions, which are not obeyed"
             )
+
+
+def _unfenced(text: str) -> tuple[str, str, str]:
+    """What opens a fence (```), what is in it, what closes it; without one, the text alone."""
+    opening = _FENCE.match(text)
+    bare = text.rstrip()
+    if opening is None or not bare.endswith("```") or len(bare) < opening.end() + 3:
+        return "", text, ""
+    body = text[opening.end() : len(bare) - 3]
+    return opening[0], body, text[len(bare) - 3 :]
 
 
 def _fields(value: object, where: str) -> tuple[str, str, str, str]:

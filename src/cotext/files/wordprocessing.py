@@ -33,10 +33,10 @@ _PARTED: Final = re.compile(f"([\t\n{_NON_BREAKING_HYPHEN}])")
 
 
 class WordDialect:
-    """WordprocessingML of a namespace: there is a transitional and a strict one."""
+    """WordprocessingML of a namespace, in braces: there is a transitional and a strict one."""
 
     def __init__(self, namespace: str) -> None:
-        self._prefix = f"{{{namespace}}}"
+        self._prefix = namespace
 
     def atoms(self, paragraph: "etree._Element") -> list[Atom]:
         """What the paragraph holds, in order."""

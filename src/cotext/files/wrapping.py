@@ -13,17 +13,20 @@ _SENTENCE_ENDS: Final = (".", "!", "?", "…", ":", ";", ".”", '."', ".“", "
 def wrap_width(lines: Sequence[str]) -> int:
     """The width at which lines are broken; 0 where no width explains where they end.
 
-    A break is explained by a width where the first word of the next line would have gone beyond it. That has
-    to hold for seven in ten of at least three breaks between lines of text, of which half or more are inside
-    a sentence. Of one sentence a line, lines end anywhere.
+    A break is explained by a width where the first word of the next line would have gone beyond it. At least
+    three have to be, half of them inside a sentence, a quarter of all, and seven in ten of those behind lines
+    of more than half the width: shorter lines are breaks that somebody meant. Of one sentence a line, lines
+    end anywhere.
     """
     breaks = [(a.rstrip(), b.split()[0]) for a, b in pairwise(lines) if _is_text(a) and _is_text(b)]
     width = max((len(line) for line, _ in breaks), default=0)
-    if len(breaks) < FEWEST_BREAKS or width not in WIDTHS:
+    explained = [line for line, word in breaks if breaks_at(width, line, word)]
+    if len(explained) < FEWEST_BREAKS or width not in WIDTHS:
         return 0
-    explained = sum(breaks_at(width, line, word) for line, word in breaks)
-    inside = sum(not line.endswith(_SENTENCE_ENDS) for line, _ in breaks)
-    return width if 10 * explained >= 7 * len(breaks) and 2 * inside >= len(breaks) else 0
+    long = sum(2 * len(line) > width for line, _ in breaks)
+    inside = sum(not line.endswith(_SENTENCE_ENDS) for line in explained)
+    share = 4 * len(explained) >= len(breaks) and 10 * len(explained) >= 7 * long
+    return width if share and 2 * inside >= len(explained) else 0
 
 
 def breaks_at(width: int, line: str, word: str) -> bool:

@@ -18,9 +18,9 @@ from typing import Final
 from cotext.files.bilingual import ANY, Job, same_language
 from cotext.files.blocks import Block
 from cotext.files.inline import Kind, Segment, segments
-from cotext.files.places import Edit, Slot, SplicedFile, no_edits
+from cotext.files.places import Edit, Lines, Slot, SplicedFile, no_edits
 from cotext.files.strings import has_words
-from cotext.files.xml_places import Element, decoded_xml, place_of, read_markup, with_attribute
+from cotext.files.xml_places import Element, decoded_xml, opened_tag, read_markup, with_attribute
 from cotext.runtime.errors import CotextError, shown
 
 _ROOT: Final = re.compile(rb"<(?:[\w.-]+:)?xliff[\s>]")
@@ -46,13 +46,14 @@ class Xliff:
         """By the root element."""
         head = head.replace(b"\0", b"") if head.startswith((b"\xff\xfe", b"\xfe\xff")) else head
         start = head.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
-        return start.startswith(b"<") and _ROOT.search(head[:4096]) is not None
+        return start.startswith(b"<") and _ROOT.search(head[:65536]) is not None
 
     def open(self, content: bytes, name: str) -> SplicedFile:
         """Read a job; raises CotextError for malformed XML, another version, or languages of another job."""
         source = decoded_xml(content, name)
         root = read_markup(source.text, name)
-        version = _VERSIONS.get(root.attributes.get("version", ""))
+        # Files of tools of 1.x may leave it out.
+        version = _VERSIONS.get(root.attributes.get("version", "1.2" if _is_first(root) else ""))
         if root.name != "xliff" or version is None:
             found = f"<{root.raw_name}> {shown(root.attributes.get('version', ''))}"
             raise CotextError(
@@ -92,6 +93,7 @@ class _Reader:
 
     def __init__(self, text: str, name: str, job: Job, root: Element, second: bool) -> None:
         self._text, self._name, self._job, self._root, self._second = text, name, job, root, second
+        self._lines = Lines(text)
         self._counts = _Counts()
         self._unnamed_target = False
         self._files = 0
@@ -139,7 +141,7 @@ class _Reader:
         """A trans-unit of 1.2; where it is segmented, each segment is a slot of its own."""
         source, target, cut = unit.first("source"), unit.first("target"), unit.first("seg-source")
         if source is None:
-            raise CotextError(f"{self._name}:{place_of(self._text, unit)}: a trans-unit without a source")
+            raise CotextError(f"{self._name}:{self._place(unit)}: a trans-unit without a source")
         state = "final" if unit.attributes.get("approved") == "yes" else ""
         state = state or (target.attributes.get("state", "") if target else "")
         marks = list(_marks(cut)) if cut is not None else []
@@ -188,7 +190,7 @@ class _Reader:
         for segment in unit.elements("segment"):
             source, target = segment.first("source"), segment.first("target")
             if source is None:
-                raise CotextError(f"{self._name}:{place_of(self._text, segment)}: a segment without a source")
+                raise CotextError(f"{self._name}:{self._place(segment)}: a segment without a source")
             yield from self._slot(
                 unit, source, target, segment.attributes.get("state", ""), preserve, segment
             )
@@ -218,10 +220,14 @@ class _Reader:
         yield Slot(blocks, edits if wanted else no_edits)
 
     def _blocks(self, unit: Element, contents: list[Segment], wanted: bool) -> Iterator[Block]:
-        place = place_of(self._text, unit)
+        place = self._place(unit)
         for each in contents:
             if has_words(each.pieces):
                 yield Block(each.pieces, place, translate=wanted)
+
+    def _place(self, element: Element) -> str:
+        named = element.attributes.get("id")
+        return f"line {self._lines.of(element.start)}" + (f" ({named})" if named else "")
 
     def _wanted(self, target: Element | None, state: str) -> bool:
         """Whether a segment is to be translated; counted where not."""
@@ -239,7 +245,7 @@ class _Reader:
     def _target_edit(self, source: Element, target: Element | None, inner: str) -> Edit:
         """The edit that fills the target, or makes one after `source`."""
         if target is not None:
-            tag = re.sub(r"\s*/>$", ">", self._text[target.start : target.inner])
+            tag = opened_tag(self._text[target.start : target.inner])
             end = f"</{target.raw_name}>"
             return target.start, target.stop, (tag if self._second else _marked(tag)) + inner + end
         prefix = source.raw_name.rpartition(":")[0]
@@ -280,6 +286,11 @@ class _Reader:
             (counts.sized, "units say how long their target may be; that is not checked"),
         )
         return [f"{count} {what}" for count, what in said if count]
+
+
+def _is_first(root: Element) -> bool:
+    """Whether a root without a version is of 1.x: by its namespace, or by none."""
+    return not root.space or root.space.startswith("urn:oasis:names:tc:xliff:document:1.")
 
 
 def _marked(tag: str) -> str:

@@ -48,6 +48,11 @@ def local_name(node: "etree._Element") -> str:
     return node.tag.rpartition("}")[2] if isinstance(node.tag, str) else ""
 
 
+def namespace_of(node: "etree._Element") -> str:
+    """What precedes the local name of an element: its namespace in braces, empty where it has none."""
+    return str(node.tag)[: len(str(node.tag)) - len(local_name(node))]
+
+
 def parse(content: bytes, where: str) -> "etree._ElementTree[etree._Element]":
     """The tree of an XML document; `where` names it in messages.
 

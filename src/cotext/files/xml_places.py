@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Final
 from xml.parsers import expat
 
-from cotext.files.places import Decoded, decoded, line_of
+from cotext.files.places import Decoded, decoded
 from cotext.runtime.errors import CotextError
 
 MAX_DEPTH: Final = 100
@@ -24,7 +24,7 @@ _TOKEN = re.compile(
     r"|</[^>]*>|<(?:[^>\"']|\"[^\"]*\"|'[^']*')*>|[^<]+",
     re.DOTALL,
 )
-_ATTRIBUTE = re.compile(r"([^\s=]+)\s*=\s*(?:\"([^\"]*)\"|'([^']*)')")
+_ATTRIBUTE = re.compile(r"\s([^\s=]++)\s*+=\s*+(?:\"([^\"]*)\"|'([^']*)')")
 _REFERENCE = re.compile(r"&(?:#(\d+)|#x([0-9A-Fa-f]+)|(\w+));")
 _NAMED = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 _REFUSED = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -201,12 +201,12 @@ def with_attribute(tag: str, name: str, value: str) -> str:
     changed, count = pattern.subn(lambda _: quoted, tag, count=1)
     if count:
         return changed
-    end = re.search(r"\s*/?>$", tag)
-    assert end is not None
-    return f"{tag[: end.start()]} {quoted}{end[0]}"
+    end = "/>" if tag.endswith("/>") else ">"
+    bare = tag.removesuffix(end)
+    kept = bare.rstrip()
+    return f"{kept} {quoted}{bare[len(kept) :]}{end}"
 
 
-def place_of(text: str, element: Element) -> str:
-    """The line of an element, with its id."""
-    named = element.attributes.get("id")
-    return f"line {line_of(text, element.start)}" + (f" ({named})" if named else "")
+def opened_tag(tag: str) -> str:
+    """The first tag of an element that was empty (`<a/>`) as that of one with contents."""
+    return tag.removesuffix("/>").rstrip() + ">" if tag.endswith("/>") else tag

@@ -9,6 +9,8 @@ from cotext.data.documents import Document
 from cotext.data.formats import detect_format, read_documents
 from cotext.data.formats.records import Side
 from cotext.data.formats.table import find_format
+from cotext.data.languages import language_code, language_of_name
+from cotext.data.splitting import Splitter, Splitting
 from cotext.data.tokenizer import MosesBPETokenizer, clean, load_tokenizer
 from cotext.metrics.bleu import (
     DEFAULT_PROTOCOLS,
@@ -20,8 +22,9 @@ from cotext.metrics.bleu import (
     render_scores,
 )
 from cotext.metrics.comet import Comet, Progress, measure_comet
-from cotext.metrics.discourse import measure_discourse, read_marks
+from cotext.metrics.discourse import MarkedDocument, measure_discourse, read_marks
 from cotext.metrics.flips import SIGNIFICANT, least_p
+from cotext.metrics.paragraphs import ParagraphCounts, Texts, split_paragraphs
 from cotext.metrics.significance import PairedTest, Resampling, compared_pairs, paired_test
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import render_p, render_rows
@@ -36,6 +39,7 @@ class Evaluation:
     references: tuple[Path, ...]
     scores: dict[str, list[Score]]
     paired: dict[str, PairedTest]
+    paragraphs: ParagraphCounts | None = None  # if lines were split
 
     def as_dict(self) -> dict[str, Any]:
         """Everything, for a JSON file."""
@@ -52,16 +56,20 @@ class Evaluation:
                 for name, scores in self.scores.items()
             },
             "paired": {protocol: test.as_dict() for protocol, test in self.paired.items()},
+            **({} if self.paragraphs is None else {"paragraphs": self.paragraphs.as_dict()}),
         }
 
     def render(self) -> str:
         """Plain text: one system with a line a score, several as a table; then the tests."""
         if len(self.scores) == 1:
             (only,) = self.scores.values()
-            return render_scores(only)
-        blocks = [self._table()]
+            blocks = [render_scores(only)]
+        else:
+            blocks = [self._table()]
         if self.paired:
             blocks.append(self._tests())
+        if self.paragraphs is not None:
+            blocks.append(self.paragraphs.render())
         return "\n\n".join(blocks)
 
     def _table(self) -> str:
@@ -124,6 +132,7 @@ def evaluate_files(
     protocols: Sequence[str] | None = None,
     target_language: str | None = None,
     format: str | None = None,
+    paragraphs: Splitting | None = None,
     discourse: Path | None = None,
     words: Path | None = None,
     comet: Comet | None = None,
@@ -135,7 +144,9 @@ def evaluate_files(
 
     Documents correspond by their order; ids are compared where files carry them. `words` is a run or data
     folder whose `moses-bpe` tokenizer splits all texts into words, truecased where it does so: protocols on
-    tokenised text read these, other protocols the text that they join to. `discourse` is a file of
+    tokenised text read these, other protocols the text that they join to. With `paragraphs`, lines of several
+    sentences are split for what is measured by sentences, where all sides have equally many; other scores are
+    of the lines as they are. `discourse` is a file of
     marks in the (first) reference, see `read_marks`. `comet` adds its scores, for which the source is needed;
     `on_comet` hears how many sentences it has scored. `baseline` is the name of a system (see `name_systems`)
     that all others are compared with, else all pairs are.
@@ -145,6 +156,8 @@ def evaluate_files(
     """
     if comet is not None and source is None:
         raise CotextError("COMET reads the source too; give it by --source")
+    if discourse is not None and paragraphs is not None:
+        raise CotextError("--discourse marks words of the lines as they are; leave --paragraphs out")
     chosen = tuple(protocols) if protocols else DEFAULT_PROTOCOLS
     for protocol in chosen:
         find_protocol(protocol)
@@ -152,26 +165,79 @@ def evaluate_files(
     if resampling is not None:
         compared_pairs(list(named), baseline)
     marks = None if discourse is None else read_marks(discourse)
-    systems, aligned, original = read_aligned(named, references, source, format)
-    if words is None:
-        measured = measure(systems, aligned, chosen, target_language=target_language)
-    else:
-        measured = _measure_words(words, systems, aligned, chosen, target_language)
+    units = whole = Texts(*read_aligned(named, references, source, format))
+    counts, by = None, ""
+    if paragraphs is not None:
+        splitters = _splitters(paragraphs, target_language, references[0], source)
+        (units, counts), by = split_paragraphs(whole, *splitters), splitters[0].name
+    measured = _measure_units(whole, units, by, words, chosen, target_language)
     if discourse is not None and marks is not None:
-        try:
-            more = measure_discourse(marks, systems, aligned[0])
-        except CotextError as error:
-            raise CotextError(f"{discourse}: {error}") from None
-        measured = {name: [*found, *more[name]] for name, found in measured.items()}
+        measured = _with(measured, _measure_marks(discourse, marks, whole))
     if comet is not None:
-        more = measure_comet(comet, systems, original, aligned, on_comet)
-        measured = {name: [*found, *more[name]] for name, found in measured.items()}
+        more = measure_comet(comet, units.systems, units.source, units.references, on_comet)
+        measured = _with(measured, {name: [_split_by(m, by) for m in each] for name, each in more.items()})
     return Evaluation(
         hypotheses=named,
         references=tuple(references),
         scores={name: [each.score for each in found] for name, found in measured.items()},
         paired={} if resampling is None else _paired(measured, resampling, baseline),
+        paragraphs=counts,
     )
+
+
+def _with(
+    measured: dict[str, list[Measurement]], more: Mapping[str, list[Measurement]]
+) -> dict[str, list[Measurement]]:
+    """The measurements of systems, with more of each."""
+    return {name: [*found, *more[name]] for name, found in measured.items()}
+
+
+def _measure_marks(path: Path, marks: Sequence[MarkedDocument], texts: Texts) -> dict[str, list[Measurement]]:
+    try:
+        return measure_discourse(marks, texts.systems, texts.references[0])
+    except CotextError as error:
+        raise CotextError(f"{path}: {error}") from None
+
+
+def _splitters(
+    splitting: Splitting, target_language: str | None, reference: Path, source: Path | None
+) -> tuple[Splitter, Splitter]:
+    """Those of target and source, whose languages are told, or stand in the names of the files."""
+    given = target_language and language_code(target_language, "--target-language")
+    return (
+        splitting.splitter(given or language_of_name(reference)),
+        splitting.splitter("" if source is None else language_of_name(source)),
+    )
+
+
+def _measure_units(
+    whole: Texts,
+    units: Texts,
+    by: str,
+    words: Path | None,
+    protocols: Sequence[str],
+    target_language: str | None,
+) -> dict[str, list[Measurement]]:
+    """As `measure`: protocols on sentences of `units`, split by what `by` names, others of `whole`."""
+    measured: dict[str, list[Measurement]] = {name: [] for name in whole.systems}
+    for protocol in protocols:
+        sentences = find_protocol(protocol).unit == "sentence"
+        texts = units if sentences else whole
+        if words is None:
+            found = measure(texts.systems, texts.references, [protocol], target_language=target_language)
+        else:
+            found = _measure_words(words, texts.systems, texts.references, [protocol], target_language)
+        for name, [each] in found.items():
+            measured[name].append(_split_by(each, by) if sentences else each)
+    return measured
+
+
+def _split_by(measurement: Measurement, by: str) -> Measurement:
+    """The measurement, whose signature says by what lines were split, if they were."""
+    if not by:
+        return measurement
+    score = measurement.score
+    return replace(measurement, score=replace(score, signature=f"{score.signature}|split:{by}"))
 
 
 def _measure_words(

@@ -91,6 +91,12 @@ def one_line(document_id: str, index: int, sentence: str) -> str:
     return sentence
 
 
+def without_breaks(text: str) -> str:
+    """The text of a segment on one line: line breaks, with the space around them, are a space."""
+    lines = (line.strip(" \t") for line in text.split("\n")) if "\n" in text else (text,)
+    return " ".join(filter(None, lines)).strip(OUTER_SPACE)
+
+
 def id_to_write(record: Record) -> str:
     """Give the id; raises CotextError where it is empty or could not be read back from a line."""
     if not record.id or record.id != record.id.strip(OUTER_SPACE) or any(c in record.id for c in "\t\n\0"):

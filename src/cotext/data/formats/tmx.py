@@ -7,15 +7,14 @@ unit or the header names (`srclang`), else its first; the target is its first in
 inline elements are left out, the text that they enclose is kept.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 from xml.sax.saxutils import escape, quoteattr
 
-from cotext.data.formats import streams
-from cotext.data.formats.records import OUTER_SPACE, Gathered, Record, id_to_write, one_line
+from cotext.data.formats import records, streams
+from cotext.data.formats.records import OUTER_SPACE, Gathered, Record, id_to_write, one_line, without_breaks
 from cotext.data.formats.wmt_xml import check_characters
 from cotext.data.formats.xml_stream import XmlStream
 from cotext.runtime.errors import CotextError
@@ -36,7 +35,6 @@ DOCUMENT_PROPERTIES: Final = (
     *("file", "x-file", "filename", "x-filename", "txt::doc. no."),
 )
 _CODES: Final = ("bpt", "ept", "it", "ph", "ut")  # whose contents are no text
-_LINE_BREAK = re.compile(r"[ \t]*\n[ \t\n]*")
 
 
 @dataclass(slots=True)
@@ -140,9 +138,9 @@ class _Document:
                 f"{self._path}:{unit.line}: a unit in {languages[target is not None]} among those in "
                 f"{languages[target is None]} of document {self._id!r}; remove it"
             )
-        self._source.append(_sentence(unit.texts[source]))
+        self._source.append(without_breaks(unit.texts[source]))
         if target is not None:
-            self._target.append(_sentence(unit.texts[target]))
+            self._target.append(without_breaks(unit.texts[target]))
 
     def record(self) -> Record:
         target = None if self._alone else tuple(self._target)
@@ -151,10 +149,6 @@ class _Document:
 
 def _target_of(unit: Unit, source: str) -> str | None:
     return next((code for code in unit.texts if primary(code) != primary(source)), None)
-
-
-def _sentence(text: str) -> str:
-    return _LINE_BREAK.sub(" ", text).strip(OUTER_SPACE)
 
 
 class _Reader:
@@ -185,11 +179,13 @@ class _Reader:
             return
         elif tag == "tuv":
             self._language = attributes.get("xml:lang") or attributes.get("lang") or ""
+            self._count(records.SENTENCE_BYTES)
             if not self._language:
                 raise CotextError(
                     f"{self._path}:{self.stream.line}: a <tuv> without xml:lang; name its language"
                 )
         elif tag == "prop" and self._language is None:
+            self._count(records.SENTENCE_BYTES)
             self._property = attributes.get("type", "")
             self._text_parts = []
         elif tag == "seg" and self._language is not None:
@@ -199,9 +195,12 @@ class _Reader:
 
     def _text(self, text: str) -> None:
         if self._text_parts is not None and not self._inside_code:
-            self._unit_characters += len(text)
-            self.stream.require(self._unit_characters, streams.MAX_LINE_BYTES, "a unit")
+            self._count(len(text))
             self._text_parts.append(text)
+
+    def _count(self, size: int) -> None:
+        self._unit_characters += size
+        self.stream.require(self._unit_characters, streams.MAX_LINE_BYTES, "a unit")
 
     def _end(self, tag: str) -> None:
         if self._unit is None:

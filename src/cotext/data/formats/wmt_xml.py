@@ -12,14 +12,13 @@ from xml.sax.saxutils import escape, quoteattr
 
 from cotext.data.formats import records, streams
 from cotext.data.formats.foreign import ONE_LANGUAGE_SETS
-from cotext.data.formats.records import OUTER_SPACE, Record, id_to_write, one_line
+from cotext.data.formats.records import OUTER_SPACE, Record, id_to_write, one_line, without_breaks
 from cotext.data.formats.xml_stream import XmlStream
 from cotext.runtime.errors import CotextError
 
 HEADER = '<?xml version="1.0" encoding="utf-8"?>\n<dataset>\n'
 FOOTER = "</dataset>\n"
 SIDES = ("src", "ref", "hyp")
-_LINE_BREAK = re.compile(r"[ \t]*\n[ \t\n]*")
 _NOT_XML = re.compile("[^\t\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
 
 
@@ -88,7 +87,7 @@ class _Reader:
 
     def _end(self, tag: str) -> None:
         if tag == "seg" and self._segment is not None and self._side is not None:
-            sentence = _LINE_BREAK.sub(" ", "".join(self._segment)).strip(OUTER_SPACE)
+            sentence = without_breaks("".join(self._segment))
             self._document_bytes += len(sentence) + len(self._segment_id or "") + records.SENTENCE_BYTES
             self.stream.require(self._document_bytes, records.MAX_DOCUMENT_BYTES, "a document")
             self._side.append((self._segment_id, sentence))

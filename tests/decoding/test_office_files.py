@@ -1,0 +1,55 @@
+"""Pages, books and office files through the command: what is not text comes back, whatever the run writes."""
+
+from pathlib import Path
+
+import test_docx
+import test_epub
+import test_odt
+import test_pptx
+import test_xlsx
+from command_line import World, succeed
+from faking import assert_well_formed, members
+
+from cotext.files.table import recognise
+
+BOLD = test_docx.run("big", test_docx.BOLD)
+LINK = f'<w:hyperlink w:anchor="x">{test_docx.run("the bird")}</w:hyperlink>'
+FILES = {
+    "page.html": b"<title>the cat</title><p>the cat sees <b>a <i>big</i> dog</b>. <code>x</code><br>the bird",
+    "book.epub": test_epub.book(),
+    "letter.docx": test_docx.document(
+        f"<w:p>{test_docx.run('the cat sees a ')}{BOLD}{test_docx.run(' dog. it eats ')}{LINK}"
+        f"{test_docx.run('.')}<w:r><w:footnoteReference w:id='2'/></w:r></w:p>",
+        footnotes=f"<w:p>{test_docx.run('a fish')}</w:p>",
+    ),
+    "letter.odt": test_odt.document(
+        '<text:p>the <text:span text:style-name="B">cat</text:span> sees</text:p>'
+    ),
+    "talk.pptx": test_pptx.real(),
+    "list.xlsx": test_xlsx.workbook(["<t>the cat</t>", "<t>7</t>"], test_xlsx.cell("A1", 0)),
+}
+ELEMENTS = {
+    "page.html": ("<b>", "</b>", "<i>", "</i>", "<code>x</code>", "<br>", "<p>", "</title>"),
+    "letter.docx": ("<w:b/>", "<w:hyperlink ", "</w:hyperlink>", "<w:footnoteReference "),
+    "letter.odt": ("<text:span ", "</text:span>"),
+}
+PARTS = {"letter.docx": "word/document.xml", "letter.odt": "content.xml"}
+
+
+def test_what_is_not_text_comes_back(world: World, tmp_path: Path) -> None:
+    for name, content in FILES.items():
+        (tmp_path / name).write_bytes(content)
+    succeed("translate", world.run, *(tmp_path / name for name in FILES), "--out-dir", tmp_path / "out")
+    for name, content in FILES.items():
+        written = (tmp_path / "out" / name).read_bytes()
+        assert written != content, name
+        found = recognise(written, name)
+        assert found is recognise(content, name) is not None, name
+        opened = found.open(written, name)
+        assert_well_formed(opened)
+        for element in ELEMENTS.get(name, ()):
+            part = members(written)[PARTS[name]] if name in PARTS else written
+            was = members(content)[PARTS[name]] if name in PARTS else content
+            assert part.decode().count(element) == was.decode().count(element), (name, element)
+        if name.endswith(("docx", "epub", "odt", "pptx", "xlsx")):
+            assert list(members(written)) == list(members(content)), name

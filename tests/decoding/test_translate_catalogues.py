@@ -1,0 +1,65 @@
+"""Files that hold both languages, through the command: what is translated, what stays, what is asked for."""
+
+from pathlib import Path
+
+import polib
+import pytest
+from command_line import World, cotext, succeed
+from lxml import etree
+
+CATALOGUE = """msgid ""
+msgstr ""
+"Language: \\n"
+"Content-Type: text/plain; charset=UTF-8\\n"
+
+#, c-format
+msgid "the cat sees %s"
+msgstr ""
+
+msgid "a dog"
+msgstr "kept"
+
+#, fuzzy
+msgid "the bird"
+msgstr "guess"
+"""
+JOB = """<xliff version="1.2"><file source-language="en" original="a"><body>
+<trans-unit id="1"><source>the <g id="1">cat</g> sees</source></trans-unit>
+<trans-unit id="2"><source>a dog</source><target state="final">kept</target></trans-unit>
+</body></file></xliff>
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "m.po").write_text(CATALOGUE)
+    (tmp_path / "job.xlf").write_text(JOB)
+    (tmp_path / "strings.json").write_text('{"a": {"b": "the cat"}, "n": 3}\n')
+    return tmp_path
+
+
+def test_catalogues_are_translated_where_they_are_not(world: World, folder: Path) -> None:
+    files = [folder / name for name in ("m.po", "job.xlf", "strings.json")]
+    told = succeed("translate", world.run, *files, "--out-dir", folder / "out").err
+    assert "1 translated entries stay" in told
+    po = {entry.msgid: entry for entry in polib.pofile(str(folder / "out" / "m.po"))}
+    assert "%s" in po["the cat sees %s"].msgstr
+    assert (po["a dog"].msgstr, po["the bird"].msgstr, po["the bird"].fuzzy) == ("kept", "guess", True)
+    root = etree.parse(folder / "out" / "job.xlf").getroot()
+    assert root[0].get("target-language")
+    targets = list(root.iter("target"))
+    assert [target.get("state") for target in targets] == ["needs-review-translation", "final"]
+    assert [child.get("id") for child in targets[0]] == ["1"]
+    assert (folder / "out" / "strings.json").read_text().endswith('"}, "n": 3}\n')
+
+
+def test_entries_that_are_asked_for(world: World, folder: Path) -> None:
+    out = folder / "out.po"
+    succeed("translate", world.run, folder / "m.po", "--out", out, "--entries", "unfinished")
+    po = {entry.msgid: entry for entry in polib.pofile(str(out))}
+    assert po["the bird"].msgstr != "guess"
+    assert not po["the bird"].fuzzy
+    assert po["a dog"].msgstr == "kept"
+    refused = cotext("translate", world.run, folder / "m.po", "--out", folder / "b.po", "--entries", "some")
+    assert refused.code == 2
+    assert "untranslated, unfinished, all" in refused.err

@@ -1,0 +1,191 @@
+import random
+import re
+import shutil
+import subprocess
+from io import BytesIO
+from pathlib import Path
+
+import pptx
+import pytest
+from faking import (
+    assert_damage_is_survived,
+    assert_well_formed,
+    changed,
+    members,
+    packed,
+    shape,
+    shouted,
+    shuffled,
+    texts,
+)
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pptx.util import Inches
+
+from cotext.files.pptx import FORMAT
+from cotext.files.table import recognise
+from cotext.runtime.errors import CotextError
+
+NAMES = (
+    'xmlns:a="http://schemas.openxmlformats.org/drawingml/2006/main" '
+    'xmlns:p="http://schemas.openxmlformats.org/presentationml/2006/main" '
+    'xmlns:r="http://schemas.openxmlformats.org/officeDocument/2006/relationships"'
+)
+KIND = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/"
+
+
+def relations(*kinds: tuple[str, str]) -> str:
+    inner = "".join(
+        f'<Relationship Id="r{n}" Type="{KIND}{kind}" Target="{to}"/>' for n, (kind, to) in enumerate(kinds)
+    )
+    return f'<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">{inner}</Relationships>'
+
+
+def presentation(*paragraphs: str) -> bytes:
+    """A slide for each paragraph, shown from the last to the first."""
+    slides = {
+        f"ppt/slides/s{n}.xml": f"<p:sld {NAMES}><p:cSld><a:p>{paragraph}</a:p></p:cSld></p:sld>"
+        for n, paragraph in enumerate(paragraphs)
+    }
+    shown = "".join(f'<p:sldId id="25{n}" r:id="r{n}"/>' for n in reversed(range(len(slides))))
+    return packed(
+        {
+            "_rels/.rels": relations(("officeDocument", "ppt/presentation.xml")),
+            "ppt/presentation.xml": f"<p:presentation {NAMES}><p:sldIdLst>{shown}</p:sldIdLst>"
+            "</p:presentation>",
+            "ppt/_rels/presentation.xml.rels": relations(
+                *(("slide", f"slides/s{n}.xml") for n in range(len(slides)))
+            ),
+            **slides,
+        }
+    )
+
+
+def run(text: str, properties: str = "") -> str:
+    return f"<a:r><a:rPr lang='en' {properties}/><a:t>{text}</a:t></a:r>"
+
+
+NUMBER = '<a:fld type="slidenum"><a:rPr/><a:t>7</a:t></a:fld>'
+
+
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        ("<a:pPr/>" + run("He") + run("llo", "dirty='0'") + "<a:endParaRPr/>", "Hello"),
+        (run("so ") + run("bold", "b='1'") + run(" it is"), "so [bold] it is"),
+        (run("a") + "<a:br/>" + run("b"), "a/b"),
+        (run("one\ttwo") + run(" three", "b='1'"), "one<\t>two[ three]"),
+        (run("Slide ") + NUMBER + run(" of it"), "Slide <7> of it"),
+        (
+            "<a:r><a:rPr><a:hlinkClick r:id='r1'/></a:rPr><a:t>A link</a:t></a:r>" + run(" in a text"),
+            "[A link] in a text",
+        ),
+    ],
+)
+def test_what_a_paragraph_holds(body: str, expected: str) -> None:
+    content = presentation(body)
+    file = FORMAT.open(content, "a.pptx")
+    assert_well_formed(file)
+    assert [shape(block) for block in file.contents.documents[0]] == [expected]
+    assert file.written(file.contents.documents) == content
+    again = FORMAT.open(file.written(shouted(file.contents.documents)), "b.pptx")
+    assert [shape(block) for block in again.contents.documents[0]] == [
+        shape(block) for block in shouted(file.contents.documents)[0]
+    ]
+
+
+RUNS = [run("word "), run("b", "b='1'"), run("i", "i='1'"), run(" "), "<a:br/>", NUMBER, "<a:r><a:t/></a:r>"]
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(st.sampled_from(RUNS), max_size=8), st.randoms(use_true_random=False))
+def test_any_paragraph(runs: list[str], draw: random.Random) -> None:
+    content = presentation(f"<a:pPr/>{''.join(runs)}<a:endParaRPr/>")
+    file = FORMAT.open(content, "a.pptx")
+    assert_well_formed(file)
+    assert file.written(file.contents.documents) == content
+    mixed = [[shuffled(block, draw) for block in document] for document in file.contents.documents]
+    mixed = changed(mixed, lambda text: text + "!")
+    for documents in (shouted(file.contents.documents), mixed):
+        slide = members(file.written(documents))["ppt/slides/s0.xml"].decode()
+        for element in ("<a:br/>", "slidenum", "<a:pPr/>", "<a:endParaRPr/>"):
+            assert slide.count(element) == members(content)["ppt/slides/s0.xml"].decode().count(element)
+        assert re.search(r"<a:p><a:pPr/>.*<a:endParaRPr/></a:p>", slide)
+
+
+def real() -> bytes:
+    made = pptx.Presentation()
+    made.core_properties.title = "A talk"
+    for number in (1, 2):
+        slide = made.slides.add_slide(made.slide_layouts[1])
+        slide.shapes.title.text = f"Slide number {number}"
+        frame = slide.placeholders[1].text_frame
+        frame.text = "A point "
+        frame.paragraphs[0].add_run().text = "in bold"
+        frame.paragraphs[0].runs[1].font.bold = True
+        slide.notes_slide.notes_text_frame.text = f"Say it {number} times"
+    table = made.slides[0].shapes.add_table(1, 2, 0, Inches(5), Inches(4), Inches(1)).table
+    table.cell(0, 1).text = "A cell"
+    out = BytesIO()
+    made.save(out)
+    return out.getvalue()
+
+
+def test_a_presentation_of_another_library_opens_there_again() -> None:
+    content = real()
+    assert recognise(content[: 256 << 10], "a.bin") is FORMAT
+    file = FORMAT.open(content, "a.pptx")
+    assert texts(file) == [
+        [
+            *("Slide number 1", "A point in bold", "A cell", "Say it 1 times"),
+            *("Slide number 2", "A point in bold", "Say it 2 times"),
+        ],
+        ["A talk", "generated using python-pptx"],
+    ]
+    assert file.written(file.contents.documents) == content
+    again = pptx.Presentation(BytesIO(file.written(shouted(file.contents.documents))))
+    paragraph = again.slides[1].placeholders[1].text_frame.paragraphs[0]
+    assert [(run.text, run.font.bold) for run in paragraph.runs] == [("A POINT ", None), ("IN BOLD", True)]
+    assert again.slides[1].notes_slide.notes_text_frame.text == "SAY IT 2 TIMES"
+
+
+def test_slides_come_in_the_order_of_the_show() -> None:
+    assert texts(FORMAT.open(presentation(run("last"), run("first")), "a.pptx")) == [["first", "last"]]
+
+
+def test_the_strict_kind_is_read_too() -> None:
+    strict = {
+        name: part.replace(
+            b"http://schemas.openxmlformats.org/drawingml/2006/main",
+            b"http://purl.oclc.org/ooxml/drawingml/main",
+        )
+        for name, part in members(presentation(run("so ") + run("bold", "b='1'"))).items()
+    }
+    file = FORMAT.open(packed(strict), "a.pptx")
+    written = file.written(shouted(file.contents.documents))
+    assert [shape(block) for block in FORMAT.open(written, "b.pptx").contents.documents[0]] == ["[SO ]BOLD"]
+
+
+def test_damage_is_survived() -> None:
+    assert_damage_is_survived(FORMAT, presentation(run("one ") + run("two", "b='1'"), run("three")), seed=19)
+
+
+def test_what_is_refused() -> None:
+    with pytest.raises(CotextError, match=r"^a\.pptx: ppt/slides/s0\.xml: not well-formed"):
+        FORMAT.open(presentation("<a:r>"), "a.pptx")
+
+
+@pytest.mark.outside
+@pytest.mark.skipif(not shutil.which("soffice"), reason="needs LibreOffice")
+def test_a_presentation_program_reads_what_it_wrote(tmp_path: Path) -> None:
+    file = FORMAT.open(real(), "a.pptx")
+    seen: list[str] = []
+    for name, content in (("before", real()), ("after", file.written(shouted(file.contents.documents)))):
+        path = tmp_path / f"{name}.pptx"
+        path.write_bytes(content)
+        home = f"-env:UserInstallation=file://{tmp_path}/home"
+        command = ["soffice", home, "--headless", "--convert-to", "pdf", "--outdir", str(tmp_path), str(path)]
+        subprocess.run(command, check=True, capture_output=True, timeout=180)
+        shown = subprocess.run(["pdftotext", path.with_suffix(".pdf"), "-"], check=True, capture_output=True)
+        seen.append(" ".join(shown.stdout.decode().split()))
+    assert seen[1] == seen[0].upper() != seen[0]

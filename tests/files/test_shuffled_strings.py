@@ -1,0 +1,52 @@
+"""Elements of strings in any order that a projection may give: every element once, the file well-formed."""
+
+import random
+from collections import Counter
+
+import pytest
+import test_po
+import test_string_catalogues
+import test_tmx_files
+import test_xliff
+from faking import assert_well_formed, shuffled
+
+from cotext.files import json, po, tmx, xliff, yaml
+from cotext.files.bilingual import Job
+from cotext.files.blocks import Block, FileFormat
+
+FILES: dict[str, tuple[FileFormat, str]] = {
+    "po": (po.Po(Job(entries="all")), test_po.CATALOGUE),
+    "xliff 1.2": (xliff.Xliff(Job(entries="all")), test_xliff.FIRST),
+    "xliff 2.1": (xliff.Xliff(Job(entries="all")), test_xliff.SECOND),
+    "tmx": (tmx.Tmx(Job(entries="all")), test_tmx_files.MEMORY),
+    "json": (json.FORMAT, test_string_catalogues.I18NEXT),
+    "arb": (json.FORMAT, test_string_catalogues.ARB),
+    "yaml": (yaml.FORMAT, test_string_catalogues.RAILS),
+}
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_any_order_of_elements(name: str) -> None:
+    format, content = FILES[name]
+    draw = random.Random(1)
+    opened = format.open(content.encode(), "file")
+    assert_well_formed(opened)
+    for _ in range(20):
+        documents = [
+            [shuffled(block, draw) if block.translate else block for block in blocks]
+            for blocks in opened.contents.documents
+        ]
+        again = format.open(opened.written(documents), "written")
+        assert_well_formed(again)
+        assert list(map(len, again.contents.documents)) == list(map(len, documents))
+
+
+def test_shuffling_moves_elements() -> None:
+    """Else the test above could not fail."""
+    opened = FILES["xliff 1.2"][0].open(FILES["xliff 1.2"][1].encode(), "file")
+    draw = random.Random(1)
+    orders: Counter[tuple[object, ...]] = Counter()
+    for _ in range(20):
+        block: Block = shuffled(opened.contents.documents[0][0], draw)
+        orders[tuple(piece for piece in block.pieces if not isinstance(piece, str))] += 1
+    assert len(orders) > 1
