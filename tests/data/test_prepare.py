@@ -19,6 +19,7 @@ from cotext.data import prepare as prepare_module
 from cotext.data.controlled import VERSION
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_documents, read_parallel, write_parallel
+from cotext.data.languages import Languages
 from cotext.data.preparation import Preparation
 from cotext.data.prepare import Report, prepare, prepare_controlled
 from cotext.data.statistics import Histogram, SeenPairs, StatisticsCollector
@@ -27,6 +28,7 @@ from cotext.data.suite_files import read_suite
 from cotext.data.tokenizer import TokenizerSettings, load_tokenizer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
+from cotext.training.prepared_data import open_data
 
 WORDS = (
     ["the", "house", "was", "cold", "and", "we", "saw", "a", "river", "near", "it"],
@@ -401,6 +403,7 @@ def controlled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
 def test_controlled_corpus(controlled: tuple[Path, Report], tmp_path: Path) -> None:
     out, report = controlled
     assert report.splits["train"].documents == 60
+    assert report.pair == open_data(out).languages == Languages("en", "de")
     assert report.command == {
         "controlled": VERSION,
         "size": 60,
