@@ -4,6 +4,7 @@ So that they cannot lag behind.
 """
 
 import json
+from functools import cache
 from pathlib import Path
 
 import cotext
@@ -19,6 +20,7 @@ PAGE = Path(__file__).with_name("recipes.md")
 COUNTS = Path(cotext.__file__).parent / "config" / "recipes" / PARAMETERS
 
 
+@cache
 def parameters() -> dict[str, int]:
     """The parameters of every recipe."""
     return {name: parameters_at_base(load_config(name)) for name in recipe_names()}

@@ -3,7 +3,8 @@
 import itertools
 import os
 import signal
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,6 +31,20 @@ def run_killed(arguments: list[str | Path], moment: Moment) -> bool:
     process.join(timeout=120)
     assert process.exitcode in (0, -signal.SIGKILL), process.exitcode
     return process.exitcode == -signal.SIGKILL
+
+
+def killed_when(ready: Callable[[], bool], *arguments: str | Path) -> None:
+    """Run a command in a process of its own, and kill it as soon as `ready` says so."""
+    process = PROCESSES.Process(target=cotext, args=arguments, daemon=True)
+    process.start()
+    deadline = time.monotonic() + 120
+    while not ready():
+        assert process.is_alive(), process.exitcode
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    process.kill()
+    process.join()
+    assert process.exitcode == -signal.SIGKILL, process.exitcode
 
 
 def _run(arguments: list[str | Path], moment: Moment) -> None:

@@ -107,7 +107,7 @@ def random_model(config: Config, tokenizer: Tokenizer, seed: int = 0) -> Transla
 
     In double precision, so that hardly ever two candidates are so close that rounding decides between them.
     """
-    torch.manual_seed(seed)
+    torch.default_generator.manual_seed(seed)
     model = build_model(config, tokenizer.vocabulary_size)
     with torch.no_grad():
         for parameter in model.parameters():

@@ -8,6 +8,7 @@ import pytest
 import torch
 import yaml
 from tiny_runs import journal, prepare_toy, train_here
+from torch import nn
 
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.config.sizes import SIZES
@@ -15,6 +16,7 @@ from cotext.data.build import build_view
 from cotext.layers.multi_head import FeedForward
 from cotext.models.build import build_model
 from cotext.models.checkpoint import load_run
+from cotext.models.checks import check
 from cotext.training.prepared_data import open_data
 from cotext.training.resolve import REQUIRED, settle
 
@@ -38,13 +40,33 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return prepare_toy(tmp_path_factory.mktemp("recipes") / "data")
 
 
+@pytest.fixture(scope="module")
+def start(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run that recipes start from which cannot be trained from nothing."""
+    run = tmp_path_factory.mktemp("recipes") / "start"
+    train_here(load_config("g-transformer/sent", "tiny", VERY_SMALL), data, run)
+    return run
+
+
 # What training reads off its corpus, and how it is written as an override.
 OF_THE_CORPUS = ["model.shift=8", "view.numbers=5"]
 
 
+BUILT: dict[str, nn.Module] = {}
+
+
+def shapes(config: Config, vocabulary: int) -> nn.Module:
+    """The model without its numbers; recipes that only train or search differently have the same one."""
+    check(config)
+    key = repr((vocabulary, config.model, config.view, config.train.blend))
+    if key not in BUILT:
+        with torch.device("meta"):
+            BUILT[key] = build_model(config, vocabulary)
+    return BUILT[key]
+
+
 def parameters(config: Config, vocabulary: int) -> int:
-    with torch.device("meta"):
-        return sum(p.numel() for p in build_model(config, vocabulary).parameters())
+    return sum(p.numel() for p in shapes(config, vocabulary).parameters())
 
 
 def test_there_are_recipes() -> None:
@@ -53,12 +75,10 @@ def test_there_are_recipes() -> None:
 
 
 @pytest.mark.parametrize("recipe", recipe_names())
-def test_trains(recipe: str, data: Path, tmp_path: Path) -> None:
+def test_trains(recipe: str, data: Path, start: Path, tmp_path: Path) -> None:
     config = load_config(recipe, "tiny", VERY_SMALL)
     if config.train.init == REQUIRED:
-        start = load_config("g-transformer/sent", "tiny", VERY_SMALL)
-        train_here(start, data, tmp_path / "start")
-        config = load_config(recipe, "tiny", [*VERY_SMALL, f"train.init={tmp_path / 'start'}"])
+        config = load_config(recipe, "tiny", [*VERY_SMALL, f"train.init={start}"])
     progress = train_here(config, data, tmp_path / "run")
     assert (progress.update, progress.finished) == (3, True)
     losses = [entry["loss"] for entry in journal(tmp_path / "run") if entry["kind"] == "train"]
@@ -134,8 +154,7 @@ def test_dropout_inside_feed_forward_layers_is_a_setting_of_its_own(recipe: str)
 
     def rates(*overrides: str) -> set[float]:
         config = load_config(recipe, "tiny", [*OF_THE_CORPUS, "model.dropout=0.3", *overrides])
-        with torch.device("meta"):
-            modules = build_model(config, 100).modules()
+        modules = shapes(config, 100).modules()
         return {module.dropout for module in modules if isinstance(module, FeedForward)}
 
     assert rates() == {0.0}

@@ -19,6 +19,7 @@ from cotext.data import prepare as prepare_module
 from cotext.data.controlled import VERSION
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_documents, read_parallel, write_parallel
+from cotext.data.languages import Languages
 from cotext.data.preparation import Preparation
 from cotext.data.prepare import Report, prepare, prepare_controlled
 from cotext.data.statistics import Histogram, SeenPairs, StatisticsCollector
@@ -27,6 +28,7 @@ from cotext.data.suite_files import read_suite
 from cotext.data.tokenizer import TokenizerSettings, load_tokenizer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.integrity import unsealed
+from cotext.training.prepared_data import open_data
 
 WORDS = (
     ["the", "house", "was", "cold", "and", "we", "saw", "a", "river", "near", "it"],
@@ -391,10 +393,17 @@ def test_side_files_are_recorded(tmp_path: Path) -> None:
     }
 
 
-def test_controlled_corpus(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    report = prepare_controlled(60, out, seed=3, contrastive_examples=12)
+@pytest.fixture(scope="module")
+def controlled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Report]:
+    """The folder and the report of a corpus of 60 documents."""
+    out = tmp_path_factory.mktemp("controlled") / "out"
+    return out, prepare_controlled(60, out, seed=3, contrastive_examples=12)
+
+
+def test_controlled_corpus(controlled: tuple[Path, Report], tmp_path: Path) -> None:
+    out, report = controlled
     assert report.splits["train"].documents == 60
+    assert report.pair == open_data(out).languages == Languages("en", "de")
     assert report.command == {
         "controlled": VERSION,
         "size": 60,
@@ -420,14 +429,11 @@ def test_controlled_corpus(tmp_path: Path) -> None:
         prepare_controlled("huge", tmp_path / "other")
 
 
-def test_controlled_corpus_in_another_word_order(tmp_path: Path) -> None:
+def test_controlled_corpus_in_another_word_order(controlled: tuple[Path, Report], tmp_path: Path) -> None:
     """All that is written has the order, and the report names it; nothing else differs."""
-    prepare_controlled(20, tmp_path / "usual", seed=3, contrastive_examples=4)
-    report = prepare_controlled(
-        20, tmp_path / "other", seed=3, contrastive_examples=4, order="verb-final", mentions=4
-    )
+    usual, other = controlled[0], tmp_path / "other"
+    report = prepare_controlled(60, other, seed=3, contrastive_examples=12, order="verb-final", mentions=4)
     assert (report.command["word_order"], report.command["mentions"]) == ("verb-final", 4)
-    usual, other = ((tmp_path / name) for name in ("usual", "other"))
     for split in ("dev", "test"):
         assert (usual / f"{split}.en").read_bytes() == (other / f"{split}.en").read_bytes()
         written = [list(read_documents(folder / f"{split}.de")) for folder in (usual, other)]
@@ -515,10 +521,11 @@ def test_real_corpus(shared_data: Path, tmp_path: Path) -> None:
     assert report.splits["train"].unknown_token_rate == (0, 0)
 
 
-def test_controlled_corpora_of_one_seed_share_a_vocabulary_of_whole_words(tmp_path: Path) -> None:
-    prepare_controlled(20, tmp_path / "a", seed=3, contrastive_examples=12)
-    prepare_controlled(40, tmp_path / "b", seed=3, contrastive_examples=12)
-    tokenizers = [load_tokenizer(tmp_path / name / "tokenizer") for name in "ab"]
+def test_controlled_corpora_of_one_seed_share_a_vocabulary_of_whole_words(
+    controlled: tuple[Path, Report], tmp_path: Path
+) -> None:
+    prepare_controlled(20, tmp_path, seed=3, contrastive_examples=1)
+    tokenizers = [load_tokenizer(folder / "tokenizer") for folder in (tmp_path, controlled[0])]
     assert tokenizers[0].fingerprint == tokenizers[1].fingerprint
     sentence = "The table was small."
     assert len(tokenizers[0].encode(sentence)) == 5

@@ -4,7 +4,8 @@ import json
 from dataclasses import fields
 from pathlib import Path
 
-from command_line import World, signal_when, start, succeed
+from command_line import World, succeed
+from killing import killed_when
 
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
@@ -93,8 +94,9 @@ def test_split_goes_on_after_a_kill(world: World, tmp_path: Path) -> None:
     command = ["translate", world.run, source, "--format", "text", "--set", "max_tokens=60", "--out"]
     succeed(*command, tmp_path / "whole.txt")
     partial = tmp_path / "out.txt.partial"
-    process = start(*command, tmp_path / "out.txt")
-    signal_when(process, lambda: partial.exists() and partial.read_bytes().count(b"\n") > 2, 9)
+    killed_when(
+        lambda: partial.exists() and partial.read_bytes().count(b"\n") > 2, *command, tmp_path / "out.txt"
+    )
     assert "from an interrupted job" in succeed(*command, tmp_path / "out.txt").out
     assert (tmp_path / "out.txt").read_bytes() == (tmp_path / "whole.txt").read_bytes()
 

@@ -29,6 +29,7 @@ from command_line import (
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from killing import killed_when
 from safetensors.torch import load_file
 from tiny_runs import toy_documents
 
@@ -106,9 +107,9 @@ def test_killed_at_any_moment_a_translation_ends_the_same(world: World, tmp_path
     generator = random.Random()
     moments = [0, *sorted(generator.sample(range(2, count // 2), k=2))]
     for moment in moments:
-        process = start(*command(world, source, out, *options))
-        killed = signal_when(process, lambda moment=moment: finished_documents(out) >= moment, signal.SIGKILL)
-        assert killed.code == -signal.SIGKILL, (moments, killed)
+        killed_when(
+            lambda moment=moment: finished_documents(out) >= moment, *command(world, source, out, *options)
+        )
         assert out.read_text() == "an older translation\n"
         assert moment <= finished_documents(out) < count
     shown = succeed(*command(world, source, out, *options))

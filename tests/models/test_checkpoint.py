@@ -254,11 +254,20 @@ def visible(run: Path) -> dict[str, list[str]]:
     }
 
 
+@pytest.fixture(scope="module")
+def begun(data: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run with one checkpoint, and beside it what becomes of it where nothing happens."""
+    run = tmp_path_factory.mktemp("begun") / "run"
+    train_here(run_config(max_updates=4, log_every=4), data, run)
+    train_here(run_config(log_every=4), data, run.with_name("untroubled"))
+    return run
+
+
 class TestNeverHalfWritten:
     @pytest.fixture
-    def interrupted(self, data: Path, tmp_path: Path) -> Path:
+    def interrupted(self, begun: Path, tmp_path: Path) -> Path:
         """A run with one checkpoint, about to write its second."""
-        train_here(run_config(max_updates=4, log_every=4), data, tmp_path / "run")
+        shutil.copytree(begun, tmp_path / "run")
         return tmp_path / "run"
 
     @pytest.mark.parametrize(
@@ -276,6 +285,7 @@ class TestNeverHalfWritten:
     def test_a_full_disk(
         self,
         data: Path,
+        begun: Path,
         interrupted: Path,
         monkeypatch: pytest.MonkeyPatch,
         module: Any,
@@ -292,8 +302,7 @@ class TestNeverHalfWritten:
         assert not list(interrupted.rglob(".*"))
         # With room again, the same command goes on, to the same end.
         train_here(run_config(log_every=4), data, interrupted)
-        train_here(run_config(log_every=4), data, interrupted.with_name("untroubled"))
-        assert_same_run(interrupted, interrupted.with_name("untroubled"))
+        assert_same_run(interrupted, begun.with_name("untroubled"))
 
     @pytest.mark.parametrize(
         ("module", "name"), [(ckpt, "put_in_place"), (training_state, "save_progress"), (ckpt, "save_file")]

@@ -4,7 +4,6 @@ import json
 import os
 import random
 import shutil
-import signal
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,12 @@ from command_line import (
     cotext,
     listing,
     prepare_arguments,
-    signal_when,
-    start,
     succeed,
     train_arguments,
 )
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from killing import Moment, run_killed
+from killing import Moment, killed_when, run_killed
 from test_translate_file import files_of_at_most
 
 from cotext.data.documents import Document
@@ -294,9 +291,7 @@ def test_killed_at_any_moment_it_ends_the_same(world: World, tmp_path: Path) -> 
     succeed(*command(world, expected, "--set", "max_tokens=100"))
     before = listing(world.folder / "data")
     moment = random.Random().randrange(2, DOCUMENTS // 2)
-    process = start(*command(world, out, "--set", "max_tokens=100"))
-    killed = signal_when(process, lambda: finished_documents(out) >= moment, signal.SIGKILL)
-    assert killed.code == -signal.SIGKILL, (moment, killed)
+    killed_when(lambda: finished_documents(out) >= moment, *command(world, out, "--set", "max_tokens=100"))
     assert not out.exists()
     assert moment <= finished_documents(out) < DOCUMENTS
     shown = succeed(*command(world, out, "--set", "max_tokens=100")).out

@@ -1,13 +1,13 @@
 """Monolingual documents translated into training data: forward and back, going on after interruption."""
 
 import json
-import signal
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 import pytest
-from command_line import World, cotext, listing, signal_when, start, succeed
+from command_line import World, cotext, listing, succeed
+from killing import killed_when
 from tiny_runs import toy_documents
 
 from cotext.data.documents import Document
@@ -80,8 +80,10 @@ def test_killed_it_goes_on_to_the_same_folder(world: World, mono: Path, tmp_path
     succeed(*command(world, mono, tmp_path / "whole"))
     killed = tmp_path / "killed"
     part = tmp_path / ".killed.distilling" / "part-1-of-1.jsonl"
-    process = start(*command(world, mono, killed, "--set", "max_tokens=60"))
-    signal_when(process, lambda: part.exists() and part.read_bytes().count(b"\n") > 2, signal.SIGKILL)
+    killed_when(
+        lambda: part.exists() and part.read_bytes().count(b"\n") > 2,
+        *command(world, mono, killed, "--set", "max_tokens=60"),
+    )
     assert "of them before" in succeed(*command(world, mono, killed)).out
     assert listing(killed) == listing(tmp_path / "whole")
     assert not part.parent.exists()

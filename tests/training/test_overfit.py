@@ -115,7 +115,7 @@ def translations(model: Model, config: Config, corpus: list[ParallelDocument]) -
     ("recipe", "updates"),
     [
         ("base", 100),
-        ("s4to4", 130),
+        pytest.param("s4to4", 130, marks=pytest.mark.slow),  # its windows are those of the next
         ("s4to4-shift-cd", 160),
         pytest.param("s4to4-shift-cd-sequence", 250, marks=pytest.mark.slow),
         pytest.param("s4to4-lrn-cd", 250, marks=pytest.mark.slow),

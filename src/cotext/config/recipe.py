@@ -91,7 +91,8 @@ def parse_run_config(content: Any, where: str) -> Config:
 
 def dump_config(config: Config) -> str:
     """The configuration as YAML, every key written out."""
-    return yaml.safe_dump(config.model_dump(mode="json"), sort_keys=False)
+    dumper = getattr(yaml, "CSafeDumper", yaml.SafeDumper)  # in C where it is built in: several times faster
+    return str(yaml.dump(config.model_dump(mode="json"), Dumper=dumper, sort_keys=False))
 
 
 def differences(before: Config, now: Config) -> Iterator[tuple[str, Any, Any]]:

@@ -5,9 +5,9 @@ does not grow with the corpus. OUT holds train.arrow, dev.arrow, dev.jsonl, toke
 there is a test set, test.arrow and test.jsonl.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -34,7 +34,7 @@ from cotext.data.corpora import (
     pieces_seen,
     sentences_of,
 )
-from cotext.data.documents import Document
+from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel, write_documents, write_parallel
 from cotext.data.languages import Languages, check_sides, languages_of_names
 from cotext.data.overlap import Overlap, OverlapCounter
@@ -224,8 +224,8 @@ def prepare_controlled(
     )
     corpora = [
         CorpusSplit("train", partial(training_documents, documents, seed, order, mentions)),
-        CorpusSplit("dev", partial(development_documents, seed, order)),
-        CorpusSplit("test", partial(test_documents, seed, order)),
+        _generated_once("dev", partial(development_documents, seed, order)),
+        _generated_once("test", partial(test_documents, seed, order)),
     ]
     command = {
         "controlled": VERSION,
@@ -249,6 +249,12 @@ def prepare_controlled(
             report = _build(work, corpora, job, settings, on_documents)
         work.publish()
         return report_of(report, work.out / REPORT)
+
+
+def _generated_once(split: str, documents: Callable[[], Iterator[ParallelDocument]]) -> CorpusSplit:
+    """A few hundred documents, which are read several times."""
+    generated = cache(lambda: tuple(documents()))
+    return CorpusSplit(split, lambda: iter(generated()))
 
 
 def _write_suites(folder: Path, suites: Iterable[ContrastiveSuite]) -> None:

@@ -36,6 +36,8 @@ EMBEDDINGS = (
 
 def initialise(model: nn.Module, kind: Initialisation) -> None:
     """Draw all linear layers anew from torch's global generator, and for `normal` the embeddings."""
+    if all(parameter.is_meta for parameter in model.parameters()):
+        return  # shapes alone are asked for
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
             _initialise_linear(module, name.rpartition(".")[2], kind)

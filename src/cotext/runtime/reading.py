@@ -9,6 +9,8 @@ import json
 import math
 import re
 from collections.abc import Hashable
+from copy import deepcopy
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Final
 
@@ -142,17 +144,23 @@ def parse_yaml(text: str, where: str) -> Any:
     if len(text) > MAX_YAML_CHARACTERS:
         raise CotextError(f"{where} is not valid YAML: more than {MAX_YAML_CHARACTERS:,} characters")
     try:
-        loader = _Loader(text)
-        try:
-            return loader.get_single_data()
-        finally:
-            loader.dispose()
+        return deepcopy(_value_of_yaml(text))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
         where_in_text = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
         raise CotextError(f"{where} is not valid YAML: {where_in_text}{error.problem}") from None
     except yaml.YAMLError as error:
         raise CotextError(f"{where} is not valid YAML: {str(error).splitlines()[0]}") from None
+
+
+@lru_cache(maxsize=64)
+def _value_of_yaml(text: str) -> Any:
+    """A run's files all hold its configuration, and recipes extend the same ones: a text is read once."""
+    loader = _Loader(text)
+    try:
+        return loader.get_single_data()
+    finally:
+        loader.dispose()
 
 
 _RESOLVERS = {
