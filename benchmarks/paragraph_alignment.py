@@ -75,12 +75,12 @@ def main() -> None:
         if kind != "whole":
             counts[f"{kind} units"] += len(split)
             counts[f"{kind} right"] += sum(of_source == of_target for of_source, of_target in units)
-    print(
-        f"{counts['equal'] + counts['aligned'] + counts['whole']:,} paragraphs, {counts['whole']:,} left whole"
-    )
+    whole = counts["whole"]
+    print(f"{counts['equal'] + counts['aligned'] + whole:,} paragraphs, {whole:,} left whole")
     for kind, what in (("equal", "of equally many sentences"), ("aligned", "aligned by length")):
         units, right = counts[f"{kind} units"], counts[f"{kind} right"]
-        print(f"{counts[kind]:,} {what}: {units:,} units, {100 * right / max(1, units):.1f} % right")
+        share = 100 * right / max(1, units)
+        print(f"{counts[kind]:,} {what}: {units:,} units, {share:.1f} % right")
 
 
 if __name__ == "__main__":
