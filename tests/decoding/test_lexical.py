@@ -13,7 +13,7 @@ from tiny import TINY_DECODE, TINY_MODEL, PlainWordTokenizer, random_model, tiny
 from cotext.config.recipe import load_config
 from cotext.data.batch import SpecialSymbols
 from cotext.data.documents import Document
-from cotext.data.tokenizer import SentencePieceTokenizer, TokenizerSettings
+from cotext.data.tokenizer import MosesBPETokenizer, SentencePieceTokenizer, TokenizerSettings
 from cotext.decoding.beam_search import SearchOptions, search
 from cotext.decoding.constraints import SearchRequest, SearchSymbols
 from cotext.decoding.lexical import SentenceAutomaton, SentenceConstraints, Written
@@ -243,6 +243,32 @@ def test_copied_text_is_written_once_and_never_begun_again(text: str) -> None:
         written = automaton.step(written, automaton.offers(written)[0])
     assert written is not None
     assert automaton.may_close(written)
+
+
+def test_words_that_go_on_in_the_next_token() -> None:
+    pytest.importorskip("subword_nmt")
+    pytest.importorskip("sacremoses")
+    settings = TokenizerSettings(kind="moses-bpe", vocabulary=20, language="de")
+    tokenizer = MosesBPETokenizer.train([*TEXTS, "das (neu), alt."], settings)
+    spelling = Spelling(tokenizer)
+    tokens = tokenizer.encode("das Handy (neu), der Tisch.")
+    assert spelling.text(tokens).strip() == "das Handy (neu), der Tisch."
+    automaton = SentenceAutomaton(C(required=(("Handy",),)), spelling)
+    written, needs = automaton.start, []
+    while not automaton.may_close(written):
+        needs.append(automaton.need(written))
+        following = automaton.step(written, automaton.offers(written)[0])
+        assert following is not None
+        written = following
+    assert needs == list(range(len(needs), 0, -1))
+    assert len(needs) > 1
+    for text, held in (("das Handy.", True), ("Handys", False), ("altHandy", False), ("(Handy)", True)):
+        written = automaton.start
+        for token in tokenizer.encode(text):
+            following = automaton.step(written, token)
+            assert following is not None
+            written = following
+        assert automaton.may_close(written) == held
 
 
 def test_what_the_tokenizer_cannot_write_is_named() -> None:

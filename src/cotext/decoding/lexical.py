@@ -243,7 +243,9 @@ class SentenceAutomaton:
         for unit, phrase in self._begun(written):
             rest = self._rest(phrase, len(written.tail))
             saved.append(unit.tokens - len(rest) if rest else 0)
-        return self.size - missing, bool(saved), need - max([0, *saved]) + written.joined, need
+        # A word that goes on has to end before another phrase begins.
+        least = min([need + written.joined, *(need - tokens for tokens in saved)])
+        return self.size - missing, bool(saved), least, need
 
     def _ended(self, written: Written) -> tuple[int, ...]:
         """The counts if the sentence ended here."""
