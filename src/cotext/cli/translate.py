@@ -49,7 +49,7 @@ def translate(
             "--format",
             help="Of the files: markdown, prose (running text) or another of docs/files.md; or of a corpus: "
             "text (one sentence a line), docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, "
-            "tmx, tsv or jsonl; detected from the content if not given.",
+            "tsv or jsonl; detected from the content if not given.",
         ),
     ] = None,
     no_split: Annotated[
@@ -58,13 +58,6 @@ def translate(
             "--no-split", help="Translate lines and paragraphs as they are, several sentences as one."
         ),
     ] = False,
-    entries: Annotated[
-        str,
-        typer.Option(
-            help="Of files that hold both languages (PO, XLIFF, TMX): untranslated, unfinished (those too "
-            "whose translation is a guess or waits for a review) or all (but those that are final)."
-        ),
-    ] = "untranslated",
     glossary: Annotated[
         Path | None,
         typer.Option(help="Terms with their translations, preferred and forbidden (TSV, CSV or TBX)."),
@@ -81,10 +74,6 @@ def translate(
     ] = None,
     target_lemmas: Annotated[
         Path | None, typer.Option(help="Lemmas of target words, by which terms are written in any form.")
-    ] = None,
-    memory: Annotated[
-        Path | None,
-        typer.Option(help="Translation memory (TMX): sentences in the same context are taken from it."),
     ] = None,
     scores: Annotated[
         Path | None,
@@ -111,7 +100,6 @@ def translate(
         "keep": keep,
         "consistency": consistency,
         "lemmas": (lemmas, target_lemmas),
-        "memory": memory,
     }
     if any(str(file) == "-" for file in files):
         _translate_standard_input(
@@ -126,23 +114,19 @@ def translate(
     from cotext.decoding.open import open_run
     from cotext.decoding.translate_files import check_outputs_of, format_of, open_job, run_jobs, unrefused
     from cotext.decoding.wishes import read_wishes
-    from cotext.files.bilingual import entries_named
     from cotext.runtime.progress import console, meter
 
     def say(text: str) -> None:
         console.print(text, soft_wrap=True)
 
     # What is wrong with files is told before the run is loaded, and of all before any work.
-    chosen = entries_named(entries)
     formats = unrefused(partial(format_of, file, format) for file in files)
     if scores is not None and not (len(files) == 1 and isinstance(formats[0], str)):
         raise CotextError("--scores is of one corpus, a sentence a line; leave it out")
     check_outputs_of(files, outs, scores, overwrite, out_dir)
     opened = open_run(run, device, decode, checkpoint)
     asked = read_wishes(opened.languages, **wishes)
-    open_one = partial(
-        open_job, opened, split=not no_split, wishes=asked, entries=chosen, scores=scores, on_message=say
-    )
+    open_one = partial(open_job, opened, split=not no_split, wishes=asked, scores=scores, on_message=say)
     jobs = unrefused(
         partial(open_one, file, target, kind) for file, target, kind in zip(files, outs, formats, strict=True)
     )
@@ -217,8 +201,6 @@ def _tell(out: Path, report: "FileReport") -> None:
         if where:
             shown = f"{', '.join(where[:5])}{' ...' if where[5:] else ''}"
             typer.echo(f"  {counted(len(where), 'sentence')} {what}; {report.places} {shown}")
-    if report.from_memory:
-        typer.echo(f"  {counted(report.from_memory, 'sentence')} taken from the translation memory")
     if report.terms is not None:
         typer.echo(f"  {report.terms}")
     if report.resegmented:

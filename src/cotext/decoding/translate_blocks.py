@@ -8,7 +8,7 @@ from cotext.data.splitting import Splitter
 from cotext.decoding.alignment import align
 from cotext.decoding.open import OpenedRun
 from cotext.decoding.translator import DocumentTranslator, Translation
-from cotext.decoding.wishes import Taken, Wishes
+from cotext.decoding.wishes import Wishes
 from cotext.files.block_sentences import CutBlock, cut
 from cotext.files.blocks import Block, Contents, Copied, Piece
 from cotext.files.placeholders import shown, with_placeholders, without_placeholders
@@ -116,10 +116,6 @@ class BlockDocuments:
             [[each.copied for each in of_document] for of_document in sentences],
         )
 
-    def taken(self, chosen: Sequence[int]) -> Taken | None:
-        """The translations of sentences of these of `documents` that a memory has; None without one."""
-        return self._wishes.taken(self.documents[index] for index in chosen)
-
     def terms(self, translations: Mapping[int, Translation]) -> TermReport | None:
         """The term accuracy of translations of all `documents`; None where no terms were asked for."""
         texts = {index: each.document.sentences for index, each in sorted(translations.items())}
@@ -188,8 +184,5 @@ def translate_blocks(
     """
     texts = BlockDocuments(opened, contents, Splitter(opened.languages.source) if split else None, wishes)
     texts.check()
-    every = range(len(texts.documents))
-    translations = opened.translator.translate(
-        texts.documents, on_sentences, texts.guide(every), texts.taken(every)
-    )
-    return texts.blocks(dict(translations))
+    guide = texts.guide(range(len(texts.documents)))
+    return texts.blocks(dict(opened.translator.translate(texts.documents, on_sentences, guide)))

@@ -27,7 +27,7 @@ from cotext.decoding.scorer import SentenceScore
 from cotext.decoding.signature import scoring_signature
 from cotext.decoding.source_file import SourceFile
 from cotext.decoding.translator import DocumentTranslator, Translation
-from cotext.decoding.wishes import Taken, Wishes, count
+from cotext.decoding.wishes import Wishes
 from cotext.files.guide import Guide
 from cotext.files.term_report import TermReport
 from cotext.files.terms import TermGuide
@@ -62,7 +62,6 @@ class FileReport:
     signature: str = ""
     messages: list[str] = field(default_factory=list)
     is_corpus: bool = True
-    from_memory: int = 0  # sentences that a translation memory has in the same context
     terms: TermReport | None = None  # where a glossary was given, or the like
 
     @property
@@ -113,9 +112,6 @@ class CorpusJob:
         if message := self._prose.message(source, self._file.first_prose):
             on_message(message)
 
-    def _taken(self, chosen: Sequence[int]) -> Taken | None:
-        return self._wishes.taken(self._prose.split(self._file.documents[index]) for index in chosen)
-
     def _guide(self, chosen: Sequence[int]) -> TermGuide | None:
         documents = [self._prose.split(self._file.documents[index]).sentences for index in chosen]
         return self._wishes.guide(self._opened.translator, documents)
@@ -138,7 +134,6 @@ class CorpusJob:
             writing(self.out) as lock,
             TranslationJournal(self.out, header, self._on_message, overwrite) as journal,
         ):
-            report.from_memory = count(self._taken(range(len(file.documents))))
             report.resumed_documents = translate_remaining(
                 opened.translator,
                 file.documents,
@@ -147,7 +142,6 @@ class CorpusJob:
                 self._prose.split,
                 self._prose.join,
                 self._guide,
-                self._taken,
             )
             lock.require()
             if self._scores is not None:
@@ -275,7 +269,7 @@ def job_header(
     }
     if opened.first_pass is not None:
         header["first_pass"] = _system(opened.first_pass)
-    terms = {"terms": wishes.settings} if wishes.settings else {}
+    terms = {"terms": wishes.settings} if wishes else {}
     return {**header, "split": split, **terms}
 
 
@@ -297,14 +291,12 @@ def translate_remaining(
     split: Callable[[Document], Document] = lambda document: document,
     join: Callable[[Document, Translation], Translation] = lambda document, translation: translation,
     guide: Callable[[Sequence[int]], Guide | None] = lambda chosen: None,
-    taken: Callable[[Sequence[int]], Taken | None] = lambda chosen: None,
     by_window: bool = False,
 ) -> int:
     """Translate what the journal does not hold yet; returns how many documents it held.
 
     `split` gives the sentences of a document that are translated, `join` what is noted of their translation,
-    `guide` the constraints of chosen documents, `taken` the translations of theirs that a memory has.
-    `by_window`: the journal has the windows of documents, too.
+    `guide` the constraints of chosen documents. `by_window`: the journal has the windows of documents, too.
     """
     todo = list(_remaining(documents, journal.done))
     resumed = len(journal.done)
@@ -312,9 +304,7 @@ def translate_remaining(
     on_sentences(sum(len(split(d)) for index, d in enumerate(documents) if index not in waiting))
     indices = [index for index, _ in todo]
     log = JournalWindows(journal, indices) if by_window else None
-    translations = translator.translate(
-        (split(d) for _, d in todo), on_sentences, guide(indices), taken(indices), log
-    )
+    translations = translator.translate((split(d) for _, d in todo), on_sentences, guide(indices), log=log)
     for number, translation in translations:
         index, document = todo[number]
         journal.add(index, join(document, translation))

@@ -30,9 +30,7 @@ from cotext.decoding.translate_file import (
     translate_remaining,
 )
 from cotext.decoding.translator import Translation
-from cotext.decoding.wishes import Wishes, count
-from cotext.files.bilingual import BilingualFormat, Entries
-from cotext.files.bilingual import Job as BilingualJob
+from cotext.decoding.wishes import Wishes
 from cotext.files.blocks import FileFormat
 from cotext.files.table import file_formats, recognise
 from cotext.runtime.errors import CotextError, nearest, shown
@@ -73,7 +71,6 @@ class BlocksJob:
         *,
         split: bool = True,
         wishes: Wishes | None = None,
-        entries: Entries = "untranslated",
         on_message: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.source, self.out = source, out
@@ -83,12 +80,9 @@ class BlocksJob:
             on_message(warning)
         content = read_file(source)
         self._checksum = hashlib.sha256(content).hexdigest()
+        self._file = format.open(content, str(source))
         splitter = Splitter(opened.languages.source) if split else None
         self._settings = splitter.name if splitter else ""
-        if isinstance(format, BilingualFormat):
-            format = format.for_job(BilingualJob(opened.languages.source, opened.languages.target, entries))
-            self._settings += f" {entries}"
-        self._file = format.open(content, str(source))
         self._texts = BlockDocuments(opened, self._file.contents, splitter, self._wishes)
         self.messages = list(self._file.contents.messages)
         blocks, sentences = self._texts.blocks_split
@@ -119,7 +113,6 @@ class BlocksJob:
                 journal,
                 on_sentences,
                 guide=self._texts.guide,
-                taken=self._texts.taken,
                 by_window=True,
             )
             lock.require()
@@ -144,7 +137,6 @@ class BlocksJob:
             messages=self.messages,
             is_corpus=False,
             terms=self._texts.terms(translations),
-            from_memory=count(self._texts.taken(range(len(self._texts.documents)))),
         )
         for index, translation in sorted(translations.items()):
             report.documents += 1
@@ -224,14 +216,10 @@ def open_job(
     *,
     split: bool,
     wishes: Wishes,
-    entries: Entries = "untranslated",
     scores: Path | None = None,
     on_message: Callable[[str], None],
 ) -> Job:
-    """A file to be translated, read and checked; `format` as `format_of` gives it.
-
-    `entries`: of a file that holds both languages, those that are translated.
-    """
+    """A file to be translated, read and checked; `format` as `format_of` gives it."""
     if isinstance(format, str):
         return CorpusJob(
             opened,
@@ -243,9 +231,7 @@ def open_job(
             wishes=wishes,
             on_message=on_message,
         )
-    return BlocksJob(
-        opened, source, out, format, split=split, wishes=wishes, entries=entries, on_message=on_message
-    )
+    return BlocksJob(opened, source, out, format, split=split, wishes=wishes, on_message=on_message)
 
 
 def unrefused(checks: Iterable[Callable[[], T]]) -> list[T]:
