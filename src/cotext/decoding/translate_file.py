@@ -5,7 +5,7 @@ appears under its name when it is complete; the same command continues an interr
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,6 +63,7 @@ class FileReport:
     messages: list[str] = field(default_factory=list)
     is_corpus: bool = True
     terms: TermReport | None = None  # where a glossary was given, or the like
+    taken: int = 0  # sentences from a translation memory
 
     @property
     def places(self) -> str:
@@ -93,6 +94,10 @@ class CorpusJob:
     ) -> None:
         self._wishes = wishes or Wishes()
         self._wishes.check(opened.translator)
+        if self._wishes.memory is not None:
+            raise CotextError(
+                f"{source}: a translation memory is for files, and this is a corpus; leave it out"
+            )
         self.source, self.out = source, out
         self.messages: list[str] = []
         self._opened, self._scores, self._on_message = opened, scores, on_message
@@ -269,7 +274,7 @@ def job_header(
     }
     if opened.first_pass is not None:
         header["first_pass"] = _system(opened.first_pass)
-    terms = {"terms": wishes.settings} if wishes else {}
+    terms = {"terms": wishes.settings} if wishes.settings else {}
     return {**header, "split": split, **terms}
 
 
@@ -291,18 +296,20 @@ def translate_remaining(
     split: Callable[[Document], Document] = lambda document: document,
     join: Callable[[Document, Translation], Translation] = lambda document, translation: translation,
     guide: Callable[[Sequence[int]], Guide | None] = lambda chosen: None,
+    taken: Callable[[Sequence[int]], Mapping[int, Mapping[int, str]]] = lambda chosen: {},
 ) -> int:
     """Translate what the journal does not hold yet; returns how many documents it held.
 
     `split` gives the sentences of a document that are translated, `join` what is noted of their translation,
-    `guide` the constraints of chosen documents.
+    `guide` the constraints of chosen documents, `taken` translations of their sentences that are given.
     """
     todo = list(_remaining(documents, journal.done))
     resumed = len(journal.done)
     waiting = {index for index, _ in todo}
     on_sentences(sum(len(split(d)) for index, d in enumerate(documents) if index not in waiting))
-    constraints = guide([index for index, _ in todo])
-    for number, translation in translator.translate((split(d) for _, d in todo), on_sentences, constraints):
+    chosen = [index for index, _ in todo]
+    texts = (split(document) for _, document in todo)
+    for number, translation in translator.translate(texts, on_sentences, guide(chosen), taken(chosen)):
         index, document = todo[number]
         journal.add(index, join(document, translation))
     return resumed
