@@ -75,6 +75,14 @@ def translate(
     target_lemmas: Annotated[
         Path | None, typer.Option(help="Lemmas of target words, by which terms are written in any form.")
     ] = None,
+    memory: Annotated[
+        Path | None,
+        typer.Option(help="Translation memory (TMX): sentences that it has in the same context are taken."),
+    ] = None,
+    bilingual: Annotated[
+        Path | None,
+        typer.Option(help="File for source and translation side by side: .html, a page, or .tmx."),
+    ] = None,
     scores: Annotated[
         Path | None,
         typer.Option(help="File for the log-probability of each translated sentence of a corpus (TSV)."),
@@ -100,6 +108,7 @@ def translate(
         "keep": keep,
         "consistency": consistency,
         "lemmas": (lemmas, target_lemmas),
+        "memory": memory,
     }
     if any(str(file) == "-" for file in files):
         _translate_standard_input(
@@ -107,12 +116,20 @@ def translate(
             format,
             not no_split,
             wishes,
-            refused=len(files) > 1 or any((out, out_dir, scores, overwrite, json)),
+            refused=len(files) > 1 or any((out, out_dir, memory, bilingual, scores, overwrite, json)),
         )
         return
     outs = _outs(files, out, out_dir)
+    from cotext.cli.bilingual import check_bilingual, write_bilingual
     from cotext.decoding.open import open_run
-    from cotext.decoding.translate_files import check_outputs_of, format_of, open_job, run_jobs, unrefused
+    from cotext.decoding.translate_files import (
+        BlocksJob,
+        check_outputs_of,
+        format_of,
+        open_job,
+        run_jobs,
+        unrefused,
+    )
     from cotext.decoding.wishes import read_wishes
     from cotext.runtime.progress import console, meter
 
@@ -123,7 +140,8 @@ def translate(
     formats = unrefused(partial(format_of, file, format) for file in files)
     if scores is not None and not (len(files) == 1 and isinstance(formats[0], str)):
         raise CotextError("--scores is of one corpus, a sentence a line; leave it out")
-    check_outputs_of(files, outs, scores, overwrite, out_dir)
+    check_bilingual(bilingual, [*files, *outs], [*formats], overwrite)
+    check_outputs_of(files, outs, scores, overwrite)
     opened = open_run(run, device, decode, checkpoint)
     asked = read_wishes(opened.languages, **wishes)
     open_one = partial(open_job, opened, split=not no_split, wishes=asked, scores=scores, on_message=say)
@@ -135,6 +153,8 @@ def translate(
         out_dir.mkdir(parents=True, exist_ok=True)
     with meter("translating", sum(job.sentences for job in jobs)) as progress:
         reports = run_jobs(jobs, progress.advance, overwrite)
+    if bilingual is not None and isinstance(jobs[0], BlocksJob):
+        write_bilingual(bilingual, jobs[0], opened)
     if json:
         figures = [{"out": str(job.out), **asdict(r)} for job, r in zip(jobs, reports, strict=True)]
         whole = {"files": figures} if out_dir is not None else figures[0]
@@ -203,6 +223,8 @@ def _tell(out: Path, report: "FileReport") -> None:
             typer.echo(f"  {counted(len(where), 'sentence')} {what}; {report.places} {shown}")
     if report.terms is not None:
         typer.echo(f"  {report.terms}")
+    if report.taken:
+        typer.echo(f"  {counted(report.taken, 'sentence')} taken from the translation memory")
     if report.resegmented:
         rate = len(report.resegmented) / report.sentences
         score = ": `cotext score` differs there, --scores FILE has their scores"
@@ -222,7 +244,8 @@ def _translate_standard_input(
     if refused or format not in (None, "text", "prose"):
         raise CotextError(
             "- reads standard input and writes standard output, a line for a line: leave out other files, "
-            "--out, --out-dir, --scores, --overwrite and --json (--format: text or prose), or give a file"
+            "--out, --out-dir, --memory, --bilingual, --scores, --overwrite and --json (--format: text or "
+            "prose), or give a file"
         )
     from cotext.cli.stream import translate_standard_input
 

@@ -5,7 +5,7 @@ appears under its name when it is complete; the same command continues an interr
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -63,6 +63,7 @@ class FileReport:
     messages: list[str] = field(default_factory=list)
     is_corpus: bool = True
     terms: TermReport | None = None  # where a glossary was given, or the like
+    taken: int = 0  # sentences from a translation memory
 
     @property
     def places(self) -> str:
@@ -93,6 +94,10 @@ class CorpusJob:
     ) -> None:
         self._wishes = wishes or Wishes()
         self._wishes.check(opened.translator)
+        if self._wishes.memory is not None:
+            raise CotextError(
+                f"{source}: a translation memory is for files, and this is a corpus; leave it out"
+            )
         self.source, self.out = source, out
         self.messages: list[str] = []
         self._opened, self._scores, self._on_message = opened, scores, on_message
@@ -269,7 +274,7 @@ def job_header(
     }
     if opened.first_pass is not None:
         header["first_pass"] = _system(opened.first_pass)
-    terms = {"terms": wishes.settings} if wishes else {}
+    terms = {"terms": wishes.settings} if wishes.settings else {}
     return {**header, "split": split, **terms}
 
 
@@ -291,21 +296,24 @@ def translate_remaining(
     split: Callable[[Document], Document] = lambda document: document,
     join: Callable[[Document, Translation], Translation] = lambda document, translation: translation,
     guide: Callable[[Sequence[int]], Guide | None] = lambda chosen: None,
+    taken: Callable[[Sequence[int]], Mapping[int, Mapping[int, str]]] = lambda chosen: {},
     by_window: bool = False,
 ) -> int:
     """Translate what the journal does not hold yet; returns how many documents it held.
 
     `split` gives the sentences of a document that are translated, `join` what is noted of their translation,
-    `guide` the constraints of chosen documents. `by_window`: the journal has the windows of documents, too.
+    `guide` the constraints of chosen documents, `taken` translations of their sentences that are given.
+    `by_window`: the journal has the windows of documents, too.
     """
     todo = list(_remaining(documents, journal.done))
     resumed = len(journal.done)
     waiting = {index for index, _ in todo}
     on_sentences(sum(len(split(d)) for index, d in enumerate(documents) if index not in waiting))
-    indices = [index for index, _ in todo]
-    log = JournalWindows(journal, indices) if by_window else None
-    translations = translator.translate((split(d) for _, d in todo), on_sentences, guide(indices), log=log)
-    for number, translation in translations:
+    chosen = [index for index, _ in todo]
+    texts = (split(document) for _, document in todo)
+    log = JournalWindows(journal, chosen) if by_window else None
+    given = guide(chosen), taken(chosen)
+    for number, translation in translator.translate(texts, on_sentences, *given, log):
         index, document = todo[number]
         journal.add(index, join(document, translation))
     return resumed

@@ -18,7 +18,7 @@ from cotext.data.splitting import Splitter
 from cotext.decoding.open import OpenedRun
 from cotext.decoding.partial_output import TranslationJournal, journal_of
 from cotext.decoding.prose import OF_SENTENCES
-from cotext.decoding.translate_blocks import BlockDocuments
+from cotext.decoding.translate_blocks import BlockDocuments, PairedSentence
 from cotext.decoding.translate_file import (
     CorpusJob,
     FileReport,
@@ -91,8 +91,14 @@ class BlocksJob:
                 f"{blocks:,} paragraph{'s are' if blocks > 1 else ' is'} split into {sentences:,} sentences, "
                 "translated in context and joined again (--no-split: each as one)"
             )
+        self._translations: dict[int, Translation] = {}  # once it has run
         with naming(source):
             self.sentences = self._texts.check()
+
+    @property
+    def pairs(self) -> list[PairedSentence]:
+        """The sentences beside their translations, once the job has run."""
+        return self._texts.paired(self._translations)
 
     def run(self, on_sentences: Callable[[int], None], overwrite: bool, keep: bool = False) -> FileReport:
         """Translate and write; `keep`: the journal stays.
@@ -113,6 +119,7 @@ class BlocksJob:
                 journal,
                 on_sentences,
                 guide=self._texts.guide,
+                taken=self._texts.taken,
                 by_window=True,
             )
             lock.require()
@@ -122,6 +129,7 @@ class BlocksJob:
                     temporary.write_bytes(content)
             journal.finish(keep)
             report = self._report(journal.done)
+            self._translations = dict(journal.done)
         report.resumed_documents = resumed
         return report
 
@@ -137,6 +145,7 @@ class BlocksJob:
             messages=self.messages,
             is_corpus=False,
             terms=self._texts.terms(translations),
+            taken=sum(map(len, self._texts.taken(range(len(self._texts.documents))).values())),
         )
         for index, translation in sorted(translations.items()):
             report.documents += 1

@@ -1,4 +1,4 @@
-"""What a person asks of translations beside their text: terms, words to keep, and consistent terms."""
+"""What a person asks of translations beside their text: terms, words to keep, a memory."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -8,6 +8,7 @@ from pathlib import Path
 from cotext.data.languages import Languages
 from cotext.decoding.translator import DocumentTranslator
 from cotext.files.glossary import Glossary, read_lemmas, read_words
+from cotext.files.memory import TranslationMemory
 from cotext.files.term_report import TermReport, term_report
 from cotext.files.terms import Inflection, TermGuide
 from cotext.runtime.errors import CotextError
@@ -15,15 +16,16 @@ from cotext.runtime.errors import CotextError
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """A glossary, words that are not translated, and whether terms keep the rendering chosen first.
+    """A glossary, words that are not translated, whether terms keep the rendering chosen first, and a memory.
 
-    `inflection`: lemmas, with which other forms of a term are found.
+    `inflection`: lemmas, with which other forms of a term are found. A memory is for files of blocks.
     """
 
     glossary: Glossary | None = None
     keep: tuple[str, ...] = ()
     consistency: bool = False
     inflection: Inflection = field(default_factory=Inflection)
+    memory: TranslationMemory | None = None
 
     def __bool__(self) -> bool:
         return bool(self.glossary or self.keep or self.consistency)
@@ -31,7 +33,8 @@ class Wishes:
     @property
     def settings(self) -> str:
         """What tells these from others; empty where nothing is asked."""
-        return hashlib.sha256(repr(self).encode()).hexdigest()[:16] if self else ""
+        asked = bool(self) or self.memory is not None
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16] if asked else ""
 
     def check(self, translator: DocumentTranslator) -> None:
         """Raise CotextError where the search of a system keeps no terms."""
@@ -72,6 +75,7 @@ def read_wishes(
     keep: Path | None = None,
     consistency: bool = False,
     lemmas: tuple[Path | None, Path | None] = (None, None),
+    memory: Path | None = None,
 ) -> Wishes:
     """Read what is asked from files; `lemmas`: of the source and of the target.
 
@@ -84,4 +88,5 @@ def read_wishes(
         read_words(keep) if keep is not None else (),
         consistency,
         Inflection(source, target),
+        TranslationMemory.read(memory, languages) if memory is not None else None,
     )
