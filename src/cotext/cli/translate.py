@@ -141,7 +141,7 @@ def translate(
     if scores is not None and not (len(files) == 1 and isinstance(formats[0], str)):
         raise CotextError("--scores is of one corpus, a sentence a line; leave it out")
     check_bilingual(bilingual, [*files, *outs], [*formats], overwrite)
-    check_outputs_of(files, outs, scores, overwrite)
+    check_outputs_of(files, outs, scores, overwrite, out_dir)
     opened = open_run(run, device, decode, checkpoint)
     asked = read_wishes(opened.languages, **wishes)
     open_one = partial(open_job, opened, split=not no_split, wishes=asked, scores=scores, on_message=say)
