@@ -70,10 +70,10 @@ def test_documents_that_are_there_already_share_batches(world: World) -> None:
     together: list[int] = []
     translate = translator.translate
 
-    def noted(documents: Any, guide: Any) -> Any:
+    def noted(documents: Any, **more: Any) -> Any:
         given = list(documents)
         together.append(len(given))
-        return translate(given, guide=guide)
+        return translate(given, **more)
 
     translator.translate = noted  # type: ignore[method-assign]
     documents = [Document(d.id, d.source) for d in toy_documents(40, 42)]

@@ -49,7 +49,7 @@ def translate(
             "--format",
             help="Of the files: markdown, prose (running text) or another of docs/files.md; or of a corpus: "
             "text (one sentence a line), docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, "
-            "tmx, tsv or jsonl; detected from the content if not given.",
+            "tsv or jsonl; detected from the content if not given.",
         ),
     ] = None,
     no_split: Annotated[
@@ -58,13 +58,6 @@ def translate(
             "--no-split", help="Translate lines and paragraphs as they are, several sentences as one."
         ),
     ] = False,
-    entries: Annotated[
-        str,
-        typer.Option(
-            help="Of files that hold both languages (PO, XLIFF, TMX): untranslated, unfinished (those too "
-            "whose translation is a guess or waits for a review) or all (but those that are final)."
-        ),
-    ] = "untranslated",
     glossary: Annotated[
         Path | None,
         typer.Option(help="Terms with their translations, preferred and forbidden (TSV, CSV or TBX)."),
@@ -84,7 +77,11 @@ def translate(
     ] = None,
     memory: Annotated[
         Path | None,
-        typer.Option(help="Translation memory (TMX): sentences in the same context are taken from it."),
+        typer.Option(help="Translation memory (TMX): sentences that it has in the same context are taken."),
+    ] = None,
+    bilingual: Annotated[
+        Path | None,
+        typer.Option(help="File for source and translation side by side: .html, a page, or .tmx."),
     ] = None,
     scores: Annotated[
         Path | None,
@@ -119,30 +116,35 @@ def translate(
             format,
             not no_split,
             wishes,
-            refused=len(files) > 1 or any((out, out_dir, scores, overwrite, json)),
+            refused=len(files) > 1 or any((out, out_dir, memory, bilingual, scores, overwrite, json)),
         )
         return
     outs = _outs(files, out, out_dir)
+    from cotext.cli.bilingual import check_bilingual, write_bilingual
     from cotext.decoding.open import open_run
-    from cotext.decoding.translate_files import check_outputs_of, format_of, open_job, run_jobs, unrefused
+    from cotext.decoding.translate_files import (
+        BlocksJob,
+        check_outputs_of,
+        format_of,
+        open_job,
+        run_jobs,
+        unrefused,
+    )
     from cotext.decoding.wishes import read_wishes
-    from cotext.files.bilingual import entries_named
     from cotext.runtime.progress import console, meter
 
     def say(text: str) -> None:
         console.print(text, soft_wrap=True)
 
     # What is wrong with files is told before the run is loaded, and of all before any work.
-    chosen = entries_named(entries)
     formats = unrefused(partial(format_of, file, format) for file in files)
     if scores is not None and not (len(files) == 1 and isinstance(formats[0], str)):
         raise CotextError("--scores is of one corpus, a sentence a line; leave it out")
+    check_bilingual(bilingual, [*files, *outs], [*formats], overwrite)
     check_outputs_of(files, outs, scores, overwrite, out_dir)
     opened = open_run(run, device, decode, checkpoint)
     asked = read_wishes(opened.languages, **wishes)
-    open_one = partial(
-        open_job, opened, split=not no_split, wishes=asked, entries=chosen, scores=scores, on_message=say
-    )
+    open_one = partial(open_job, opened, split=not no_split, wishes=asked, scores=scores, on_message=say)
     jobs = unrefused(
         partial(open_one, file, target, kind) for file, target, kind in zip(files, outs, formats, strict=True)
     )
@@ -151,6 +153,8 @@ def translate(
         out_dir.mkdir(parents=True, exist_ok=True)
     with meter("translating", sum(job.sentences for job in jobs)) as progress:
         reports = run_jobs(jobs, progress.advance, overwrite)
+    if bilingual is not None and isinstance(jobs[0], BlocksJob):
+        write_bilingual(bilingual, jobs[0], opened)
     if json:
         figures = [{"out": str(job.out), **asdict(r)} for job, r in zip(jobs, reports, strict=True)]
         whole = {"files": figures} if out_dir is not None else figures[0]
@@ -217,10 +221,10 @@ def _tell(out: Path, report: "FileReport") -> None:
         if where:
             shown = f"{', '.join(where[:5])}{' ...' if where[5:] else ''}"
             typer.echo(f"  {counted(len(where), 'sentence')} {what}; {report.places} {shown}")
-    if report.from_memory:
-        typer.echo(f"  {counted(report.from_memory, 'sentence')} taken from the translation memory")
     if report.terms is not None:
         typer.echo(f"  {report.terms}")
+    if report.taken:
+        typer.echo(f"  {counted(report.taken, 'sentence')} taken from the translation memory")
     if report.resegmented:
         rate = len(report.resegmented) / report.sentences
         score = ": `cotext score` differs there, --scores FILE has their scores"
@@ -240,7 +244,8 @@ def _translate_standard_input(
     if refused or format not in (None, "text", "prose"):
         raise CotextError(
             "- reads standard input and writes standard output, a line for a line: leave out other files, "
-            "--out, --out-dir, --scores, --overwrite and --json (--format: text or prose), or give a file"
+            "--out, --out-dir, --memory, --bilingual, --scores, --overwrite and --json (--format: text or "
+            "prose), or give a file"
         )
     from cotext.cli.stream import translate_standard_input
 

@@ -332,6 +332,6 @@ class DocumentScorer:
 
     def _too_long(self, found: str, limit: int) -> CotextError:
         return CotextError(
-            f"{found}, at most {limit} tokens are taken; split it (translate --split), or raise "
+            f"{found}, at most {limit} tokens are taken; split it, or raise "
             f"decode.max_source_tokens (the model was trained on up to {self.config.view.max_tokens})"
         )

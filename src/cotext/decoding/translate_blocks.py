@@ -2,19 +2,22 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.splitting import Splitter
 from cotext.decoding.alignment import align
+from cotext.decoding.confidence import confidences
 from cotext.decoding.open import OpenedRun
 from cotext.decoding.translator import DocumentTranslator, Translation
-from cotext.decoding.wishes import Taken, Wishes
+from cotext.decoding.wishes import Wishes
 from cotext.files.block_sentences import CutBlock, cut
 from cotext.files.blocks import Block, Contents, Copied, Piece
 from cotext.files.placeholders import shown, with_placeholders, without_placeholders
 from cotext.files.tags import SentenceAlignment, project, shown_text
 from cotext.files.term_report import TermReport
 from cotext.files.terms import TermGuide
+from cotext.files.words import occurrences
 from cotext.runtime.errors import CotextError
 
 
@@ -44,6 +47,26 @@ class _CutDocument:
     blocks: Sequence[Block]
     cut: list[CutBlock]
     sentences: list[_Sentence] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class PairedSentence:
+    """A sentence of a file and its translation, as the model read and wrote them.
+
+    `document`, `block` and `number` count from 0, the block and the sentence within their document.
+    `confidence`: see `decoding.confidence`; None where it was `taken` from a memory, or has no words. `terms`
+    are those of a glossary that the translation has, `visible` the sentences that it may depend on.
+    """
+
+    document: int
+    block: int
+    number: int
+    source: str
+    target: str
+    confidence: float | None = None
+    taken: bool = False
+    terms: tuple[str, ...] = ()
+    visible: range = range(0)
 
 
 class BlockDocuments:
@@ -116,9 +139,30 @@ class BlockDocuments:
             [[each.copied for each in of_document] for of_document in sentences],
         )
 
-    def taken(self, chosen: Sequence[int]) -> Taken | None:
-        """The translations of sentences of these of `documents` that a memory has; None without one."""
-        return self._wishes.taken(self.documents[index] for index in chosen)
+    def taken(self, chosen: Sequence[int]) -> Mapping[int, Mapping[int, str]]:
+        """The sentences of these of `documents` that the memory has; none where there is no memory."""
+        memory = self._wishes.memory
+        return memory.taken([self.documents[index].sentences for index in chosen]) if memory else {}
+
+    def paired(self, translations: Mapping[int, Translation]) -> list[PairedSentence]:
+        """All sentences beside their translations, in the order of the file."""
+        everything = range(len(self.documents))
+        guide = self.guide(everything) if self._wishes else None
+        taken, found = self.taken(everything), []
+        for index, document in enumerate(self.documents):
+            blocks = self._whole[self._numbers[index]].cut
+            of_block = [n for n, block in enumerate(blocks) for _ in block.parts.sentences]
+            sure, visible = confidences(translations[index]), self._translator.visible_sentences(document)
+            for j, target in enumerate(translations[index].document.sentences):
+                terms = tuple(_terms_met(guide, index, j, target)) if guide else ()
+                is_taken, source = j in taken.get(index, ()), document.sentences[j]
+                confidence = None if is_taken else sure[j]
+                found.append(
+                    PairedSentence(
+                        index, of_block[j], j, source, target, confidence, is_taken, terms, visible[j]
+                    )
+                )
+        return found
 
     def terms(self, translations: Mapping[int, Translation]) -> TermReport | None:
         """The term accuracy of translations of all `documents`; None where no terms were asked for."""
@@ -155,6 +199,12 @@ class BlockDocuments:
             yield replace(joined, pieces=without_placeholders(joined.pieces, own.pieces))
 
 
+def _terms_met(guide: TermGuide, document: int, sentence: int, target: str) -> Iterator[str]:
+    """What a translation has of the terms in its source."""
+    for occurrence in guide.occurrences(document, sentence):
+        yield from (phrase for _, phrase in islice(occurrences(target, guide.alternatives(occurrence)), 1))
+
+
 def _alignments(
     translator: DocumentTranslator, sentences: Sequence[_Sentence], targets: Sequence[str]
 ) -> dict[int, SentenceAlignment]:
@@ -188,8 +238,8 @@ def translate_blocks(
     """
     texts = BlockDocuments(opened, contents, Splitter(opened.languages.source) if split else None, wishes)
     texts.check()
-    every = range(len(texts.documents))
-    translations = opened.translator.translate(
-        texts.documents, on_sentences, texts.guide(every), texts.taken(every)
+    everything = range(len(texts.documents))
+    guide = texts.guide(everything)
+    return texts.blocks(
+        dict(opened.translator.translate(texts.documents, on_sentences, guide, texts.taken(everything)))
     )
-    return texts.blocks(dict(translations))

@@ -5,7 +5,7 @@ appears under its name when it is complete; the same command continues an interr
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,7 +27,7 @@ from cotext.decoding.scorer import SentenceScore
 from cotext.decoding.signature import scoring_signature
 from cotext.decoding.source_file import SourceFile
 from cotext.decoding.translator import DocumentTranslator, Translation
-from cotext.decoding.wishes import Taken, Wishes, count
+from cotext.decoding.wishes import Wishes
 from cotext.files.guide import Guide
 from cotext.files.term_report import TermReport
 from cotext.files.terms import TermGuide
@@ -62,8 +62,8 @@ class FileReport:
     signature: str = ""
     messages: list[str] = field(default_factory=list)
     is_corpus: bool = True
-    from_memory: int = 0  # sentences that a translation memory has in the same context
     terms: TermReport | None = None  # where a glossary was given, or the like
+    taken: int = 0  # sentences from a translation memory
 
     @property
     def places(self) -> str:
@@ -94,6 +94,10 @@ class CorpusJob:
     ) -> None:
         self._wishes = wishes or Wishes()
         self._wishes.check(opened.translator)
+        if self._wishes.memory is not None:
+            raise CotextError(
+                f"{source}: a translation memory is for files, and this is a corpus; leave it out"
+            )
         self.source, self.out = source, out
         self.messages: list[str] = []
         self._opened, self._scores, self._on_message = opened, scores, on_message
@@ -112,9 +116,6 @@ class CorpusJob:
             self.sentences = translator.check(self._file.read(self._prose, checked_id))
         if message := self._prose.message(source, self._file.first_prose):
             on_message(message)
-
-    def _taken(self, chosen: Sequence[int]) -> Taken | None:
-        return self._wishes.taken(self._prose.split(self._file.documents[index]) for index in chosen)
 
     def _guide(self, chosen: Sequence[int]) -> TermGuide | None:
         documents = [self._prose.split(self._file.documents[index]).sentences for index in chosen]
@@ -138,7 +139,6 @@ class CorpusJob:
             writing(self.out) as lock,
             TranslationJournal(self.out, header, self._on_message, overwrite) as journal,
         ):
-            report.from_memory = count(self._taken(range(len(file.documents))))
             report.resumed_documents = translate_remaining(
                 opened.translator,
                 file.documents,
@@ -147,7 +147,6 @@ class CorpusJob:
                 self._prose.split,
                 self._prose.join,
                 self._guide,
-                self._taken,
             )
             lock.require()
             if self._scores is not None:
@@ -297,25 +296,24 @@ def translate_remaining(
     split: Callable[[Document], Document] = lambda document: document,
     join: Callable[[Document, Translation], Translation] = lambda document, translation: translation,
     guide: Callable[[Sequence[int]], Guide | None] = lambda chosen: None,
-    taken: Callable[[Sequence[int]], Taken | None] = lambda chosen: None,
+    taken: Callable[[Sequence[int]], Mapping[int, Mapping[int, str]]] = lambda chosen: {},
     by_window: bool = False,
 ) -> int:
     """Translate what the journal does not hold yet; returns how many documents it held.
 
     `split` gives the sentences of a document that are translated, `join` what is noted of their translation,
-    `guide` the constraints of chosen documents, `taken` the translations of theirs that a memory has.
+    `guide` the constraints of chosen documents, `taken` translations of their sentences that are given.
     `by_window`: the journal has the windows of documents, too.
     """
     todo = list(_remaining(documents, journal.done))
     resumed = len(journal.done)
     waiting = {index for index, _ in todo}
     on_sentences(sum(len(split(d)) for index, d in enumerate(documents) if index not in waiting))
-    indices = [index for index, _ in todo]
-    log = JournalWindows(journal, indices) if by_window else None
-    translations = translator.translate(
-        (split(d) for _, d in todo), on_sentences, guide(indices), taken(indices), log
-    )
-    for number, translation in translations:
+    chosen = [index for index, _ in todo]
+    texts = (split(document) for _, document in todo)
+    log = JournalWindows(journal, chosen) if by_window else None
+    given = guide(chosen), taken(chosen)
+    for number, translation in translator.translate(texts, on_sentences, *given, log):
         index, document = todo[number]
         journal.add(index, join(document, translation))
     return resumed

@@ -18,7 +18,7 @@ from cotext.data.splitting import Splitter
 from cotext.decoding.open import OpenedRun
 from cotext.decoding.partial_output import TranslationJournal, journal_of
 from cotext.decoding.prose import OF_SENTENCES
-from cotext.decoding.translate_blocks import BlockDocuments
+from cotext.decoding.translate_blocks import BlockDocuments, PairedSentence
 from cotext.decoding.translate_file import (
     CorpusJob,
     FileReport,
@@ -30,9 +30,7 @@ from cotext.decoding.translate_file import (
     translate_remaining,
 )
 from cotext.decoding.translator import Translation
-from cotext.decoding.wishes import Wishes, count
-from cotext.files.bilingual import BilingualFormat, Entries
-from cotext.files.bilingual import Job as BilingualJob
+from cotext.decoding.wishes import Wishes
 from cotext.files.blocks import FileFormat
 from cotext.files.table import file_formats, recognise
 from cotext.runtime.errors import CotextError, nearest, shown
@@ -73,7 +71,6 @@ class BlocksJob:
         *,
         split: bool = True,
         wishes: Wishes | None = None,
-        entries: Entries = "untranslated",
         on_message: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.source, self.out = source, out
@@ -83,12 +80,9 @@ class BlocksJob:
             on_message(warning)
         content = read_file(source)
         self._checksum = hashlib.sha256(content).hexdigest()
+        self._file = format.open(content, str(source))
         splitter = Splitter(opened.languages.source) if split else None
         self._settings = splitter.name if splitter else ""
-        if isinstance(format, BilingualFormat):
-            format = format.for_job(BilingualJob(opened.languages.source, opened.languages.target, entries))
-            self._settings += f" {entries}"
-        self._file = format.open(content, str(source))
         self._texts = BlockDocuments(opened, self._file.contents, splitter, self._wishes)
         self.messages = list(self._file.contents.messages)
         blocks, sentences = self._texts.blocks_split
@@ -97,8 +91,14 @@ class BlocksJob:
                 f"{blocks:,} paragraph{'s are' if blocks > 1 else ' is'} split into {sentences:,} sentences, "
                 "translated in context and joined again (--no-split: each as one)"
             )
+        self._translations: dict[int, Translation] = {}  # once it has run
         with naming(source):
             self.sentences = self._texts.check()
+
+    @property
+    def pairs(self) -> list[PairedSentence]:
+        """The sentences beside their translations, once the job has run."""
+        return self._texts.paired(self._translations)
 
     def run(self, on_sentences: Callable[[int], None], overwrite: bool, keep: bool = False) -> FileReport:
         """Translate and write; `keep`: the journal stays.
@@ -129,6 +129,7 @@ class BlocksJob:
                     temporary.write_bytes(content)
             journal.finish(keep)
             report = self._report(journal.done)
+            self._translations = dict(journal.done)
         report.resumed_documents = resumed
         return report
 
@@ -144,7 +145,7 @@ class BlocksJob:
             messages=self.messages,
             is_corpus=False,
             terms=self._texts.terms(translations),
-            from_memory=count(self._texts.taken(range(len(self._texts.documents)))),
+            taken=sum(map(len, self._texts.taken(range(len(self._texts.documents))).values())),
         )
         for index, translation in sorted(translations.items()):
             report.documents += 1
@@ -224,14 +225,10 @@ def open_job(
     *,
     split: bool,
     wishes: Wishes,
-    entries: Entries = "untranslated",
     scores: Path | None = None,
     on_message: Callable[[str], None],
 ) -> Job:
-    """A file to be translated, read and checked; `format` as `format_of` gives it.
-
-    `entries`: of a file that holds both languages, those that are translated.
-    """
+    """A file to be translated, read and checked; `format` as `format_of` gives it."""
     if isinstance(format, str):
         return CorpusJob(
             opened,
@@ -243,9 +240,7 @@ def open_job(
             wishes=wishes,
             on_message=on_message,
         )
-    return BlocksJob(
-        opened, source, out, format, split=split, wishes=wishes, entries=entries, on_message=on_message
-    )
+    return BlocksJob(opened, source, out, format, split=split, wishes=wishes, on_message=on_message)
 
 
 def unrefused(checks: Iterable[Callable[[], T]]) -> list[T]:

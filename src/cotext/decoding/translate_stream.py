@@ -168,10 +168,8 @@ class StreamTranslation:
         file = TextFile(rest.text.encode(), NAME, keep_lines=True)
         texts = BlockDocuments(self._opened, file.contents, self._splitter, self._wishes)
         texts.check()
-        every = range(len(texts.documents))
-        found = dict(
-            self._translator.translate(texts.documents, guide=texts.guide(every), taken=texts.taken(every))
-        )
+        guide = texts.guide(range(len(texts.documents)))
+        found = dict(self._translator.translate(texts.documents, guide=guide))
         for translation in found.values():
             self.report.count(translation)
         lines, sentences = texts.blocks_split
@@ -192,7 +190,7 @@ class StreamTranslation:
                 documents.append(part.document)
         split = [self._prose.split(document) for document in documents]
         guide = self._wishes.guide(self._translator, [document.sentences for document in split])
-        found = dict(self._translator.translate(split, guide=guide, taken=self._wishes.taken(split)))
+        found = dict(self._translator.translate(split, guide=guide))
         number = 0
         for part in parts:
             if part.document is None:

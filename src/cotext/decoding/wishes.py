@@ -1,11 +1,10 @@
-"""What a person asks of translations beside their text: terms, words to keep, and consistent terms."""
+"""What a person asks of translations beside their text: terms, words to keep, a memory."""
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cotext.data.documents import Document
 from cotext.data.languages import Languages
 from cotext.decoding.translator import DocumentTranslator
 from cotext.files.glossary import Glossary, read_lemmas, read_words
@@ -13,16 +12,13 @@ from cotext.files.memory import TranslationMemory
 from cotext.files.term_report import TermReport, term_report
 from cotext.files.terms import Inflection, TermGuide
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import checksum
-
-Taken = Mapping[int, Mapping[int, str]]  # translations that are given, by document and sentence
 
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
     """A glossary, words that are not translated, whether terms keep the rendering chosen first, and a memory.
 
-    `inflection`: lemmas, with which other forms of a term are found.
+    `inflection`: lemmas, with which other forms of a term are found. A memory is for files of blocks.
     """
 
     glossary: Glossary | None = None
@@ -30,7 +26,6 @@ class Wishes:
     consistency: bool = False
     inflection: Inflection = field(default_factory=Inflection)
     memory: TranslationMemory | None = None
-    memory_checksum: str = ""
 
     def __bool__(self) -> bool:
         return bool(self.glossary or self.keep or self.consistency)
@@ -38,9 +33,8 @@ class Wishes:
     @property
     def settings(self) -> str:
         """What tells these from others; empty where nothing is asked."""
-        terms = self.glossary, self.keep, self.consistency, self.inflection
-        found = hashlib.sha256(repr(terms).encode()).hexdigest()[:16] if self else ""
-        return f"{found}|memory {self.memory_checksum}" if self.memory is not None else found
+        asked = bool(self) or self.memory is not None
+        return hashlib.sha256(repr(self).encode()).hexdigest()[:16] if asked else ""
 
     def check(self, translator: DocumentTranslator) -> None:
         """Raise CotextError where the search of a system keeps no terms."""
@@ -49,12 +43,6 @@ class Wishes:
                 "a glossary, words to keep and consistent terms need a system that writes from left to right "
                 "and decode.align = constrained; leave them out, or take another run"
             )
-
-    def taken(self, documents: Iterable[Document]) -> Taken | None:
-        """The translations that the memory has, by document and sentence; None without a memory."""
-        if self.memory is None:
-            return None
-        return self.memory.taken([document.sentences for document in documents])
 
     def guide(
         self,
@@ -101,10 +89,4 @@ def read_wishes(
         consistency,
         Inflection(source, target),
         TranslationMemory.read(memory, languages) if memory is not None else None,
-        checksum(memory) if memory is not None else "",
     )
-
-
-def count(taken: Taken | None) -> int:
-    """How many sentences are taken from a memory."""
-    return sum(map(len, taken.values())) if taken is not None else 0

@@ -1,0 +1,57 @@
+"""`cotext translate --bilingual`: source and translation side by side, as a page or as a memory."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cotext.runtime.errors import CotextError
+
+if TYPE_CHECKING:
+    from cotext.decoding.open import OpenedRun
+    from cotext.decoding.translate_files import BlocksJob
+    from cotext.files.blocks import FileFormat
+
+KINDS = (".html", ".tmx")
+
+
+def check_bilingual(
+    path: Path | None, others: Sequence[Path], formats: Sequence["FileFormat | str"], overwrite: bool
+) -> None:
+    """Refuse a file that cannot be written, or whose kind its name does not say, before any work."""
+    if path is None:
+        return
+    if path.suffix.lower() not in KINDS:
+        raise CotextError(f"--bilingual {path}: its name ends with neither {' nor '.join(KINDS)}; choose one")
+    if len(formats) > 1 or isinstance(formats[0], str):
+        raise CotextError("--bilingual is of one file, and of none that is a corpus; translate it by itself")
+    if path.resolve() in {other.resolve() for other in others}:
+        raise CotextError(f"--bilingual {path}: is another file of this command; choose another name")
+    if not path.parent.is_dir():
+        raise CotextError(f"--bilingual {path}: {path.parent} is no folder; make it first")
+    if os.path.lexists(path) and not overwrite:
+        raise CotextError(f"{path}: exists; choose another name, or add --overwrite to replace what is there")
+
+
+def write_bilingual(path: Path, job: "BlocksJob", opened: "OpenedRun") -> None:
+    """Write the sentences of a finished job beside their translations."""
+    from cotext.files.tmx import written
+    from cotext.reports.bilingual import render_page
+    from cotext.runtime.files import replacing
+
+    source, target, pairs = opened.languages.source, opened.languages.target, job.pairs
+    if path.suffix.lower() == ".tmx":
+        units = (
+            (
+                each.source,
+                each.target,
+                {"x-document": str(each.document + 1), "x-position": str(each.number + 1)},
+            )
+            for each in pairs
+        )
+        content = written(units, source or "und", target or "und")
+    else:
+        about = [("file", str(job.source.name)), ("system", opened.signature)]
+        content = render_page(job.source.name, (source, target), pairs, about).encode()
+    with replacing(path.resolve()) as temporary:
+        temporary.write_bytes(content)
