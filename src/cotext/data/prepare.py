@@ -30,7 +30,6 @@ from cotext.data.corpora import (
     corpus_of_files,
     encode_corpus,
     input_checksums,
-    location_of,
     pieces_seen,
     sentences_of,
 )
@@ -39,9 +38,10 @@ from cotext.data.formats import read_parallel, write_documents, write_parallel
 from cotext.data.languages import Languages, check_sides, languages_of_names
 from cotext.data.overlap import Overlap, OverlapCounter
 from cotext.data.preparation import STATE, Preparation, preparing
+from cotext.data.preparation_notes import selection_notes, tokenizer_notes
 from cotext.data.preparation_report import Report, report_of
 from cotext.data.prepared import REPORT, file_digests, write_report
-from cotext.data.selection import Selection, render
+from cotext.data.selection import Selection
 from cotext.data.splitting import Splitter, Splitting
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import (
@@ -345,34 +345,18 @@ def _build(
     # Whether just counted or read back as JSON, whose keys are texts.
     usual = {str(q): n for q, n in splits["train"]["sentence_tokens"]["source"]["percentiles"].items()}["99"]
     overlap = _survey(folder, corpora, usual, on_documents)
-    selected = [line for corpus in corpora for line in _selection_notes(corpus)]
+    selected = [line for corpus in corpora for line in selection_notes(corpus)]
     report = {
         **job,
         "tokenizer": {**job["tokenizer"], "pieces": tokenizer.pieces, "fingerprint": tokenizer.fingerprint},
         "splits": splits,
-        "notes": (*_notes(chosen, tokenizer), *selected),
+        "notes": (*tokenizer_notes(chosen, tokenizer), *selected),
         "files": {**work.digests, **file_digests(folder, without=[STATE, *work.digests])},
         "selected": {c.split: c.selection.counts() for c in corpora if c.selection is not None},
         "overlap": {split: asdict(found) for split, found in overlap.items()},
     }
     write_report(folder, report)
     return report
-
-
-def _notes(chosen: TokenizerSettings | Tokenizer, tokenizer: Tokenizer) -> tuple[str, ...]:
-    if not isinstance(chosen, TokenizerSettings):
-        languages = chosen_languages(tokenizer)
-        told = f"; rows begin with the symbols of {languages.strip('-')}" if languages else ""
-        kept = (
-            f", {tokenizer.pieces:,} of {chosen.pieces:,} pieces" if tokenizer.pieces < chosen.pieces else ""
-        )
-        return (f"the tokenizer is that of other data{kept}; nothing was learned here{told}",)
-    if chosen.vocabulary is None and tokenizer.pieces < chosen.requested_vocabulary:
-        return (
-            f"note: the text supports {tokenizer.pieces} pieces, fewer than the usual "
-            f"{chosen.requested_vocabulary}; the largest possible vocabulary was taken",
-        )
-    return ()
 
 
 def _survey(
@@ -389,14 +373,3 @@ def _survey(
         if number % PROGRESS_DOCUMENTS == 0:
             on_documents("comparing", number)
     return overlap.overlaps()
-
-
-def _selection_notes(corpus: CorpusSplit) -> list[str]:
-    """Notes on the documents and sentences left out of a corpus."""
-    if corpus.selection is None:
-        return []
-
-    def location(side: int, sentence: str) -> str:
-        return location_of(corpus, side, sentence).removesuffix(": ") or repr(sentence[:40])
-
-    return render(corpus.split, corpus.selection, location)

@@ -1,0 +1,33 @@
+"""Notes of `cotext prepare`: what of a tokenizer and of a corpus is not as asked for."""
+
+from cotext.data.corpora import CorpusSplit, location_of
+from cotext.data.selection import render
+from cotext.data.tokenizer import Tokenizer, TokenizerSettings, chosen_languages
+
+
+def tokenizer_notes(chosen: TokenizerSettings | Tokenizer, tokenizer: Tokenizer) -> tuple[str, ...]:
+    """Notes on the tokenizer of prepared data, where it is another than was asked for, or came ready."""
+    if not isinstance(chosen, TokenizerSettings):
+        languages = chosen_languages(tokenizer)
+        told = f"; rows begin with the symbols of {languages.strip('-')}" if languages else ""
+        kept = (
+            f", {tokenizer.pieces:,} of {chosen.pieces:,} pieces" if tokenizer.pieces < chosen.pieces else ""
+        )
+        return (f"the tokenizer is that of other data{kept}; nothing was learned here{told}",)
+    if chosen.vocabulary is None and tokenizer.pieces < chosen.requested_vocabulary:
+        return (
+            f"note: the text supports {tokenizer.pieces} pieces, fewer than the usual "
+            f"{chosen.requested_vocabulary}; the largest possible vocabulary was taken",
+        )
+    return ()
+
+
+def selection_notes(corpus: CorpusSplit) -> list[str]:
+    """Notes on the documents and sentences left out of a corpus."""
+    if corpus.selection is None:
+        return []
+
+    def location(side: int, sentence: str) -> str:
+        return location_of(corpus, side, sentence).removesuffix(": ") or repr(sentence[:40])
+
+    return render(corpus.split, corpus.selection, location)
