@@ -34,7 +34,8 @@ body { max-width: 84rem; }
 .text.unsure { text-decoration: underline wavy var(--bad) 1px; text-underline-offset: .25em; }
 .both ol { margin: .2rem 0; padding-left: 2.4rem; font-size: .9rem; }
 .both details { font-size: .9rem; }
-@media print { .both tr { break-inside: avoid; } body { padding: 0; max-width: none; } }
+@media print { .both tr { break-inside: avoid; } .both details:not([open]) { display: none; }
+  body { padding: 0; max-width: none; } }
 @media (max-width: 40rem) { .both td, .both th { padding: .3rem; }
   .both th.number, .both td.number { width: 2.2rem; } }
 </style>"""
