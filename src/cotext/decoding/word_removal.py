@@ -1,14 +1,15 @@
 """Word alignment from probabilities: which target tokens lose by it that a source word is taken away.
 
 The difference in log-probability, where it is positive (after the prediction difference of Li et al. 2019,
-"On the word alignment from neural machine translation"). It needs no attention, but reads a row once more
-for every word of a sentence.
+"On the word alignment from neural machine translation"). It needs no attention, but reads a row again for
+every word of its longest sentence: every other sentence of the row loses one at a time.
 
 Shapes: of a sentence, T target tokens, S source tokens.
 """
 
-from collections.abc import Container, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import product
 from typing import Final
 
 import torch
@@ -21,6 +22,8 @@ from cotext.data.tokenizer import Tokenizer
 from cotext.decoding.scorer import DocumentRow, DocumentScorer, score_labels
 from cotext.files.word_alignment import units
 
+# Sentences of a row that lose a word at the same time are so far from each other: those between stay whole.
+APART: Final = 2
 MOST_NATS: Final = 10.0  # that one word adds to a token, which may be impossible without it
 
 
@@ -50,7 +53,6 @@ def differences(
     instances: list[Instance] = []
     together: list[range] = []
     removals: list[_Removal] = []
-    found: list[dict[int, Tensor]] = [{} for _ in asked]
     wanted = [frozenset(chosen) for _, chosen in asked]
 
     def add(members: Sequence[Instance]) -> int:
@@ -60,48 +62,57 @@ def differences(
         return first
 
     for group in groups:
-        members = [rows[n][1].instance for n in group]
-        whole = add(members)
-        for place, n in enumerate(group):
-            document, row = rows[n]
-            for current, sentence, source, length in _chosen(row, wanted[document]):
-                found[document][sentence] = torch.zeros(length, len(source), dtype=torch.float64)
-                words = _words(scorer.tokenizer, source)
-                if len(words) == 1:
-                    found[document][sentence][:] = 1 / len(source)
-                    continue
-                for word in words:
-                    one_less = [token for i, token in enumerate(source) if i not in word]
-                    edited = _with_source(row.instance, current, one_less)
-                    at = add([*members[:place], edited, *members[place + 1 :]]) + place
-                    removals.append(_Removal(document, sentence, current, word, at, whole + place))
+        members = [rows[n] for n in group]
+        whole = add([row.instance for _, row in members])
+        words = [[_words(scorer.tokenizer, *pair) for pair in _current(row)] for _, row in members]
+        longest = max((len(each) for of_row in words for each in of_row), default=0)
+        for part, nth in product(range(APART), range(longest)):
+            edited, begun = [row.instance for _, row in members], len(removals)
+            for place, (document, row) in enumerate(members):
+                for current in range(part, len(row.sentences), APART):
+                    if nth < len(words[place][current]):
+                        word = words[place][current][nth]
+                        edited[place] = _without(edited[place], current, word)
+                        at = len(instances) + place
+                        removals.append(
+                            _Removal(document, row.sentences[current], current, word, at, whole + place)
+                        )
+            if len(removals) > begun:
+                add(edited)
     budget = scorer.config.decode.max_tokens
     scores = score_labels(scorer.model, instances, scorer.plan.symbols, budget, scorer.device, together)
+    found: list[dict[int, Tensor]] = [{} for _ in asked]
+    for document, row in rows:
+        for sentence, (source, target) in zip(row.sentences, _current(row), strict=True):
+            if sentence in wanted[document]:
+                found[document][sentence] = torch.zeros(len(target), len(source), dtype=torch.float64)
     for each in removals:
-        with_it, without = (
-            torch.tensor(scores[row][each.current][:-1], dtype=torch.float64)
-            for row in (each.whole, each.row)
-        )
-        lost = (with_it - without).nan_to_num(0.0).clamp(0.0, MOST_NATS)
-        found[each.document][each.sentence][:, each.tokens] = lost[:, None] / len(each.tokens)
+        if each.sentence in wanted[each.document]:
+            with_it, without = (
+                torch.tensor(scores[row][each.current][:-1], dtype=torch.float64)
+                for row in (each.whole, each.row)
+            )
+            lost = (with_it - without).nan_to_num(0.0).clamp(0.0, MOST_NATS)
+            found[each.document][each.sentence][:, each.tokens] = lost[:, None] / len(each.tokens)
     return [{j: distributions(weights) for j, weights in of_document.items()} for of_document in found]
 
 
-def _chosen(row: DocumentRow, chosen: Container[int]) -> Iterator[tuple[int, int, list[int], int]]:
-    """The chosen current sentences of a row that have tokens on both sides.
+def _current(row: DocumentRow) -> list[tuple[list[int], list[int]]]:
+    """The current sentences of a row, source and target."""
+    window, instance = row.instance.window, row.instance
+    return [
+        (list(instance.source[j - window.source.start]), list(instance.target[j - window.target.start]))
+        for j in window.current
+    ]
 
-    Which of the row and of the document it is, its source tokens, and the number of target tokens.
+
+def _words(tokenizer: Tokenizer, tokens: Sequence[int], target: Sequence[int]) -> list[list[int]]:
+    """The places of the tokens of each word of a sentence; tokens that show nothing are of that before.
+
+    None where there is nothing to be told: of a sentence without tokens on a side, or of a single word.
     """
-    window = row.instance.window
-    for current, (j, sentence) in enumerate(zip(window.current, row.sentences, strict=True)):
-        source = row.instance.source[j - window.source.start]
-        target = row.instance.target[j - window.target.start]
-        if sentence in chosen and source and target:
-            yield current, sentence, list(source), len(target)
-
-
-def _words(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[list[int]]:
-    """The places of the tokens of each word of a sentence; tokens that show nothing are of that before."""
+    if not tokens or not target:
+        return []
     text = tokenizer.decode(tokens, "source")
     parts = units(text)
     found: list[list[int]] = []
@@ -114,15 +125,15 @@ def _words(tokenizer: Tokenizer, tokens: Sequence[int]) -> list[list[int]]:
             found[-1].append(place)
         else:
             found.append([place])
-    return found
+    return found if len(found) > 1 else []
 
 
-def _with_source(instance: Instance, current: int, tokens: list[int]) -> Instance:
-    window = instance.window
-    place = window.current[current] - window.source.start
-    return replace(
-        instance, source=[tokens if k == place else each for k, each in enumerate(instance.source)]
-    )
+def _without(instance: Instance, current: int, word: Sequence[int]) -> Instance:
+    """The same without these tokens of one of its current sentences."""
+    place = instance.window.current[current] - instance.window.source.start
+    source = list(instance.source)
+    source[place] = [token for i, token in enumerate(source[place]) if i not in word]
+    return replace(instance, source=source)
 
 
 def distributions(weights: Tensor) -> Tensor:
