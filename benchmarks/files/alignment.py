@@ -95,8 +95,9 @@ def measured(translator: DocumentTranslator, gold: Gold) -> Iterator[tuple[str, 
     links = [each for _, of_document in gold for each in of_document]
     ways: dict[str, list[SentenceAlignment]] = {"proportional": [proportional(*pair) for pair in texts]}
     documents = [document for document, _ in gold]
-    shifts = (True, False) if translator.plan.kind.path is None else (False,)
-    for layer in range(translator.config.model.decoder_layers):
+    kind, layers = translator.plan.kind, range(translator.config.model.decoder_layers)
+    shifts = (True, False) if kind.path is None else (False,)
+    for layer in layers if kind.forced_pass is not None else ():
         for shifted in shifts:
             aligned = align(translator, documents, attended=Attended((layer,), shifted))
             name = f"layer -{layer + 1}{', one step later' if shifted else ''}"

@@ -16,9 +16,15 @@ KINDS = (".html", ".tmx")
 
 
 def check_bilingual(
-    path: Path | None, others: Sequence[Path], formats: Sequence["FileFormat | str"], overwrite: bool
+    path: Path | None,
+    others: Sequence[Path],
+    formats: Sequence["FileFormat | str"],
+    overwrite: bool,
+    explain: bool,
 ) -> None:
     """Refuse a file that cannot be written, or whose kind its name does not say, before any work."""
+    if explain and (path is None or path.suffix.lower() != ".html"):
+        raise CotextError("--explain is of the page of --bilingual; add --bilingual FILE.html")
     if path is None:
         return
     if path.suffix.lower() not in KINDS:
@@ -33,11 +39,12 @@ def check_bilingual(
         raise CotextError(f"{path}: exists; choose another name, or add --overwrite to replace what is there")
 
 
-def write_bilingual(path: Path, job: "BlocksJob", opened: "OpenedRun") -> None:
-    """Write the sentences of a finished job beside their translations."""
+def write_bilingual(path: Path, job: "BlocksJob", opened: "OpenedRun", explain: bool) -> None:
+    """Write the sentences of a finished job beside their translations; `explain`: what context has done."""
     from cotext.files.tmx import written
-    from cotext.reports.bilingual import render_page
+    from cotext.reports.bilingual import context_influences, render_page
     from cotext.runtime.files import replacing
+    from cotext.runtime.progress import meter
 
     source, target, pairs = opened.languages.source, opened.languages.target, job.pairs
     if path.suffix.lower() == ".tmx":
@@ -52,6 +59,10 @@ def write_bilingual(path: Path, job: "BlocksJob", opened: "OpenedRun") -> None:
         content = written(units, source or "und", target or "und")
     else:
         about = [("file", str(job.source.name)), ("system", opened.signature)]
-        content = render_page(job.source.name, (source, target), pairs, about).encode()
+        explained = None
+        if explain:
+            with meter("measuring context", len(pairs)) as progress:
+                explained = context_influences(opened.translator, pairs, progress.advance)
+        content = render_page(job.source.name, (source, target), pairs, about, explained).encode()
     with replacing(path.resolve()) as temporary:
         temporary.write_bytes(content)

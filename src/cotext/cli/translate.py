@@ -83,6 +83,14 @@ def translate(
         Path | None,
         typer.Option(help="File for source and translation side by side: .html, a page, or .tmx."),
     ] = None,
+    explain: Annotated[
+        bool,
+        typer.Option(
+            "--explain",
+            help="On the page of --bilingual, how much each context sentence changes the probability of a "
+            "translation; every sentence is read once more for each.",
+        ),
+    ] = False,
     scores: Annotated[
         Path | None,
         typer.Option(help="File for the log-probability of each translated sentence of a corpus (TSV)."),
@@ -116,7 +124,8 @@ def translate(
             format,
             not no_split,
             wishes,
-            refused=len(files) > 1 or any((out, out_dir, memory, bilingual, scores, overwrite, json)),
+            refused=len(files) > 1
+            or any((out, out_dir, memory, bilingual, explain, scores, overwrite, json)),
         )
         return
     outs = _outs(files, out, out_dir)
@@ -140,9 +149,11 @@ def translate(
     formats = unrefused(partial(format_of, file, format) for file in files)
     if scores is not None and not (len(files) == 1 and isinstance(formats[0], str)):
         raise CotextError("--scores is of one corpus, a sentence a line; leave it out")
-    check_bilingual(bilingual, [*files, *outs], [*formats], overwrite)
+    check_bilingual(bilingual, [*files, *outs], [*formats], overwrite, explain)
     check_outputs_of(files, outs, scores, overwrite, out_dir)
     opened = open_run(run, device, decode, checkpoint)
+    if explain:
+        opened.translator.plan.require_token_probabilities()
     asked = read_wishes(opened.languages, **wishes)
     open_one = partial(open_job, opened, split=not no_split, wishes=asked, scores=scores, on_message=say)
     jobs = unrefused(
@@ -154,7 +165,7 @@ def translate(
     with meter("translating", sum(job.sentences for job in jobs)) as progress:
         reports = run_jobs(jobs, progress.advance, overwrite)
     if bilingual is not None and isinstance(jobs[0], BlocksJob):
-        write_bilingual(bilingual, jobs[0], opened)
+        write_bilingual(bilingual, jobs[0], opened, explain)
     if json:
         figures = [{"out": str(job.out), **asdict(r)} for job, r in zip(jobs, reports, strict=True)]
         whole = {"files": figures} if out_dir is not None else figures[0]
@@ -244,8 +255,8 @@ def _translate_standard_input(
     if refused or format not in (None, "text", "prose"):
         raise CotextError(
             "- reads standard input and writes standard output, a line for a line: leave out other files, "
-            "--out, --out-dir, --memory, --bilingual, --scores, --overwrite and --json (--format: text or "
-            "prose), or give a file"
+            "--out, --out-dir, --memory, --bilingual, --explain, --scores, --overwrite and --json (--format: "
+            "text or prose), or give a file"
         )
     from cotext.cli.stream import translate_standard_input
 

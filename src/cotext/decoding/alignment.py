@@ -1,13 +1,20 @@
-"""Word alignment of translated sentences, from the cross-attention of the model that translates.
+"""Word alignment of translated sentences, from the model that translates.
 
-    left to right       of a target token, the attention of the decoder step that writes it or, `shifted`, of
-                        the step after, whose *input* it is (Shift-Att: Chen et al. 2020, section 3)
+    left to right       of a target token, the cross-attention of the decoder step that writes it or,
+                        `shifted`, of the step after, whose *input* it is (Shift-Att: Chen et al. 2020,
+                        section 3)
     non-autoregressive  that of the positions at which the best path through the row says the token
-    engines             shows none: in proportion to length
+    engines             show none
 
-Averaged over heads and layers, restricted to the tokens of the source sentence itself, and made to sum to
-one. In the lower layers of deep models, attention is on what was written last, hence the later step; in the
-models of two and three layers that were measured here, every layer is on what is written next.
+Attention is averaged over heads and layers, restricted to the tokens of the source sentence itself, and made
+to sum to one. In the lower layers of deep models, attention is on what was written last, hence the later
+step; in the models that were measured here, every layer is on what is written next.
+
+Where attention tells too little, the mean of it and of what each source word adds to the probability of the
+token is taken (`word_removal`): in non-autoregressive models, where all positions look about before any is
+decided; where positions have a share in every cross-attention (`model.cross.score`), so that it is on places
+as well as on words; and with engines, which have nothing else. Models whose single tokens have no probability
+have their attention alone.
 
 A document is read once with its translation, as in scoring, whatever the sentences see.
 
@@ -18,7 +25,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import torch
 from torch import Tensor, nn
@@ -27,15 +34,18 @@ from cotext.data.batch import Batch, Instance, SpecialSymbols
 from cotext.data.collate import bracketed_targets
 from cotext.data.documents import ParallelDocument
 from cotext.data.token_spans import token_spans
-from cotext.decoding.plan import kind_of
+from cotext.decoding.plan import DecodingPlan, kind_of
 from cotext.decoding.row_tokens import NOWHERE, RowTokens, token_indices
 from cotext.decoding.scorer import DocumentScorer, instance_batches
+from cotext.decoding.word_removal import differences, distributions
 from cotext.files.word_alignment import SentenceAlignment, proportional
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.multi_head import CrossAttention
 from cotext.losses.ctc import best_alignment
 from cotext.losses.ctc_targets import units
 from cotext.models.interface import NonAutoregressiveModel
+
+POSITIONAL: Final = ("absolute", "positions")  # scores to which positions add in every cross-attention
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,33 +72,42 @@ def align(
         scorer: The system, as a `DocumentTranslator`.
         pairs: Documents with their translations, which need not be its own.
         chosen: Indices of sentences, document by document; only windows that translate these are read.
-        attended: Which attention; the default has the lowest error of alignment on a development set.
+        attended: Which attention, and nothing else; None: what suits the system, of attention the default.
 
     Raises:
         CotextError: a sentence too long to be scored.
     """
     wanted = chosen or [range(len(pair.source)) for pair in pairs]
     asked = list(zip(pairs, wanted, strict=True))
-    if scorer.plan.kind.forced_pass is None:
-        return [[proportional(pair.source[j], pair.target[j]) for j in each] for pair, each in asked]
-    weights = scorer.read(asked, partial(attention_of, attended or Attended()))
+    kind, read = scorer.plan.kind, []
+    if kind.forced_pass is not None:
+        read.append(scorer.read(asked, partial(attention_of, attended or Attended())))
+    if attended is None and kind.token_nll is not None and not _attention_suffices(scorer.plan):
+        read.append(differences(scorer, asked))
     return [
-        [_sentence_alignment(scorer, pair, j, of_document.get(j)) for j in each]
-        for (pair, each), of_document in zip(asked, weights, strict=True)
+        [_sentence_alignment(scorer, pair, j, [found[n][j] for found in read if j in found[n]]) for j in each]
+        for n, (pair, each) in enumerate(asked)
     ]
 
 
+def _attention_suffices(plan: DecodingPlan) -> bool:
+    """Whether cross-attention alone tells which words belong together."""
+    in_place = plan.config.model.stack("cross").score in POSITIONAL
+    return plan.kind.forced_pass is not None and plan.kind.path is None and not in_place
+
+
 def _sentence_alignment(
-    scorer: DocumentScorer, pair: ParallelDocument, j: int, weights: Tensor | None
+    scorer: DocumentScorer, pair: ParallelDocument, j: int, read: Sequence[Tensor]
 ) -> SentenceAlignment:
-    """That of a sentence, by characters; in proportion where the model says nothing."""
+    """That of a sentence, by characters, the mean of what was read; in proportion where nothing was."""
     source, target = pair.source[j], pair.target[j]
-    if weights is None or not bool(weights.any()):
+    weights = sum(read, torch.zeros(()))
+    if not bool(weights.any()):
         return proportional(source, target)
     tokenizer = scorer.tokenizer
     of_source = token_spans(tokenizer, tokenizer.encode(source), source, "source")
     of_target = token_spans(tokenizer, tokenizer.encode(target, "target"), target, "target")
-    return SentenceAlignment(tuple(of_source), tuple(of_target), weights)
+    return SentenceAlignment(tuple(of_source), tuple(of_target), distributions(weights))
 
 
 def attention_of(
@@ -108,10 +127,7 @@ def attention_of(
             sentences = _sentences([instances[i] for i in members], batch, symbols)
             read(model, batch, sentences, attended)
             for sentence in sentences:
-                weights = sentence.weights.cpu()
-                found[members[sentence.row]].append(
-                    weights / weights.sum(dim=1, keepdim=True).clamp(min=torch.finfo(weights.dtype).tiny)
-                )
+                found[members[sentence.row]].append(distributions(sentence.weights.cpu()))
     return found
 
 

@@ -279,26 +279,37 @@ class DocumentScorer:
         Raises:
             CotextError: as `check_pairs`.
         """
-        rows: list[tuple[int, DocumentRow]] = []
-        groups: list[range] = []
-        for index, (document, chosen) in enumerate(documents):
-            source = self._encoded(document.id, document.source)
-            target = self._encoded_target(document.id, document.target)
-            for group in document_rows(self.plan, source, target, chosen).groups:
-                groups.append(range(len(rows), len(rows) + len(group)))
-                rows += [(index, row) for row in group]
-        # To the model, every group is a document of its own: those of one document do not see each other.
-        instances = [
-            replace(rows[i][1].instance, document=ordinal)
-            for ordinal, group in enumerate(groups)
-            for i in group
-        ]
+        rows, groups = self.rows(documents)
+        instances = [row.instance for _, row in rows]
         budget = self.config.decode.max_tokens
         found_of_rows = reading(self.model, instances, self.plan.symbols, budget, self.device, groups)
         found: list[dict[int, T]] = [{} for _ in documents]
         for (index, row), members in zip(rows, found_of_rows, strict=True):
             found[index] |= zip(row.sentences, members, strict=True)
         return found
+
+    def rows(
+        self, documents: Sequence[tuple[ParallelDocument, Sequence[int]]]
+    ) -> tuple[list[tuple[int, DocumentRow]], list[range]]:
+        """The rows that answer for the chosen sentences, with the index of their document, and their groups.
+
+        To the model, every group is a document of its own: those of one document do not see each other.
+
+        Raises:
+            CotextError: as `check_pairs`.
+        """
+        rows: list[tuple[int, DocumentRow]] = []
+        groups: list[range] = []
+        for index, (document, chosen) in enumerate(documents):
+            source = self._encoded(document.id, document.source)
+            target = self._encoded_target(document.id, document.target)
+            for group in document_rows(self.plan, source, target, frozenset(chosen)).groups:
+                ordinal = len(groups)
+                groups.append(range(len(rows), len(rows) + len(group)))
+                rows += [
+                    (index, replace(row, instance=replace(row.instance, document=ordinal))) for row in group
+                ]
+        return rows, groups
 
     def _encoded(self, document: str, sentences: Sequence[str]) -> list[list[int]]:
         """The tokens of source sentences; `document` is the id of their document.

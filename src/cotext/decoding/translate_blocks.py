@@ -147,7 +147,7 @@ class BlockDocuments:
     def paired(self, translations: Mapping[int, Translation]) -> list[PairedSentence]:
         """All sentences beside their translations, in the order of the file."""
         everything = range(len(self.documents))
-        guide = self.guide(everything) if self._wishes else None
+        guide = self.guide(everything) if self._wishes.of_terms else None
         taken, found = self.taken(everything), []
         for index, document in enumerate(self.documents):
             blocks = self._whole[self._numbers[index]].cut
@@ -167,7 +167,9 @@ class BlockDocuments:
     def terms(self, translations: Mapping[int, Translation]) -> TermReport | None:
         """The term accuracy of translations of all `documents`; None where no terms were asked for."""
         texts = {index: each.document.sentences for index, each in sorted(translations.items())}
-        return self._wishes.report(self.guide(range(len(self.documents))) if self._wishes else None, texts)
+        return self._wishes.report(
+            self.guide(range(len(self.documents))) if self._wishes.of_terms else None, texts
+        )
 
     def blocks(self, translations: Mapping[int, Translation]) -> list[list[Block]]:
         """The blocks of the file, with the translations of all `documents` by their index."""

@@ -27,18 +27,20 @@ class Wishes:
     inflection: Inflection = field(default_factory=Inflection)
     memory: TranslationMemory | None = None
 
-    def __bool__(self) -> bool:
+    @property
+    def of_terms(self) -> bool:
+        """Whether there are terms, words to keep, or renderings to stay with."""
         return bool(self.glossary or self.keep or self.consistency)
 
     @property
     def settings(self) -> str:
         """What tells these from others; empty where nothing is asked."""
-        asked = bool(self) or self.memory is not None
+        asked = self.of_terms or self.memory is not None
         return hashlib.sha256(repr(self).encode()).hexdigest()[:16] if asked else ""
 
     def check(self, translator: DocumentTranslator) -> None:
         """Raise CotextError where the search of a system keeps no terms."""
-        if self and not translator.takes_guides:
+        if self.of_terms and not translator.takes_guides:
             raise CotextError(
                 "a glossary, words to keep and consistent terms need a system that writes from left to right "
                 "and decode.align = constrained; leave them out, or take another run"
@@ -51,7 +53,7 @@ class Wishes:
         copied: Sequence[Sequence[Sequence[str]]] | None = None,
     ) -> TermGuide | None:
         """The constraints of documents, given as sentences; None where none are asked, or can be kept."""
-        asked = bool(self) or any(texts for document in copied or () for texts in document)
+        asked = self.of_terms or any(texts for document in copied or () for texts in document)
         if not asked or not translator.takes_guides:
             return None
         return TermGuide(
@@ -65,7 +67,7 @@ class Wishes:
 
     def report(self, guide: TermGuide | None, translations: Mapping[int, Sequence[str]]) -> TermReport | None:
         """The term accuracy of translations; None where no term was asked for."""
-        return term_report(guide, translations) if self and guide is not None else None
+        return term_report(guide, translations) if self.of_terms and guide is not None else None
 
 
 def read_wishes(

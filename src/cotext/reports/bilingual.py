@@ -1,17 +1,23 @@
 """The page of `cotext translate --bilingual F.html`: source and translation side by side, by sentence.
 
 One file that needs no other, without scripts, light and dark, fit to be printed. A pair lights up under the
-pointer, and when its number has the focus (tab). Nothing is told by colour alone.
+pointer, and when its number has the focus (tab). Nothing is told by colour alone. The sentences that a
+translation may depend on can be opened; with `--explain`, how much it does comes along.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from html import escape
+from itertools import groupby
 
+from cotext.analysis.context_use import TokenScorer, influences
+from cotext.data.documents import ParallelDocument
 from cotext.decoding.confidence import LEAST_SURE, least_sure
 from cotext.decoding.translate_blocks import PairedSentence
 from cotext.reports.html import facts, whole_page
 
 SHOWN_CONTEXT = 8  # sentences that are written out as context; of more, their numbers alone
+
+Influences = Sequence[tuple[int, float]]  # of context sentences, by place in the file, in nats
 
 STYLE = """<style>
 body { max-width: 84rem; }
@@ -28,10 +34,36 @@ body { max-width: 84rem; }
 .text.unsure { text-decoration: underline wavy var(--bad) 1px; text-underline-offset: .25em; }
 .both ol { margin: .2rem 0; padding-left: 2.4rem; font-size: .9rem; }
 .both details { font-size: .9rem; }
-@media print { .both tr { break-inside: avoid; } body { padding: 0; max-width: none; } }
+@media print { .both tr { break-inside: avoid; } .both details:not([open]) { display: none; }
+  body { padding: 0; max-width: none; } }
 @media (max-width: 40rem) { .both td, .both th { padding: .3rem; }
   .both th.number, .both td.number { width: 2.2rem; } }
 </style>"""
+
+
+def context_influences(
+    scorer: TokenScorer,
+    sentences: Sequence[PairedSentence],
+    on_sentences: Callable[[int], None] = lambda count: None,
+) -> list[Influences]:
+    """For every sentence of a file, the influence of the others that its translation sees, largest first.
+
+    That is the log-probability of the translation with the context sentence minus that without it.
+
+    Raises:
+        CotextError: a system whose single tokens have no probability, or a sentence too long to be scored.
+    """
+    found: list[Influences] = []
+    for name, members in groupby(sentences, lambda each: each.document):
+        pairs, first = list(members), len(found)
+        document = ParallelDocument(
+            str(name + 1), tuple(each.source for each in pairs), tuple(each.target for each in pairs)
+        )
+        for each in influences(scorer, document):
+            ranked = sorted(each.influences, key=lambda one: -abs(one.nats))
+            found.append([(first + one.number, one.nats) for one in ranked])
+        on_sentences(len(pairs))
+    return found
 
 
 def render_page(
@@ -39,15 +71,22 @@ def render_page(
     languages: tuple[str, str],
     sentences: Sequence[PairedSentence],
     about: Iterable[tuple[str, str]],
+    explained: Sequence[Influences] | None = None,
 ) -> str:
-    """The page of a translated file; `languages` as codes, empty where unknown; `about` is plain text."""
+    """The page of a translated file; `languages` as codes, empty where unknown; `about` is plain text.
+
+    `explained`: of every sentence, as by `context_influences`.
+    """
     low = least_sure([each.confidence for each in sentences])
-    rows = [_row(number, sentences, low[number], languages) for number in range(len(sentences))]
+    rows = []
+    for number in range(len(sentences)):
+        context = _explained(explained[number], sentences) if explained else _context(number, sentences)
+        rows.append(_row(number, sentences, low[number], languages, context))
     heads = (f'<th scope="col">{escape(name)}</th>' for name in ("Source", "Translation"))
     body = [
         STYLE,
         f"<h1>{escape(title)}</h1>",
-        _legend(sentences, low),
+        _legend(sentences, low, bool(explained)),
         f'<table class="both"><thead><tr><th scope="col" class="number">No.</th>{"".join(heads)}</tr></thead>'
         f"\n<tbody>\n{chr(10).join(rows)}\n</tbody></table>",
         "<h2>How this came about</h2>",
@@ -56,10 +95,10 @@ def render_page(
     return whole_page(f"Cotext: {title}", body)
 
 
-def _legend(sentences: Sequence[PairedSentence], low: Sequence[bool]) -> str:
+def _legend(sentences: Sequence[PairedSentence], low: Sequence[bool], explained: bool) -> str:
     taken = sum(each.taken for each in sentences)
     lines = [
-        "A pair lights up under the pointer, and when its number is reached with the tab key. A double line "
+        "A pair lights up under the pointer, and when its number is reached with the tab key. A thick line "
         "is the start of a paragraph.",
     ]
     if any(low):
@@ -67,6 +106,11 @@ def _legend(sentences: Sequence[PairedSentence], low: Sequence[bool]) -> str:
             f"{_note('unsure', 'unsure')} and a wavy line: one of the {LEAST_SURE:.0%} of the sentences of "
             "this file of which the model is least sure. Confidence is the geometric mean of the "
             "probabilities of a sentence's tokens, from 0 to 1: a reason to look, no verdict."
+        )
+    if explained:
+        lines.append(
+            "Context, opened: the sentences that change the probability of the translation most. +0.50: its "
+            "logarithm is 0.5 higher with that sentence in the context than without it."
         )
     if taken:
         lines.append(f"{_note('memory')}: taken from the translation memory ({taken:,}).")
@@ -79,7 +123,9 @@ def _note(text: str, kind: str = "") -> str:
     return f'<span class="note{" " + kind if kind else ""}">{escape(text)}</span>'
 
 
-def _row(number: int, sentences: Sequence[PairedSentence], low: bool, languages: tuple[str, str]) -> str:
+def _row(
+    number: int, sentences: Sequence[PairedSentence], low: bool, languages: tuple[str, str], context: str
+) -> str:
     each = sentences[number]
     before = sentences[number - 1] if number else None
     first = before is None or (before.document, before.block) != (each.document, each.block)
@@ -96,7 +142,7 @@ def _row(number: int, sentences: Sequence[PairedSentence], low: bool, languages:
     return (
         f'<tr id="s{n}"{" class=first" if first else ""}>'
         f'<td class="number"><a href="#s{n}" aria-label="sentence {n}">{n}</a></td>'
-        f"<td{attributes[0]}>{escape(each.source)}{_context(number, sentences)}</td>"
+        f"<td{attributes[0]}>{escape(each.source)}{context}</td>"
         f'<td{attributes[1]}><span class="{kind}">{escape(each.target)}</span>{below}</td></tr>'
     )
 
@@ -111,12 +157,27 @@ def _context(number: int, sentences: Sequence[PairedSentence]) -> str:
     if len(seen) > SHOWN_CONTEXT:
         content = f"<p>sentences {_link(seen[0])} to {_link(seen[-1])}</p>"
     else:
-        lines = (
-            f'<li value="{j + 1}">{escape(sentences[j].source)}<br><span class="soft">'
-            f"{escape(sentences[j].target)}</span></li>"
-            for j in seen
-        )
-        content = f"<ol>{''.join(lines)}</ol>"
+        content = f"<ol>{''.join(_item(j, sentences) for j in seen)}</ol>"
+    return _opened(content)
+
+
+def _explained(found: Influences, sentences: Sequence[PairedSentence]) -> str:
+    """The sentences of the largest influence, to be opened."""
+    items = (_item(j, sentences, f"{nats:+.2f}") for j, nats in found[:SHOWN_CONTEXT])
+    rest = len(found) - SHOWN_CONTEXT
+    more = f"<p>and {rest:,} of less influence</p>" if rest > 0 else ""
+    return _opened(f"<ol>{''.join(items)}</ol>{more}") if found else ""
+
+
+def _item(j: int, sentences: Sequence[PairedSentence], influence: str = "") -> str:
+    note = _note(influence) if influence else ""
+    return (
+        f'<li value="{j + 1}">{note}{escape(sentences[j].source)}<br><span class="soft">'
+        f"{escape(sentences[j].target)}</span></li>"
+    )
+
+
+def _opened(content: str) -> str:
     return f"<details><summary>context</summary>{content}</details>"
 
 

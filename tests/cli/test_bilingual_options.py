@@ -1,0 +1,77 @@
+"""`cotext translate` with --bilingual, --explain and --memory."""
+
+import re
+from pathlib import Path
+
+import pytest
+from command_line import World, cotext, succeed
+
+TEXT = "The cat sees. A dog runs. The bird sings.\n\nThe big fish < the cat & a dog.\n"
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "notes.txt"
+    path.write_text(TEXT)
+    return path
+
+
+def command(world: World, text: Path, out: str, *more: str | Path) -> list[str | Path]:
+    return ["translate", world.run, text, "--out", text.with_name(out), *more]
+
+
+def test_a_page(world: World, text: Path) -> None:
+    page = text.with_name("page.html")
+    succeed(*command(world, text, "out.txt", "--bilingual", page))
+    content = page.read_text(encoding="utf-8")
+    assert content.count("<tr id=") == 4
+    assert "The big fish &lt; the cat &amp; a dog." in content
+    assert "<summary>context</summary>" in content
+    assert "change the probability" not in content
+    succeed(*command(world, text, "out2.txt", "--bilingual", page, "--overwrite", "--explain"))
+    explained = page.read_text(encoding="utf-8")
+    assert "change the probability" in explained
+    assert len(re.findall(r'<li value="\d"><span class="note">[+-]\d+\.\d\d</span>', explained)) >= 3
+    assert text.with_name("out.txt").read_bytes() == text.with_name("out2.txt").read_bytes()
+
+
+def test_a_memory_gives_the_same_file_again(world: World, text: Path) -> None:
+    memory = text.with_name("memory.tmx")
+    first = succeed(*command(world, text, "first.txt", "--bilingual", memory))
+    assert "translation memory" not in first.out
+    second = succeed(*command(world, text, "second.txt", "--memory", memory))
+    assert re.search(r"4 sentences\s+taken from the translation memory", second.out)
+    assert text.with_name("second.txt").read_bytes() == text.with_name("first.txt").read_bytes()
+    # Every sentence is in the memory behind the one before it alone.
+    text.write_text("A dog runs. The bird sings.\n")
+    third = succeed(
+        *command(world, text, "third.txt", "--memory", memory, "--bilingual", text.with_name("third.html"))
+    )
+    assert re.search(r"1 sentence\s+taken from the translation memory", third.out)
+
+
+def test_what_is_refused_leaves_nothing(world: World, text: Path) -> None:
+    (text.parent / "there.html").write_text("mine")
+    page, there, no_folder = (text.with_name(name) for name in ("p.html", "there.html", "no"))
+    for more, message in (
+        (["--bilingual", text.with_name("p.pdf")], "ends with neither .html nor .tmx"),
+        (["--bilingual", there], "exists"),
+        (["--bilingual", no_folder / "p.html"], "is no folder"),
+        (["--explain"], "add --bilingual FILE.html"),
+        (["--explain", "--bilingual", text.with_name("p.tmx")], "add --bilingual FILE.html"),
+        (["--format", "text", "--bilingual", page], "none that is a corpus"),
+        (["--memory", text.with_name("none.tmx")], "none.tmx"),
+        (["--memory", text], "notes.txt"),
+    ):
+        outcome = cotext(*command(world, text, "out.txt", *more))
+        assert outcome.code == 2, more
+        assert message in outcome.err
+        assert not text.with_name("out.txt").exists()
+        assert not page.exists()
+    assert there.read_text() == "mine"
+    outcome = cotext("translate", world.run, text, "--out", page, "--bilingual", page)
+    assert outcome.code == 2
+    assert "another file of this command" in outcome.err
+    several = ["translate", world.run, text, there, "--out-dir", text.with_name("all"), "--bilingual", page]
+    assert "of one file" in cotext(*several).err
+    assert sorted(path.name for path in text.parent.iterdir()) == ["notes.txt", "there.html"]

@@ -1,0 +1,57 @@
+"""Where tokens stand in a text: for tokenizers of words, subwords and bytes."""
+
+from itertools import pairwise
+
+import pytest
+from tiny import PlainWordTokenizer, WordTokenizer
+
+from cotext.data.token_spans import token_spans
+from cotext.data.tokenizer import Tokenizer, TokenizerSettings, train_tokenizer
+
+SENTENCES = ["the old house stands near the river", "a boat is on the river, and nobody sees it"] * 20
+SIZES = {"sentencepiece": 28, "sentencepiece-bpe": 40, "moses-bpe": 20}
+
+
+@pytest.fixture(scope="module", params=SIZES)
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    return train_tokenizer(
+        SENTENCES,
+        TokenizerSettings(
+            kind=request.param, vocabulary=SIZES[request.param], byte_fallback=False, num_threads=1
+        ),
+    )
+
+
+def spans(tokenizer: Tokenizer, text: str) -> list[tuple[int, int]]:
+    return token_spans(tokenizer, tokenizer.encode(text, "source"), text, "source")
+
+
+def test_of_words() -> None:
+    tokenizer = PlainWordTokenizer(["a", "bc", "d"])
+    assert spans(tokenizer, " bc  a\td ") == [(1, 3), (5, 6), (7, 8)]
+    assert spans(tokenizer, "") == []
+
+
+def test_a_token_that_shows_nothing_has_an_empty_span() -> None:
+    tokenizer = WordTokenizer(["a", "b"])
+    blank = tokenizer.BLANK
+    found = token_spans(tokenizer, [*tokenizer.encode("a"), blank, *tokenizer.encode("b")], "a b", "source")
+    assert found == [(0, 1), (2, 2), (2, 3)]
+
+
+@pytest.mark.parametrize("text", ["the river stands near nobody", "boats, on  the river", "a\u00a0house"])
+def test_subwords_cover_the_text_in_order(tokenizer: Tokenizer, text: str) -> None:
+    found = spans(tokenizer, text)
+    assert all(a <= b for a, b in found)
+    assert all(b <= c for (_, b), (c, _) in pairwise(each for each in found if each[0] < each[1]))
+    assert "".join("".join(text[a:b] for a, b in found).split()) == "".join(text.split())
+
+
+@pytest.mark.parametrize("text", ["the rivér", "the \ufb01ne house", "the house\u2026 is old", "漢字 the"])
+def test_of_a_text_that_the_tokenizer_writes_otherwise(tokenizer: Tokenizer, text: str) -> None:
+    """Unknown letters and normal forms: spans stay inside, in order, and words that are known are right."""
+    found = spans(tokenizer, text)
+    assert all(0 <= a <= b <= len(text) for a, b in found)
+    assert [a for a, _ in found] == sorted(a for a, _ in found)
+    the = text.index("the")
+    assert any(a < the + 3 and b > the for a, b in found)
