@@ -235,16 +235,17 @@ class MarkdownFile:
     def _spelled(self, place: _Place, block: Block, further: Sequence[str]) -> list[str]:
         """The lines of a block: the first spelling that says what it should, as a paragraph."""
         text, wanted = self._wanted(place, block)
-        tries = [self._lines_of(place, spelled(place.paragraph, block, further, how)) for how in range(4)]
-        said_by = [self._said(place, lines) for lines in tries]
-        for lines, found in zip(tries, said_by, strict=True):
+        second: list[str] | None = None
+        for how in range(4):
+            lines = self._lines_of(place, spelled(place.paragraph, block, further, how))
+            found = self._said(place, lines)
             if found == (text, wanted):
                 return lines
-        # A line break at an end goes: nobody sees it.
-        for lines, found in zip(tries, said_by, strict=True):
-            if found and found[0] == text and not found[1] - wanted and set(wanted - found[1]) <= _MAY_GO:
-                return lines
-        return tries[1]
+            # A line break at an end may go: nobody sees it.
+            without = found is not None and found[0] == text and not found[1] - wanted
+            if second is None and found and without and set(wanted - found[1]) <= _MAY_GO:
+                second = lines
+        return second or self._lines_of(place, spelled(place.paragraph, block, further, 1))
 
     def _said(self, place: _Place, lines: Sequence[str]) -> tuple[str, Counter[str]] | None:
         """What lines say as a paragraph; None where they are none."""

@@ -233,15 +233,17 @@ def _holds_whole(tokens: Sequence[Any], first: int, last: int) -> bool:
 
 def visible(paragraph: Paragraph, pieces: Iterable[Piece]) -> tuple[Piece, ...]:
     """The pieces without emphasis of nothing, whose marks would be text."""
-    left = list(pieces)
-    for number in reversed(range(len(left))):
-        piece = left[number]
+    left: list[Piece] = []
+    empty: list[int] = []  # where emphasis begins that has had no text yet
+    for piece in pieces:
         if isinstance(piece, Open) and _mark(paragraph, piece) in _MARKS:
-            end = left.index(Close(piece.key))
-            if not any(
-                isinstance(p, Point | Copied) or (isinstance(p, str) and p.strip()) for p in left[number:end]
-            ):
-                del left[end], left[number]
+            empty.append(len(left))
+        elif isinstance(piece, Close) and empty and left[empty[-1]] == Open(piece.key):
+            del left[empty.pop()]
+            continue
+        elif not isinstance(piece, str) or piece.strip():
+            empty = []
+        left.append(piece)
     return merged(left)
 
 
