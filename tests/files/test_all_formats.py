@@ -5,26 +5,28 @@ import sys
 
 import enemies
 import pytest
+import structures
+from structures import STRUCTURES
 
 from cotext.files.blocks import Block
 from cotext.files.table import file_formats, recognise
 from cotext.runtime.errors import CotextError
 
 
-@pytest.mark.parametrize("name", enemies.STRUCTURES)
+@pytest.mark.parametrize("name", STRUCTURES)
 def test_a_hostile_translation_is_a_text_like_any_other(name: str) -> None:
     for seed in range(8):
         enemies.attack(name, random.Random(f"{name} {seed}"))
 
 
 def test_every_format_has_its_enemy() -> None:
-    assert set(enemies.STRUCTURES) == set(file_formats())
+    assert set(STRUCTURES) == set(file_formats())
 
 
 @pytest.mark.parametrize(
     ("name", "content", "library"),
     [
-        ("a.docx", enemies.docx(random.Random(1))[0], "lxml.etree"),
+        ("a.docx", structures.docx(random.Random(1))[0], "lxml.etree"),
         ("a.md", b"# Text", "markdown_it"),
         ("a.yml", b"a: text", "ruamel.yaml"),
     ],

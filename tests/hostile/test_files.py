@@ -5,9 +5,10 @@ import traceback
 import enemies
 import pytest
 from attacks import Attacks
+from structures import STRUCTURES
 
 
-@pytest.mark.parametrize("name", enemies.STRUCTURES)
+@pytest.mark.parametrize("name", STRUCTURES)
 def test_hostile_translations(name: str, attacks: Attacks) -> None:
     for turn in range(400):
         try:
