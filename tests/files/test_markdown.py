@@ -7,13 +7,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from markdown_it import MarkdownIt
 
-from cotext.files.blocks import Block, Close, Contents, Open, Piece
+from cotext.files.blocks import Block, Close, Contents, Copied, Open, Piece, Point
 from cotext.files.markdown import FORMAT, MarkdownFile
 from cotext.files.table import recognise
 from cotext.runtime.errors import CotextError
-
-pytest.importorskip("markdown_it")
 
 PAGE = """---
 title: kept
@@ -141,6 +140,23 @@ def rewritten(text: str, *pieces: Piece) -> str:
         ("a\n", ("<b>",), "\\<b\\>\n"),
         ("a\n", ("one\ntwo",), "one two\n"),
         ("*a* b\n", ("b ", Open(1), "a", Close(1)), "b *a*\n"),
+        # Code and strikethrough at the beginning are what they were.
+        ("`f` is a\n", (Copied(1, "f"), " ist b"), "`f` ist b\n"),
+        ("~~a~~ b\n", (Open(1), "c", Close(1), " d"), "~~c~~ d\n"),
+        # What would begin something else than a paragraph is escaped, and indentation goes.
+        ("a\n", ("    b",), "b\n"),
+        ("a\n", ("[b]: c",), "\\[b]: c\n"),
+        ("a\n", ("<div",), "\\<div\n"),
+        ("a\n", ("***",), "\\***\n"),
+        ("a\n", ("b\r\n\r\nc",), "b c\n"),
+        ("a\n", ("b\0\ud800c",), "bc\n"),
+        # Emphasis of nothing goes, and so does a line break at the end.
+        ("*a* **b** c\n", ("d", Open(1), Close(1), Open(2), " ", Close(2)), "d\n"),
+        ("a  \nb\n", ("c d", Point(1, True)), "c d\n"),
+        # What stars cannot enclose is enclosed in tags.
+        ("a **b** c\n", ("a", Open(1), "(b)", Close(1), "c"), "a<strong>(b)</strong>c\n"),
+        # Texts inside of elements.
+        ("[a](x 'T')\n", (Open(1), "b", Close(1)), "[b](x 'T')\n"),
         # Underscores are no emphasis inside a word.
         ("_a_ b\n", ("b", Open(1), "a", Close(1), "c"), "b*a*c\n"),
         # A reference by its text keeps its label.
@@ -151,6 +167,18 @@ def rewritten(text: str, *pieces: Piece) -> str:
 )
 def test_other_text_is_the_text_it_says(text: str, pieces: tuple[Piece, ...], expected: str) -> None:
     assert rewritten(text, *pieces) == expected
+
+
+def test_texts_inside_of_elements_do_not_end_them() -> None:
+    text = "[a](x 'Title') ![alt](y)\n\n[r]: http://r \"Ref\"\n"
+    file = opened(text)
+    [blocks] = file.contents.documents
+    assert [block.text for block in blocks] == ["a ", "Title", "alt", "Ref"]
+    given = [blocks[0], *(replace(block, pieces=('it\'s ("b") *c* <d>',)) for block in blocks[1:])]
+    tokens = MarkdownIt().parse(file.written([given]).decode(), environment := {})
+    image = tokens[1].children[-1]
+    assert tokens[1].children[0].attrs["title"] == image.content.replace("\\", "") == 'it\'s ("b") *c* <d>'
+    assert environment["references"]["R"]["title"] == 'it\'s ("b") *c* <d>'
 
 
 def test_a_paragraph_of_several_lines_keeps_its_width() -> None:

@@ -62,6 +62,8 @@ def run(text: str, properties: str = "") -> str:
         ("<t>plain</t>", "plain", '<t xml:space="preserve">PLAIN</t>'),
         (run("so ") + run("bold", "<b/>") + run(" it is"), "so [bold] it is", None),
         ("<t>two\nlines</t>", "two<\n>lines", '<t xml:space="preserve">TWO\nLINES</t>'),
+        ("<t>two_x000D_\nlines</t>", "two<\r\n>lines", '<t xml:space="preserve">TWO_x000D_\nLINES</t>'),
+        ("<t>a_x005F_x0041_</t>", "a_x0041_", '<t xml:space="preserve">A_X0041_</t>'),
         ("<t>read</t><rPh sb='0'><t>aloud</t></rPh>", "read", '<t xml:space="preserve">READ</t>'),
     ],
 )
@@ -195,3 +197,10 @@ def test_a_spreadsheet_program_reads_what_it_wrote(tmp_path: Path) -> None:
     path.write_bytes(file.written(shouted(file.contents.documents)))
     lines = converted(path, "csv").read_text().splitlines()
     assert lines[:3] == ["FRUIT,PRICE,SUM", "AN APPLE,1.5,3", "A RIPE PEAR,,"]
+
+
+def test_a_translation_is_not_read_as_numbers_of_characters() -> None:
+    file = FORMAT.open(workbook(["<t>word</t>"], cell("A1", 0)), "a.xlsx")
+    written = file.written(changed(file.contents.documents, lambda _: "a_x0041_b"))
+    assert b"a_x005F_x0041_b" in members(written)["xl/strings.xml"]
+    assert FORMAT.open(written, "b.xlsx").contents.documents[0][0].text == "a_x0041_b"

@@ -5,9 +5,11 @@ sees blocks alone. A block is a paragraph, a heading, a table cell, a cue of a s
 catalogue: it is split into sentences, which never go beyond it unless its format joined them.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Protocol
+
+from cotext.files.xml import taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,15 @@ class Block:
             for piece in self.pieces
             if isinstance(piece, str | Copied)
         )
+
+
+def writable(block: Block, change: Callable[[str], str] = taken) -> Block:
+    """The block without characters that its format cannot hold; itself if it has none.
+
+    Without a `change` of its texts, these are control characters and half characters.
+    """
+    pieces = tuple(change(piece) if isinstance(piece, str) else piece for piece in block.pieces)
+    return block if pieces == block.pieces else replace(block, pieces=pieces)
 
 
 @dataclass(slots=True)

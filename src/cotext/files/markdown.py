@@ -7,24 +7,29 @@ broken at its width again where a translation goes beyond it.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from itertools import chain
 from typing import Any, Final
 
-from cotext.files.blocks import Block, Contents
+from cotext.files.blocks import Block, Close, Contents, Open
 from cotext.files.markdown_inline import (
     FOOTNOTE,
     NotFoundError,
     Paragraph,
     Scanner,
+    inside_an_element,
+    mark_said,
     said,
     spelled,
     unlike_a_block,
+    visible,
 )
 from cotext.files.text import BYTE_ORDER_MARK, decoded
 from cotext.files.wrapping import wrapped
+from cotext.files.xml import taken
 from cotext.runtime.errors import CotextError
 
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
@@ -34,6 +39,9 @@ _CLOSING_MARKS = re.compile(r"(?:^|[ \t]+)#+[ \t]*$|[ \t]+$")
 _DEFINED_TITLE = re.compile(
     r"^ {0,3}\[(?:\\.|[^\]\\])+\]:\s*\S+[ \t]+([\"'(])(?P<title>[^\"'()\n]+)[\"')][ \t]*$"
 )
+_LINE_BREAKS = re.compile(r"[ \t]*[\r\n]\s*")
+_LAST_BREAK = re.compile(r"(?:(?: {2,}|\\)\n[ \t]*)+\Z")
+_MAY_GO: Final = {"hardbreak"}  # where it is the first or the last of a paragraph
 _KEPT: Final = {
     "fence": "blocks of code",
     "code_block": "blocks of code",
@@ -189,27 +197,30 @@ class MarkdownFile:
 
     def _written(self, place: _Place, given: Sequence[Block]) -> str:
         block, *inner = given
-        further = [re.sub(r"[\[\]\"\\]|\s+", " ", each.text) for each in inner]
+        further = [inside_an_element(each) for each in inner]
         if not place.paragraph.pieces:
-            return re.sub(r"[\"'()\\]|\s+", " ", block.text)
-        if not place.width:
-            pieces = [p.replace("\n", " ") if isinstance(p, str) else p for p in block.pieces]
-            block = replace(block, pieces=tuple(pieces))
-        source = self._spelled(place, block, further)
-        if place.in_table:
-            return re.sub(r"(?<!\\)\|", r"\\|", source)
-        lines = source.split("\n")
-        if place.width and "\n" in place.source and max(map(len, lines)) > place.width:
-            lines = self._rewrapped(place, source)
-        lines = [lines[0], *(unlike_a_block(line.lstrip()) for line in lines[1:])]
-        if lines[0] != place.source.split("\n")[0]:
-            lines[0] = unlike_a_block(lines[0])
+            return inside_an_element(block)
+        space = "\n" if place.width else " "
+        pieces = (_LINE_BREAKS.sub(space, taken(p)) if isinstance(p, str) else p for p in block.pieces)
+        lines = self._spelled(place, replace(block, pieces=visible(place.paragraph, pieces)), further)
         before = place.before or [""]
         rest = (
             f"{place.ending}{before[min(number, len(before) - 1)]}{line}"
             for number, line in enumerate(lines[1:])
         )
         return "".join([lines[0], *rest])
+
+    def _lines_of(self, place: _Place, source: str) -> list[str]:
+        """The lines of a paragraph: none begins what is no paragraph."""
+        source = _LAST_BREAK.sub("", source).strip(" \t\n")
+        if place.in_table:
+            return [re.sub(r"(?<!\\)\|", r"\\|", source)]
+        lines = source.split("\n")
+        if place.width and "\n" in place.source and max(map(len, lines)) > place.width:
+            lines = self._rewrapped(place, source)
+        if lines == place.source.split("\n"):
+            return lines
+        return [unlike_a_block(line.lstrip(" \t")) for line in lines]
 
     def _rewrapped(self, place: _Place, source: str) -> list[str]:
         """The source in lines of the paragraph's width; line breaks that are meant stay."""
@@ -221,21 +232,40 @@ class MarkdownFile:
             lines += [*found[:-1], found[-1] + end.rstrip("\n")]
         return lines
 
-    def _spelled(self, place: _Place, block: Block, further: Sequence[str]) -> str:
-        """The source of a block: the first spelling that says what it should."""
-        wanted = self._wanted(place, block)
-        tries = [spelled(place.paragraph, block, further, how) for how in range(3)]
-        for source in tries:
-            [token] = self._parser.parseInline(source, self._environment)
-            text, elements = said(token.children)
-            if text == wanted[0] and len(elements) == wanted[1]:
-                return source
-        return tries[1]
+    def _spelled(self, place: _Place, block: Block, further: Sequence[str]) -> list[str]:
+        """The lines of a block: the first spelling that says what it should, as a paragraph."""
+        text, wanted = self._wanted(place, block)
+        second: list[str] | None = None
+        for how in range(4):
+            lines = self._lines_of(place, spelled(place.paragraph, block, further, how))
+            found = self._said(place, lines)
+            if found == (text, wanted):
+                return lines
+            # A line break at an end may go: nobody sees it.
+            without = found is not None and found[0] == text and not found[1] - wanted
+            if second is None and found and without and set(wanted - found[1]) <= _MAY_GO:
+                second = lines
+        return second or self._lines_of(place, spelled(place.paragraph, block, further, 1))
 
-    def _wanted(self, place: _Place, block: Block) -> tuple[str, int]:
+    def _said(self, place: _Place, lines: Sequence[str]) -> tuple[str, Counter[str]] | None:
+        """What lines say as a paragraph; None where they are none."""
+        if place.in_table:
+            [token] = self._parser.parseInline(lines[0].replace("\\|", "|"), self._environment)
+            return said(token.children)
+        tokens = self._parser.parse("\n".join(lines), dict(self._environment))
+        if [token.type for token in tokens] != ["paragraph_open", "inline", "paragraph_close"]:
+            return None
+        return said(tokens[1].children)
+
+    def _wanted(self, place: _Place, block: Block) -> tuple[str, Counter[str]]:
+        """The text that a block should say, and its elements: those of the paragraph that are still in it."""
         [token] = self._parser.parseInline(place.source, self._environment)
-        text = "".join(piece for piece in block.pieces if isinstance(piece, str))
-        return " ".join(text.split()), len(said(token.children)[1])
+        elements = said(token.children)[1]
+        left = set(place.paragraph.pieces) - set(block.pieces)
+        elements.subtract(
+            mark_said(place.paragraph, piece) for piece in left if isinstance(piece, Open | Close)
+        )
+        return " ".join("".join(piece for piece in block.pieces if isinstance(piece, str)).split()), +elements
 
 
 def _lines_in(text: str) -> int:

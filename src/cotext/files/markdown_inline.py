@@ -5,11 +5,13 @@ cannot be found so is left to the caller, who keeps the paragraph as it is.
 """
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged
+from cotext.files.xml import taken
 
 FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]")
 _INSIDE = r"(?:[^()\s\\]|\\.|\((?:[^()\s\\]|\\.)*\))*"
@@ -18,7 +20,12 @@ _TARGET = re.compile(rf"\]\(\s*(?:<(?:\\.|[^<>\n\\])*>|{_INSIDE})(\s+(?P<title>{
 _REFERENCE = re.compile(r"\](?:\[(?:\\.|[^\[\]\\])*\])?")
 _HTML_NAME = re.compile(r"<(/?)([A-Za-z][\w-]*)")
 _SPECIAL = re.compile(r"[\\`*_\[\]<>&~|!]")
-_BLOCK_START = re.compile(r"(?:[-+*](?=\s|$)|[#>=|~`:]|-+\s*$)")
+_SPECIAL_INSIDE = re.compile(r"[\\`*_\[\]<&~|!\"'()]")
+_BLOCK_START = re.compile(
+    r"[-+*](?=\s|$)|[#>|:]|=+\s*$|`{3,}[^`]*$|~{3,}|(?:-[\s-]*|(?:\*\s*){3,}|(?:_\s*){3,})$|\[[^\]]*\]:"
+)
+_MARKS: Final = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~~": "s"}
+_TAGS: Final = {"em": "em", "strong": "strong", "s": "del"}
 _NUMBER_START = re.compile(r"(\d{1,9})([.)])(?=\s|$)")
 
 Template = list[str | int]  # source text, and numbers of further blocks whose text stands in it
@@ -224,9 +231,37 @@ def _holds_whole(tokens: Sequence[Any], first: int, last: int) -> bool:
     return depth == 0
 
 
+def visible(paragraph: Paragraph, pieces: Iterable[Piece]) -> tuple[Piece, ...]:
+    """The pieces without emphasis of nothing, whose marks would be text."""
+    left: list[Piece] = []
+    empty: list[int] = []  # where emphasis begins that has had no text yet
+    for piece in pieces:
+        if isinstance(piece, Open) and _mark(paragraph, piece) in _MARKS:
+            empty.append(len(left))
+        elif isinstance(piece, Close) and empty and left[empty[-1]] == Open(piece.key):
+            del left[empty.pop()]
+            continue
+        elif not isinstance(piece, str) or piece.strip():
+            empty = []
+        left.append(piece)
+    return merged(left)
+
+
+def _mark(paragraph: Paragraph, piece: Open | Close) -> str:
+    template = paragraph.first[piece.key]
+    return template[0] if isinstance(template[0], str) else ""
+
+
+def mark_said(paragraph: Paragraph, piece: Open | Close) -> str:
+    """What the mark of an emphasis is in what tokens say."""
+    return f"{_MARKS[_mark(paragraph, piece)]}_{'open' if isinstance(piece, Open) else 'close'}"
+
+
 def spelled(paragraph: Paragraph, block: Block, further: Sequence[str], how: int) -> str:
-    """The source of a block with the elements of a paragraph; `how`: 0 with its own escapes, 1 with all, 2
-    with stars for underscores too."""
+    """The source of a block with the elements of a paragraph.
+
+    `how`: 0 with its own escapes, 1 with all, 2 with stars for underscores too, 3 with tags for emphasis.
+    """
     parts: list[str] = []
     for piece in block.pieces:
         if isinstance(piece, str):
@@ -234,8 +269,11 @@ def spelled(paragraph: Paragraph, block: Block, further: Sequence[str], how: int
             continue
         template = (paragraph.last if isinstance(piece, Close) else paragraph.first)[piece.key]
         source = "".join(part if isinstance(part, str) else further[part] for part in template)
-        if how == 2 and isinstance(piece, Open | Close) and not source.strip("_"):
-            source = "*" * len(source)
+        if isinstance(piece, Open | Close) and source in _MARKS:
+            if how == 2:
+                source = source.replace("_", "*")
+            elif how == 3:
+                source = f"<{'/' * isinstance(piece, Close)}{_TAGS[_MARKS[source]]}>"
         parts.append(source)
     return "".join(parts)
 
@@ -246,6 +284,11 @@ def _text(text: str, paragraph: Paragraph, how: int) -> str:
     return _SPECIAL.sub(lambda match: paragraph.spelled.get(match[0], f"\\{match[0]}"), text)
 
 
+def inside_an_element(block: Block) -> str:
+    """The source of a text that stands inside of an element, as the title of a link."""
+    return _SPECIAL_INSIDE.sub(r"\\\g<0>", " ".join(taken(block.text).split()))
+
+
 def unlike_a_block(line: str) -> str:
     """A line of a paragraph, its beginning escaped where it would begin something else."""
     if _BLOCK_START.match(line):
@@ -253,9 +296,10 @@ def unlike_a_block(line: str) -> str:
     return _NUMBER_START.sub(r"\1\\\2", line, count=1)
 
 
-def said(tokens: Sequence[Any]) -> tuple[str, list[str]]:
-    """What tokens say, however they are spelled: the text, and their elements, sorted."""
-    text, elements = "", []
+def said(tokens: Sequence[Any]) -> tuple[str, Counter[str]]:
+    """What tokens say, however they are spelled: the text, and how often each element is in it."""
+    text = ""
+    elements: Counter[str] = Counter()
     automatic = False
     for token in tokens:
         if token.type in ("text", "text_special"):
@@ -264,5 +308,16 @@ def said(tokens: Sequence[Any]) -> tuple[str, list[str]]:
             text += " "
         else:
             automatic = token.type == "link_open" and token.info == "auto"
-            elements.append(f"{token.type} {token.attrs.get('href', '')} {token.content}")
-    return " ".join(text.split()), sorted(elements)
+            elements[_element_said(token)] += 1
+    return " ".join(text.split()), elements
+
+
+def _element_said(token: Any) -> str:
+    for kind, name in _TAGS.items():
+        if token.type == f"{kind}_open" or token.content == f"<{name}>":
+            return f"{kind}_open"
+        if token.type == f"{kind}_close" or token.content == f"</{name}>":
+            return f"{kind}_close"
+    if token.type in ("hardbreak", "image"):
+        return str(token.type) + str(token.attrs.get("src", ""))
+    return f"{token.type} {token.attrs.get('href', '')} {token.content}"

@@ -6,7 +6,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from cotext.files.blocks import Block, Close, Contents, Open, Piece
+from cotext.files.blocks import Block, Close, Contents, Open, Piece, writable
 from cotext.runtime.errors import CotextError, shown
 
 Edit = tuple[int, int, str]  # the text from, up to, becomes
@@ -16,6 +16,7 @@ _BYTE_ORDER_MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
+_HALVES = re.compile("[\0\ud800-\udfff]+")  # no encoding has halves; NUL is the end of a text to programs
 # Encodings of Python that are no encodings of files, or take time by the square of the length.
 _NOT_OF_FILES = frozenset(("punycode", "idna", "unicode-escape", "raw-unicode-escape", "undefined", "utf-7"))
 
@@ -113,7 +114,7 @@ class SplicedFile:
                 blocks = given[start : start + len(slot.blocks)]
                 start += len(slot.blocks)
                 if self._changed(slot, blocks):
-                    edits += slot.edits(blocks)
+                    edits += slot.edits([writable(block, _without_halves) for block in blocks])
         if edits:
             edits += self.once
         return self.encode("".join(spliced(self.text, edits)))
@@ -153,6 +154,10 @@ def check_elements(own: Block, given: Block) -> None:
 
 def _elements(pieces: Iterable[Piece]) -> list[Piece]:
     return [piece for piece in pieces if not isinstance(piece, str)]
+
+
+def _without_halves(text: str) -> str:
+    return _HALVES.sub("", text)
 
 
 class Lines:

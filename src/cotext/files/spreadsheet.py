@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from lxml import etree
 
 _SPACE: Final = "{http://www.w3.org/XML/1998/namespace}space"
+_SPELLED: Final = re.compile("_x([0-9A-Fa-f]{4})_")
 _REFERENCE: Final = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 
 
@@ -31,13 +32,13 @@ class CellDialect:
         """Add text: plain if it is all there is, else a run."""
         namespace = namespace_of(holder)
         node = lxml_etree().Element(namespace + "t")
-        node.text = taken(text)
+        node.text = _spelled(text)
         node.set(_SPACE, "preserve")
         if properties is None and not len(holder):
             holder.append(node)
             return
         if properties is None and local_name(holder[-1]) == "t":
-            holder[-1].text = (holder[-1].text or "") + taken(text)
+            holder[-1].text = (holder[-1].text or "") + _spelled(text)
             return
         if len(holder) == 1 and local_name(holder[0]) == "t":
             holder.append(self.wrapped([holder[0]], None))
@@ -55,14 +56,24 @@ class CellDialect:
         return run
 
 
+def _meant(text: str) -> str:
+    """A text with the characters that it spells by number, as in "_x000D_" (ECMA-376, ST_Xstring)."""
+    return _SPELLED.sub(lambda found: taken(chr(int(found[1], 16))) or found[0], text)
+
+
+def _spelled(text: str) -> str:
+    """A text in which nothing reads as such a number that is none."""
+    return _SPELLED.sub(r"_x005F\g<0>", taken(text)).replace("\r", "_x000D_")
+
+
 def _atoms(text: "etree._Element") -> Iterator[Atom]:
     for child in text:
         name = local_name(child)
         if name == "t" and child.text:
-            yield from text_atoms(child.text)
+            yield from text_atoms(_meant(child.text))
         elif name == "r":
             properties = next((each for each in child if local_name(each) == "rPr"), None)
-            written = "".join(each.text or "" for each in child if local_name(each) == "t")
+            written = "".join(_meant(each.text or "") for each in child if local_name(each) == "t")
             if written:
                 yield from text_atoms(written, properties, look_of(properties, frozenset()))
         elif name not in ("t", "rPh", "phoneticPr"):

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Final
 
-from cotext.files.blocks import Block, Close, Contents, Copied, Piece
+from cotext.files.blocks import Block, Close, Contents, Copied, Piece, writable
 from cotext.files.cue_division import breaks, divided
 from cotext.files.cue_text import Cue, Flow, Part, Syntax, flows_of, parts_of
 from cotext.files.text import BYTE_ORDER_MARK, decoded
@@ -238,7 +238,7 @@ class SubtitleFile:
         for flow, block in zip(self._flows, documents[0], strict=True):
             if block.pieces == flow.block.pieces:
                 continue
-            for part, pieces in zip(flow.parts, divided(flow, block.pieces), strict=True):
+            for part, pieces in zip(flow.parts, divided(flow, writable(block).pieces), strict=True):
                 changes.append((part.tokens[0].low, part.tokens[-1].high, self._written(flow, part, pieces)))
         text, at = [], 0
         for low, high, new in sorted(changes):

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Final
 
 from cotext.data.sentence_ends import sentence_ends
-from cotext.files.blocks import Block, Contents, Copied, Piece
+from cotext.files.blocks import Block, Contents, Copied, Piece, writable
 from cotext.files.wrapping import breaks_at, ends_sentence, spread, wrap_width, wrapped
 from cotext.runtime.errors import CotextError
 
@@ -150,11 +150,14 @@ class TextFile:
         for numbers, own, block in zip(self._paragraphs, self._blocks, blocks, strict=True):
             parts += [f"{line.whole}{line.after}" for line in self._lines[at : numbers.start]]
             at = numbers.stop
-            parts.append(self._paragraph([self._lines[number] for number in numbers], own, block.text))
+            parts.append(self._paragraph([self._lines[number] for number in numbers], own, block))
         return "".join([*parts, *(f"{line.whole}{line.after}" for line in self._lines[at:])]).encode()
 
-    def _paragraph(self, lines: Sequence[Line], own: Block, text: str) -> str:
+    def _paragraph(self, lines: Sequence[Line], own: Block, block: Block) -> str:
         """The lines of a block: every one as its own are, the last as their last is."""
+        if block.pieces == own.pieces:
+            return "".join(f"{line.whole}{line.after}" for line in lines)
+        text = _ENDING.sub("\n", writable(block).text)
         if len(lines) == 1:
             texts = [" ".join(text.split("\n"))]
         elif self._keep_lines:
@@ -163,7 +166,7 @@ class TextFile:
             texts = text.split("\n")
             widest = max(len(line.text) for line in lines)
             room = self._width - max(len(line.before) for line in lines)
-            if text != own.text and max(map(len, texts)) > widest:
+            if max(map(len, texts)) > widest:
                 texts = wrapped(" ".join(texts), max(room, widest))
         last = len(texts) - 1
         parts = []

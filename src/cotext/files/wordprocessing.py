@@ -175,7 +175,10 @@ def _copied(nodes: tuple["etree._Element", ...], text: str) -> Atom:
 
 
 def _text(node: "etree._Element", name: str) -> str:
-    return "".join(each.text or "" for each in node.iter() if local_name(each) == name)
+    """The text in elements of that name, without that of boxes, which has blocks of its own."""
+    if local_name(node) == name:
+        return node.text or ""
+    return "" if local_name(node) == "txbxContent" else "".join(_text(child, name) for child in node)
 
 
 def _field_name(instruction: str | None) -> str:

@@ -29,6 +29,8 @@ _KEY_LINE = re.compile(
 _PROPERTIES: Final = re.compile(r"(?:[&!]\S*\s+)*")  # an anchor and a tag
 _STRING: Final = "tag:yaml.org,2002:str"
 _BLOCK_HEAD: Final = re.compile(r"[|>][^\n]*\n")
+# What YAML does not take, or takes for an end of a line, but for what JSON escapes already.
+_UNPRINTABLE: Final = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _HEAD_BYTES: Final = 1 << 18
 _LANGUAGE: Final = re.compile(r"[a-z]{2,3}(?:[-_][A-Za-z]{2,4})?")
 
@@ -42,7 +44,8 @@ class Yaml:
 
     def recognises(self, head: bytes) -> bool:
         """Every line that is not indented, and no comment, is a key without spaces, or an item of a list."""
-        lines = head.removeprefix(b"\xef\xbb\xbf").decode(errors="replace").splitlines()
+        text = head.removeprefix(b"\xef\xbb\xbf").decode(errors="replace")
+        lines = re.split(r"\r\n|\n|\r", text)
         if len(head) >= _HEAD_BYTES:
             lines.pop()
         bare = [line for line in lines if line.strip() and line[0] not in " \t#"]
@@ -173,7 +176,7 @@ class _Reader:
             return f"'{quoted}'"
         elif style is None and self._stands_plain(text, flow):
             return text
-        return json.dumps(text, ensure_ascii=False)
+        return _UNPRINTABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", json.dumps(text, ensure_ascii=False))
 
     def _stands_plain(self, text: str, flow: bool) -> bool:
         if not text.isprintable() or not self._is_plain_string(text):

@@ -1,0 +1,162 @@
+"""Translations that look like markup, written into files of every format and read again."""
+
+import json
+import random
+from dataclasses import replace
+
+import yaml as py_yaml
+from structures import STRUCTURES, WORDS
+
+from cotext.files.bilingual import BilingualFormat, Job
+from cotext.files.blocks import Block, Copied, FileFormat, Point
+from cotext.files.table import file_formats, recognise
+from cotext.files.tags import project
+from cotext.files.xml import taken
+
+JOB = Job("en", "de", "all")
+# What a translation may hold, and some format reads as something else.
+TARGETS = [
+    "ein Wort",
+    "a < b & c > d",
+    "&amp; &lt;b&gt; &nbsp &copy;x &#65;",
+    "<b>fett</b> <br/> </p> <script>x</script> <!-- y --> <![CDATA[ z ]]>",
+    "]]> ?> -->",
+    "\"quoted\" 'single' `back` „deutsch“",
+    "back\\slash \\n \\t \\u0041 \\x \\",
+    "%s %d %(name)s 100% %%",
+    "{name} {{name}} {0} { } }{ {count, plural, one {x} other {y}}",
+    "$name$ ${x} $t(key) @:key #{x}",
+    "# no heading",
+    "- no item",
+    "* no item",
+    "+ no item",
+    "1. no item",
+    "1) no item",
+    "> no quotation",
+    "=== ",
+    "---",
+    "***",
+    "| no | table |",
+    "[no](link) ![no](image) [ref][r] [^1]",
+    "*no* _emphasis_ __at__ ~~all~~ a*b*c a_b_c",
+    "    vier Leerzeichen",
+    "\tTab davor",
+    "zwei\nZeilen",
+    "zwei\r\nZeilen",
+    "drei\n\nZeilen",
+    "Zeile\u2028und\u2029noch\x85eine",
+    "NUL\0und\x01\x1f\x7f\x9f",
+    "halb\ud800e",
+    "\ufeffmark \ufffe \uffff",
+    "\u202eRTL\u202c \u200e \u200b \u00ad",
+    "geschützt\u00a0\u202f\u3000",
+    "😀 e\u0301 İ ß",
+    "",
+    " ",
+    "\u00a0",
+    "x",
+    "y " * 300,
+    "w" * 400,
+    "00:00:01,000 --> 00:00:02,000",
+    "7",
+    "{\\an8}{\\i1}x{\\i0}\\Nx\\hx",
+    "<i>x</i> <v Bob> <00:00:01.000>",
+    "WEBVTT",
+    "key: value # comment",
+    "yes",
+    "null",
+    "~",
+    "!tag &anchor *alias",
+    ": colon",
+    "? question",
+    "@at `tick` %percent",
+    'msgid "x"',
+    "_Open &File E&xit",
+    "http://example.org/?a=b&c=d",
+    "=1+1",
+    "_x0041_ _x000D_",
+    "<?xml version='1.0'?>",
+    "```",
+    "~~~",
+    "[r]: http://x",
+    "&",
+    "<",
+    "\\",
+    "- ",
+    "  vorn und hinten  ",
+]
+
+# Formats in which a text that is written is a text that is read, block for block.
+_AS_READ = frozenset({"html", "docx", "odt", "epub", "pptx", "xlsx", "markdown"})
+
+
+def format_of(content: bytes, file_name: str, name: str) -> FileFormat | None:
+    """The format that is recognised; plain text may be a corpus, and is asked for then."""
+    found = recognise(content[: 1 << 18], file_name)
+    if found is None and name == "prose":
+        return file_formats()["prose"]
+    return found.for_job(JOB) if isinstance(found, BilingualFormat) else found
+
+
+def attack(name: str, draw: random.Random) -> None:
+    """A file of random structure with translations at random: it is read again, and says what was written."""
+    content, file_name = STRUCTURES[name](draw)
+    format = format_of(content, file_name, name)
+    if format is None or format.name != name:
+        return  # the draw has made something else, as a page that is a corpus
+    opened = format.open(content, file_name)
+    own = opened.contents.documents
+    assert opened.written(own) == content
+    documents = [[_translated(block, draw) if block.translate else block for block in each] for each in own]
+    written = opened.written(documents)
+    if name == "wmt":
+        assert len([json.loads(line) for line in written.decode().split("\n") if line]) == len(own)
+        return
+    again = format_of(written, file_name, name)
+    assert again is not None
+    assert again.name == name
+    reread = again.open(written, file_name)
+    if name in ("json", "yaml"):
+        assert _keys(py_yaml.safe_load(written.decode())) == _keys(py_yaml.safe_load(content.decode()))
+    if name in _AS_READ:
+        blocks = [block for each in documents for block in each]
+        # Where a bar or a text inside of an element is escaped, Markdown keeps it as it is.
+        left = {
+            _said(block)
+            for block in blocks
+            if name == "markdown" and ("," in block.place or "|" in block.text)
+        }
+        found = [_said(block) for each in reread.contents.documents for block in each]
+        assert [t for t in map(_said, blocks) if _lettered(t) and t not in left] == [
+            text for text in found if _lettered(text) and text not in left
+        ]
+
+
+def _translated(block: Block, draw: random.Random) -> Block:
+    target = draw.choice(TARGETS)
+    if draw.random() < 0.3:
+        target = f"{draw.choice(WORDS)} {target} {draw.choice(WORDS)}"
+    return replace(block, pieces=project(block.pieces, target, None))
+
+
+def _said(block: Block) -> str:
+    """The text of a block as a reader sees it, with spaces for line breaks."""
+    parts = (
+        piece
+        if isinstance(piece, str)
+        else piece.text
+        if isinstance(piece, Copied)
+        else " " * (isinstance(piece, Point) and piece.breaks)
+        for piece in block.pieces
+    )
+    return " ".join(taken("".join(parts)).split())
+
+
+def _lettered(text: str) -> bool:
+    return any(map(str.isalpha, text))
+
+
+def _keys(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _keys(each) for key, each in value.items()}
+    return [_keys(each) for each in value] if isinstance(value, list) else type(value)

@@ -1,0 +1,310 @@
+"""Files of every format, of random structure."""
+
+# ruff: noqa: E501
+
+import json
+import random
+from collections.abc import Callable
+
+import test_docx
+import test_epub
+import test_odt
+import test_po
+import test_pptx
+import test_wmt
+import test_xlsx
+
+WORDS = ["the", "cat", "sees", "a", "small dog", "Mr. X.", "and", "tree", "été", "東京", "12", "it's"]
+
+
+def words(draw: random.Random, most: int = 5) -> str:
+    return " ".join(draw.choices(WORDS, k=draw.randint(1, most)))
+
+
+def html(draw: random.Random) -> tuple[bytes, str]:
+    parts = [
+        *("<p>{}", "</p>", "<p>{}</p>", "<li>{}", "<ul><li>{}</ul>", "<td>{}", "<table><tr><td>{}</table>"),
+        *("<b>{}</b>", "<b>{}", "</b>", "<i>{}</i> ", " <a href='x'>{}</a>", "<a>{}<a>{}</a></a>", "<br>", "<br/>"),
+        *("<img alt='{}' src=x>", "<img src=x>", "<span>{}</span>", "<code>{}</code>", "<div>{}</div>", "{}"),
+        *("<button>{}</button>", "<input type=submit value='{}'>", "<option>{}", "<select><option>{}</select>"),
+        *("<script>var a = '<p>{}</p>';</script>", "<style>p {{}}</style>", "<!-- {} -->", "<pre>{}</pre>"),
+        *("<!--[if IE]><p>{}</p><![endif]-->", "&nbsp;", "&amp", "&copy {}", "&lt;", "\n  ", " ", "<svg><text>{}</text></svg>"),
+        *("<p translate='no'>{}</p>", "<span class=notranslate>{}</span>", "<textarea>{}\n {}</textarea>", "<h1>{}</h1>"),
+        *("<span title='{}'>{}</span>", "<p title=\"{}\">", "<wbr>", "<sup><a href='#1'>1</a></sup>", "</div>", "<u/>"),
+        *("<noscript><p>{}</p></noscript>", "<dl><dt>{}<dd>{}</dl>", "<label>{}<input></label>", "< {}", "<3 {}"),
+        *("<title>{}</title>", "<b><p>{}</b>{}</p>", "<i><b>{}</i>{}</b>", "<template>{}</template>", "<x-y>{}</x-y>"),
+    ]  # fmt: skip
+    body = "".join(_filled(draw, draw.choice(parts)) for _ in range(draw.randint(1, 9)))
+    head = draw.choice(
+        ["<!DOCTYPE html><html><head><meta charset=utf-8></head><body>", "<html>", "<div>", "<p>"]
+    )
+    return (head + body + draw.choice(["</body></html>", "", "\n"])).encode(), "a.html"
+
+
+def _filled(draw: random.Random, part: str) -> str:
+    for _ in range(part.count("{}")):
+        part = part.replace("{}", words(draw), 1)
+    return part.replace("{{", "{").replace("}}", "}")
+
+
+def docx(draw: random.Random) -> tuple[bytes, str]:
+    run = test_docx.run
+
+    def piece(depth: int = 0) -> str:
+        kind = draw.randrange(22)
+        text = draw.choice(["", " "]) + words(draw) + draw.choice(["", " "])
+        look = draw.choice(
+            ["", "", "<w:b/>", "<w:i/>", "<w:vanish/>", "<w:rtl/>", '<w:color w:val="FF0000"/>']
+        )
+        number = draw.randrange(1000)
+        inner = "" if depth > 2 else "".join(piece(depth + 1) for _ in range(draw.randint(0, 3)))
+        box = f"<w:txbxContent><w:p>{inner}</w:p></w:txbxContent>"
+        return [
+            run(text, look),
+            run(text, look),
+            "".join(run(c if c != " " else " ", draw.choice(["", "<w:b/>"])) for c in text),
+            f'<w:hyperlink w:anchor="x">{inner}</w:hyperlink>',
+            f"<w:ins w:id='{number}'>{inner}</w:ins>",
+            f"<w:del><w:r><w:delText>{text}</w:delText></w:r></w:del>",
+            f"<w:moveFrom>{run(text)}</w:moveFrom>",
+            f"<w:moveTo>{run(text)}</w:moveTo>",
+            test_docx.FIELD.format("PAGE", run("7")),
+            test_docx.FIELD.format("HYPERLINK x", inner),
+            '<w:r><w:fldChar w:fldCharType="end"/></w:r>',
+            '<w:r><w:fldChar w:fldCharType="begin"/></w:r><w:r><w:instrText>TOC</w:instrText></w:r>',
+            f"<w:sdt><w:sdtPr/><w:sdtContent>{inner}</w:sdtContent></w:sdt>",
+            f"<w:sdt><w:sdtPr><w:showingPlcHdr/></w:sdtPr><w:sdtContent>{run(text)}</w:sdtContent></w:sdt>",
+            f'<w:bookmarkStart w:id="{number}"/>{inner}<w:bookmarkEnd w:id="{number}"/>',
+            "<w:r><w:tab/><w:br/></w:r>",
+            "<w:r><w:t>a</w:t><w:noBreakHyphen/><w:softHyphen/><w:t>b</w:t></w:r>",
+            '<w:r><w:sym w:font="Wingdings" w:char="F0E0"/></w:r>',
+            f"<w:r><mc:AlternateContent><mc:Choice Requires='wps'><w:drawing>{box}</w:drawing></mc:Choice>"
+            f"<mc:Fallback><w:pict>{box}</w:pict></mc:Fallback></mc:AlternateContent></w:r>",
+            '<w:r><w:footnoteReference w:id="2"/></w:r>',
+            f"<w:smartTag>{inner}</w:smartTag>",
+            "<m:oMath><m:r><m:t>x=1</m:t></m:r></m:oMath>",
+        ][kind]
+
+    def paragraph() -> str:
+        return f"<w:p><w:pPr/>{''.join(piece() for _ in range(draw.randint(0, 6)))}</w:p>"
+
+    def table(depth: int = 0) -> str:
+        nested = table(depth + 1) if depth < 2 and draw.random() < 0.3 else ""
+        return f"<w:tbl><w:tr><w:tc>{paragraph()}{nested}{paragraph()}</w:tc></w:tr></w:tbl>"
+
+    body = "".join(draw.choice([paragraph, paragraph, table])() for _ in range(draw.randint(1, 4)))
+    footnotes = f'<w:footnote w:id="2">{paragraph()}</w:footnote>'
+    return test_docx.document(body, footnotes=footnotes, header=paragraph()), "a.docx"
+
+
+def odt(draw: random.Random) -> tuple[bytes, str]:
+    def piece(depth: int = 0) -> str:
+        inner = words(draw) if depth > 2 else "".join(piece(depth + 1) for _ in range(draw.randint(0, 3)))
+        return draw.choice(
+            [
+                *(words(draw), words(draw) + " ", " ", "<text:s/>", "<text:tab/>", "<text:line-break/>"),
+                *(f'<text:span text:style-name="B">{inner}</text:span>', f"<text:a>{inner}</text:a>"),
+                *(
+                    f'<text:span text:style-name="N">{inner}</text:span>',
+                    "<text:page-number>7</text:page-number>",
+                ),
+                f"<text:note><text:note-citation>1</text:note-citation><text:note-body><text:p>{inner}</text:p>"
+                "</text:note-body></text:note>",
+                f"<draw:frame><draw:text-box><text:p>{inner}</text:p></draw:text-box></draw:frame>",
+                f'<text:bookmark-start text:name="a"/>{inner}<text:bookmark-end text:name="a"/>',
+                *("<text:soft-page-break/>", "<!-- no -->", '<text:bookmark text:name="x"/>'),
+            ]
+        )
+
+    body = "".join(
+        f"<text:p>{''.join(piece() for _ in range(draw.randint(0, 6)))}</text:p>"
+        for _ in range(draw.randint(1, 4))
+    )
+    return test_odt.document(body), "a.odt"
+
+
+def epub(draw: random.Random) -> tuple[bytes, str]:
+    def piece(depth: int = 0) -> str:
+        inner = words(draw) if depth > 2 else "".join(piece(depth + 1) for _ in range(draw.randint(0, 3)))
+        kinds = [
+            "{}",
+            "<b>{}</b>",
+            "<a href='x'>{}</a>",
+            "<br/>",
+            "<span>{}</span> ",
+            "<img src='x' alt='x'/>",
+        ]
+        return draw.choice([words(draw), " ", *(kind.format(inner) for kind in kinds), "&#160;&amp;"])
+
+    page = (
+        '<?xml version="1.0" encoding="utf-8"?>\n<html xmlns="http://www.w3.org/1999/xhtml"><head><title>T</title>'
+        f"</head><body><p>{''.join(piece() for _ in range(5))}</p><div>{piece()}<p>{piece()}</p>{piece()}</div>"
+        "</body></html>"
+    )
+    return test_epub.book(**{"OEBPS/text/one.xhtml": page}), "a.epub"
+
+
+def pptx(draw: random.Random) -> tuple[bytes, str]:
+    run = test_pptx.run
+
+    def piece() -> str:
+        look = draw.choice(["", "", "b='1'", "i='1'"])
+        return draw.choice(
+            [run(words(draw), look), run(" "), run(words(draw) + " ", look), "<a:br/>", test_pptx.NUMBER]
+        )
+
+    return test_pptx.presentation(*("".join(piece() for _ in range(4)) for _ in range(3))), "a.pptx"
+
+
+def xlsx(draw: random.Random) -> tuple[bytes, str]:
+    run = test_xlsx.run
+
+    def string() -> str:
+        if draw.random() < 0.5:
+            return f"<t>{words(draw)}{draw.choice(['', chr(10) + words(draw)])}</t>"
+        looks = ["", "<b/>", "<i/>"]
+        return "".join(run(words(draw) + draw.choice(["", " "]), draw.choice(looks)) for _ in range(3))
+
+    strings = [string() for _ in range(4)]
+    cells = "".join(test_xlsx.cell(f"{column}1", n) for n, column in enumerate("ABCD"))
+    inline = f'<c r="E1" t="inlineStr"><is><t>{words(draw)}</t></is></c>'
+    return test_xlsx.workbook(strings, cells + inline), "a.xlsx"
+
+
+def subtitles(draw: random.Random) -> tuple[bytes, str]:
+    kind = draw.choice(["srt", "vtt", "ass"])
+    cues = []
+    for n in range(1, draw.randint(2, 7)):
+        line = words(draw) + draw.choice(["", ".", "?", ","])
+        if draw.random() < 0.3:
+            line = f"{line}{draw.choice(['%', ' '])}{words(draw)}."
+        line = draw.choice(["{}", "{}", "<i>{}</i>", "- {}", "(x) {}", "<b>a</b> {}"]).format(line)
+        line = line.replace("%", "\n" if kind != "ass" else "\\N")
+        if kind == "srt":
+            cues.append(f"{n}\n00:00:{n:02},000 --> 00:00:{n:02},900\n{line}\n\n")
+        elif kind == "vtt":
+            cues.append(f"00:{n:02}.000 --> 00:{n:02}.900\n{line}\n\n")
+        else:
+            line = line.replace("<i>", "{\\i1}").replace("</i>", "{\\i0}")
+            cues.append(f"Dialogue: 0,0:00:{n:02}.00,0:00:{n:02}.90,D,,0,0,0,,{line}\n")
+    head = {"srt": "", "vtt": "WEBVTT\n\n", "ass": "[Script Info]\nTitle: x\n\n[Events]\nFormat: Layer, Start, End,"
+            " Style, Name, MarginL, MarginR, MarginV, Effect, Text\n"}[kind]  # fmt: skip
+    return (head + "".join(cues)).encode(), f"a.{kind}"
+
+
+def po(draw: random.Random) -> tuple[bytes, str]:
+    flags = draw.choice(["", "#, c-format\n", "#, python-format\n", "#, python-brace-format\n"])
+    texts = [
+        f"{words(draw)} {draw.choice(['%s', '{name}', '<b>x</b>', '_File', 'x', '100 %'])}" for _ in range(4)
+    ]
+    entries = "".join(f'{flags}msgid "{n} {text}"\nmsgstr ""\n\n' for n, text in enumerate(texts))
+    entries += (
+        f'msgid "{words(draw)} file\\nand\\n"\nmsgid_plural "%d files\\nand\\n"\nmsgstr[0] ""\nmsgstr[1] ""\n'
+    )
+    return (test_po.HEADER + entries).encode(), "a.po"
+
+
+def xliff(draw: random.Random) -> tuple[bytes, str]:
+    def piece(depth: int = 0) -> str:
+        n = draw.randrange(10**6)
+        inner = words(draw) if depth > 2 else "".join(piece(depth + 1) for _ in range(draw.randint(0, 3)))
+        return draw.choice([words(draw), " ", f'<g id="{n}">{inner}</g>', f'<x id="{n}"/>', f'<ph id="{n}">%s</ph>',
+                            f'<bpt id="{n}">&lt;b></bpt>{inner}<ept id="{n}">&lt;/b></ept>', "&amp; &lt;b&gt;"])  # fmt: skip
+
+    units = "".join(
+        f'<trans-unit id="{n}"><source>x {piece()}{piece()}</source></trans-unit>' for n in range(3)
+    )
+    return (
+        '<xliff version="1.2" xmlns="urn:oasis:names:tc:xliff:document:1.2"><file original="a" source-language="en"'
+        f' target-language="de" datatype="plaintext"><body>{units}</body></file></xliff>'
+    ).encode(), "a.xlf"
+
+
+def json_catalogue(draw: random.Random) -> tuple[bytes, str]:
+    def value(depth: int = 0) -> object:
+        if depth < 2 and draw.random() < 0.4:
+            return (
+                {f"k{n}": value(depth + 1) for n in range(3)} if draw.random() < 0.6 else [value(depth + 1)]
+            )
+        plural = "{n, plural, one {a cat} other {many cats}}"
+        ends = ["{name}", "{{x}}", "<b>x</b>", "%s", "two\nlines", plural, "a"]
+        return f"{words(draw)} {draw.choice(ends)}"
+
+    indent = draw.choice([None, 2])
+    return json.dumps({f"key{n}": value() for n in range(3)}, indent=indent).encode(), "a.json"
+
+
+def yaml(draw: random.Random) -> tuple[bytes, str]:
+    styles = [
+        "{}",
+        '"{}"',
+        "'{}'",
+        "|\n    {}\n    {}",
+        ">-\n    {}\n    {}\n\n    {}",
+        "[{}, {}]",
+        "{{a: {}}}",
+        "\n    - {}\n    - {}",
+    ]
+    lines = []
+    for n in range(5):
+        style = draw.choice(styles)
+        values = [words(draw).replace("'", "") for _ in range(style.count("{}"))]
+        lines.append(f"  key{n}: {style.format(*values)}\n")
+    return ("en:\n" + "".join(lines)).encode(), "a.yml"
+
+
+def markdown(draw: random.Random) -> tuple[bytes, str]:
+    parts = [
+        *("{}", " *{}* ", "**{}**", "_{}_", "`{}`", "[{}](x)", "[{}](x 'T')", "![{}](y)", "[{}][r]", "<b>{}</b>"),
+        *("\n", "\n\n", "  \n", "\\\n", "\n\n# {}\n\n", "\n\n* {}\n  {}\n\n", "\n\n1. {}\n2. {}\n\n   {}\n\n"),
+        *("\n\n> {}\n> {}\n\n", "\n\n| {} | {} |\n|---|---|\n| {} | {} |\n\n", "\n\n```\n{}\n```\n\n", "~~{}~~", "\\*"),
+        *("\n\n{}\n===\n\n", "\n\n- {}\n  - {}\n    - {}\n\n", "[^1]", "<http://x.y>", "&amp;", "\n\n<div>\n{}\n</div>\n\n"),
+        *("\n\n- {}\n\n      code {}\n\n", "a{}*b*", "\n\n| {} \\| {} | `a|b` |\n|---|---|\n\n", " _{}_x ", "***{}***"),
+    ]  # fmt: skip
+    text = "".join(_filled(draw, draw.choice(parts)) for _ in range(draw.randint(1, 12)))
+    return (text + "\n\n[r]: http://r\n\n[^1]: note\n").encode(), "a.md"
+
+
+def text(draw: random.Random) -> tuple[bytes, str]:
+    parts = [
+        "{}\n",
+        "{}. {}. {}.\n",
+        "\n",
+        "* {}\n",
+        "1. {}\n",
+        "> {}\n",
+        "    {}\t{}\n",
+        "-----\n",
+        "{}\r\n",
+    ]
+    return "".join(_filled(draw, draw.choice(parts)) for _ in range(draw.randint(2, 9))).encode(), "a.txt"
+
+
+def wmt(draw: random.Random) -> tuple[bytes, str]:
+    lines = [
+        {
+            "doc_id": f"d{n}",
+            "source_doc": f"{words(draw)}.\n\n{words(draw)}",
+            "tgt_lang": "de_DE",
+            "instruction": "x",
+        }
+        for n in range(2)
+    ]
+    lines += [dict(line, doc_id=f"s{n}") for n, line in enumerate(test_wmt.LINES[:3])]
+    return "".join(json.dumps(line) + "\n" for line in lines).encode(), "a.jsonl"
+
+
+def tmx(draw: random.Random) -> tuple[bytes, str]:
+    units = "".join(
+        f'<tu tuid="{n}"><tuv xml:lang="en"><seg>{words(draw)} <bpt i="1">&lt;b></bpt>{words(draw)}<ept i="1">'
+        f"&lt;/b></ept> x<ph>{{0}}</ph></seg></tuv></tu>"
+        for n in range(3)
+    )
+    return f'<tmx version="1.4"><header srclang="en"/><body>{units}</body></tmx>'.encode(), "a.tmx"
+
+
+STRUCTURES: dict[str, Callable[[random.Random], tuple[bytes, str]]] = {
+    "html": html, "docx": docx, "odt": odt, "epub": epub, "pptx": pptx, "xlsx": xlsx, "subtitles": subtitles,
+    "po": po, "xliff": xliff, "tmx": tmx, "json": json_catalogue, "yaml": yaml, "markdown": markdown, "prose": text,
+    "wmt": wmt,
+}  # fmt: skip
