@@ -138,6 +138,32 @@ def agreement(
     return (of_T / of_T.sum(dim=0).clamp(min=1e-9)).T @ alignment.weights.double() @ of_S
 
 
+def rendering(alignment: SentenceAlignment, texts: tuple[str, str], span: Span) -> Span | None:
+    """The span of the target whose words render a span of the source; None: the target has no word.
+
+    Consecutive words of which each is aligned most with a word of the span, around the one that is most so.
+    """
+    of_S = units(texts[0], whole=[span])
+    of_T = units(texts[1])
+    words = [(unit.start, unit.stop) for unit in of_S], [(unit.start, unit.stop) for unit in of_T]
+    if not of_T or not of_S:
+        return None
+    weights_UV = sharpened(agreement(alignment, texts, *words))
+    asked = words[0].index(span)
+    own_U = weights_UV[:, asked].clone()
+    own_U[[u for u, unit in enumerate(of_T) if unit.punctuation]] = -1.0
+    best = int(own_U.argmax())
+    if own_U[best] < 0:
+        return None
+    first = last = best
+    aligned = [bool(own_U[u] > 0) and int(weights_UV[u].argmax()) == asked for u in range(len(of_T))]
+    while first and aligned[first - 1]:
+        first -= 1
+    while last + 1 < len(of_T) and aligned[last + 1]:
+        last += 1
+    return of_T[first].start, of_T[last].stop
+
+
 def sharpened(weights_UV: Tensor) -> Tensor:
     """Weights of units that agree in both directions: rows of one, or of nothing.
 
