@@ -31,13 +31,16 @@ from cotext.decoding.lexical import SentenceAutomaton, SentenceConstraints, Writ
 from cotext.decoding.lexical_search import search_width
 from cotext.decoding.scorer import DocumentScorer, score_labels
 from cotext.decoding.spelling import Spelling
-from cotext.files.word_alignment import SentenceAlignment, Span, proportional, rendering
+from cotext.files.word_alignment import SentenceAlignment, Span, proportional, renderings
 from cotext.files.words import occurrences, words_of
 
-# Log-probability that a proposal loses for each rendering that stands beside its term.
+# Log-probability that a proposal loses for a rendering that still stands beside its term, and for every word
+# that it has more, or fewer, than the free translation with the phrase in place of the rendering.
 STUTTER: Final = 8.0
+LENGTH: Final = 3.0
 # Of the alternatives of a term, at most so many are proposed.
 _MAX_PHRASES: Final = 8
+_PLACES: Final = 2
 RIVAL = True
 
 
@@ -45,7 +48,8 @@ RIVAL = True
 class Draft:
     """A window of a document and its free translation, whose sentences are mended from left to right.
 
-    `at`: the sentence, of those requested, that does not keep `constraints`; None before the first.
+    `at`: the sentence, of those requested, that does not keep `constraints`; -1 before the first. `own`: the
+    words in it that may render what is missed, each with its share in that.
     """
 
     opened: OpenDocument
@@ -58,6 +62,8 @@ class Draft:
     automaton: SentenceAutomaton | None = None
     proposals_left: int = 0
     is_changed: bool = False
+    own: list[tuple[float, str]] = field(default_factory=list)
+    phrases: tuple[str, ...] = ()
 
     @property
     def sentence(self) -> int:
@@ -98,6 +104,15 @@ class Draft:
             self.constraints, required=tuple(kept[False]), copied=tuple(t for [t] in kept[True]), places=()
         )
 
+    def penalty(self, text: str) -> float:
+        """The log-probability that a text loses for what stands in it beside the missing phrase, or lacks."""
+        if not self.own:
+            return 0.0
+        beside = sum(share for share, word in self.own if any(occurrences(text, [word])))
+        _, phrase = next(occurrences(text, self.phrases), (0, ""))
+        before = len(words_of(self.found[self.at].text)) - len(words_of(self.own[0][1]))
+        return STUTTER * beside + LENGTH * abs(len(words_of(text)) - before - len(words_of(phrase)))
+
     @property
     def _copied(self) -> list[tuple[str, ...]]:
         return [(text,) for text in self.constraints.copied]
@@ -118,13 +133,12 @@ class Draft:
 class _Proposal:
     """A way to translate a sentence: the tokens it begins with, and the constraints of what follows.
 
-    `whole`: nothing follows. `own`: the model's own rendering, in place of which a phrase is to stand.
+    `whole`: nothing follows.
     """
 
     draft: Draft
     begun: tuple[int, ...]
     automaton: SentenceAutomaton
-    own: str = ""
     whole: bool = False
 
 
@@ -157,7 +171,8 @@ class Substitution:
         """Go to the next sentence that misses a constraint; whether there is one."""
         if draft.at >= 0 and draft.misses():
             return True
-        for draft.at in range(draft.at + 1, len(draft.found)):
+        while draft.at + 1 < len(draft.found):
+            draft.at += 1
             draft.constrain(self._spelling)
             if draft.misses():
                 return True
@@ -169,9 +184,11 @@ class Substitution:
         for draft, alignment in zip(drafts, self._alignments(drafts), strict=True):
             own = list(self._proposals(draft, alignment)) if draft.proposals_left else []
             draft.proposals_left -= bool(own)
+            if not own:
+                draft.own = []
             assert draft.automaton is not None
             if not own or (RIVAL and len(draft.missing()) == 1):
-                own.append(_Proposal(draft, (), draft.automaton, own[0].own if own else ""))
+                own.append(_Proposal(draft, (), draft.automaton))
             proposals += own
         found: dict[int, list[tuple[_Proposal, SentenceHypothesis]]] = {id(draft): [] for draft in drafts}
         for proposal, sentence in zip(proposals, self._written(proposals), strict=True):
@@ -199,30 +216,44 @@ class Substitution:
 
     def _proposals(self, draft: Draft, alignment: SentenceAlignment) -> Iterator[_Proposal]:
         """The proposals for the first phrase that a sentence misses, by its place there."""
-        sentence, spelling = draft.found[draft.at], self._spelling
-        texts = draft.source, sentence.text
-        places = [(rendering(alignment, texts, span), phrases) for phrases, span in draft.missing()]
-        placed = [(place, phrases) for place, phrases in places if place is not None]
-        if not placed:
+        text = draft.found[draft.at].text
+        places = [
+            (found, phrases)
+            for phrases, span in draft.missing()
+            if (found := renderings(alignment, (draft.source, text), span))
+        ]
+        if not places:
             return
-        (start, stop), phrases = min(placed)
-        edges = token_spans(self._scorer.tokenizer, sentence.tokens, sentence.text, "target")
-        first, last = _token_at(edges, start), _token_at(edges, stop)
+        found, phrases = min(places, key=lambda each: each[0][0][1])
+        automaton = SentenceAutomaton(draft.reduced(phrases), self._spelling)
+        draft.phrases = tuple(phrases)
+        draft.own = [(share, text[start:stop]) for share, (start, stop) in found]
+        for rank, (_, span) in enumerate(found[:_PLACES]):
+            for begun, is_whole in self._begun(draft.found[draft.at], span, phrases, back=0 if rank else 2):
+                if _written(automaton, begun) is not None:
+                    yield _Proposal(draft, begun, automaton, is_whole)
+
+    def _begun(
+        self, sentence: SentenceHypothesis, span: Span, phrases: Sequence[str], back: int
+    ) -> Iterator[tuple[tuple[int, ...], bool]]:
+        """Sentences with a phrase in place of a span, and their beginnings; whether each is whole.
+
+        Beginnings end with the phrase, or up to `back` words before it.
+        """
+        text, tokens, spelling = sentence.text, sentence.tokens, self._spelling
+        edges = token_spans(self._scorer.tokenizer, tokens, text, "target")
+        first, last = _token_at(edges, span[0]), _token_at(edges, span[1])
         if first is None or last is None:
             return
-        own = sentence.text[start:stop]
-        automaton = SentenceAutomaton(draft.reduced(phrases), spelling)
-        joined = sentence.text[:start][-1:].strip()
-        for phrase in _fitting(phrases, opens=not start):
-            tokens = spelling.encoded_within(phrase, joined) if joined else spelling.encoded(phrase)
-            if tokens:
-                begun = (*sentence.tokens[:first], *tokens)
-                yield _Proposal(draft, (*begun, *sentence.tokens[last:]), automaton, own, whole=True)
-                yield _Proposal(draft, begun, automaton, own)
-        words = [word.start for word in words_of(sentence.text[:start])]
-        for place in words[:-3:-1]:
-            if number := _token_at(edges, place):
-                yield _Proposal(draft, sentence.tokens[:number], automaton, own)
+        joined = text[: span[0]][-1:].strip()
+        for phrase in _fitting(phrases, opens=not span[0]):
+            own = spelling.encoded_within(phrase, joined) if joined else spelling.encoded(phrase)
+            if own:
+                yield (*tokens[:first], *own, *tokens[last:]), True
+                yield (*tokens[:first], *own), False
+        for word in words_of(text[: span[0]])[::-1][:back]:
+            if number := _token_at(edges, word.start):
+                yield tokens[:number], False
 
     def _written(self, proposals: Sequence[_Proposal]) -> list[SentenceHypothesis]:
         """The sentences that are proposed, searched as far as they are not whole."""
@@ -299,13 +330,8 @@ class Substitution:
         every = [(draft, *each) for draft in drafts for each in found[id(draft)]]
         rows = [_instance(d, [*d.found[: d.at], s, *d.found[d.at + 1 :]], d.sentence) for d, _, s in every]
         best: dict[int, tuple[float, _Proposal, SentenceHypothesis]] = {}
-        penalty = self._scorer.plan.options.length_penalty
         for (draft, proposal, sentence), [scores] in zip(every, self._scores(rows), strict=True):
-            stutters = _stands(proposal.own, sentence.text) >= _stands(
-                proposal.own, draft.found[draft.at].text
-            )
-            total = sum(scores) - STUTTER * (bool(proposal.own) and stutters)
-            score = total / len(scores) ** penalty
+            score = sum(scores) - draft.penalty(sentence.text)
             if id(draft) not in best or score > best[id(draft)][0]:
                 best[id(draft)] = score, proposal, sentence
         for draft in drafts:
@@ -362,7 +388,3 @@ def _fitting(phrases: Sequence[str], opens: bool) -> list[str]:
         if other == phrase or other not in phrases:
             found.append(phrase)
     return found[:_MAX_PHRASES]
-
-
-def _stands(own: str, text: str) -> int:
-    return sum(1 for _ in occurrences(text, [own])) if own else 0

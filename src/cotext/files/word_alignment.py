@@ -138,30 +138,29 @@ def agreement(
     return (of_T / of_T.sum(dim=0).clamp(min=1e-9)).T @ alignment.weights.double() @ of_S
 
 
-def rendering(alignment: SentenceAlignment, texts: tuple[str, str], span: Span) -> Span | None:
-    """The span of the target whose words render a span of the source; None: the target has no word.
+def renderings(alignment: SentenceAlignment, texts: tuple[str, str], span: Span) -> list[tuple[float, Span]]:
+    """The spans of the target that may render a span of the source, with their shares, the largest first.
 
-    Consecutive words of which each is aligned most with a word of the span, around the one that is most so.
+    A word each, but for the first: with its neighbours that are aligned most with the span as well. Shares
+    are of the weights that the span has over all words, and sum to one.
     """
-    of_S = units(texts[0], whole=[span])
-    of_T = units(texts[1])
-    words = [(unit.start, unit.stop) for unit in of_S], [(unit.start, unit.stop) for unit in of_T]
-    if not of_T or not of_S:
-        return None
-    weights_UV = sharpened(agreement(alignment, texts, *words))
-    asked = words[0].index(span)
-    own_U = weights_UV[:, asked].clone()
-    own_U[[u for u, unit in enumerate(of_T) if unit.punctuation]] = -1.0
-    best = int(own_U.argmax())
-    if own_U[best] < 0:
-        return None
-    first = last = best
-    aligned = [bool(own_U[u] > 0) and int(weights_UV[u].argmax()) == asked for u in range(len(of_T))]
+    of_S, of_T = units(texts[0], whole=[span]), units(texts[1])
+    words = [unit for unit in of_T if not unit.punctuation]
+    if not words:
+        return []
+    spans = [(unit.start, unit.stop) for unit in of_S], [(unit.start, unit.stop) for unit in words]
+    asked = spans[0].index(span)
+    weights_UV = sharpened(agreement(alignment, texts, *spans))
+    own_U = weights_UV[:, asked] / weights_UV[:, asked].sum().clamp(min=1e-9)
+    first = last = int(own_U.argmax())
+    aligned = (weights_UV.argmax(dim=1) == asked).tolist()
     while first and aligned[first - 1]:
         first -= 1
-    while last + 1 < len(of_T) and aligned[last + 1]:
+    while last + 1 < len(words) and aligned[last + 1]:
         last += 1
-    return of_T[first].start, of_T[last].stop
+    found = [(float(own_U[first : last + 1].sum()), (words[first].start, words[last].stop))]
+    others = (u for u in range(len(words)) if not first <= u <= last)
+    return found + sorted(((float(own_U[u]), spans[1][u]) for u in others), reverse=True)
 
 
 def sharpened(weights_UV: Tensor) -> Tensor:
