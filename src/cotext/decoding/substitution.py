@@ -4,13 +4,14 @@
     free       Die Leiter war sehr zerbrechlich.     "Leiter" is aligned with "ladder"
     proposals  Die Treppe war sehr zerbrechlich.     in place of what is aligned
                Die Treppe | ...                      the rest searched
-               Die | ... | ... Treppe ...            from one, or two, words before on, with the constraint
+               Die | ... | ... Treppe ...            searched with the constraint, from a word before on
 
 Search with a constraint alone finds the place of a term by what its tokens cost there, and often writes the
 model's own rendering beside it. Here the alignment of the model's attention says the place. Sentences that
 keep their constraints freely are left as they are. The others are mended from left to right, one missing
-phrase after the other; of the proposals for it, the one with the best score of search is chosen, of which a
-rendering that still stands beside its term takes a share. Where no proposal keeps the constraints, the
+phrase after the other; of the proposals for it, the most probable is chosen, after a deduction for a
+rendering that stands beside its term and for words too many or too few. Where no proposal keeps the
+constraints, or a guide does not say what a phrase renders, the
 sentence is searched with all of them (`lexical_search.py`).
 """
 
@@ -37,11 +38,10 @@ from cotext.files.words import occurrences, words_of
 # Log-probability that a proposal loses for a rendering that still stands beside its term, and for every word
 # that it has more, or fewer, than the free translation with the phrase in place of the rendering.
 STUTTER: Final = 8.0
-LENGTH: Final = 3.0
+LENGTH: Final = 5.0
 # Of the alternatives of a term, at most so many are proposed.
 _MAX_PHRASES: Final = 8
 _PLACES: Final = 2
-RIVAL = True
 
 
 @dataclass(slots=True)
@@ -184,10 +184,9 @@ class Substitution:
         for draft, alignment in zip(drafts, self._alignments(drafts), strict=True):
             own = list(self._proposals(draft, alignment)) if draft.proposals_left else []
             draft.proposals_left -= bool(own)
+            assert draft.automaton is not None
             if not own:
                 draft.own = []
-            assert draft.automaton is not None
-            if not own or (RIVAL and len(draft.missing()) == 1):
                 own.append(_Proposal(draft, (), draft.automaton))
             proposals += own
         found: dict[int, list[tuple[_Proposal, SentenceHypothesis]]] = {id(draft): [] for draft in drafts}
@@ -229,16 +228,16 @@ class Substitution:
         draft.phrases = tuple(phrases)
         draft.own = [(share, text[start:stop]) for share, (start, stop) in found]
         for rank, (_, span) in enumerate(found[:_PLACES]):
-            for begun, is_whole in self._begun(draft.found[draft.at], span, phrases, back=0 if rank else 2):
-                if _written(automaton, begun) is not None:
+            for begun, is_whole in self._begun(draft.found[draft.at], span, phrases):
+                if (is_whole or not rank) and _written(automaton, begun) is not None:
                     yield _Proposal(draft, begun, automaton, is_whole)
 
     def _begun(
-        self, sentence: SentenceHypothesis, span: Span, phrases: Sequence[str], back: int
+        self, sentence: SentenceHypothesis, span: Span, phrases: Sequence[str]
     ) -> Iterator[tuple[tuple[int, ...], bool]]:
         """Sentences with a phrase in place of a span, and their beginnings; whether each is whole.
 
-        Beginnings end with the phrase, or up to `back` words before it.
+        Beginnings end with the phrase, or a word before it.
         """
         text, tokens, spelling = sentence.text, sentence.tokens, self._spelling
         edges = token_spans(self._scorer.tokenizer, tokens, text, "target")
@@ -251,7 +250,7 @@ class Substitution:
             if own:
                 yield (*tokens[:first], *own, *tokens[last:]), True
                 yield (*tokens[:first], *own), False
-        for word in words_of(text[: span[0]])[::-1][:back]:
+        for word in words_of(text[: span[0]])[-1:]:
             if number := _token_at(edges, word.start):
                 yield tokens[:number], False
 

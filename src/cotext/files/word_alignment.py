@@ -141,8 +141,8 @@ def agreement(
 def renderings(alignment: SentenceAlignment, texts: tuple[str, str], span: Span) -> list[tuple[float, Span]]:
     """The spans of the target that may render a span of the source, with their shares, the largest first.
 
-    A word each, but for the first: with its neighbours that are aligned most with the span as well. Shares
-    are of the weights that the span has over all words, and sum to one.
+    A word each, but for the first: with its neighbours that are aligned most with the span as well, half as
+    much as it or more. Shares are of the weights that the span has over all words, and sum to one.
     """
     of_S, of_T = units(texts[0], whole=[span]), units(texts[1])
     words = [unit for unit in of_T if not unit.punctuation]
@@ -153,7 +153,7 @@ def renderings(alignment: SentenceAlignment, texts: tuple[str, str], span: Span)
     weights_UV = sharpened(agreement(alignment, texts, *spans))
     own_U = weights_UV[:, asked] / weights_UV[:, asked].sum().clamp(min=1e-9)
     first = last = int(own_U.argmax())
-    aligned = (weights_UV.argmax(dim=1) == asked).tolist()
+    aligned = ((weights_UV.argmax(dim=1) == asked) & (own_U >= own_U.max() / 2)).tolist()
     while first and aligned[first - 1]:
         first -= 1
     while last + 1 < len(words) and aligned[last + 1]:
