@@ -11,8 +11,8 @@ model's own rendering beside it. Here the alignment of the model's attention say
 keep their constraints freely are left as they are. The others are mended from left to right, one missing
 phrase after the other; of the proposals for it, the most probable is chosen, after a deduction for a
 rendering that stands beside its term and for words too many or too few. Where no proposal keeps the
-constraints, or a guide does not say what a phrase renders, the
-sentence is searched with all of them (`lexical_search.py`).
+constraints, or a guide does not say what a phrase renders, the sentence is searched with all of them
+(`lexical_search.py`).
 """
 
 from collections import Counter
@@ -49,7 +49,7 @@ class Draft:
     """A window of a document and its free translation, whose sentences are mended from left to right.
 
     `at`: the sentence, of those requested, that does not keep `constraints`; -1 before the first. `own`: the
-    words in it that may render what is missed, each with its share in that.
+    words in it that may render what is missed, each with its share in that; `phrases`: what is missed.
     """
 
     opened: OpenDocument
