@@ -50,7 +50,8 @@ class SearchRequest:
     document of the row's sentence 0, which numbered sentences show. `max_tokens` has an entry for every
     sentence to be searched: the limit of its new tokens, the closing symbol included. A sentence that the
     prefix has begun counts as the first. In free search only the sum counts. `automata`: the lexical
-    constraints of these sentences; empty: none of them has any.
+    constraints of these sentences; empty: none of them has any. `goes_on`: the row has sentences after
+    these, so that the last is closed by its separator; not in free search.
     """
 
     prefix: Sequence[int]
@@ -58,6 +59,7 @@ class SearchRequest:
     max_tokens: tuple[int, ...]
     sentence_offset: int = 0
     automata: tuple[SentenceAutomaton | None, ...] = ()
+    goes_on: bool = False
 
     @property
     def sentences(self) -> int:
@@ -108,6 +110,7 @@ class SentenceProgress:
     first: Tensor  # [B], sentence index of the next decoder input when nothing was written yet
     sentence_offset: Tensor  # [B], index in the document of sentence 0
     last: Tensor  # [B], how many sentences are closed before the last one
+    goes_on: Tensor  # [B], whether that one is closed by its separator
     limits: Tensor  # [B, N]
     closed: Tensor  # [B, W], sentences closed so far
     stop: Tensor  # [B, W], how many tokens there may be when the sentence being written is closed
@@ -135,6 +138,7 @@ class SentenceProgress:
             ),
             sentence_offset=torch.tensor([r.sentence_offset for r in requests], device=device),
             last=torch.tensor([0 if free else r.sentences - 1 for r in requests], device=device),
+            goes_on=torch.tensor([r.goes_on for r in requests], device=device),
             limits=limits_BN,
             closed=torch.zeros(len(requests), beam, dtype=torch.long, device=device),
             stop=limits_BN[:, :1].repeat(1, beam),
@@ -194,7 +198,7 @@ class Rules:
         """
         has_content_token = progress.has_content_token.flatten()
         index = progress.sentence.clamp(max=self.separators.numel() - 1)
-        more = progress.closed < progress.last[:, None]
+        more = (progress.closed < progress.last[:, None]) | progress.goes_on[:, None]
         closer = torch.where(more, self.separators[index], self.special.eos).view(-1, 1)
         closing = next_RV.gather(1, closer).masked_fill(~has_content_token[:, None], -torch.inf)
         next_RV.index_fill_(1, self.never, -torch.inf)
@@ -209,7 +213,8 @@ class Rules:
 
     def ends(self, progress: SentenceProgress, origin: Tensor, token: Tensor) -> Tensor:
         """A mask of tokens that end their hypothesis `origin` of an entry: [B, C] each."""
-        return (token == self.special.eos) & (progress.closed.gather(1, origin) >= progress.last[:, None])
+        closes = (token == self.special.eos) | (self.separates[token] & progress.goes_on[:, None])
+        return closes & (progress.closed.gather(1, origin) >= progress.last[:, None])
 
     def follow(self, progress: SentenceProgress, token: Tensor, written: int) -> Tensor:
         """Update the progress by the tokens just chosen, [B, W]; returns them as decoder inputs, [R, 1]."""

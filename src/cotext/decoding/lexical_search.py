@@ -73,7 +73,6 @@ class LexicalBeam:
     def __init__(self, requests: Sequence[SearchRequest], symbols: SearchSymbols, beam: int) -> None:
         self.width = max(search_width(beam, request.automata) for request in requests)
         self._closing = {*symbols.special.separators, symbols.special.eos}
-        self._eos = symbols.special.eos
         self._automata = [request.automata for request in requests]
         self._paths = [self._started(request, symbols) for request in requests]
 
@@ -180,7 +179,7 @@ class LexicalBeam:
                 followed = self._followed(entry, path, automaton, row, own, token)
                 if followed is not None:
                     seen.add(token)
-                    ends = token == self._eos and path.closed + 1 == len(self._automata[entry])
+                    ends = token in self._closing and path.closed + 1 == len(self._automata[entry])
                     found.append(_Candidate(row.total + own, row.number, token, own, followed, ends))
         return found
 

@@ -30,12 +30,13 @@ from cotext.data.tokenizer import Tokenizer, choose_languages, require_languages
 from cotext.decoding.beam_search import Hypothesis
 from cotext.decoding.constraints import SearchRequest, SearchSymbols
 from cotext.decoding.document_state import OpenDocument, SentenceHypothesis, WindowLog
+from cotext.decoding.found_sentences import found_sentences
 from cotext.decoding.lexical_requests import constrained, constrained_anew
 from cotext.decoding.lexical_search import search_width
 from cotext.decoding.plan import DecodingPlan
 from cotext.decoding.scorer import DocumentScorer
-from cotext.decoding.sentence_recovery import recover
 from cotext.decoding.spelling import Spelling
+from cotext.decoding.substitution import Draft, Substitution
 from cotext.decoding.window_groups import source_of
 from cotext.files.guide import Guide
 from cotext.models.interface import Engine, Model
@@ -194,9 +195,13 @@ class DocumentTranslator(DocumentScorer):
             open_documents = [d for d in open_documents if not d.done]
 
     @cached_property
-    def _non_content_ids(self) -> tuple[int, ...]:
-        """The subwords that decode to an empty string alone: blank ones, and single bytes of a character."""
-        return tuple(i for i in range(self.tokenizer.pieces) if not self.tokenizer.decode([i]))
+    def _showing_symbols(self) -> SearchSymbols:
+        """The symbols of search, with all subwords as blank that decode to an empty string alone.
+
+        Such are single bytes of a character too.
+        """
+        blank = (i for i in range(self.tokenizer.pieces) if not self.tokenizer.decode([i]))
+        return replace(self.plan.search_symbols, blank=tuple(blank))
 
     def _check_first_pass(self, first_pass: "DocumentTranslator", document: Document) -> None:
         try:
@@ -207,6 +212,10 @@ class DocumentTranslator(DocumentScorer):
     @cached_property
     def _spelling(self) -> Spelling:
         return Spelling(self.tokenizer)
+
+    @cached_property
+    def _substitution(self) -> Substitution:
+        return Substitution(self, self._spelling, self._showing_symbols)
 
     def _after_first_pass(
         self, documents: Iterable[Document], guide: Guide | None
@@ -280,6 +289,7 @@ class DocumentTranslator(DocumentScorer):
     def _translate_batch(self, batch: Sequence[_Row], on_sentences: Callable[[int], None]) -> None:
         """Search the windows of a batch; constrained, every current sentence gets a visible character."""
         blank: list[_Row] = []
+        drafts: list[Draft] = []
         for row, hypothesis in zip(batch, self._search(batch, self.plan.search_symbols), strict=True):
             found, exact = self._recovered(row, hypothesis)
             if (anew := self._anew(row, found)) is not None:
@@ -289,17 +299,28 @@ class DocumentTranslator(DocumentScorer):
             if self.plan.options.align == "constrained" and not self._shows(row, found):
                 blank.append(row)
             else:
-                row.document.finish(row.number, found, exact)
+                self._finish(row, found, exact, drafts)
         # Bytes that form no character: searched once more, with subwords that show something by themselves;
         # in document order, as the extra rows of each hold the hypotheses before it.
         for row in sorted(blank, key=lambda row: row.number):
-            [hypothesis] = self._search([row], replace(self.plan.search_symbols, blank=self._non_content_ids))
-            row.document.finish(row.number, *self._recovered(row, hypothesis))
+            [hypothesis] = self._search([row], self._showing_symbols)
+            self._finish(row, *self._recovered(row, hypothesis), drafts)
+        if drafts:
+            self._substitution.mend(drafts)
+        for draft in drafts:
+            draft.opened.finish(draft.number, draft.found)
         on_sentences(sum(len(row.instance.window.current) for row in batch))
+
+    def _finish(self, row: _Row, found: list[SentenceHypothesis], exact: bool, drafts: list[Draft]) -> None:
+        """Finish the window of a row, or put it to the drafts, where it was searched without constraints."""
+        if row.document.guide is None or self.plan.sees_other_rows:
+            row.document.finish(row.number, found, exact)
+        else:
+            drafts.append(Draft(row.document, row.number, row.instance, row.request, found))
 
     def _anew(self, row: _Row, found: Sequence[SentenceHypothesis]) -> _Row | None:
         """The row to be searched again, where its sentences decide on each other's constraints."""
-        if row.document.guide is None or len(found) == 1:
+        if row.document.guide is None or len(found) == 1 or not self.plan.sees_other_rows:
             return None
         request = constrained_anew(row.request, row.document, row.number, found, self._spelling)
         return None if request is None else replace(row, request=request)
@@ -324,7 +345,9 @@ class DocumentTranslator(DocumentScorer):
         # Every sentence takes a token and the symbol that closes it, whatever the limit.
         most = tuple(max(limit + decode.max_extra, 2) for limit in limits)
         request = SearchRequest(prefix, first, most, window.source.start)
-        return request if opened.guide is None else constrained(request, opened, number, self._spelling)
+        if opened.guide is None or not self.plan.sees_other_rows:
+            return request
+        return constrained(request, opened, number, self._spelling)
 
     def _search(self, batch: Sequence[_Row], symbols: SearchSymbols) -> list[Hypothesis]:
         if self.plan.sees_other_rows:
@@ -342,39 +365,10 @@ class DocumentTranslator(DocumentScorer):
 
     def _recovered(self, row: _Row, hypothesis: Hypothesis) -> tuple[list[SentenceHypothesis], bool]:
         """The hypothesis of each sentence requested, and whether it has exactly these sentences, in order."""
-        request, window = row.request, row.instance.window
         requested = row.document.requested(row.number)
-        closing = {*self.plan.symbols.separators, self.plan.symbols.eos}
-        if len(requested) == 1 and closing.isdisjoint(hypothesis.tokens):
-            log_probabilities = hypothesis.token_log_probabilities
-            return [self._sentence(hypothesis.tokens, log_probabilities, bool(hypothesis.truncated))], True
-        labels = [*hypothesis.tokens, self.plan.symbols.eos]
-        first = request.first_sentence + request.closed_before(self.plan.search_symbols)
-        recovered = recover(
-            labels, self.plan.symbols, len(requested), first, from_end=window.current.start > requested.start
-        )
-        tokens: list[list[int]] = [[] for _ in requested]
-        scores: list[list[float]] = [[] for _ in requested]
-        for k, label, log_probability in zip(
-            recovered.sentence, labels, hypothesis.token_log_probabilities, strict=True
-        ):
-            scores[k].append(log_probability)
-            if label not in closing:
-                tokens[k].append(label)
-        truncated = {recovered.sentence[i] for i in hypothesis.truncated}
-        found = [
-            self._sentence(t, p, k in truncated) for k, (t, p) in enumerate(zip(tokens, scores, strict=True))
-        ]
-        return found, recovered.exact
-
-    def _sentence(
-        self, tokens: Sequence[int], log_probabilities: Sequence[float], truncated: bool
-    ) -> SentenceHypothesis:
-        """A sentence of its tokens, and the log-probabilities of its labels."""
-        text = self.tokenizer.decode(tokens)
-        return SentenceHypothesis(
-            tuple(tokens), text, sum(log_probabilities, 0.0), truncated, len(log_probabilities)
-        )
+        from_end = row.instance.window.current.start > requested.start
+        symbols, count = self.plan.search_symbols, len(requested)
+        return found_sentences(hypothesis, row.request, symbols, self.tokenizer, count, from_end)
 
     def _translation(self, opened: OpenDocument) -> Translation:
         hypotheses = opened.sentences()

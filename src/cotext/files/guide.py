@@ -5,7 +5,7 @@ They are made by whoever knows the source (`cotext.files.terms`), and kept in se
 """
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 
@@ -15,7 +15,8 @@ class SentenceConstraints:
 
     `required`: for each occurrence of a term in the source, the alternatives of which one must appear; a term
     that occurs twice stands here twice. `forbidden` phrases do not appear, unless within a required one.
-    `copied` texts appear exactly as often as they stand here, and nothing but they do so.
+    `copied` texts appear exactly as often as they stand here, and nothing but they do so. `places`: for each
+    of `required`, then of `copied`, the span of characters in the source that it renders; empty: not known.
 
     Phrases are exact strings and, but for those copied, whole words.
     """
@@ -23,6 +24,7 @@ class SentenceConstraints:
     required: tuple[tuple[str, ...], ...] = ()
     forbidden: tuple[str, ...] = ()
     copied: tuple[str, ...] = ()
+    places: tuple[tuple[int, int], ...] = field(default=(), compare=False)
 
     def __bool__(self) -> bool:
         return bool(self.required or self.forbidden or self.copied)

@@ -7,7 +7,7 @@ alternatives to it.
 """
 
 import itertools
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -57,6 +57,7 @@ class TermGuide:
         copied: Sequence[Sequence[Sequence[str]]] | None = None,
         inflection: Inflection | None = None,
     ) -> None:
+        self._documents = documents
         self._copied = copied
         self._consistency = consistency
         self._finder = _Finder(glossary.terms if glossary else (), keep, inflection or Inflection())
@@ -82,21 +83,26 @@ class TermGuide:
     def constraints(self, document: int, sentence: int, earlier: Mapping[int, str]) -> SentenceConstraints:
         """As `Guide.constraints`."""
         required: list[tuple[str, ...]] = []
+        places: list[tuple[int, int]] = []
         forbidden: dict[str, None] = {}
+        source, copied = self._documents[document][sentence], self._copied_in(document, sentence)
         for found in self._occurrences[document][sentence]:
             chosen = self._chosen(document, found, earlier)
             targets = found.term.targets if chosen is None else (chosen,)
             if alternatives := self._finder.alternatives(found, targets):
                 required.append(alternatives)
+                places.append((found.start, found.start + len(found.text)))
             forbidden.update(dict.fromkeys(self.forbidden(found)))
         for name, first in self._names[document].get(sentence, {}).items():
             if first in earlier and first < sentence and any(occurrences(earlier[first], [name])):
                 required.append((name,))
+                places.append((source.find(name), source.find(name) + len(name)))
         wanted = set(itertools.chain.from_iterable(required))
         return SentenceConstraints(
             tuple(required),
             tuple(text for text in forbidden if text not in wanted),
-            tuple(self._copied_in(document, sentence)),
+            tuple(copied),
+            (*places, *_places(source, copied)),
         )
 
     def awaits(self, document: int, sentence: int) -> tuple[int, ...]:
@@ -145,6 +151,15 @@ class TermGuide:
             for sentence in where if len(set(where)) > 1 else ():
                 found.setdefault(sentence, {})[name] = where[0]
         return found
+
+
+def _places(text: str, copied: Sequence[str]) -> Iterator[tuple[int, int]]:
+    """The spans of copied texts in a source that holds each so often, one of equal ones after the other."""
+    after: dict[str, int] = {}
+    for own in copied:
+        start = text.find(own, after.get(own, 0))
+        after[own] = start + len(own)
+        yield start, start + len(own)
 
 
 def names_of(text: str, taken: Iterable[tuple[int, int]] = ()) -> list[str]:

@@ -138,6 +138,31 @@ def agreement(
     return (of_T / of_T.sum(dim=0).clamp(min=1e-9)).T @ alignment.weights.double() @ of_S
 
 
+def renderings(alignment: SentenceAlignment, texts: tuple[str, str], span: Span) -> list[tuple[float, Span]]:
+    """The spans of the target that may render a span of the source, with their shares, the largest first.
+
+    A word each, but for the first: with its neighbours that are aligned most with the span as well, half as
+    much as it or more. Shares are of the weights that the span has over all words, and sum to one.
+    """
+    of_S, of_T = units(texts[0], whole=[span]), units(texts[1])
+    words = [unit for unit in of_T if not unit.punctuation]
+    if not words:
+        return []
+    spans = [(unit.start, unit.stop) for unit in of_S], [(unit.start, unit.stop) for unit in words]
+    asked = spans[0].index(span)
+    weights_UV = sharpened(agreement(alignment, texts, *spans))
+    own_U = weights_UV[:, asked] / weights_UV[:, asked].sum().clamp(min=1e-9)
+    first = last = int(own_U.argmax())
+    aligned = ((weights_UV.argmax(dim=1) == asked) & (own_U >= own_U.max() / 2)).tolist()
+    while first and aligned[first - 1]:
+        first -= 1
+    while last + 1 < len(words) and aligned[last + 1]:
+        last += 1
+    found = [(float(own_U[first : last + 1].sum()), (words[first].start, words[last].stop))]
+    others = (u for u in range(len(words)) if not first <= u <= last)
+    return found + sorted(((float(own_U[u]), spans[1][u]) for u in others), reverse=True)
+
+
 def sharpened(weights_UV: Tensor) -> Tensor:
     """Weights of units that agree in both directions: rows of one, or of nothing.
 
