@@ -233,6 +233,17 @@ def test_killed_while_several_files_are_translated(world: World, folder: Path) -
     assert listing(folder / "out") == listing(folder / "expected")
 
 
+def test_a_memory_alone_is_a_wish(world: World, folder: Path) -> None:
+    """Sentences are taken without any glossary, and said so."""
+    units = "<tu><tuv xml:lang='en'><seg>Red dog</seg></tuv><tuv xml:lang='de'><seg>Rot Hund</seg></tuv></tu>"
+    head = "<header srclang='en' segtype='sentence' datatype='plaintext'/>"
+    (folder / "m.tmx").write_text(f"<tmx version='1.4'>{head}<body>{units}</body></tmx>")
+    command = ["translate", world.run, folder / "notes.txt", "--memory", folder / "m.tmx"]
+    shown = succeed(*command, "--out", folder / "o")
+    assert (folder / "o").read_text().startswith("Rot Hund\n")
+    assert "1 sentence taken from the translation memory" in shown.out
+
+
 @pytest.mark.parametrize("ending", ["\n", "\r\n"])
 @pytest.mark.parametrize("mark", ["", "\ufeff"])
 @pytest.mark.parametrize("last", ["", "the dog"])

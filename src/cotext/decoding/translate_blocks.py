@@ -81,7 +81,7 @@ class BlockDocuments:
     ) -> None:
         self._translator = opened.translator
         self._language = opened.languages.target
-        self._wishes = wishes or Wishes()
+        self._wishes = Wishes() if wishes is None else wishes
         spans = splitter.spans if splitter is not None else None
         self._whole = [self._cut(blocks, spans) for blocks in contents.documents]
         self._numbers = [number for number, each in enumerate(self._whole) if each.sentences]

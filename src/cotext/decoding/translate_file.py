@@ -92,7 +92,7 @@ class CorpusJob:
         wishes: Wishes | None = None,
         on_message: Callable[[str], None] = lambda text: None,
     ) -> None:
-        self._wishes = wishes or Wishes()
+        self._wishes = Wishes() if wishes is None else wishes
         self._wishes.check(opened.translator)
         if self._wishes.memory is not None:
             raise CotextError(

@@ -74,7 +74,7 @@ class BlocksJob:
         on_message: Callable[[str], None] = lambda text: None,
     ) -> None:
         self.source, self.out = source, out
-        self._wishes = wishes or Wishes()
+        self._wishes = Wishes() if wishes is None else wishes
         self._opened, self._on_message, self._format = opened, on_message, format
         if warning := name_warning(source, opened.languages.source, f"{opened.folder} translates"):
             on_message(warning)
