@@ -59,7 +59,7 @@ def render_page(
 def _legend(sentences: Sequence[PairedSentence], low: Sequence[bool]) -> str:
     taken = sum(each.taken for each in sentences)
     lines = [
-        "A pair lights up under the pointer, and when its number is reached with the tab key. A double line "
+        "A pair lights up under the pointer, and when its number is reached with the tab key. A thicker line "
         "is the start of a paragraph.",
     ]
     if any(low):
