@@ -198,7 +198,7 @@ class StreamTranslation:
             translation = self._prose.join(part.document, found[number])
             lines = zip(_lines(part.document, translation), part.endings, strict=True)
             write("".join(f"{line}{ending}" for line, ending in lines))
-            self.report.count(translation)
+            self.report.count(found[number])
             number += 1
         if problem is not None:
             raise problem

@@ -69,9 +69,9 @@ def _legend(sentences: Sequence[PairedSentence], low: Sequence[bool]) -> str:
             "probabilities of a sentence's tokens, from 0 to 1: a reason to look, no verdict."
         )
     if taken:
-        lines.append(f"{_note('memory')}: taken from the translation memory ({taken:,}).")
+        lines.append(f"{_note('memory')} taken from the translation memory ({taken:,}).")
     if any(each.terms for each in sentences):
-        lines.append(f"{_note('term')}: a term of the glossary that the translation has.")
+        lines.append(f"{_note('term')} a term of the glossary that the translation has.")
     return "".join(f"<p>{line}</p>" for line in lines)
 
 
