@@ -9,6 +9,7 @@ from killing import killed_when
 
 from cotext.data.documents import Document
 from cotext.data.formats import read_documents, write_documents
+from cotext.data.languages import Languages
 from cotext.data.splitting import Splitter
 from cotext.decoding.open import open_run
 from cotext.decoding.prose import OF_SENTENCES, Prose, trained_length
@@ -103,14 +104,14 @@ def test_split_goes_on_after_a_kill(world: World, tmp_path: Path) -> None:
 
 def test_with_and_without_split_are_two_jobs(world: World, tmp_path: Path) -> None:
     translator = open_run(world.run, "cpu").translator
-    without, with_it = (Prose(9, translator.tokenizer, s, "") for s in (None, Splitter("")))
+    without, with_it = (Prose(9, translator.tokenizer, s, Languages()) for s in (None, Splitter("")))
     assert without.settings == ""
-    assert with_it.settings == "rules-1:any, from 18 tokens"
+    assert with_it.settings == "rules-1:any"
 
 
 def test_what_is_known_of_sentences_is_known_of_their_line(world: World) -> None:
     translator = open_run(world.run, "cpu").translator
-    prose = Prose(0, translator.tokenizer, Splitter(""), "zh")
+    prose = Prose(0, translator.tokenizer, Splitter(""), Languages("en", "zh"))
     document = Document("d", ("a", "Cat. Dog. Bird.", "b. C."))
     assert prose.split(document).sentences == ("a", "Cat.", "Dog.", "Bird.", "b. C.")
     pieces = ("一。", "二。", "", "三。", "")

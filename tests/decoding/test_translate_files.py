@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cotext.cli import stream
+from cotext.data.splitting import Splitting
 from cotext.decoding import translate_files
 from cotext.decoding.open import OpenedRun, open_run
 from cotext.decoding.partial_output import TranslationJournal
@@ -305,9 +306,11 @@ def elements(block: Block) -> list[str]:
 
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(given=contents(), split=st.booleans())
-def test_as_many_blocks_and_every_element_once(run: OpenedRun, given: Contents, split: bool) -> None:
-    found = translate_blocks(run, given, split=split)
+@given(given=contents(), splitting=st.sampled_from([None, Splitting()]))
+def test_as_many_blocks_and_every_element_once(
+    run: OpenedRun, given: Contents, splitting: Splitting | None
+) -> None:
+    found = translate_blocks(run, given, splitting=splitting)
     assert [len(blocks) for blocks in found] == [len(blocks) for blocks in given.documents]
     for blocks, own in zip(found, given.documents, strict=True):
         for block, source in zip(blocks, own, strict=True):
@@ -318,7 +321,7 @@ def test_as_many_blocks_and_every_element_once(run: OpenedRun, given: Contents, 
             assert source.translate or block == source
     # A document is translated as it is alone.
     for blocks, own in zip(found, given.documents, strict=True):
-        assert translate_blocks(run, Contents([own]), split=split) == [blocks]
+        assert translate_blocks(run, Contents([own]), splitting=splitting) == [blocks]
 
 
 TEXTS = st.lists(

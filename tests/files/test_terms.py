@@ -177,5 +177,6 @@ def test_term_accuracy_worked_by_hand() -> None:
     assert (report.repeated, report.consistent, report.copied, report.kept) == (1, 0, 1, 1)
     assert report.unmet == [(0, 0)]
     assert str(report).startswith(
-        "terms: 3 of 4 (75.0%); forbidden: 1; in other sentences: 1; consistent: 0 of 1"
+        "terms: 3 of 4 kept (75.0%); forbidden translations: 1; in sentences without the term: 1; "
+        "consistent: 0 of 1"
     )

@@ -17,12 +17,18 @@ KINDS = (".html", ".tmx")
 
 def check_bilingual(
     path: Path | None,
-    others: Sequence[Path],
+    files: Sequence[Path],
+    outs: Sequence[Path],
     formats: Sequence["FileFormat | str"],
     overwrite: bool,
     explain: bool,
 ) -> None:
-    """Refuse a file that cannot be written, or whose kind its name does not say, before any work."""
+    """Refuse a file that cannot be written, or whose kind its name does not say, before any work.
+
+    One that an interrupted job has written may be there.
+    """
+    from cotext.decoding.partial_output import journal_of
+
     if explain and (path is None or path.suffix.lower() != ".html"):
         raise CotextError("--explain is of the page of --bilingual; add --bilingual FILE.html")
     if path is None:
@@ -31,11 +37,11 @@ def check_bilingual(
         raise CotextError(f"--bilingual {path}: its name ends with neither {' nor '.join(KINDS)}; choose one")
     if len(formats) > 1 or isinstance(formats[0], str):
         raise CotextError("--bilingual is of one file, and of none that is a corpus; translate it by itself")
-    if path.resolve() in {other.resolve() for other in others}:
+    if path.resolve() in {other.resolve() for other in (*files, *outs)}:
         raise CotextError(f"--bilingual {path}: is another file of this command; choose another name")
     if not path.parent.is_dir():
         raise CotextError(f"--bilingual {path}: {path.parent} is no folder; make it first")
-    if os.path.lexists(path) and not overwrite:
+    if os.path.lexists(path) and not overwrite and not journal_of(outs[0]).exists():
         raise CotextError(f"{path}: exists; choose another name, or add --overwrite to replace what is there")
 
 

@@ -159,7 +159,7 @@ def prepare(
             raise CotextError("--source and --dev-source are needed (or --controlled small)")
         if test_target is not None and test_source is None:
             raise CotextError("--test-target is given without --test-source")
-        chosen = splitting(abbreviations, splitter, split or paragraphs, "--split or --paragraphs")
+        chosen = splitting(abbreviations, splitter, split or paragraphs, "add --split or --paragraphs")
         sides = (("--source-language", source_language), ("--target-language", target_language))
         languages = Languages(*(language_code(code, option) if code else "" for option, code in sides))
         taken = Path(tokenizer) if (Path(tokenizer) / "tokenizer").is_dir() else None

@@ -102,7 +102,7 @@ def evaluate(
         raise CotextError("--hypothesis and --reference are needed (or --decisions, twice)")
     if baseline is not None and not paired:
         raise CotextError("--baseline needs --paired")
-    chosen = splitting(abbreviations, splitter, paragraphs, "--paragraphs")
+    chosen = splitting(abbreviations, splitter, paragraphs, "add --paragraphs")
     from cotext.metrics.comet import Comet, find_python
     from cotext.metrics.evaluate_files import evaluate_files
     from cotext.metrics.significance import Resampling

@@ -128,18 +128,18 @@ def scoring_settings(pairs: list[str] | None) -> dict[str, Any]:
     return settings
 
 
-def splitting(abbreviations: Path | None, splitter: str | None, used: bool, option: str) -> "Splitting":
+def splitting(abbreviations: Path | None, splitter: str | None, used: bool, remedy: str) -> "Splitting":
     """How text is split.
 
     Raises:
-        CotextError: not `used`, for want of the `option`; a file that holds no abbreviations.
+        CotextError: not `used`, for which the `remedy` is told; a file that holds no abbreviations.
     """
     from cotext.data.abbreviations import read_abbreviations
     from cotext.data.splitting import BY_RULES, Splitting
 
     if not used and (abbreviations or splitter):
         given = "--abbreviations" if abbreviations else "--splitter"
-        raise CotextError(f"{given} is about splitting text into sentences: add {option}, or leave it out")
+        raise CotextError(f"{given} is about splitting text into sentences: {remedy}, or leave it out")
     read = read_abbreviations(abbreviations) if abbreviations is not None else frozenset()
     return Splitting(read, splitter or BY_RULES)
 

@@ -2,11 +2,14 @@
 
 import sys
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from cotext.cli.options import CUT_OFF, LONG, counted
+
+if TYPE_CHECKING:
+    from cotext.data.splitting import Splitting
 
 STANDARD_INPUT = Path("/dev/stdin")
 
@@ -14,7 +17,7 @@ STANDARD_INPUT = Path("/dev/stdin")
 def translate_standard_input(
     opening: tuple[Path, str | None, dict[str, Any], int | None],
     format: str | None,
-    split: bool,
+    splitting: "Splitting | None",
     wishes: dict[str, Any],
 ) -> None:
     """Translate what comes in line for line; what there is to say of it goes to standard error.
@@ -23,7 +26,6 @@ def translate_standard_input(
     text), or None, as the content is. `wishes`: the arguments of `read_wishes`.
     """
     from cotext.data.formats.streams import numbered_lines
-    from cotext.data.splitting import Splitter
     from cotext.decoding.open import open_run
     from cotext.decoding.translate_stream import StreamTranslation
     from cotext.decoding.wishes import read_wishes
@@ -36,7 +38,7 @@ def translate_standard_input(
         sys.stdout.flush()
 
     opened = open_run(*opening)
-    splitter = Splitter(opened.languages.source) if split else None
+    splitter = splitting.splitter(opened.languages.source) if splitting else None
     running_text = None if format is None else format == "prose"
     asked = read_wishes(opened.languages, **wishes)
     stream = StreamTranslation(opened, splitter, running_text, say, asked)

@@ -13,19 +13,23 @@ from cotext.cli.messages import MAX_MESSAGE_LINES, printable
 from cotext.cli.options import (
     CUT_OFF,
     LONG,
+    Abbreviations,
     Checkpoint,
     Decode,
     Device,
     Json,
     SourceLanguage,
+    SplitBy,
     TargetLanguage,
     as_json,
     counted,
     decode_settings,
+    splitting,
 )
 from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
+    from cotext.data.splitting import Splitting
     from cotext.decoding.translate_file import FileReport
     from cotext.decoding.translate_files import Job
 
@@ -57,6 +61,19 @@ def translate(
         typer.Option(
             "--no-split", help="Translate lines and paragraphs as they are, several sentences as one."
         ),
+    ] = False,
+    abbreviations: Abbreviations = None,
+    splitter: SplitBy = None,
+    entries: Annotated[
+        str,
+        typer.Option(
+            help="Of files that hold both languages (PO, XLIFF, TMX): untranslated, unfinished (those too "
+            "whose translation is a guess or waits for a review) or all (but those that are final)."
+        ),
+    ] = "untranslated",
+    drop_macros: Annotated[
+        bool,
+        typer.Option("--drop-macros", help="Leave the macros of office files out; else they stay."),
     ] = False,
     glossary: Annotated[
         Path | None,
@@ -111,6 +128,8 @@ def translate(
     """Translate files: text is translated sentence for sentence in context, all else stays as it is."""
     sides = ("source_language", source_language), ("target_language", target_language)
     decode = {**decode_settings(set), **{key: name for key, name in sides if name}}
+    chosen = splitting(abbreviations, splitter, not no_split, "leave --no-split out")
+    split_by = None if no_split else chosen
     wishes: dict[str, Any] = {
         "glossary": glossary,
         "keep": keep,
@@ -122,10 +141,10 @@ def translate(
         _translate_standard_input(
             (run, device, decode, checkpoint),
             format,
-            not no_split,
+            split_by,
             wishes,
             refused=len(files) > 1
-            or any((out, out_dir, memory, bilingual, explain, scores, overwrite, json)),
+            or any((out, out_dir, memory, bilingual, explain, scores, overwrite, drop_macros, json)),
         )
         return
     outs = _outs(files, out, out_dir)
@@ -140,32 +159,44 @@ def translate(
         unrefused,
     )
     from cotext.decoding.wishes import read_wishes
+    from cotext.files.bilingual import entries_named
     from cotext.runtime.progress import console, meter
 
     def say(text: str) -> None:
         console.print(text, soft_wrap=True)
 
     # What is wrong with files is told before the run is loaded, and of all before any work.
+    wanted = entries_named(entries)
     formats = unrefused(partial(format_of, file, format) for file in files)
     if scores is not None and not (len(files) == 1 and isinstance(formats[0], str)):
         raise CotextError("--scores is of one corpus, a sentence a line; leave it out")
-    check_bilingual(bilingual, [*files, *outs], [*formats], overwrite, explain)
+    check_bilingual(bilingual, files, outs, [*formats], overwrite, explain)
     check_outputs_of(files, outs, scores, overwrite, out_dir)
     opened = open_run(run, device, decode, checkpoint)
     if explain:
         opened.translator.plan.require_token_probabilities()
     asked = read_wishes(opened.languages, **wishes)
-    open_one = partial(open_job, opened, split=not no_split, wishes=asked, scores=scores, on_message=say)
+    open_one = partial(
+        open_job,
+        opened,
+        splitting=split_by,
+        drop_macros=drop_macros,
+        entries=wanted,
+        wishes=asked,
+        scores=scores,
+        on_message=say,
+    )
     jobs = unrefused(
         partial(open_one, file, target, kind) for file, target, kind in zip(files, outs, formats, strict=True)
     )
     _say_messages(jobs, say)
     if out_dir is not None:
         out_dir.mkdir(parents=True, exist_ok=True)
-    with meter("translating", sum(job.sentences for job in jobs)) as progress:
-        reports = run_jobs(jobs, progress.advance, overwrite)
+    write_page = None
     if bilingual is not None and isinstance(jobs[0], BlocksJob):
-        write_bilingual(bilingual, jobs[0], opened, explain)
+        write_page = partial(write_bilingual, bilingual, jobs[0], opened, explain=explain)
+    with meter("translating", sum(job.sentences for job in jobs)) as progress:
+        reports = run_jobs(jobs, progress.advance, overwrite, write_page)
     if json:
         figures = [{"out": str(job.out), **asdict(r)} for job, r in zip(jobs, reports, strict=True)]
         whole = {"files": figures} if out_dir is not None else figures[0]
@@ -217,7 +248,7 @@ def _tell(out: Path, report: "FileReport") -> None:
     """What was translated, and which sentences a person should look at."""
     resumed = f" ({report.resumed_documents} from an interrupted job)" if report.resumed_documents else ""
     sentences, documents = counted(report.sentences, "sentence"), counted(report.documents, "document")
-    typer.echo(f"{out}: {sentences} in {documents}{resumed}")
+    typer.echo(f"{printable(str(out))}: {sentences} in {documents}{resumed}")
     if report.align == "free":
         typer.echo(
             f"  {report.recovered_pieces:,} of {report.pieces:,} {report.piece} fully recovered; "
@@ -248,16 +279,16 @@ def _tell(out: Path, report: "FileReport") -> None:
 def _translate_standard_input(
     opening: tuple[Path, str | None, dict[str, Any], int | None],
     format: str | None,
-    split: bool,
+    splitting: "Splitting | None",
     wishes: dict[str, Any],
     refused: bool,
 ) -> None:
     if refused or format not in (None, "text", "prose"):
         raise CotextError(
             "- reads standard input and writes standard output, a line for a line: leave out other files, "
-            "--out, --out-dir, --memory, --bilingual, --explain, --scores, --overwrite and --json (--format: "
-            "text or prose), or give a file"
+            "--out, --out-dir, --drop-macros, --memory, --bilingual, --explain, --scores, --overwrite and "
+            "--json (--format: text or prose), or give a file"
         )
     from cotext.cli.stream import translate_standard_input
 
-    translate_standard_input(opening, format, split, wishes)
+    translate_standard_input(opening, format, splitting, wishes)

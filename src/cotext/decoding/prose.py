@@ -5,18 +5,21 @@ are detected by punctuation (`cotext.data.sentence_ends`), or by a length far ab
 """
 
 from dataclasses import replace
+from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
 from cotext.data.documents import Document
+from cotext.data.languages import Languages
 from cotext.data.selection import LONG_TIMES
-from cotext.data.sentence_ends import sentence_ends, several_warning
+from cotext.data.sentence_ends import several_warning
 from cotext.data.splitting import Splitter, join_sentences
 from cotext.data.tokenizer import Tokenizer
 from cotext.decoding.scorer import CHARACTERS_PER_TOKEN
 from cotext.decoding.translator import Translation
 from cotext.models.run_folder import noted_data
 
+SENTENCES_HELD: Final = 1 << 14  # lines whose sentences are held in memory
 # Fields of a translation that hold indices of sentences.
 OF_SENTENCES: Final = ("truncated", "long", "shed", "missing", "resegmented")
 
@@ -33,28 +36,31 @@ def trained_length(run: Path) -> int:
 class Prose:
     """Detection of lines of several sentences in documents and, with a splitter, their splitting.
 
-    `target_language`: of the joined translations; empty where it is not known.
+    Without a splitter, the rules of the source language detect them.
     """
 
     def __init__(
-        self, usual_tokens: int, tokenizer: Tokenizer, splitter: Splitter | None, target_language: str
+        self, usual_tokens: int, tokenizer: Tokenizer, splitter: Splitter | None, languages: Languages
     ) -> None:
         self._longest = LONG_TIMES * usual_tokens
         self._tokenizer = tokenizer
         self._splitter = splitter
-        self._target_language = target_language
+        self._target_language = languages.target
+        detector = splitter or Splitter(languages.source)
+        # Each line is asked about several times: when it is counted, split and joined.
+        self.sentences = lru_cache(maxsize=SENTENCES_HELD)(detector.sentences)
         self.lines = self.several = self.long = self.split_lines = self.split_sentences = 0
         self.first: int | None = None  # in its document, the first line that looks like several
 
     @property
     def settings(self) -> str:
         """The settings of splitting; empty without a splitter."""
-        return f"{self._splitter.name}, from {self._longest} tokens" if self._splitter else ""
+        return self._splitter.name if self._splitter else ""
 
     def count(self, document: Document) -> Document:
         """The document as `split` gives it; its lines that look like several sentences are counted."""
         for index, line in enumerate(document.sentences):
-            several, long = bool(sentence_ends(line)), self._is_long(line)
+            several, long = len(self.sentences(line)) > 1, self._is_long(line)
             self.several += several
             self.long += long
             if (several or long) and self.first is None:
@@ -132,10 +138,7 @@ class Prose:
         """The sentences of every line."""
         if self._splitter is None:
             return [[line] for line in document.sentences]
-        return [
-            self._splitter.sentences(line) or [line] if sentence_ends(line) or self._is_long(line) else [line]
-            for line in document.sentences
-        ]
+        return [self.sentences(line) or [line] for line in document.sentences]
 
 
 def _of_pieces(document: Document, pieces: list[list[str]]) -> Document:

@@ -3,9 +3,10 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
+from typing import Final
 
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.splitting import Splitter
+from cotext.data.splitting import Splitter, Splitting
 from cotext.decoding.alignment import align
 from cotext.decoding.confidence import confidences
 from cotext.decoding.open import OpenedRun
@@ -13,12 +14,15 @@ from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.decoding.wishes import Wishes
 from cotext.files.block_sentences import CutBlock, cut
 from cotext.files.blocks import Block, Contents, Copied, Piece
+from cotext.files.final_stop import without_added_stop
 from cotext.files.placeholders import shown, with_placeholders, without_placeholders
 from cotext.files.tags import SentenceAlignment, project, shown_text
 from cotext.files.term_report import TermReport
 from cotext.files.terms import TermGuide
 from cotext.files.words import occurrences
 from cotext.runtime.errors import CotextError
+
+BY_THE_RULES: Final = Splitting()
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +157,7 @@ class BlockDocuments:
             blocks = self._whole[self._numbers[index]].cut
             of_block = [n for n, block in enumerate(blocks) for _ in block.parts.sentences]
             sure, visible = confidences(translations[index]), self._translator.visible_sentences(document)
-            for j, target in enumerate(translations[index].document.sentences):
+            for j, target in enumerate(self._targets(index, translations[index])):
                 terms = tuple(_terms_met(guide, index, j, target)) if guide else ()
                 is_taken, source = j in taken.get(index, ()), document.sentences[j]
                 confidence = None if is_taken else sure[j]
@@ -175,17 +179,22 @@ class BlockDocuments:
         """The blocks of the file, with the translations of all `documents` by their index."""
         found = [list(document.blocks) for document in self._whole]
         for index, number in enumerate(self._numbers):
-            found[number] = list(self._translated(self._whole[number], translations[index]))
+            targets = self._targets(index, translations[index])
+            found[number] = list(self._translated(self._whole[number], targets))
         return found
 
-    def _translated(self, document: _CutDocument, translation: Translation) -> Iterator[Block]:
-        targets = [
-            # A sentence without a visible character has no translation, and stays as it is.
-            target if target or j in translation.missing else sentence.text
-            for j, (sentence, target) in enumerate(
-                zip(document.sentences, translation.document.sentences, strict=True)
-            )
-        ]
+    def _targets(self, index: int, translation: Translation) -> list[str]:
+        """The sentences of the translation of one of `documents`, as they are written."""
+        sentences, taken = self._whole[self._numbers[index]].sentences, self.taken([index]).get(0, {})
+        targets = list(translation.document.sentences)
+        for j, sentence in enumerate(sentences):
+            if not targets[j] and j not in translation.missing:
+                targets[j] = sentence.text  # without a visible character there is no translation
+            elif j not in taken:
+                targets[j] = without_added_stop(sentence.text, targets[j], self._language)
+        return targets
+
+    def _translated(self, document: _CutDocument, targets: Sequence[str]) -> Iterator[Block]:
         alignments = _alignments(self._translator, document.sentences, targets)
         at = 0
         for own, block in zip(document.blocks, document.cut, strict=True):
@@ -227,18 +236,19 @@ def translate_blocks(
     opened: OpenedRun,
     contents: Contents,
     *,
-    split: bool = True,
+    splitting: Splitting | None = BY_THE_RULES,
     wishes: Wishes | None = None,
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> list[list[Block]]:
     """Translate blocks, each document as one, in reading order; as many blocks in as many documents.
 
-    `split`: blocks that may hold several sentences are split into them.
+    `splitting`: how blocks that may hold several sentences are split into them; None: they are not.
 
     Raises:
         CotextError: a sentence over the limit; terms that the system cannot keep.
     """
-    texts = BlockDocuments(opened, contents, Splitter(opened.languages.source) if split else None, wishes)
+    splitter = splitting.splitter(opened.languages.source) if splitting else None
+    texts = BlockDocuments(opened, contents, splitter, wishes)
     texts.check()
     everything = range(len(texts.documents))
     guide = texts.guide(everything)

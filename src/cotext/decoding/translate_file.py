@@ -18,7 +18,7 @@ from cotext.data.formats import read_parallel, write_translations
 from cotext.data.formats.streams import atomic_sinks
 from cotext.data.formats.table import FORMATS, find_format
 from cotext.data.languages import check_sides, name_warning
-from cotext.data.splitting import Splitter
+from cotext.data.splitting import Splitting
 from cotext.decoding.open import OpenedRun
 from cotext.decoding.partial_output import JournalWindows, TranslationJournal, journal_of
 from cotext.decoding.prose import Prose, trained_length
@@ -88,7 +88,7 @@ class CorpusJob:
         *,
         scores: Path | None = None,
         format: str | None = None,
-        split: bool = False,
+        splitting: Splitting | None = None,
         wishes: Wishes | None = None,
         on_message: Callable[[str], None] = lambda text: None,
     ) -> None:
@@ -107,10 +107,8 @@ class CorpusJob:
         if warning := name_warning(source, opened.languages.source, f"{opened.folder} translates"):
             on_message(warning)
         _require_room_for_missing(source, self._file.format, translator)
-        splitter = Splitter(opened.languages.source) if split else None
-        self._prose = Prose(
-            trained_length(opened.folder), translator.tokenizer, splitter, opened.languages.target
-        )
+        splitter = splitting.splitter(opened.languages.source) if splitting else None
+        self._prose = Prose(trained_length(opened.folder), translator.tokenizer, splitter, opened.languages)
         with naming(source):
             checked_id = require_column if scores is not None else None
             self.sentences = translator.check(self._file.read(self._prose, checked_id))
@@ -167,7 +165,7 @@ def translate_file(
     *,
     scores: Path | None = None,
     format: str | None = None,
-    split: bool = False,
+    splitting: Splitting | None = None,
     overwrite: bool = False,
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
@@ -175,11 +173,11 @@ def translate_file(
 ) -> FileReport:
     """Translate a corpus file into the same format.
 
-    With `split`, lines that look like several sentences, or are far longer than those trained on, are split
-    into their sentences, which are translated in context and joined again: a line stays a line. `scores`:
-    where the log-probabilities of the output tokens go, as a table. `overwrite`: what an interrupted job with
-    other settings has translated may be discarded. `on_start` is called with the number of sentences,
-    `on_sentences` with each few that are done, `on_message` with what a person should know at once.
+    With `splitting`, lines of several sentences are split into them, which are translated in context and
+    joined again: a line stays a line. `scores`: where the log-probabilities of the output tokens go, as a
+    table. `overwrite`: what an interrupted job with other settings has translated may be discarded.
+    `on_start` is called with the number of sentences, `on_sentences` with each few that are done,
+    `on_message` with what a person should know at once.
 
     Raises:
         CotextError: unreadable input, a sentence over the limit, an output that cannot be written or that
@@ -187,7 +185,9 @@ def translate_file(
             before any work is done.
     """
     check_outputs(out, scores, source)
-    job = CorpusJob(opened, source, out, scores=scores, format=format, split=split, on_message=on_message)
+    job = CorpusJob(
+        opened, source, out, scores=scores, format=format, splitting=splitting, on_message=on_message
+    )
     on_start(job.sentences)
     return job.run(on_sentences, overwrite)
 

@@ -14,7 +14,7 @@ from cotext.data.formats import FORMATS, detect_format
 from cotext.data.formats.detection import BEGINNING_BYTES
 from cotext.data.formats.streams import MAX_WHOLE_BYTES, check_readable
 from cotext.data.languages import name_warning
-from cotext.data.splitting import Splitter
+from cotext.data.splitting import Splitting
 from cotext.decoding.open import OpenedRun
 from cotext.decoding.partial_output import TranslationJournal, journal_of
 from cotext.decoding.prose import OF_SENTENCES
@@ -31,7 +31,10 @@ from cotext.decoding.translate_file import (
 )
 from cotext.decoding.translator import Translation
 from cotext.decoding.wishes import Wishes
+from cotext.files.bilingual import BilingualFormat, Entries
+from cotext.files.bilingual import Job as BilingualJob
 from cotext.files.blocks import FileFormat
+from cotext.files.macros import without_macros
 from cotext.files.table import file_formats, recognise
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.files import replacing
@@ -40,6 +43,7 @@ from cotext.runtime.locks import writing
 T = TypeVar("T")
 MAX_FILE_BYTES: Final = MAX_WHOLE_BYTES
 GENERIC: Final = "prose"  # the format of files that any text has that is no corpus of another
+WITH_MACROS: Final = frozenset({"docx", "odt", "pptx", "xlsx"})
 
 
 class Job(Protocol):
@@ -69,7 +73,9 @@ class BlocksJob:
         out: Path,
         format: FileFormat,
         *,
-        split: bool = True,
+        splitting: Splitting | None,
+        drop_macros: bool = False,
+        entries: Entries = "untranslated",
         wishes: Wishes | None = None,
         on_message: Callable[[str], None] = lambda text: None,
     ) -> None:
@@ -78,13 +84,20 @@ class BlocksJob:
         self._opened, self._on_message, self._format = opened, on_message, format
         if warning := name_warning(source, opened.languages.source, f"{opened.folder} translates"):
             on_message(warning)
-        content = read_file(source)
+        content = original = read_file(source)
+        if drop_macros and format.name in WITH_MACROS:
+            content = without_macros(content, str(source))
         self._checksum = hashlib.sha256(content).hexdigest()
-        self._file = format.open(content, str(source))
-        splitter = Splitter(opened.languages.source) if split else None
+        splitter = splitting.splitter(opened.languages.source) if splitting else None
         self._settings = splitter.name if splitter else ""
+        if isinstance(format, BilingualFormat):
+            format = format.for_job(BilingualJob(opened.languages.source, opened.languages.target, entries))
+            self._settings += f" {entries}"
+        self._file = format.open(content, str(source))
         self._texts = BlockDocuments(opened, self._file.contents, splitter, self._wishes)
         self.messages = list(self._file.contents.messages)
+        if content is not original:
+            self.messages.append("its macros are dropped")
         blocks, sentences = self._texts.blocks_split
         if blocks:
             self.messages.append(
@@ -173,11 +186,17 @@ def read_file(path: Path) -> bytes:
 
 def check_file(path: Path) -> None:
     """Raise CotextError where there is no regular file, or one of more than MAX_FILE_BYTES."""
+    _check_regular(path)
+    if (size := path.stat().st_size) > MAX_FILE_BYTES:
+        raise CotextError(f"{path}: holds {size:,} bytes, and a file at most {MAX_FILE_BYTES:,}; split it")
+
+
+def _check_regular(path: Path) -> None:
+    if path.is_dir():
+        raise CotextError(f"{path}: is a folder; name the files in it, as in {path}/*")
     check_readable(path)
     if not path.is_file():
         raise CotextError(f"{path}: is no regular file; copy it to one, or give - for standard input")
-    if (size := path.stat().st_size) > MAX_FILE_BYTES:
-        raise CotextError(f"{path}: holds {size:,} bytes, and a file at most {MAX_FILE_BYTES:,}; split it")
 
 
 def format_of(path: Path, name: str | None = None) -> FileFormat | str:
@@ -196,9 +215,9 @@ def format_of(path: Path, name: str | None = None) -> FileFormat | str:
         near = nearest(name, known, cutoff=0.6)
         hint = f"did you mean {near[0]}? " if near else ""
         raise CotextError(f"unknown format {shown(name)}: {hint}known are {', '.join(known)}")
-    check_readable(path)
-    if not path.is_file():
-        return detect_format(path)
+    _check_regular(path)
+    if not path.stat().st_size:
+        raise CotextError(f"{path}: is empty, so that there is nothing to translate; leave it out")
     found = recognise(_beginning(path), path.name)
     if found is None:
         return detect_format(path)
@@ -223,12 +242,17 @@ def open_job(
     out: Path,
     format: FileFormat | str,
     *,
-    split: bool,
+    splitting: Splitting | None,
+    drop_macros: bool = False,
+    entries: Entries = "untranslated",
     wishes: Wishes,
     scores: Path | None = None,
     on_message: Callable[[str], None],
 ) -> Job:
-    """A file to be translated, read and checked; `format` as `format_of` gives it."""
+    """A file to be translated, read and checked; `format` as `format_of` gives it.
+
+    `entries`: of a file that holds both languages, those that are translated.
+    """
     if isinstance(format, str):
         return CorpusJob(
             opened,
@@ -236,11 +260,21 @@ def open_job(
             out,
             scores=scores,
             format=format,
-            split=split,
+            splitting=splitting,
             wishes=wishes,
             on_message=on_message,
         )
-    return BlocksJob(opened, source, out, format, split=split, wishes=wishes, on_message=on_message)
+    return BlocksJob(
+        opened,
+        source,
+        out,
+        format,
+        splitting=splitting,
+        drop_macros=drop_macros,
+        entries=entries,
+        wishes=wishes,
+        on_message=on_message,
+    )
 
 
 def unrefused(checks: Iterable[Callable[[], T]]) -> list[T]:
@@ -293,12 +327,20 @@ def check_outputs_of(
 
 
 def run_jobs(
-    jobs: Sequence[Job], on_sentences: Callable[[int], None], overwrite: bool = False
+    jobs: Sequence[Job],
+    on_sentences: Callable[[int], None],
+    overwrite: bool = False,
+    finish: Callable[[], None] | None = None,
 ) -> list[FileReport]:
-    """Translate the files of all jobs, one after the other; what was complete is not translated again."""
-    several = len(jobs) > 1
-    reports = [job.run(on_sentences, overwrite, keep=several) for job in jobs]
-    for job in jobs if several else ():
+    """Translate the files of all jobs, one after the other; what was complete is not translated again.
+
+    `finish`: what is written once all are complete, and again by the same command if it was interrupted.
+    """
+    keep = len(jobs) > 1 or finish is not None
+    reports = [job.run(on_sentences, overwrite, keep) for job in jobs]
+    if finish is not None:
+        finish()
+    for job in jobs if keep else ():
         # Another process may have begun with it anew.
         with suppress(CotextError), writing(job.out):
             journal_of(job.out).unlink(missing_ok=True)

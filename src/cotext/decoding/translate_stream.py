@@ -12,7 +12,6 @@ from queue import Queue
 
 from cotext.data.documents import Document
 from cotext.data.formats.records import OUTER_SPACE
-from cotext.data.sentence_ends import sentence_ends
 from cotext.data.splitting import Splitter
 from cotext.decoding.open import OpenedRun
 from cotext.decoding.prose import Prose, trained_length
@@ -90,7 +89,7 @@ class StreamTranslation:
         self._translator = opened.translator
         self._opened, self._splitter = opened, splitter
         self._prose = Prose(
-            trained_length(opened.folder), opened.loaded.tokenizer, splitter, opened.languages.target
+            trained_length(opened.folder), opened.loaded.tokenizer, splitter, opened.languages
         )
         self._running_text, self._on_message = running_text, on_message
         self._translator.plan.check_passes()
@@ -161,7 +160,7 @@ class StreamTranslation:
         """Whether a paragraph does not look like one sentence a line."""
         if self._running_text is False:
             return False
-        ends = sum(len(sentence_ends(line)) for line in lines)
+        ends = sum(len(self._prose.sentences(_taken_apart(line)[0])) - 1 for line in lines)
         return bool(wrap_width(lines)) or (ends > 1 and 2 * ends >= len(lines))
 
     def _translated_text(self, rest: _RunningText) -> str:
@@ -199,7 +198,7 @@ class StreamTranslation:
             translation = self._prose.join(part.document, found[number])
             lines = zip(_lines(part.document, translation), part.endings, strict=True)
             write("".join(f"{line}{ending}" for line, ending in lines))
-            self.report.count(translation)
+            self.report.count(found[number])
             number += 1
         if problem is not None:
             raise problem

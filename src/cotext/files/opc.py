@@ -89,7 +89,7 @@ class Package:
             if count:
                 yield f"{what}: {count}, whose text is left as it is"
         if any(name.lower().endswith("vbaproject.bin") for name in self.archive.names):
-            yield "macros are kept as they are, and not run"
+            yield "macros are kept as they are, and not run (--drop-macros: left out)"
         if any(name.startswith("_xmlsignatures/") for name in self.archive.names):
             yield "the digital signature no longer fits the translated file"
 

@@ -37,8 +37,12 @@ class TermReport:
         return self.met / self.required if self.required else 1.0
 
     def __str__(self) -> str:
-        parts = [f"terms: {self.met:,} of {self.required:,} ({self.accuracy:.1%})"]
-        parts += [f"forbidden: {self.forbidden:,}", f"in other sentences: {self.leaked:,}"]
+        parts = ["terms: none in the source"]
+        if self.required:
+            parts = [f"terms: {self.met:,} of {self.required:,} kept ({self.accuracy:.1%})"]
+        if self.required or self.forbidden or self.leaked:
+            parts.append(f"forbidden translations: {self.forbidden:,}")
+            parts.append(f"in sentences without the term: {self.leaked:,}")
         if self.repeated:
             parts.append(f"consistent: {self.consistent:,} of {self.repeated:,} repeated terms")
         if self.copied:

@@ -113,9 +113,9 @@ def _legend(sentences: Sequence[PairedSentence], low: Sequence[bool], explained:
             "logarithm is 0.5 higher with that sentence in the context than without it."
         )
     if taken:
-        lines.append(f"{_note('memory')}: taken from the translation memory ({taken:,}).")
+        lines.append(f"{_note('memory')} taken from the translation memory ({taken:,}).")
     if any(each.terms for each in sentences):
-        lines.append(f"{_note('term')}: a term of the glossary that the translation has.")
+        lines.append(f"{_note('term')} a term of the glossary that the translation has.")
     return "".join(f"<p>{line}</p>" for line in lines)
 
 
