@@ -72,8 +72,18 @@ def test_other_abbreviations_are_another_job(
     with monkeypatch.context() as patched:
         patched.setattr(TranslationJournal, "add", interrupt)
         assert cotext(*command, *asked).code == 130
-    assert cotext(*command).code == 2
+    (tmp_path / "terms.tsv").write_text("cat\tdog\n")
+    refused = " ".join(cotext(*command, "--glossary", tmp_path / "terms.tsv").err.split())
+    held = "holds a part of a document that an interrupted job with another way of splitting"
+    assert f"b.txt.partial: {held}, glossary, list of words or memory has translated" in refused
     succeed(*command, *asked)
+
+
+def test_a_sentence_over_the_limit_is_named_by_its_place(world: World, tmp_path: Path) -> None:
+    (tmp_path / "a.md").write_text(f"# Red dog\n\nThe cat.\n\n{'cat ' * 90}\n")
+    command = ["translate", world.run, tmp_path / "a.md", "--out", tmp_path / "b.md"]
+    refused = " ".join(cotext(*command, "--set", "max_source_tokens=50").err.split())
+    assert "a.md: line 5: document 1, sentence 3: " in refused
 
 
 def test_macros_stay_or_go_as_asked(world: World, tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import asdict, astuple, fields
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Final, TextIO
 
 from cotext.data.documents import Document
 from cotext.decoding.document_state import FoundWindow, SentenceHypothesis
@@ -15,6 +15,8 @@ from cotext.runtime.integrity import sealed, sealed_lines, unsealed
 
 # The fields of an entry other than the document; see `Translation`.
 LISTS = tuple(f.name for f in fields(Translation) if f.name != "document")
+
+SPOKEN: Final = {"terms": "glossary, list of words or memory", "split": "way of splitting"}  # in the header
 
 
 def journal_of(out: Path) -> Path:
@@ -103,11 +105,12 @@ class TranslationJournal:
                 "damaged; move it away, or choose another --out"
             ) from None
         keys = {**self.header, **other}
-        differing = ", ".join(key for key in keys if other.get(key) != self.header.get(key))
+        differing = ", ".join(SPOKEN.get(key, key) for key in keys if other.get(key) != self.header.get(key))
         if not self.overwrite:
             documents = sum('"window": ' not in line for line in lines[1:-1])
+            held = f"{documents} documents" if documents else "a part of a document"
             raise CotextError(
-                f"{self.path}: holds {documents} documents that an interrupted job with another "
+                f"{self.path}: holds {held} that an interrupted job with another "
                 f"{differing} has translated; give the same again to go on with it, choose another --out, or "
                 "add --overwrite to discard it"
             )

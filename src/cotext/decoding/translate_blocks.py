@@ -129,10 +129,17 @@ class BlockDocuments:
             try:
                 sentences += self._translator.check([document])
             except CotextError as error:
-                places = {self.place(index, j) for j in range(len(document))}
-                where = f"{min(places, key=len)}: " if len(places) == 1 else ""
-                raise CotextError(f"{where}{error}") from None
+                raise CotextError(f"{self._first_refused(index)}{error}") from None
         return sentences
+
+    def _first_refused(self, document: int) -> str:
+        """The place of the first sentence of a document that is refused even alone."""
+        for j, sentence in enumerate(self.documents[document].sentences):
+            try:
+                self._translator.check([Document("", (sentence,))])
+            except CotextError:
+                return f"{self.place(document, j)}: "
+        return ""
 
     def guide(self, chosen: Sequence[int]) -> TermGuide | None:
         """What these of `documents` are to hold, for search; None where there is nothing."""
