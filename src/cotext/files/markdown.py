@@ -265,7 +265,7 @@ class MarkdownFile:
         elements.subtract(
             mark_said(place.paragraph, piece) for piece in left if isinstance(piece, Open | Close)
         )
-        return " ".join("".join(piece for piece in block.pieces if isinstance(piece, str)).split()), +elements
+        return "".join("".join(piece for piece in block.pieces if isinstance(piece, str)).split()), +elements
 
 
 def _lines_in(text: str) -> int:

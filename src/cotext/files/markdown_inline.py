@@ -297,7 +297,10 @@ def unlike_a_block(line: str) -> str:
 
 
 def said(tokens: Sequence[Any]) -> tuple[str, Counter[str]]:
-    """What tokens say, however they are spelled: the text, and how often each element is in it."""
+    """What tokens say, however they are spelled: the text, and how often each element is in it.
+
+    The text is without white space, which goes at the beginning of a line.
+    """
     text = ""
     elements: Counter[str] = Counter()
     automatic = False
@@ -309,7 +312,7 @@ def said(tokens: Sequence[Any]) -> tuple[str, Counter[str]]:
         else:
             automatic = token.type == "link_open" and token.info == "auto"
             elements[_element_said(token)] += 1
-    return " ".join(text.split()), elements
+    return "".join(text.split()), elements
 
 
 def _element_said(token: Any) -> str:
