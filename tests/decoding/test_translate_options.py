@@ -112,9 +112,9 @@ def test_a_page_that_was_interrupted_is_written(
         (tmp_path / "b.txt").unlink()
         (tmp_path / "b.html").unlink()
 
-        def interrupt(*arguments: object, written: bool = written) -> None:
+        def interrupt(*arguments: object, written: bool = written, explain: bool) -> None:
             if written:
-                write(*arguments)  # type: ignore[arg-type]
+                write(*arguments, explain=explain)  # type: ignore[arg-type]
             raise KeyboardInterrupt
 
         with monkeypatch.context() as patched:
