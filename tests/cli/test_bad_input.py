@@ -251,7 +251,7 @@ CASES = {
             (f"translate {{world}}/run {{bad}}/{file} --out {{out}}/o", words)
             for file, words in (
                 ("MISSING", ["MISSING", "no such file"]),
-                ("empty", ["empty", "is a directory"]),
+                ("empty", ["empty", "is a folder"]),
                 ("empty.en", ["empty.en", "is empty"]),
                 ("latin1.en", ["latin1.en:2", "UTF-8"]),
                 ("nul.en", ["nul.en:2", "NUL"]),

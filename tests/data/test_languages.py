@@ -162,5 +162,5 @@ def test_files_the_wrong_way_round(world: World, tmp_path: Path) -> None:
         assert "by their names de-en" in outcome.err
     done = succeed("translate", world.run, folder / "test.de", "--out", tmp_path / "test.out")
     assert "test.de: by its name in 'de'" in done.err + done.out
-    done = succeed("translate", world.run, folder / "test.en", "--out", tmp_path / "test.out")
+    done = succeed("translate", world.run, folder / "test.en", "--out", tmp_path / "other.out")
     assert "by its name" not in done.err + done.out
