@@ -163,6 +163,13 @@ def rewritten(text: str, *pieces: Piece) -> str:
         ("[a] b\n\n[a]: x\n", (Open(1), "c", Close(1)), "[c][a]\n\n[a]: x\n"),
         ("[a][] b\n\n[a]: x\n", (Open(1), "c", Close(1)), "[c][a]\n\n[a]: x\n"),
         ("| a | b |\n|---|---|\n", ("c | d",), "| c \\| d | b |\n|---|---|\n"),
+        # A text of a link that looks like a reference, a definition or the mark of a footnote.
+        ("[a][r]\n\n[r]: x\n", (Open(1), "b [r]: c", Close(1)), "[b \\[r\\]: c][r]\n\n[r]: x\n"),
+        ("[a](x)\n", (Open(1), "^1", Close(1)), "[\\^1](x)\n"),
+        # Line breaks side by side are no end of the paragraph.
+        ("a  \nb  \nc\n", ("d", Point(1, True), Point(2, True), "e"), "d  \n\\\ne\n"),
+        ("a  \nb\n", ("c", Point(1, True), "\n", "d"), "c  \nd\n"),
+        ("a  \nb\n", ("c", Point(1, True), "\u00a0"), "c\n"),
     ],
 )
 def test_other_text_is_the_text_it_says(text: str, pieces: tuple[Piece, ...], expected: str) -> None:

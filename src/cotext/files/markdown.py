@@ -40,7 +40,7 @@ _DEFINED_TITLE = re.compile(
     r"^ {0,3}\[(?:\\.|[^\]\\])+\]:\s*\S+[ \t]+([\"'(])(?P<title>[^\"'()\n]+)[\"')][ \t]*$"
 )
 _LINE_BREAKS = re.compile(r"[ \t]*[\r\n]\s*")
-_LAST_BREAK = re.compile(r"(?:(?: {2,}|\\)\n[ \t]*)+\Z")
+_LAST_BREAK = re.compile(r"(?:(?: {2,}|\\)\n[^\S\n]*)+\Z")
 _MAY_GO: Final = {"hardbreak"}  # where it is the first or the last of a paragraph
 _KEPT: Final = {
     "fence": "blocks of code",
@@ -220,7 +220,9 @@ class MarkdownFile:
             lines = self._rewrapped(place, source)
         if lines == place.source.split("\n"):
             return lines
-        return [unlike_a_block(line.lstrip(" \t")) for line in lines]
+        # An empty line would end the paragraph; two spaces on one are a line break that is meant.
+        lines = [line if line.strip(" \t") else "\\" * line.endswith("  ") for line in lines]
+        return [unlike_a_block(line.lstrip(" \t")) for line in lines if line] or [""]
 
     def _rewrapped(self, place: _Place, source: str) -> list[str]:
         """The source in lines of the paragraph's width; line breaks that are meant stay."""
@@ -252,6 +254,8 @@ class MarkdownFile:
         if place.in_table:
             [token] = self._parser.parseInline(lines[0].replace("\\|", "|"), self._environment)
             return said(token.children)
+        if lines == [""]:
+            return "", Counter()
         tokens = self._parser.parse("\n".join(lines), dict(self._environment))
         if [token.type for token in tokens] != ["paragraph_open", "inline", "paragraph_close"]:
             return None

@@ -19,10 +19,10 @@ _TITLE = r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)"
 _TARGET = re.compile(rf"\]\(\s*(?:<(?:\\.|[^<>\n\\])*>|{_INSIDE})(\s+(?P<title>{_TITLE}))?\s*\)")
 _REFERENCE = re.compile(r"\](?:\[(?:\\.|[^\[\]\\])*\])?")
 _HTML_NAME = re.compile(r"<(/?)([A-Za-z][\w-]*)")
-_SPECIAL = re.compile(r"[\\`*_\[\]<>&~|!]")
-_SPECIAL_INSIDE = re.compile(r"[\\`*_\[\]<&~|!\"'()]")
+_SPECIAL = re.compile(r"[\\`*_\[\]<>&~|!^]")
+_SPECIAL_INSIDE = re.compile(r"[\\`*_\[\]<&~|!^\"'()]")
 _BLOCK_START = re.compile(
-    r"[-+*](?=\s|$)|[#>|:]|=+\s*$|`{3,}[^`]*$|~{3,}|(?:-[\s-]*|(?:\*\s*){3,}|(?:_\s*){3,})$|\[[^\]]*\]:"
+    r"[-+*](?=\s|$)|[#>|:]|=+\s*$|`{3,}[^`]*$|~{3,}|(?:-[\s-]*|(?:\*\s*){3,}|(?:_\s*){3,})$|\[(?:\\.|[^\[\]\\])*\]:"
 )
 _MARKS: Final = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~~": "s"}
 _TAGS: Final = {"em": "em", "strong": "strong", "s": "del"}
