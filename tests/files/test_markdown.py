@@ -1,8 +1,9 @@
 """Markdown: text alone changes, everything else stays as it is spelled."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from markdown_it import MarkdownIt
 
 from cotext.files.blocks import Block, Close, Contents, Copied, Open, Piece, Point
 from cotext.files.markdown import FORMAT, MarkdownFile
+from cotext.files.markdown_inline import html_mates
 from cotext.files.table import recognise
 from cotext.runtime.errors import CotextError
 
@@ -170,6 +172,8 @@ def rewritten(text: str, *pieces: Piece) -> str:
         ("a  \nb  \nc\n", ("d", Point(1, True), Point(2, True), "e"), "d  \n\\\ne\n"),
         ("a  \nb\n", ("c", Point(1, True), "\n", "d"), "c  \nd\n"),
         ("a  \nb\n", ("c", Point(1, True), "\u00a0"), "c\n"),
+        # Codes side by side stay two.
+        ("`a` and `b`\n", (Copied(1, "a"), Copied(2, "b"), " c"), "`a` `b` c\n"),
     ],
 )
 def test_other_text_is_the_text_it_says(text: str, pieces: tuple[Piece, ...], expected: str) -> None:
@@ -204,6 +208,54 @@ def test_the_name_alone_tells_that_a_text_is_markdown() -> None:
     found = recognise(head, "a.MD")
     assert found is not None
     assert found.name == "markdown"
+
+
+def test_elements_of_html_lie_within_those_of_markdown() -> None:
+    for text, pieces in (
+        ("<b>a *c <i>d</i>*</b>", "(a (c (d)))"),
+        ("*<b>a* c</b>", "(.a) c."),
+        ("*<b>a* *c</b>*", "(.a) (c.)"),
+        ("<b>a *c</b>*", ".a (c.)"),
+        ("<b>*<i>a*</b></i>", "((.a))."),
+    ):
+        signs = {Open: "(", Close: ")", Point: "."}
+        [[block]] = opened(text).contents.documents
+        assert "".join(p if isinstance(p, str) else signs[type(p)] for p in block.pieces) == pieces
+
+
+class _Counted(list[Any]):
+    """Counts the entries that are read."""
+
+    read = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for entry in super().__iter__():
+            self.read += 1
+            yield entry
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        self.read += len(found) if isinstance(index, slice) else 1
+        return found
+
+
+@pytest.mark.parametrize("part", ["<b>x", "</b>", "<b>*<a>x*</b>", "<b>*</b>x*"])
+def test_tags_are_paired_with_one_look_at_each_token(part: str) -> None:
+    [token] = MarkdownIt().parseInline(part * 200 + "</b>" * 200)
+    tokens = _Counted(token.children)
+    html_mates(tokens)
+    assert tokens.read <= 4 * len(tokens)
+
+
+def test_a_row_of_a_table_is_taken_out_of_the_text_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    line = MarkdownFile._line
+    monkeypatch.setattr(
+        MarkdownFile, "_line", lambda self, number: taken.append(number) or line(self, number)
+    )
+    file = opened("|" + " a |" * 200 + "\n|" + "---|" * 200 + "\n|" + " b |" * 200 + "\n")
+    assert len(file.contents.documents[0]) == 400
+    assert len(taken) == 2
 
 
 PARTS = r"""

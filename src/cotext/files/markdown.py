@@ -107,7 +107,7 @@ class MarkdownFile:
         return self._text[start:stop].rstrip("\r\n")
 
     def _paragraphs(self, tokens: Sequence[Any]) -> Iterator[_Place]:
-        row, cell_end = -1, 0
+        row, text, cell_end = -1, "", 0
         for before, token in zip([None, *tokens], tokens, strict=False):
             if token.type in _KEPT:
                 if token.content.strip():
@@ -119,23 +119,16 @@ class MarkdownFile:
             in_table = before is not None and before.type in ("th_open", "td_open")
             try:
                 if in_table:
-                    row, cell_end = (row, cell_end) if row == first else (first, 0)
-                    spans = [self._cell(token.content, first, cell_end)]
-                    cell_end = spans[0][1]
+                    if row != first:
+                        row, text, cell_end = first, self._line(first), 0
+                    start, cell_end = _cell(token.content, text, cell_end)
+                    spans = [(start, cell_end, first)]
                 else:
                     spans = list(self._spans(token.content.split("\n"), range(first, last)))
                 yield self._place(token, spans, first, in_table)
             except NotFoundError:
                 if any(map(str.isalpha, token.content)):
                     self._keep("paragraphs whose markup cannot be taken apart", first)
-
-    def _cell(self, content: str, line: int, start: int) -> tuple[int, int, int]:
-        """Where a cell stands in its line; a bar in it is escaped."""
-        text = self._line(line)
-        for source in (content, content.replace("|", "\\|")):
-            if (at := text.find(source, start)) >= 0:
-                return at, at + len(source), line
-        raise NotFoundError
 
     def _spans(self, contents: Sequence[str], lines: range) -> Iterator[tuple[int, int, int]]:
         """Where the lines of a paragraph stand in those of the text."""
@@ -270,6 +263,14 @@ class MarkdownFile:
             mark_said(place.paragraph, piece) for piece in left if isinstance(piece, Open | Close)
         )
         return "".join("".join(piece for piece in block.pieces if isinstance(piece, str)).split()), +elements
+
+
+def _cell(content: str, line: str, start: int) -> tuple[int, int]:
+    """Where a cell stands in its line, from `start` on; a bar in it is escaped."""
+    source = content.replace("|", "\\|")
+    if (at := line.find(source, start)) < 0:
+        raise NotFoundError
+    return at, at + len(source)
 
 
 def _lines_in(text: str) -> int:
