@@ -172,6 +172,9 @@ def rewritten(text: str, *pieces: Piece) -> str:
         ("a  \nb  \nc\n", ("d", Point(1, True), Point(2, True), "e"), "d  \n\\\ne\n"),
         ("a  \nb\n", ("c", Point(1, True), "\n", "d"), "c  \nd\n"),
         ("a  \nb\n", ("c", Point(1, True), "\u00a0"), "c\n"),
+        # Marks at the end of a heading are part of it.
+        ("# a\n", ("C #",), "# C \\#\n"),
+        ("a\n", ("C #",), "C #\n"),
         # Codes side by side stay two.
         ("`a` and `b`\n", (Copied(1, "a"), Copied(2, "b"), " c"), "`a` `b` c\n"),
     ],
@@ -190,6 +193,19 @@ def test_texts_inside_of_elements_do_not_end_them() -> None:
     image = tokens[1].children[-1]
     assert tokens[1].children[0].attrs["title"] == image.content.replace("\\", "") == 'it\'s ("b") *c* <d>'
     assert environment["references"]["R"]["title"] == 'it\'s ("b") *c* <d>'
+
+
+def test_a_paragraph_that_no_spelling_makes_keeps_its_elements_and_is_said() -> None:
+    file = opened("a <div> *b*\n")
+    [[block]] = file.contents.documents
+    given = replace(block, pieces=(Point(1), "[c] ", Open(2), "d", Close(2)))
+    assert file.written([[given]]) == b"<div>\\[c\\] <em>d</em>\n"
+    [message] = file.contents.messages
+    assert message == ("line 1: paragraphs whose translation may read as other markup than it should: 1")
+    # An empty translation has nothing to say.
+    file = opened("a\n")
+    assert file.written([[replace(file.contents.documents[0][0], pieces=())]]) == b"\n"
+    assert not file.contents.messages
 
 
 def test_a_paragraph_of_several_lines_keeps_its_width() -> None:

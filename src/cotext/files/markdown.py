@@ -36,6 +36,7 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
 _FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*\r?\n)*?\1[ \t]*(?:\r?\n|\Z)")
 _FOOTNOTE_TEXT = re.compile(r"\[\^[^\]\s]+\]:[ \t]*(?=\S)")
 _CLOSING_MARKS = re.compile(r"(?:^|[ \t]+)#+[ \t]*$|[ \t]+$")
+_LAST_MARKS = re.compile(r"(?:^|(?<=[ \t]))#+$")
 _DEFINED_TITLE = re.compile(
     r"^ {0,3}\[(?:\\.|[^\]\\])+\]:\s*\S+[ \t]+([\"'(])(?P<title>[^\"'()\n]+)[\"')][ \t]*$"
 )
@@ -64,6 +65,7 @@ class _Place:
     ending: str = "\n"
     width: int = 0
     in_table: bool = False
+    in_heading: bool = False  # behind its marks, not above a line
     own: list[Block] = field(default_factory=list)  # the paragraph, then the texts inside its elements
 
 
@@ -86,6 +88,7 @@ class MarkdownFile:
         self._environment: dict[str, Any] = {}
         tokens = self._parser.parse(re.sub(r"\r\n?", "\n", self._text[begin:]), self._environment)
         self._kept: dict[str, list[int]] = {}
+        self._unlike: list[str] = []  # places of paragraphs that no spelling makes what they should be
         found = chain(self._paragraphs(tokens), self._titles())
         self._places = sorted(found, key=lambda place: place.start)
         blocks = [block for place in self._places for block in place.own]
@@ -125,7 +128,9 @@ class MarkdownFile:
                     spans = [(start, cell_end, first)]
                 else:
                     spans = list(self._spans(token.content.split("\n"), range(first, last)))
-                yield self._place(token, spans, first, in_table)
+                place = self._place(token, spans, first, in_table)
+                place.in_heading = before is not None and before.markup.startswith("#")
+                yield place
             except NotFoundError:
                 if any(map(str.isalpha, token.content)):
                     self._keep("paragraphs whose markup cannot be taken apart", first)
@@ -179,6 +184,7 @@ class MarkdownFile:
         """The text with these blocks in the places of its own."""
         blocks = [block for document in documents for block in document]
         parts = []
+        self._unlike = []
         at = taken = 0
         for place in self._places:
             given = blocks[taken : taken + len(place.own)]
@@ -186,6 +192,11 @@ class MarkdownFile:
             if given != place.own:
                 parts += [self._text[at : place.start], self._written(place, given)]
                 at = place.stop
+        if self._unlike:
+            self.contents.messages.append(
+                f"{self._unlike[0]}: paragraphs whose translation may read as other markup than it should: "
+                f"{len(self._unlike):,}"
+            )
         return "".join([*parts, self._text[at:]]).encode()
 
     def _written(self, place: _Place, given: Sequence[Block]) -> str:
@@ -215,7 +226,10 @@ class MarkdownFile:
             return lines
         # An empty line would end the paragraph; two spaces on one are a line break that is meant.
         lines = [line if line.strip(" \t") else "\\" * line.endswith("  ") for line in lines]
-        return [unlike_a_block(line.lstrip(" \t")) for line in lines if line] or [""]
+        lines = [unlike_a_block(line.lstrip(" \t")) for line in lines if line] or [""]
+        if place.in_heading:
+            lines[-1] = _LAST_MARKS.sub(r"\\\g<0>", lines[-1])
+        return lines
 
     def _rewrapped(self, place: _Place, source: str) -> list[str]:
         """The source in lines of the paragraph's width; line breaks that are meant stay."""
@@ -228,7 +242,10 @@ class MarkdownFile:
         return lines
 
     def _spelled(self, place: _Place, block: Block, further: Sequence[str]) -> list[str]:
-        """The lines of a block: the first spelling that says what it should, as a paragraph."""
+        """The lines of a block: the first spelling that says what it should, as a paragraph.
+
+        Where none does, that with tags and escapes has all elements; it is said.
+        """
         text, wanted = self._wanted(place, block)
         second: list[str] | None = None
         for how in range(4):
@@ -240,7 +257,9 @@ class MarkdownFile:
             without = found is not None and found[0] == text and not found[1] - wanted
             if second is None and found and without and set(wanted - found[1]) <= _MAY_GO:
                 second = lines
-        return second or self._lines_of(place, spelled(place.paragraph, block, further, 1))
+        if second is None:
+            self._unlike.append(block.place)
+        return second or lines
 
     def _said(self, place: _Place, lines: Sequence[str]) -> tuple[str, Counter[str]] | None:
         """What lines say as a paragraph; None where they are none."""
