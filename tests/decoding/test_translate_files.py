@@ -18,6 +18,7 @@ from cotext.decoding.open import OpenedRun, open_run
 from cotext.decoding.partial_output import TranslationJournal
 from cotext.decoding.translate_blocks import translate_blocks
 from cotext.files.blocks import Block, Close, Contents, Copied, Open, Piece, Point, merged
+from cotext.files.markdown import MarkdownFile
 from cotext.files.text import FORMAT
 
 NOTES = """Red dog
@@ -97,6 +98,16 @@ def test_a_report_for_each_file(world: World, folder: Path) -> None:
         json.loads(succeed("translate", world.run, folder / "page.md", "--out", folder / "a", "--json").out)
     ]
     assert alone["format"] == "markdown"
+
+
+def test_what_cannot_be_written_as_it_should_be_is_said(
+    world: World, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(MarkdownFile, "_said", lambda self, place, lines: None)
+    done = succeed("translate", world.run, folder / "page.md", "--out", folder / "a", "--json")
+    said = "paragraphs whose translation may read as other markup than it should"
+    assert said in done.err
+    assert any(said in message for message in json.loads(done.out)["messages"])
 
 
 def test_nothing_is_overwritten_unasked(world: World, folder: Path) -> None:

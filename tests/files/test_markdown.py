@@ -1,8 +1,9 @@
 """Markdown: text alone changes, everything else stays as it is spelled."""
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,6 +12,7 @@ from markdown_it import MarkdownIt
 
 from cotext.files.blocks import Block, Close, Contents, Copied, Open, Piece, Point
 from cotext.files.markdown import FORMAT, MarkdownFile
+from cotext.files.markdown_inline import html_mates
 from cotext.files.table import recognise
 from cotext.runtime.errors import CotextError
 
@@ -163,6 +165,18 @@ def rewritten(text: str, *pieces: Piece) -> str:
         ("[a] b\n\n[a]: x\n", (Open(1), "c", Close(1)), "[c][a]\n\n[a]: x\n"),
         ("[a][] b\n\n[a]: x\n", (Open(1), "c", Close(1)), "[c][a]\n\n[a]: x\n"),
         ("| a | b |\n|---|---|\n", ("c | d",), "| c \\| d | b |\n|---|---|\n"),
+        # A text of a link that looks like a reference, a definition or the mark of a footnote.
+        ("[a][r]\n\n[r]: x\n", (Open(1), "b [r]: c", Close(1)), "[b \\[r\\]: c][r]\n\n[r]: x\n"),
+        ("[a](x)\n", (Open(1), "^1", Close(1)), "[\\^1](x)\n"),
+        # Line breaks side by side are no end of the paragraph.
+        ("a  \nb  \nc\n", ("d", Point(1, True), Point(2, True), "e"), "d  \n\\\ne\n"),
+        ("a  \nb\n", ("c", Point(1, True), "\n", "d"), "c  \nd\n"),
+        ("a  \nb\n", ("c", Point(1, True), "\u00a0"), "c\n"),
+        # Marks at the end of a heading are part of it.
+        ("# a\n", ("C #",), "# C \\#\n"),
+        ("a\n", ("C #",), "C #\n"),
+        # Codes side by side stay two.
+        ("`a` and `b`\n", (Copied(1, "a"), Copied(2, "b"), " c"), "`a` `b` c\n"),
     ],
 )
 def test_other_text_is_the_text_it_says(text: str, pieces: tuple[Piece, ...], expected: str) -> None:
@@ -181,6 +195,19 @@ def test_texts_inside_of_elements_do_not_end_them() -> None:
     assert environment["references"]["R"]["title"] == 'it\'s ("b") *c* <d>'
 
 
+def test_a_paragraph_that_no_spelling_makes_keeps_its_elements_and_is_said() -> None:
+    file = opened("a <div> *b*\n")
+    [[block]] = file.contents.documents
+    given = replace(block, pieces=(Point(1), "[c] ", Open(2), "d", Close(2)))
+    assert file.written([[given]]) == b"<div>\\[c\\] <em>d</em>\n"
+    [message] = file.contents.messages
+    assert message == ("line 1: paragraphs whose translation may read as other markup than it should: 1")
+    # An empty translation has nothing to say.
+    file = opened("a\n")
+    assert file.written([[replace(file.contents.documents[0][0], pieces=())]]) == b"\n"
+    assert not file.contents.messages
+
+
 def test_a_paragraph_of_several_lines_keeps_its_width() -> None:
     lines = "> the cat sees the dog and\n> the dog sees the cat and\n> more\n"
     long = " ".join(["eine katze sieht"] * 6)
@@ -197,6 +224,54 @@ def test_the_name_alone_tells_that_a_text_is_markdown() -> None:
     found = recognise(head, "a.MD")
     assert found is not None
     assert found.name == "markdown"
+
+
+def test_elements_of_html_lie_within_those_of_markdown() -> None:
+    for text, pieces in (
+        ("<b>a *c <i>d</i>*</b>", "(a (c (d)))"),
+        ("*<b>a* c</b>", "(.a) c."),
+        ("*<b>a* *c</b>*", "(.a) (c.)"),
+        ("<b>a *c</b>*", ".a (c.)"),
+        ("<b>*<i>a*</b></i>", "((.a))."),
+    ):
+        signs = {Open: "(", Close: ")", Point: "."}
+        [[block]] = opened(text).contents.documents
+        assert "".join(p if isinstance(p, str) else signs[type(p)] for p in block.pieces) == pieces
+
+
+class _Counted(list[Any]):
+    """Counts the entries that are read."""
+
+    read = 0
+
+    def __iter__(self) -> Iterator[Any]:
+        for entry in super().__iter__():
+            self.read += 1
+            yield entry
+
+    def __getitem__(self, index: Any) -> Any:
+        found = super().__getitem__(index)
+        self.read += len(found) if isinstance(index, slice) else 1
+        return found
+
+
+@pytest.mark.parametrize("part", ["<b>x", "</b>", "<b>*<a>x*</b>", "<b>*</b>x*"])
+def test_tags_are_paired_with_one_look_at_each_token(part: str) -> None:
+    [token] = MarkdownIt().parseInline(part * 200 + "</b>" * 200)
+    tokens = _Counted(token.children)
+    html_mates(tokens)
+    assert tokens.read <= 4 * len(tokens)
+
+
+def test_a_row_of_a_table_is_taken_out_of_the_text_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = []
+    line = MarkdownFile._line
+    monkeypatch.setattr(
+        MarkdownFile, "_line", lambda self, number: taken.append(number) or line(self, number)
+    )
+    file = opened("|" + " a |" * 200 + "\n|" + "---|" * 200 + "\n|" + " b |" * 200 + "\n")
+    assert len(file.contents.documents[0]) == 400
+    assert len(taken) == 2
 
 
 PARTS = r"""

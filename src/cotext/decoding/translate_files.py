@@ -137,7 +137,11 @@ class BlocksJob:
             )
             lock.require()
             if not journal.output_stands:
+                known = len(self._file.contents.messages)
                 content = self._file.written(self._texts.blocks(journal.done))
+                for message in self._file.contents.messages[known:]:
+                    self.messages.append(message)
+                    self._on_message(f"{self.source}: {message}")
                 with replacing(self.out.resolve()) as temporary:
                     temporary.write_bytes(content)
             journal.finish(keep)

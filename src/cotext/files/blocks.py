@@ -101,7 +101,8 @@ class OpenedFile(Protocol):
 
         As many documents and blocks as `contents`; the pieces of each hold the elements of the block that
         they replace, each once and nested properly. Given its own blocks, the file comes back byte for byte,
-        or, for formats that are archives, part for part.
+        or, for formats that are archives, part for part. The messages of `contents` get
+        what could not be written as it should be.
         """
         ...
 

@@ -36,11 +36,12 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\n|\r|\Z)")
 _FRONT_MATTER = re.compile(r"(---|\+\+\+)[ \t]*\r?\n(?:.*\r?\n)*?\1[ \t]*(?:\r?\n|\Z)")
 _FOOTNOTE_TEXT = re.compile(r"\[\^[^\]\s]+\]:[ \t]*(?=\S)")
 _CLOSING_MARKS = re.compile(r"(?:^|[ \t]+)#+[ \t]*$|[ \t]+$")
+_LAST_MARKS = re.compile(r"(?:^|(?<=[ \t]))#+$")
 _DEFINED_TITLE = re.compile(
     r"^ {0,3}\[(?:\\.|[^\]\\])+\]:\s*\S+[ \t]+([\"'(])(?P<title>[^\"'()\n]+)[\"')][ \t]*$"
 )
 _LINE_BREAKS = re.compile(r"[ \t]*[\r\n]\s*")
-_LAST_BREAK = re.compile(r"(?:(?: {2,}|\\)\n[ \t]*)+\Z")
+_LAST_BREAK = re.compile(r"(?:(?: {2,}|\\)\n[^\S\n]*)+\Z")
 _MAY_GO: Final = {"hardbreak"}  # where it is the first or the last of a paragraph
 _KEPT: Final = {
     "fence": "blocks of code",
@@ -64,6 +65,7 @@ class _Place:
     ending: str = "\n"
     width: int = 0
     in_table: bool = False
+    in_heading: bool = False  # behind its marks, not above a line
     own: list[Block] = field(default_factory=list)  # the paragraph, then the texts inside its elements
 
 
@@ -86,6 +88,7 @@ class MarkdownFile:
         self._environment: dict[str, Any] = {}
         tokens = self._parser.parse(re.sub(r"\r\n?", "\n", self._text[begin:]), self._environment)
         self._kept: dict[str, list[int]] = {}
+        self._unlike: list[str] = []  # places of paragraphs that no spelling makes what they should be
         found = chain(self._paragraphs(tokens), self._titles())
         self._places = sorted(found, key=lambda place: place.start)
         blocks = [block for place in self._places for block in place.own]
@@ -107,7 +110,7 @@ class MarkdownFile:
         return self._text[start:stop].rstrip("\r\n")
 
     def _paragraphs(self, tokens: Sequence[Any]) -> Iterator[_Place]:
-        row, cell_end = -1, 0
+        row, text, cell_end = -1, "", 0
         for before, token in zip([None, *tokens], tokens, strict=False):
             if token.type in _KEPT:
                 if token.content.strip():
@@ -119,23 +122,18 @@ class MarkdownFile:
             in_table = before is not None and before.type in ("th_open", "td_open")
             try:
                 if in_table:
-                    row, cell_end = (row, cell_end) if row == first else (first, 0)
-                    spans = [self._cell(token.content, first, cell_end)]
-                    cell_end = spans[0][1]
+                    if row != first:
+                        row, text, cell_end = first, self._line(first), 0
+                    start, cell_end = _cell(token.content, text, cell_end)
+                    spans = [(start, cell_end, first)]
                 else:
                     spans = list(self._spans(token.content.split("\n"), range(first, last)))
-                yield self._place(token, spans, first, in_table)
+                place = self._place(token, spans, first, in_table)
+                place.in_heading = before is not None and before.markup.startswith("#")
+                yield place
             except NotFoundError:
                 if any(map(str.isalpha, token.content)):
                     self._keep("paragraphs whose markup cannot be taken apart", first)
-
-    def _cell(self, content: str, line: int, start: int) -> tuple[int, int, int]:
-        """Where a cell stands in its line; a bar in it is escaped."""
-        text = self._line(line)
-        for source in (content, content.replace("|", "\\|")):
-            if (at := text.find(source, start)) >= 0:
-                return at, at + len(source), line
-        raise NotFoundError
 
     def _spans(self, contents: Sequence[str], lines: range) -> Iterator[tuple[int, int, int]]:
         """Where the lines of a paragraph stand in those of the text."""
@@ -186,6 +184,7 @@ class MarkdownFile:
         """The text with these blocks in the places of its own."""
         blocks = [block for document in documents for block in document]
         parts = []
+        self._unlike = []
         at = taken = 0
         for place in self._places:
             given = blocks[taken : taken + len(place.own)]
@@ -193,6 +192,11 @@ class MarkdownFile:
             if given != place.own:
                 parts += [self._text[at : place.start], self._written(place, given)]
                 at = place.stop
+        if self._unlike:
+            self.contents.messages.append(
+                f"{self._unlike[0]}: paragraphs whose translation may read as other markup than it should: "
+                f"{len(self._unlike):,}"
+            )
         return "".join([*parts, self._text[at:]]).encode()
 
     def _written(self, place: _Place, given: Sequence[Block]) -> str:
@@ -220,7 +224,12 @@ class MarkdownFile:
             lines = self._rewrapped(place, source)
         if lines == place.source.split("\n"):
             return lines
-        return [unlike_a_block(line.lstrip(" \t")) for line in lines]
+        # An empty line would end the paragraph; two spaces on one are a line break that is meant.
+        lines = [line if line.strip(" \t") else "\\" * line.endswith("  ") for line in lines]
+        lines = [unlike_a_block(line.lstrip(" \t")) for line in lines if line] or [""]
+        if place.in_heading:
+            lines[-1] = _LAST_MARKS.sub(r"\\\g<0>", lines[-1])
+        return lines
 
     def _rewrapped(self, place: _Place, source: str) -> list[str]:
         """The source in lines of the paragraph's width; line breaks that are meant stay."""
@@ -233,7 +242,10 @@ class MarkdownFile:
         return lines
 
     def _spelled(self, place: _Place, block: Block, further: Sequence[str]) -> list[str]:
-        """The lines of a block: the first spelling that says what it should, as a paragraph."""
+        """The lines of a block: the first spelling that says what it should, as a paragraph.
+
+        Where none does, that with tags and escapes has all elements; it is said.
+        """
         text, wanted = self._wanted(place, block)
         second: list[str] | None = None
         for how in range(4):
@@ -245,13 +257,17 @@ class MarkdownFile:
             without = found is not None and found[0] == text and not found[1] - wanted
             if second is None and found and without and set(wanted - found[1]) <= _MAY_GO:
                 second = lines
-        return second or self._lines_of(place, spelled(place.paragraph, block, further, 1))
+        if second is None:
+            self._unlike.append(block.place)
+        return second or lines
 
     def _said(self, place: _Place, lines: Sequence[str]) -> tuple[str, Counter[str]] | None:
         """What lines say as a paragraph; None where they are none."""
         if place.in_table:
             [token] = self._parser.parseInline(lines[0].replace("\\|", "|"), self._environment)
             return said(token.children)
+        if lines == [""]:
+            return "", Counter()
         tokens = self._parser.parse("\n".join(lines), dict(self._environment))
         if [token.type for token in tokens] != ["paragraph_open", "inline", "paragraph_close"]:
             return None
@@ -266,6 +282,14 @@ class MarkdownFile:
             mark_said(place.paragraph, piece) for piece in left if isinstance(piece, Open | Close)
         )
         return "".join("".join(piece for piece in block.pieces if isinstance(piece, str)).split()), +elements
+
+
+def _cell(content: str, line: str, start: int) -> tuple[int, int]:
+    """Where a cell stands in its line, from `start` on; a bar in it is escaped."""
+    source = content.replace("|", "\\|")
+    if (at := line.find(source, start)) < 0:
+        raise NotFoundError
+    return at, at + len(source)
 
 
 def _lines_in(text: str) -> int:

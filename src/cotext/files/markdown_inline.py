@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from cotext.files.blocks import Block, Close, Copied, Open, Piece, Point, merged
+from cotext.files.elements import Item, mates
 from cotext.files.xml import taken
 
 FOOTNOTE = re.compile(r"\[\^[^\]\s]+\]")
@@ -19,10 +20,10 @@ _TITLE = r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'|\((?:\\.|[^()\\])*\)"
 _TARGET = re.compile(rf"\]\(\s*(?:<(?:\\.|[^<>\n\\])*>|{_INSIDE})(\s+(?P<title>{_TITLE}))?\s*\)")
 _REFERENCE = re.compile(r"\](?:\[(?:\\.|[^\[\]\\])*\])?")
 _HTML_NAME = re.compile(r"<(/?)([A-Za-z][\w-]*)")
-_SPECIAL = re.compile(r"[\\`*_\[\]<>&~|!]")
-_SPECIAL_INSIDE = re.compile(r"[\\`*_\[\]<&~|!\"'()]")
+_SPECIAL = re.compile(r"[\\`*_\[\]<>&~|!^]")
+_SPECIAL_INSIDE = re.compile(r"[\\`*_\[\]<&~|!^\"'()]")
 _BLOCK_START = re.compile(
-    r"[-+*](?=\s|$)|[#>|:]|=+\s*$|`{3,}[^`]*$|~{3,}|(?:-[\s-]*|(?:\*\s*){3,}|(?:_\s*){3,})$|\[[^\]]*\]:"
+    r"[-+*](?=\s|$)|[#>|:]|=+\s*$|`{3,}[^`]*$|~{3,}|(?:-[\s-]*|(?:\*\s*){3,}|(?:_\s*){3,})$|\[(?:\\.|[^\[\]\\])*\]:"
 )
 _MARKS: Final = {"*": "em", "_": "em", "**": "strong", "__": "strong", "~~": "s"}
 _TAGS: Final = {"em": "em", "strong": "strong", "s": "del"}
@@ -201,34 +202,23 @@ def _is_plain(text: str) -> bool:
 
 
 def html_mates(tokens: Sequence[Any]) -> dict[int, int]:
-    """The numbers of tokens that open and close an element of HTML, each to the other's."""
-    mates: dict[int, int] = {}
-    waiting: list[tuple[str, int, int]] = []
-    depth = 0
+    """The numbers of tokens that open and close an element of HTML, each to the other's.
+
+    Both stand in the same element of Markdown, so that none begins or ends in between.
+    """
+    numbers: list[int] = []
+    tags: list[Item] = []
+    around = [-1]
     for number, token in enumerate(tokens):
-        depth += token.nesting
-        if token.type != "html_inline" or not (match := _HTML_NAME.match(token.content)):
-            continue
-        name = match[2].lower()
-        if not match[1]:
-            waiting.append((name, number, depth))
-            continue
-        # An element of Markdown may not begin or end in between.
-        for place in reversed(range(len(waiting))):
-            if waiting[place][0] == name and waiting[place][2] == depth:
-                mates[waiting[place][1]], mates[number] = number, waiting[place][1]
-                del waiting[place:]
-                break
-    return {a: b for a, b in mates.items() if _holds_whole(tokens, min(a, b), max(a, b))}
-
-
-def _holds_whole(tokens: Sequence[Any], first: int, last: int) -> bool:
-    depth = 0
-    for token in tokens[first + 1 : last]:
-        depth += token.nesting
-        if depth < 0:
-            return False
-    return depth == 0
+        if token.nesting > 0:
+            around.append(number)
+        elif token.nesting < 0:
+            around.pop()
+        elif token.type == "html_inline" and (match := _HTML_NAME.match(token.content)):
+            numbers.append(number)
+            kind = "close" if match[1] else "open"
+            tags.append(Item(kind, f"{match[2].lower()} in {around[-1]}", number, number + 1))
+    return {numbers[a]: numbers[b] for a, b in mates(tags).items()}
 
 
 def visible(paragraph: Paragraph, pieces: Iterable[Piece]) -> tuple[Piece, ...]:
@@ -263,9 +253,11 @@ def spelled(paragraph: Paragraph, block: Block, further: Sequence[str], how: int
     `how`: 0 with its own escapes, 1 with all, 2 with stars for underscores too, 3 with tags for emphasis.
     """
     parts: list[str] = []
+    after_code = False
     for piece in block.pieces:
         if isinstance(piece, str):
             parts.append(_text(piece, paragraph, how))
+            after_code = False
             continue
         template = (paragraph.last if isinstance(piece, Close) else paragraph.first)[piece.key]
         source = "".join(part if isinstance(part, str) else further[part] for part in template)
@@ -274,7 +266,9 @@ def spelled(paragraph: Paragraph, block: Block, further: Sequence[str], how: int
                 source = source.replace("_", "*")
             elif how == 3:
                 source = f"<{'/' * isinstance(piece, Close)}{_TAGS[_MARKS[source]]}>"
-        parts.append(source)
+        is_code = source.startswith("`")
+        parts.append(f" {source}" if is_code and after_code else source)  # else, the two would be one
+        after_code = is_code
     return "".join(parts)
 
 
