@@ -1,6 +1,7 @@
 """Substitution of terms: where a phrase is put, which proposal is chosen, and what stays as promised."""
 
 import itertools
+from dataclasses import replace
 
 import pytest
 import torch
@@ -69,6 +70,8 @@ def test_a_proposal_loses_for_a_rendering_beside_its_term_and_for_words_that_are
     assert draft.penalty("unten war ein schweres Auto.") == stutter / 4
     assert draft.penalty("unten war ein schweres Boot. Auto.") == stutter + 2 * length
     assert draft.penalty("unten war Auto.") == 2 * length
+    draft.found = [replace(free, text="unten unten unten war ein schweres schweres Boot.")]
+    assert draft.penalty("unten war ein schweres Auto.") == stutter / 4
 
 
 @pytest.mark.parametrize("lexical", [False, True])
@@ -145,6 +148,23 @@ def test_mended_sentences_keep_every_promise(name: str) -> None:
             scores = translator.score([ParallelDocument(document.id, document.sentences, sentences)])[0]
             assert [s.log_probability for s in scores] == pytest.approx(found[d].log_probabilities, abs=1e-4)
             assert [s.tokens for s in scores] == list(found[d].tokens)
+
+
+def test_copied_text_alone_is_searched_from_the_beginning_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[tuple[bool, bool]] = []
+    choose = substitution.Substitution._choose
+
+    def spied(self, drafts, found):  # type: ignore[no-untyped-def]
+        for draft in drafts:
+            reduced = [p for p, _ in found[id(draft)] if p.automaton is not draft.automaton]
+            if reduced:
+                seen.append((draft.phrases == ("it",), any(not p.begun for p in reduced)))
+        choose(self, drafts, found)
+
+    monkeypatch.setattr(substitution.Substitution, "_choose", spied)
+    list(system("focused-concatenation/base").translate(DOCUMENTS, guide=guide(DOCUMENTS)))
+    assert {copies for copies, _ in seen} == {False, True}
+    assert all(copies == searched for copies, searched in seen)
 
 
 def test_sentences_that_keep_their_terms_freely_are_left_as_they_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -10,14 +10,16 @@ Search with a constraint alone finds the place of a term by what its tokens cost
 model's own rendering beside it. Here the alignment of the model's attention says the place. Sentences that
 keep their constraints freely are left as they are. The others are mended from left to right, one missing
 phrase after the other; of the proposals for it, the most probable is chosen, after a deduction for a
-rendering that stands beside its term and for words too many or too few. Where no proposal keeps the
-constraints, or a guide does not say what a phrase renders, the sentence is searched with all of them
-(`lexical_search.py`).
+rendering that stands beside its term and for words too many or too few. Around copied text, which a model
+may never have seen, the free translation is often broken: a search from the beginning is one more proposal.
+Where no proposal keeps the constraints, or a guide does not say what a phrase renders, the sentence is
+searched with all of them (`lexical_search.py`).
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Final
 
 from cotext.data.batch import Instance
@@ -36,7 +38,8 @@ from cotext.files.word_alignment import SentenceAlignment, Span, proportional, r
 from cotext.files.words import occurrences, words_of
 
 # Log-probability that a proposal loses for a rendering that still stands beside its term, and for every word
-# that it has more, or fewer, than the free translation with the phrase in place of the rendering.
+# that it has more, or fewer, than the free translation with the phrase in place of the rendering, in which a
+# word several times in a row counts as one.
 STUTTER: Final = 8.0
 LENGTH: Final = 5.0
 # Of the alternatives of a term, at most so many are proposed.
@@ -110,8 +113,9 @@ class Draft:
             return 0.0
         beside = sum(share for share, word in self.own if any(occurrences(text, [word])))
         _, phrase = next(occurrences(text, self.phrases), (0, ""))
-        before = len(words_of(self.found[self.at].text)) - len(words_of(self.own[0][1]))
-        return STUTTER * beside + LENGTH * abs(len(words_of(text)) - before - len(words_of(phrase)))
+        free = groupby(words_of(self.found[self.at].text), key=lambda word: word.text)
+        wanted = sum(1 for _ in free) - len(words_of(self.own[0][1])) + len(words_of(phrase))
+        return STUTTER * beside + LENGTH * abs(len(words_of(text)) - wanted)
 
     @property
     def _copied(self) -> list[tuple[str, ...]]:
@@ -227,6 +231,8 @@ class Substitution:
         automaton = SentenceAutomaton(draft.reduced(phrases), self._spelling)
         draft.phrases = tuple(phrases)
         draft.own = [(share, text[start:stop]) for share, (start, stop) in found]
+        if phrases[0] in draft.constraints.copied:
+            yield _Proposal(draft, (), automaton)
         for rank, (_, span) in enumerate(found[:_PLACES]):
             for begun, is_whole in self._begun(draft.found[draft.at], span, phrases):
                 if (is_whole or not rank) and _written(automaton, begun) is not None:
