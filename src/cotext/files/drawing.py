@@ -5,11 +5,10 @@ so elements as bold is.
 """
 
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 from typing import TYPE_CHECKING, Final
 
 from cotext.files.parts import AttributeText, Slot
-from cotext.files.runs import Atom, Paragraph, look_of, text_atoms
+from cotext.files.runs import Atom, Paragraph, look_of, new_run, text_atoms
 from cotext.files.xml import local_name, lxml_etree, namespace_of, taken
 
 if TYPE_CHECKING:
@@ -52,11 +51,7 @@ class DrawingDialect:
         self, nodes: Sequence["etree._Element"], properties: "etree._Element | None"
     ) -> "etree._Element":
         """A new run around nodes."""
-        run: etree._Element = lxml_etree().Element(self._prefix + "r")
-        if properties is not None:
-            run.append(deepcopy(properties))
-        run.extend(nodes)
-        return run
+        return new_run(self._prefix, nodes, properties)
 
     def _atoms(self, paragraph: "etree._Element") -> Iterator[Atom]:
         for child in paragraph:

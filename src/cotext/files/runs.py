@@ -8,12 +8,13 @@ are elements. A format says by its `Dialect` what its nodes are; all else is sha
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final, Protocol
 
 from cotext.files.blocks import Close, Copied, Open, Piece, Point, merged
 from cotext.files.elements import Item, inner, mates, without_empty
-from cotext.files.xml import local_name
+from cotext.files.xml import local_name, lxml_etree
 
 if TYPE_CHECKING:
     from lxml import etree
@@ -224,6 +225,17 @@ def look_of(properties: "etree._Element | None", unseen: frozenset[str]) -> str:
 
 def _local(name: str | bytes) -> str:
     return str(name).rpartition("}")[2]
+
+
+def new_run(
+    prefix: str, nodes: Sequence["etree._Element"], properties: "etree._Element | None"
+) -> "etree._Element":
+    """A new run of a namespace, in braces, around nodes; `properties` are copied."""
+    run: etree._Element = lxml_etree().Element(prefix + "r")
+    if properties is not None:
+        run.append(deepcopy(properties))
+    run.extend(nodes)
+    return run
 
 
 def _with_spaces_joined(atoms: Sequence[Atom]) -> list[Atom]:

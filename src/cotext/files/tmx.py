@@ -25,7 +25,15 @@ from cotext.files.blocks import Block
 from cotext.files.inline import Kind, segments
 from cotext.files.places import Edit, Lines, Slot, SplicedFile, no_edits
 from cotext.files.strings import has_words
-from cotext.files.xml_places import Element, decoded_xml, escaped, opened_tag, printable, read_markup
+from cotext.files.xml_places import (
+    Element,
+    decoded_xml,
+    escaped,
+    has_root,
+    opened_tag,
+    printable,
+    read_markup,
+)
 from cotext.runtime.errors import CotextError
 
 _ROOT: Final = re.compile(rb"<tmx[\s>]")
@@ -90,9 +98,7 @@ class Tmx:
 
     def recognises(self, head: bytes) -> bool:
         """By the root element."""
-        head = head.replace(b"\0", b"") if head.startswith((b"\xff\xfe", b"\xfe\xff")) else head
-        start = head.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
-        return start.startswith(b"<") and _ROOT.search(head[:65536]) is not None
+        return has_root(head, _ROOT)
 
     def open(self, content: bytes, name: str) -> SplicedFile:
         """Read a memory; raises CotextError for malformed XML, and where languages are not known."""

@@ -8,10 +8,9 @@ misspellings, optional hyphens, where pages broke.
 
 import re
 from collections.abc import Iterator, Sequence
-from copy import deepcopy
 from typing import TYPE_CHECKING, Final
 
-from cotext.files.runs import Atom, look_of
+from cotext.files.runs import Atom, look_of, new_run
 from cotext.files.xml import local_name, lxml_etree, taken
 
 if TYPE_CHECKING:
@@ -65,11 +64,7 @@ class WordDialect:
         self, nodes: Sequence["etree._Element"], properties: "etree._Element | None"
     ) -> "etree._Element":
         """A new run around nodes."""
-        run: etree._Element = lxml_etree().Element(self._prefix + "r")
-        if properties is not None:
-            run.append(deepcopy(properties))
-        run.extend(nodes)
-        return run
+        return new_run(self._prefix, nodes, properties)
 
     def _content(self, parent: "etree._Element") -> Iterator[Atom]:
         children = list(parent)

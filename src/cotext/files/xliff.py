@@ -20,7 +20,7 @@ from cotext.files.blocks import Block
 from cotext.files.inline import Kind, Segment, segments
 from cotext.files.places import Edit, Lines, Slot, SplicedFile, no_edits
 from cotext.files.strings import has_words
-from cotext.files.xml_places import Element, decoded_xml, opened_tag, read_markup, with_attribute
+from cotext.files.xml_places import Element, decoded_xml, has_root, opened_tag, read_markup, with_attribute
 from cotext.runtime.errors import CotextError, shown
 
 _ROOT: Final = re.compile(rb"<(?:[\w.-]+:)?xliff[\s>]")
@@ -44,9 +44,7 @@ class Xliff:
 
     def recognises(self, head: bytes) -> bool:
         """By the root element."""
-        head = head.replace(b"\0", b"") if head.startswith((b"\xff\xfe", b"\xfe\xff")) else head
-        start = head.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
-        return start.startswith(b"<") and _ROOT.search(head[:65536]) is not None
+        return has_root(head, _ROOT)
 
     def open(self, content: bytes, name: str) -> SplicedFile:
         """Read a job; raises CotextError for malformed XML, another version, or languages of another job."""

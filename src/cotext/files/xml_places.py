@@ -75,6 +75,13 @@ class Element:
         )
 
 
+def has_root(head: bytes, root: re.Pattern[bytes]) -> bool:
+    """Whether a file that begins so is markup in which `root` is found near its beginning, UTF-16 or not."""
+    head = head.replace(b"\0", b"") if head.startswith((b"\xff\xfe", b"\xfe\xff")) else head
+    start = head.lstrip(b"\xef\xbb\xbf\xff\xfe \t\r\n")
+    return start.startswith(b"<") and root.search(head[:65536]) is not None
+
+
 def decoded_xml(content: bytes, name: str) -> Decoded:
     """The text of an XML file in the encoding that it declares; raises CotextError as `decoded` does."""
     declared = _DECLARED.match(content[:200])
