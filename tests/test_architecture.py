@@ -27,7 +27,8 @@ FLOORS = {
     "training": 7,
     "analysis": 8,
     "reports": 9,
-    "cli": 10,
+    "serving": 10,
+    "cli": 11,
 }
 
 

@@ -33,6 +33,7 @@ from cotext.cli.options import (
     output,
     scoring_settings,
 )
+from cotext.cli.serve import serve
 from cotext.cli.speed import speed
 from cotext.cli.train import train
 from cotext.cli.translate import translate
@@ -104,6 +105,7 @@ app.command()(train)
 
 
 app.command()(translate)
+app.command()(serve)
 
 
 @app.command()

@@ -1,0 +1,28 @@
+"""What a server is told when it starts."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class ServerSettings:
+    """Limits and places of a server; sizes are bytes, times seconds.
+
+    `state`: the folder of jobs, glossaries and usage, which a server that is started again goes on with.
+    `keys`: the file of keys; None: any key is accepted, which is for the loopback alone.
+    `batch_tokens`: what the hypotheses of a batch take at most, which bounds how long a batch takes.
+    """
+
+    state: Path
+    keys: Path | None = None
+    origins: tuple[str, ...] = ()  # that browsers may call from (CORS)
+    batch_tokens: int = 2048
+    max_text_bytes: int = 128 * 1024
+    max_file_bytes: int = 32 * 1024 * 1024
+    max_sentences: int = 2_000  # of a request; files have none
+    max_waiting: int = 256  # requests that wait or are worked at
+    max_waiting_of_client: int = 64
+    requests_per_minute: int = 0  # of a client; 0: any number
+    request_seconds: float = 300.0
+    keep_jobs_seconds: float = 24 * 3600.0
+    page: bool = True
