@@ -15,7 +15,7 @@ EN_DE, DE_EN = Languages("en", "de"), Languages("de", "en")
 def test_a_glossary_is_kept_with_its_dictionaries(tmp_path: Path) -> None:
     made = GlossaryStore(tmp_path).create("ann", "animals", {EN_DE: [("cat", " Katze "), ("ant", "Ameise")]})
     store = GlossaryStore(tmp_path)  # as a server that starts again
-    assert store.list("ann") == [made] == [store.get("ann", made.id)]
+    assert store.all_of("ann") == [made] == [store.get("ann", made.id)]
     assert [(each.languages, each.entries) for each in made.dictionaries] == [(EN_DE, 2)]
     assert store.entries("ann", made.id, EN_DE) == [("ant", "Ameise"), ("cat", "Katze")]
 
@@ -29,13 +29,13 @@ def test_a_glossary_is_kept_with_its_dictionaries(tmp_path: Path) -> None:
     left = store.get("ann", made.id)
     assert (left.name, [each.languages for each in left.dictionaries]) == ("pets", [DE_EN])
     store.delete("ann", made.id)
-    assert store.list("ann") == []
+    assert store.all_of("ann") == []
 
 
 def test_nothing_of_one_client_is_there_for_another(tmp_path: Path) -> None:
     store = GlossaryStore(tmp_path)
     made = store.create("ann", "mine", {EN_DE: [("a", "b")]})
-    assert store.list("bob") == []
+    assert store.all_of("bob") == []
     for asked in (
         lambda: store.get("bob", made.id),
         lambda: store.entries("bob", made.id, EN_DE),
@@ -71,7 +71,7 @@ def test_what_cannot_be_kept_is_refused(
     with pytest.raises(RequestError, match=said) as refused:
         store.create("ann", name, {languages: entries})
     assert refused.value.status == 400
-    assert store.list("ann") == []
+    assert store.all_of("ann") == []
 
 
 def test_there_is_an_end_to_glossaries_and_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +98,7 @@ def test_threads_share_a_store(tmp_path: Path) -> None:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert sorted(each.name for each in store.list("ann")) == [str(n) for n in range(8)]
+    assert sorted(each.name for each in store.all_of("ann")) == [str(n) for n in range(8)]
 
 
 def test_of_several_dictionaries_the_first_says_the_translation() -> None:

@@ -84,7 +84,7 @@ class GlossaryStore:
                 _write(database, identity, languages, entries)
             return _read(database, client, identity)
 
-    def list(self, client: str) -> "list[StoredGlossary]":
+    def all_of(self, client: str) -> list[StoredGlossary]:
         """All glossaries of a client, in the order in which they were made."""
         with self._database.transaction() as database:
             query = "SELECT id FROM glossaries WHERE client = ? ORDER BY created, rowid"
@@ -96,7 +96,7 @@ class GlossaryStore:
         with self._database.transaction() as database:
             return _read(database, client, identity)
 
-    def entries(self, client: str, identity: str, languages: Languages) -> "list[tuple[str, str]]":
+    def entries(self, client: str, identity: str, languages: Languages) -> list[tuple[str, str]]:
         """The entries of a dictionary, by source term."""
         with self._database.transaction() as database:
             _read(database, client, identity)
@@ -167,7 +167,8 @@ def _read(database: sqlite3.Connection, client: str, identity: str) -> StoredGlo
         " GROUP BY source_language, target_language ORDER BY min(rowid)"
     )
     sizes = [DictionarySize(Languages(s, t), n) for s, t, n in database.execute(query, (identity,))]
-    return StoredGlossary(identity, *row, tuple(sizes))
+    name, created = row
+    return StoredGlossary(identity, name, created, tuple(sizes))
 
 
 def _write(database: sqlite3.Connection, identity: str, languages: Languages, entries: Entries) -> None:
