@@ -12,13 +12,11 @@ from typing import Any, Final, cast
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from cotext.decoding.wishes import Wishes
 from cotext.files.blocks import Block
 from cotext.serving.deepl.asked import (
     Asked,
     asked,
     check_formality,
-    language_of,
     refuse_unsupported,
     system_for,
 )
@@ -29,7 +27,7 @@ from cotext.serving.deepl.usage import check_quota, usage_of
 from cotext.serving.errors import RequestError
 from cotext.serving.glossary_store import wishes_of
 from cotext.serving.requests import service_of, unless_gone
-from cotext.serving.service import Client, TextRequest
+from cotext.serving.service import TextRequest
 from cotext.serving.systems import System
 
 FAST: Final = "latency_optimized"
@@ -67,13 +65,13 @@ async def translate(request: Request) -> Response:
     context = _context(wanted)
     ends = [len(fragments)] if extension.document else range(1, len(fragments) + 1)
     parts = [fragments[start:stop] for start, stop in zip([0, *ends], ends, strict=False)]
+    service = service_of(request)
     text_request = TextRequest(
         system,
         tuple((*context, *(block for each in part for block in each.blocks)) for part in parts),
-        await _wishes(request, wanted, client, system),
+        wishes_of(glossary_entries(service, wanted, client, system)),
         fast=model_type == FAST,
     )
-    service = service_of(request)
     answer = await unless_gone(request, service.translate(text_request, client))
     preserve = wanted.flag("preserve_formatting")
     language = system.languages.target
@@ -130,10 +128,6 @@ def _context(wanted: Asked) -> tuple[Block, ...]:
     text = wanted.text("context")
     blocks = PlainText(text, "1", "context").blocks if text.strip() else []
     return tuple(Block(block.pieces, block.place, translate=False) for block in blocks)
-
-
-async def _wishes(request: Request, wanted: Asked, client: Client, system: System) -> Wishes:
-    return wishes_of(glossary_entries(service_of(request), wanted, client, system))
 
 
 def _extension(wanted: Asked) -> _Extension:
