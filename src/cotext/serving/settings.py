@@ -25,4 +25,6 @@ class ServerSettings:
     requests_per_minute: int = 0  # of a client; 0: any number
     request_seconds: float = 300.0
     keep_jobs_seconds: float = 24 * 3600.0
+    max_jobs_bytes: int = 4 << 30  # of all files together, finished or not
+    files_at_once: int = 4
     page: bool = True
