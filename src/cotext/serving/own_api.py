@@ -1,8 +1,9 @@
 """The own API of the server, under `/api`, which its page is made with: JSON, and events."""
 
+from functools import partial
 from typing import Annotated, Any, TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StrictStr, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, StrictInt, StrictStr, ValidationError
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -11,6 +12,7 @@ from cotext.files.table import file_formats
 from cotext.files.tmx import written
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import EventStream
+from cotext.serving.own_api_explain import Explanations, Question, unexplained
 from cotext.serving.own_api_texts import Asked, answered, events_of
 from cotext.serving.requests import client_of, fields, service_of, unless_gone
 from cotext.serving.service import Client
@@ -41,6 +43,16 @@ class TranslateBody(Body):
     fast: bool = False
 
 
+class ExplainBody(Body):
+    """A word of a translated document."""
+
+    system: Text
+    sources: list[Text]
+    targets: list[Text]
+    sentence: StrictInt
+    characters: tuple[StrictInt, StrictInt]
+
+
 class TmxBody(Body):
     """Sentence pairs for a translation memory."""
 
@@ -57,6 +69,7 @@ def routes() -> list[BaseRoute]:
     return [
         Route("/api/systems", systems, methods=["GET"]),
         Route("/api/translate", translate, methods=["POST"]),
+        Route("/api/explain", partial(explain, Explanations()), methods=["POST"]),
         Route("/api/tmx", tmx, methods=["POST"]),
     ]
 
@@ -97,7 +110,7 @@ def _described(system: System) -> dict[str, Any]:
         "view": kind,
         "context_sentences": view.before + view.after if kind == "window" else None,
         "takes_terms": translator.takes_guides,
-        "explains": kind != "sentence" and translator.plan.kind.token_nll is not None,
+        "explains": not unexplained(system),
         "signature": system.opened.signature,
     }
 
@@ -115,6 +128,16 @@ async def translate(request: Request) -> Response:
         return JSONResponse(await unless_gone(request, answered(service, asked, client)))
     # Until the first event, what is wrong with the request is told by its status.
     return EventStream(await unless_gone(request, events_of(service, asked, client)))
+
+
+async def explain(explanations: Explanations, request: Request) -> Response:
+    """Which context sentences decided a word."""
+    client = _client(request)
+    body = await _body(request, ExplainBody)
+    service = service_of(request)
+    system = service.systems.named(body.system)
+    question = Question(system, tuple(body.sources), tuple(body.targets), body.sentence, body.characters)
+    return JSONResponse(await unless_gone(request, explanations.answer(service, question, client)))
 
 
 async def tmx(request: Request) -> Response:
