@@ -6,8 +6,7 @@ import hmac
 import secrets
 import sqlite3
 import threading
-import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final
@@ -27,7 +26,6 @@ from cotext.serving.sharing import SharedSystem
 from cotext.serving.systems import System, Systems
 
 WATCH_SECONDS: Final = 0.2
-REPEAT_SECONDS: Final = 10.0  # after which a status is told again, so that a connection stays
 
 
 class Jobs:
@@ -190,16 +188,13 @@ class Jobs:
         _, _, workers = self._parts()
         workers.forget([self._row(id, client, key)])
 
-    async def watch(self, id: str, client: Asker, key: str | None = None) -> AsyncIterator[JobStatus]:
-        """The status of a job, whenever it has changed, until the job is finished or the server stops.
-
-        It is told again where it has not changed for REPEAT_SECONDS.
-        """
-        told, when = None, 0.0
+    async def watch(self, id: str, client: Asker, key: str | None = None) -> AsyncGenerator[JobStatus]:
+        """The status of a job, now and whenever it has changed, until it is finished or the server stops."""
+        told = None
         while not self._closed:
             status = self.status(id, client, key)
-            if status != told or time.monotonic() - when > REPEAT_SECONDS:
-                told, when = status, time.monotonic()
+            if status != told:
+                told = status
                 yield status
             if status.finished:
                 return

@@ -25,7 +25,7 @@ REFUSED_SECONDS: Final = 2.0  # before the table is asked again, once storage ha
 STOP_SECONDS: Final = 10.0
 MAX_ATTEMPTS: Final = 10  # of a file with which the server stopped each time
 
-_LOG = logging.getLogger(__name__)
+_log = logging.getLogger(__name__)
 
 
 class Workers:
@@ -138,7 +138,7 @@ class Workers:
             try:
                 claimed = self._claimed()
             except sqlite3.Error:
-                _LOG.exception("the table of jobs cannot be used")
+                _log.exception("the table of jobs cannot be used")
                 self._stopping.wait(REFUSED_SECONDS)
                 continue
             if claimed is None:
@@ -147,7 +147,7 @@ class Workers:
             try:
                 self._run(row, running)
             except (OSError, sqlite3.Error):  # storage refuses even the end of the job, which is tried again
-                _LOG.exception("the end of a job could not be noted")
+                _log.exception("the end of a job could not be noted")
                 self._stopping.wait(REFUSED_SECONDS)
             finally:
                 with self._changed:
@@ -192,7 +192,7 @@ class Workers:
         except Exception as error:
             # Where it happened; the text of an exception may be that of a client.
             where = "".join(traceback.format_tb(error.__traceback__))
-            _LOG.error("a file was not translated: %s\n%s", type(error).__name__, where)
+            _log.error("a file was not translated: %s\n%s", type(error).__name__, where)
             message = f"{row.file_name}: the server failed at this file, and not by anything that is in it"
         if state == "error":
             self._folder.discard(row.id)  # before its end is noted, which needs room on the disk, too
