@@ -15,6 +15,7 @@ from cotext.files.blocks import Block, Contents
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
 from cotext.serving.glossary_store import GlossaryStore
+from cotext.serving.jobs import Jobs
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import SharedSystem, Work
 from cotext.serving.systems import System, Systems
@@ -79,6 +80,7 @@ class Service:
         self.systems, self.settings = systems, settings
         self.glossaries = GlossaryStore(settings.state)
         self._shared = {system.name: SharedSystem(system) for system in systems}
+        self.jobs = Jobs(systems, self._shared, settings)
 
     def shared(self, system: System) -> SharedSystem:
         """The model of a system, to be worked with in a thread."""
