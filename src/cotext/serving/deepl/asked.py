@@ -84,11 +84,14 @@ async def asked(request: Request) -> tuple[Asked, Client]:
     found = await fields(request)
     in_address = {name: request.query_params.getlist(name) for name in request.query_params}
     wanted = Asked(in_address | found)
-    header = request.headers.get("authorization", "")
-    is_key = header.lower().startswith(_SCHEME)
     # In a field as it was once sent, and is by old clients.
-    key = header[len(_SCHEME) :].strip() if is_key else wanted.text("auth_key")
-    return wanted, client_of(request, key or None)
+    return wanted, client_of(request, header_key(request) or wanted.text("auth_key") or None)
+
+
+def header_key(request: Request) -> str | None:
+    """The key in the header of a request."""
+    header = request.headers.get("authorization", "")
+    return header[len(_SCHEME) :].strip() if header.lower().startswith(_SCHEME) else None
 
 
 def system_for(request: Request, wanted: Asked, name: str | None = None) -> System:
