@@ -169,7 +169,7 @@ class Workers:
         return None
 
     def _next(self, waiting: list[Row]) -> Row:
-        """A job that was begun before; else of the client with the fewest at work, whose last is longest ago."""
+        """A job begun before; else one of the client with the fewest at work, whose last is longest ago."""
         at_work = Counter(running.client for running in self._running.values())
         turns = self._table.last_turns()
         return min(
