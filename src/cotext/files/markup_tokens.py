@@ -115,8 +115,8 @@ class Token(NamedTuple):
 def tokens(page: str, xml: bool, html: bool = True) -> list[Token]:
     """The tokens of a page: as many stretches as cover it without a gap.
 
-    With `xml`, as XHTML: names as they are spelled, `<a/>` is empty, and a title is as other elements. Without
-    `html`, no element is known by its name to be empty or text alone.
+    With `xml`, as XHTML: names as they are spelled, `<a/>` is empty, and a title is as other elements.
+    Without `html`, no element is known by its name to be empty, or text alone.
     """
     return list(_tokens(page, xml, html))
 

@@ -18,6 +18,7 @@ from cotext.serving.systems import open_systems
 DIALECTS: Final[tuple[str, ...]] = (
     "own_api",
     "file_routes",
+    "deepl",
 )
 
 

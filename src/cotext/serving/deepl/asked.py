@@ -46,10 +46,14 @@ class Asked:
             raise RequestError(400, f"Parameter '{name}' not specified.")
         return found
 
+    def several(self, name: str) -> list[Any]:
+        """A field that is a list; anything else is a list of it alone."""
+        found = self._found.get(name, [])
+        return found if isinstance(found, list) else [found]
+
     def texts(self, name: str) -> list[str]:
         """A field that is a list of texts; a text alone is one of one."""
-        found = self._found.get(name, [])
-        found = found if isinstance(found, list) else [found]
+        found = self.several(name)
         if not all(isinstance(each, str) for each in found):
             raise _bad_type(name, "a list of texts")
         return found
@@ -139,7 +143,8 @@ def check_formality(wanted: Asked, system: System) -> None:
     if formality in ("more", "less"):
         target = system.languages.target.upper()
         raise RequestError(
-            400, f"Target language {target} does not support formality; leave it out, or ask prefer_{formality}"
+            400,
+            f"Target language {target} does not support formality; leave it out, or ask prefer_{formality}",
         )
 
 

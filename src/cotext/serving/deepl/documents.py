@@ -83,7 +83,7 @@ async def fetch(request: Request) -> Response:
         usage_of(request).add(client.name, status.billed_characters)
         jobs.delete(identity, client, key)
 
-    answer = await file_answer(*jobs.result(identity, client, key))
+    answer = file_answer(*jobs.result(identity, client, key))
     answer.background = BackgroundTask(fetched)
     return answer
 
@@ -101,4 +101,5 @@ def _check_output(wanted: str, path: Path, name: str) -> None:
 
 
 def _endings(path: Path) -> tuple[str, ...]:
-    return format_of(path).suffixes
+    found = format_of(path)
+    return (f".{found}",) if isinstance(found, str) else found.suffixes

@@ -88,7 +88,9 @@ def _variants(code: str) -> tuple[tuple[str, str], ...]:
 def _described(systems: list[System], resource: str) -> Iterator[dict[str, Any]]:
     pairs = [system.languages for system in systems]
     sources, targets = {pair.source for pair in pairs}, {pair.target for pair in pairs}
-    of_terms = {code for each in _with_terms(systems) for code in (each.languages.source, each.languages.target)}
+    of_terms = {
+        code for each in _with_terms(systems) for code in (each.languages.source, each.languages.target)
+    }
     for base in sorted(sources | targets):
         names = dict(_variants(base)) if base in targets and resource in _TRANSLATION else {}
         if base in sources or not names:

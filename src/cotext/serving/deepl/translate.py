@@ -28,7 +28,6 @@ from cotext.serving.errors import RequestError
 from cotext.serving.glossary_store import wishes_of
 from cotext.serving.requests import service_of, unless_gone
 from cotext.serving.service import TextRequest
-from cotext.serving.systems import System
 
 FAST: Final = "latency_optimized"
 BEST: Final = "quality_optimized"
