@@ -25,7 +25,7 @@ _PROLOGUE: Final = re.compile(r"\s*<[?!]")
 
 @dataclass(frozen=True, slots=True)
 class TagHandling:
-    """What tags mean: `kind` "xml" or "html"; tag names in small letters; `strict`: malformed XML is refused."""
+    """What tags mean: `kind` is "xml" or "html", names are in small letters; `strict`: no malformed XML."""
 
     kind: str
     strict: bool = False
@@ -43,7 +43,10 @@ class TagHandling:
 class Fragment(Protocol):
     """A text as blocks, in reading order."""
 
-    blocks: Sequence[Block]
+    @property
+    def blocks(self) -> Sequence[Block]:
+        """The blocks."""
+        ...
 
     def written(self, blocks: Sequence[Block]) -> str:
         """The text with other blocks in the places of its own."""
