@@ -146,10 +146,13 @@ def fake(told: Told) -> Starlette:
         contexts = []
         for number in range(asked["sentence"]):
             change = 3.25 if number == asked["sentence"] - 1 else -0.2
-            contexts.append(
-                {"number": number, "side": "source", "text": asked["sources"][number], "change": change,
-                 "meant": change > 1}
-            )  # fmt: skip
+            for side in ("source", "target"):
+                own = change if side == "source" else 0.05
+                text_of = asked[f"{side}s"][number]
+                contexts.append(
+                    {"number": number, "side": side, "text": text_of, "change": own, "together": change,
+                     "meant": own > 1}
+                )  # fmt: skip
         return JSONResponse(
             {
                 "word": {"text": text, "first": first, "stop": stop},

@@ -14,6 +14,7 @@ from cotext.decoding.wishes import Wishes
 from cotext.files.blocks import Block, Contents
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
+from cotext.serving.glossary_store import GlossaryStore
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import SharedSystem, Work
 from cotext.serving.systems import System, Systems
@@ -76,6 +77,7 @@ class Service:
 
     def __init__(self, systems: Systems, settings: ServerSettings) -> None:
         self.systems, self.settings = systems, settings
+        self.glossaries = GlossaryStore(settings.state)
         self._shared = {system.name: SharedSystem(system) for system in systems}
 
     def shared(self, system: System) -> SharedSystem:

@@ -7,13 +7,11 @@ import { exampleOf } from "./examples.js";
 import { Files } from "./files.js";
 import { Glossary, pairOf } from "./glossary.js";
 import { Panel } from "./panel.js";
-import { languageName, Reading } from "./reading.js";
+import { languageName, Reading, reads } from "./reading.js";
 import { recall, remember } from "./store.js";
 import { Translation } from "./translation.js";
 
 const PARTS = ["text", "files", "glossary"];
-const VIEWS = { sentence: "each sentence alone", window: "with sentences before it", document: "the whole document" };
-
 let about = null; // what the server says of itself
 let translations = [];
 let edited = []; // the translations that an undo belongs to, the last edit last
@@ -46,7 +44,8 @@ async function begin() {
   byId("key-form").hidden = true;
   files.accept(about);
   byId("open-file").accept = about.file_suffixes.join(",");
-  byId("system").replaceChildren(...about.systems.map((each) => option(each, true)));
+  const pairs = new Set(about.systems.map(pairOf));
+  byId("system").replaceChildren(...about.systems.map((each) => option(each, pairs.size > 1)));
   const kept = recall("system");
   if (named(kept)) byId("system").value = kept;
   chosen(recall("beside"));
@@ -56,8 +55,8 @@ async function begin() {
 }
 
 function option(each, languages) {
-  const pair = languages ? `${languageName(each.source)} → ${languageName(each.target)}: ` : "";
-  return make("option", { value: each.name }, `${pair}${each.name} (${VIEWS[each.view]})`);
+  const pair = languages ? `${languageName(each.source)} → ${languageName(each.target)}, ` : "";
+  return make("option", { value: each.name }, `${pair}${each.name}: reads ${reads(each)}`);
 }
 
 // A system is chosen: the second is one of the same languages.
@@ -73,6 +72,7 @@ function chosen(second) {
   byId("source").lang = first.source.code;
   byId("source-label").textContent = `Your document, ${languageName(first.source)}`;
   byId("example").hidden = !exampleOf(pairOf(first));
+  byId("example-about").hidden = byId("example").hidden || explaining() === null;
   glossary.show(first);
   describe();
   remember("system", first.name);
@@ -338,16 +338,20 @@ function changeText() {
 }
 
 // The picture that explains it: a system that reads documents beside one that does not.
-function tryExample() {
-  const pair = pairOf(system());
-  const same = about.systems.filter((each) => pairOf(each) === pair);
-  const documents = same.find((each) => each.view !== "sentence");
+function explaining() {
+  const same = about.systems.filter((each) => pairOf(each) === pairOf(system()));
+  const documents = system().view === "sentence" ? same.find((each) => each.view !== "sentence") : system();
   const sentences = same.find((each) => each.view === "sentence");
-  if (documents && sentences) {
-    byId("system").value = documents.name;
-    chosen(sentences.name);
+  return documents && sentences ? [documents, sentences] : null;
+}
+
+function tryExample() {
+  const two = explaining();
+  write(exampleOf(pairOf(system())));
+  if (two) {
+    byId("system").value = two[0].name;
+    chosen(two[1].name);
   }
-  write(exampleOf(pair));
   translate();
 }
 

@@ -5,7 +5,10 @@ import { button, byId, counted, make } from "./dom.js";
 import { wordsOf } from "./words.js";
 
 const SHOWN = 6; // context sentences that are listed; of more, their number
-const SLIGHT = 0.1; // nats: a word is then less than an eighth more probable, or less so
+const SLIGHT = 0.1; // nats: below, a word is at most a tenth more or less probable
+const MEANING =
+  "Figures: the logarithm of the word's probability with that sentence minus the one without it, in nats; " +
+  "beside a word, with all context minus with none.";
 
 /** Shows a sentence of a translation; `on` hears `edit(column, number)`, `closed()`, `failed(error)`. */
 export class Panel {
@@ -110,61 +113,75 @@ export class Panel {
   }
 
   #explained(column, number, answer) {
-    const { word, contexts, decisive, alternative, words } = answer;
-    const ranked = [...contexts].sort((a, b) => Math.abs(b.change) - Math.abs(a.change));
-    const most = Math.max(1, ...ranked.map((each) => Math.abs(each.change)));
-    const telling = ranked.filter((each) => Math.abs(each.change) >= SLIGHT);
-    this.reading.light(
-      column,
-      telling.map((each) => ({
-        ...each,
-        share: Math.min(1, Math.abs(each.change) / most),
-        figure: signed(each.change),
-        up: each.change > 0,
-      })),
-      number,
-      word,
-    );
-    for (const { first, change } of words ?? []) {
+    const { word, decisive, alternative, words } = answer;
+    const { system, sources } = this.reading.translations[column];
+    const ranked = bySentence(answer.contexts);
+    const most = Math.max(1, ...ranked.map((each) => Math.abs(each.together)));
+    this.reading.light(column, ranked.flatMap((each) => lights(each, most)), number, word);
+    for (const { first, change } of words) {
       const own = this.words.find((each) => each.first === first);
-      own?.button.classList.toggle("moved", Math.abs(change) >= SLIGHT);
+      if (!own || Math.abs(change) < SLIGHT) continue;
+      own.button.replaceChildren(own.text, make("small", { class: "figures", lang: "en" }, ` ${signed(change)}`));
     }
-    const parts = [verdict(word, ranked, decisive, this.reading.translations[column])];
-    if (alternative) parts.push(make("p", {}, "Without it, this system writes: ", quoted(alternative, this.#target(column))));
-    if (ranked.length) parts.push(this.#list(column, ranked.slice(0, SHOWN), most));
-    if (ranked.length > SHOWN) {
-      parts.push(make("p", { class: "soft" }, `and ${counted(ranked.length - SHOWN, "other")} of less influence`));
-    }
-    parts.push(
-      make("p", { class: "soft small" }, "Figures: log-probability of the word with that sentence, minus without it, in nats."),
-    );
+    const found = ranked.find((each) => each.number === decisive);
+    const shown = ranked.slice(0, SHOWN).map((each) => this.#influence(column, each, most));
+    const more = ranked.length - shown.length;
+    const parts = [
+      verdict(word, found, system, sources),
+      alternative ? make("p", {}, "Without it, this system writes: ", quoted(alternative, system.target.code)) : "",
+      shown.length ? make("ol", { class: "influences" }, ...shown) : "",
+      more > 0 ? make("p", { class: "soft small" }, `and ${counted(more, "sentence")} of less influence`) : "",
+      make("p", { class: "soft small" }, MEANING),
+    ];
     this.found.replaceChildren(...parts);
   }
 
-  #target(column) {
-    return this.reading.translations[column].system.target.code;
-  }
-
-  #list(column, contexts, most) {
-    const list = make("ol", { class: "influences" });
+  #influence(column, { number, together, source, target }, most) {
     const { system, sources, sentences } = this.reading.translations[column];
-    for (const { number, side, text, change } of contexts) {
-      const bar = make("span", { class: change < 0 ? "bar down" : "bar up", "aria-hidden": "true" });
-      bar.style.setProperty("--length", `${(100 * Math.abs(change)) / most}%`);
-      const code = side === "source" ? system.source.code : system.target.code;
-      const shown = text || (side === "source" ? sources[number].source : sentences[number].target);
-      list.append(
-        make(
-          "li",
-          {},
-          make("span", { class: "figures" }, signed(change)),
-          make("span", { class: "track" }, bar),
-          make("span", {}, `${side === "source" ? "source" : "translation"} ${number + 1}: `, quoted(shown, code)),
-        ),
-      );
-    }
-    return list;
+    const bar = make("span", { class: together < 0 ? "bar down" : "bar up", "aria-hidden": "true" });
+    bar.style.setProperty("--length", `${(100 * Math.abs(together)) / most}%`);
+    const sides = target === null ? "" : ` source alone ${signed(source)}, translation alone ${signed(target)}`;
+    return make(
+      "li",
+      {},
+      make("span", { class: "figures" }, signed(together)),
+      make("span", { class: "track" }, bar),
+      make(
+        "span",
+        {},
+        `sentence ${number + 1}, `,
+        quoted(sources[number].source, system.source.code),
+        target === null ? "" : make("span", { class: "soft" }, " ", quoted(sentences[number].target, system.target.code)),
+        make("span", { class: "soft small" }, sides),
+      ),
+    );
   }
+}
+
+// One entry for each context sentence: with both sides, and with each alone where the system reads both.
+function bySentence(contexts) {
+  const found = new Map();
+  for (const { number, side, change, together } of contexts) {
+    const one = found.get(number) ?? { number, together: together ?? change, source: null, target: null };
+    one[side] = change;
+    found.set(number, one);
+  }
+  return [...found.values()].sort((a, b) => Math.abs(b.together) - Math.abs(a.together));
+}
+
+// A context sentence lights up on the source side by both, in the translation by what is its own.
+function lights({ number, together, target }, most) {
+  return [
+    { number, side: "source", change: together },
+    { number, side: "target", change: target ?? 0 },
+  ]
+    .filter(({ change }) => Math.abs(change) >= SLIGHT)
+    .map(({ change, ...where }) => ({
+      ...where,
+      share: Math.min(1, Math.abs(change) / most),
+      figure: signed(change),
+      up: change > 0,
+    }));
 }
 
 function described(confidence, low, edited) {
@@ -179,22 +196,20 @@ function unable(system) {
     : `${system.name} has no probabilities of single words, and cannot say which context decided one.`;
 }
 
-function verdict(word, ranked, decisive, { system, sources }) {
+function verdict(word, found, system, sources) {
   const own = quoted(word.text, system.target.code);
-  const found = ranked.find((each) => each.number === decisive);
-  if (decisive === null || !found) {
-    return make("p", { class: "verdict" }, own, " was decided by its own sentence: none of the context changes it much.");
+  if (!found) {
+    return make("p", { class: "verdict" }, own, " follows from its own sentence: no single sentence around it decides it.");
   }
-  const times = Math.exp(Math.abs(found.change));
+  const times = Math.exp(Math.abs(found.together));
   const factor = times < 10 ? times.toFixed(1) : Math.round(Math.min(times, 1e6)).toLocaleString("en");
-  const less = found.change > 0 ? "less" : "more";
   return make(
     "p",
     { class: "verdict" },
     own,
-    ` was decided by sentence ${decisive + 1}, `,
-    quoted(sources[decisive].source, system.source.code),
-    ` Without it the word is ${factor} times ${less} probable (${signed(found.change)}).`,
+    ` was decided by sentence ${found.number + 1}, `,
+    quoted(sources[found.number].source, system.source.code),
+    ` With it, the word is ${factor} times as probable as without it (${signed(found.together)}).`,
   );
 }
 

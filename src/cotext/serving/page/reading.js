@@ -1,7 +1,7 @@
 // Source and translations side by side: paragraphs of sentences, or, of two systems, sentence beside sentence.
 // Thousands of sentences stay usable: what arrives is written once a frame, and rows out of sight cost nothing.
 
-import { byId, make } from "./dom.js";
+import { byId, counted, make } from "./dom.js";
 import { differing, joiner, wordsOf } from "./words.js";
 
 /**
@@ -102,7 +102,7 @@ export class Reading {
     const cell = (content, extra) => make("div", { class: "cell" }, content, make("span", { class: "soft" }, extra));
     const head = make("div", { class: "row head" }, cell(languageName(system.source), ""));
     for (const each of this.translations) {
-      head.append(cell(languageName(each.system.target), ` ${each.system.name}`));
+      head.append(cell(languageName(each.system.target), ` ${each.system.name}, reads ${reads(each.system)}`));
     }
     return head;
   }
@@ -259,6 +259,13 @@ export class Reading {
 function requestIdleOrFrame(call) {
   if (document.hidden) call();
   else requestAnimationFrame(call);
+}
+
+/** What a system sees of a document when it translates a sentence. */
+export function reads({ view, context_sentences: count }) {
+  if (view === "sentence") return "each sentence alone";
+  if (view === "document") return "the whole document";
+  return count ? `${counted(count, "sentence")} around it` : "sentences around it";
 }
 
 /** The name of a language, as the server or else the browser knows it. */
