@@ -147,7 +147,7 @@ export class Reading {
       element.removeAttribute("tabindex");
       const ghost = stale ?? this.translations[0].sources[number].source;
       element.replaceChildren(
-        running ? make("span", { class: "ghost", "aria-hidden": "true" }, ghost) : make("span", { class: "failed", lang: "en" }, "not translated"),
+        running ? make("span", { class: "ghost", "aria-hidden": "true", "data-ghost": ghost }) : make("span", { class: "failed", lang: "en" }, "not translated"),
       );
       return;
     }
@@ -265,7 +265,7 @@ function requestIdleOrFrame(call) {
 export function reads({ view, context_sentences: count }) {
   if (view === "sentence") return "each sentence alone";
   if (view === "document") return "the whole document";
-  return count ? `${counted(count, "sentence")} around it` : "sentences around it";
+  return count ? `${counted(count, "sentence")} of context` : "context";
 }
 
 /** The name of a language, as the server or else the browser knows it. */
