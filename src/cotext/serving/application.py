@@ -19,6 +19,7 @@ DIALECTS: Final[tuple[str, ...]] = (
     "own_api",
     "file_routes",
     "deepl",
+    "page_routes",
 )
 
 
