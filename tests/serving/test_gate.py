@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +67,12 @@ async def _probe(request: Request) -> Response:
     raise KeyError(SECRET)
 
 
+def scope_of(path: str) -> dict[str, Any]:
+    headers = [(b"host", b"localhost")]
+    about = {"http_version": "1.1", "scheme": "http", "server": ("127.0.0.1", 1), "query_string": b""}
+    return {"type": "http", "method": "POST", "path": path, "headers": headers, **about}
+
+
 class World:
     def __init__(self, service: Service) -> None:
         self.app = assembled.application(service)
@@ -96,9 +101,9 @@ def made(systems: Systems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> A
 
 
 @pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> Iterator[Any]:
+def lines(caplog: pytest.LogCaptureFixture) -> Any:
     caplog.set_level(logging.INFO, LOGGER)
-    yield lambda: [json.loads(JsonLines().format(record)) for record in caplog.records]
+    return lambda: [json.loads(JsonLines().format(record)) for record in caplog.records]
 
 
 # --- errors
@@ -132,9 +137,7 @@ def test_a_fault_in_mid_answer_cuts_it_off(made: Any, lines: Any) -> None:
         async def send(message: Any) -> None:
             sent.append(message)
 
-        scope = {"type": "http", "method": "POST", "path": "/probe/stream", "headers": [(b"host", b"localhost")],
-                 "query_string": b"", "server": ("127.0.0.1", 1), "http_version": "1.1", "scheme": "http"}  # fmt: skip
-        await world.app(scope, receive, send)
+        await world.app(scope_of("/probe/stream"), receive, send)
         assert [m.get("more_body") for m in sent[1:]] == [True]  # never says that it is whole
 
     asyncio.run(once())
@@ -418,9 +421,7 @@ def test_a_body_that_does_not_come_is_not_waited_for(made: Any) -> None:
         async def send(message: Any) -> None:
             sent.append(message)
 
-        scope = {"type": "http", "method": "POST", "path": "/probe/fields", "query_string": b"",
-                 "headers": [(b"host", b"localhost")], "server": ("127.0.0.1", 1), "scheme": "http"}  # fmt: skip
-        await world.app(scope, receive, send)
+        await world.app(scope_of("/probe/fields"), receive, send)
         return sent
 
     assert asyncio.run(once())[0]["status"] == 408

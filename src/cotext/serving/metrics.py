@@ -17,7 +17,7 @@ SECONDS: Final = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 
 
 class Metrics:
-    """Counters and histograms of a server, each in a registry of its own, so that several can be in a process."""
+    """Counters and histograms of a server, in a registry of its own: several can be in a process."""
 
     def __init__(self, service: Service) -> None:
         self._registry = registry = CollectorRegistry()
