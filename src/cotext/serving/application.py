@@ -15,7 +15,11 @@ from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import open_systems
 
 # Modules with `routes()`: a dialect each.
-DIALECTS: Final[tuple[str, ...]] = ()
+DIALECTS: Final[tuple[str, ...]] = (
+    "own_api",
+    "file_routes",
+    "deepl",
+)
 
 
 def app(

@@ -15,7 +15,12 @@ from cotext.decoding.wishes import Wishes
 from cotext.files.blocks import Block, Contents
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
+<<<<<<< HEAD
 from cotext.serving.session_memory import Sessions
+=======
+from cotext.serving.glossary_store import GlossaryStore
+from cotext.serving.jobs import Jobs
+>>>>>>> s-deepl
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import SharedSystem, Work
 from cotext.serving.systems import System, Systems
@@ -81,7 +86,9 @@ class Service:
     def __init__(self, systems: Systems, settings: ServerSettings) -> None:
         self.systems, self.settings = systems, settings
         self.sessions = Sessions()
+        self.glossaries = GlossaryStore(settings.state)
         self._shared = {system.name: SharedSystem(system) for system in systems}
+        self.jobs = Jobs(systems, self._shared, settings)
 
     def shared(self, system: System) -> SharedSystem:
         """The model of a system, to be worked with in a thread."""
