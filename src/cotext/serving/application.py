@@ -24,7 +24,10 @@ from cotext.serving.systems import open_systems
 # Modules with `routes()` and `refusal(error)`: a dialect each.
 DIALECTS: Final[tuple[str, ...]] = (
     "health",
-)  # fmt: skip
+    "own_api",
+    "file_routes",
+    "deepl",
+)
 REASONS: Final = {404: "there is nothing at this address", 405: "this address does not take this method"}
 
 
