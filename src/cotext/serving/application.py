@@ -22,6 +22,7 @@ DIALECTS: Final[tuple[str, ...]] = (
     "libretranslate",
     "opus_cat",
     "fake_mt",
+    "page_routes",
 )
 
 
