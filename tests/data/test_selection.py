@@ -217,10 +217,10 @@ def test_what_the_language_rule_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CotextError, match="--source-language"):
         Cleaner({"language": 0.9}, Languages(), (1, 1))
 
-    def none(name: str) -> None:
-        raise ImportError(name)
+    def none() -> None:
+        raise ImportError
 
-    monkeypatch.setattr("cotext.data.cleaning.import_module", none)
+    monkeypatch.setattr("cotext.data.cleaning.language_identifier", none)
     with pytest.raises(CotextError, match=r"pip install 'cotext\[clean\]'"):
         Cleaner({"language": 0.9}, EN_DE, (1, 1))
     Cleaner(parse_rules(["ratio"]), Languages(), (1, 1))

@@ -280,19 +280,26 @@ class SentenceInfluences:
 
 def influences(scorer: TokenScorer, document: ParallelDocument) -> list[SentenceInfluences]:
     """Take every context sentence of every sentence of a document away, one at a time, and all of them."""
-    found = excerpts(scorer, document)
-    asked = [[e, alone(e), *(without(e, place) for place in e.context)] for e in found]
+    asked = [counterfactuals(each) for each in excerpts(scorer, document)]
     scores = iter(score_excerpts(scorer, [each for of_sentence in asked for each in of_sentence]))
-    made = []
-    for e in found:
-        full, bare = next(scores), next(scores)
-        of_context = []
-        for place in e.context:
-            number = e.numbers[place]
-            assert number is not None
-            of_context.append(Influence(number, _minus(full, next(scores))))
-        made.append(SentenceInfluences(e, _minus(full, bare), tuple(of_context)))
-    return made
+    return [influences_of([(each, next(scores)) for each in of_sentence]) for of_sentence in asked]
+
+
+def counterfactuals(found: Excerpt) -> list[Excerpt]:
+    """What is to be scored of a sentence: in its excerpt, alone, and without each context sentence."""
+    return [found, alone(found), *(without(found, place) for place in found.context)]
+
+
+def influences_of(scored: Sequence[tuple[Excerpt, Sequence[float]]]) -> SentenceInfluences:
+    """The influences on a sentence, whose `counterfactuals` have these log-probabilities of tokens."""
+    (found, full), (_, bare), *others = scored
+    changes = [_minus(full, tokens) for _, tokens in others]
+    of_context = []
+    for place, change in zip(found.context, changes, strict=True):
+        number = found.numbers[place]
+        assert number is not None
+        of_context.append(Influence(number, change))
+    return SentenceInfluences(found, _minus(full, bare), tuple(of_context))
 
 
 def _minus(a: Sequence[float], b: Sequence[float]) -> tuple[float, ...]:

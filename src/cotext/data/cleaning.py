@@ -7,12 +7,11 @@ pieces are documents of their own. Rules look at a pair alone, but for copies of
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from importlib import import_module
-from typing import Any, Final
+from typing import Final
 
 from cotext.data.beads import pieces_of
 from cotext.data.documents import ParallelDocument
+from cotext.data.identification import language_identifier
 from cotext.data.languages import Languages
 from cotext.data.statistics import SeenPairs
 from cotext.runtime.errors import CotextError, nearest, shown
@@ -156,13 +155,8 @@ class Cleaner:
         weight = sum(3 if character >= "\u2e80" else character.isalpha() for character in text)
         if weight < LANGUAGE_LETTERS:
             return False
-        found, probability = self._identifier.classify(text)
+        found, probability = language_identifier().classify(text)
         return bool(found != language and probability >= self.cleaned.rules["language"])
-
-    @cached_property
-    def _identifier(self) -> Any:
-        module = import_module("py3langid.langid")
-        return module.LanguageIdentifier.from_model_file(module.MODEL_FILE, norm_probs=True)
 
     def _require_languages(self) -> None:
         if not str(self._languages):
@@ -171,7 +165,7 @@ class Cleaner:
                 "--source-language and --target-language"
             )
         try:
-            known = set(self._identifier.labels)
+            known = set(language_identifier().labels)
         except ImportError:
             raise CotextError(
                 "--clean language needs the package py3langid; install it (pip install 'cotext[clean]'), or "

@@ -5,6 +5,7 @@ the place of what is taken away. Both sides are edited alike, and the sentence i
 
     document   a b c d e f        excerpt of d, which sees two sentences before it      b c d
     without c                                                                           b d
+    without the target of c     (c keeps its place)                                     b c d
     alone                                                                               d
     shuffled                                                                            c b d
     replaced, by sentences of other documents                                           x y d
@@ -15,6 +16,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from cotext.data.documents import ParallelDocument
+from cotext.data.tokenizer import Side
 from cotext.runtime.errors import CotextError
 
 Pair = tuple[str, str]  # a source sentence and its target
@@ -68,6 +70,14 @@ def without(found: Excerpt, index: int) -> Excerpt:
             f"document {found.document.id!r}: sentence {index + 1} is no context of its excerpt"
         )
     return _kept(found, [i for i in range(len(found.document)) if i != index])
+
+
+def one_sided(found: Excerpt, index: int, side: Side) -> Excerpt:
+    """Take away one side of a context sentence; the other stays in its place."""
+    pairs = found.pairs()
+    source, target = pairs[index]
+    pairs[index] = ("", target) if side == "source" else (source, "")
+    return _made(found.document.id, pairs, found.sentence, found.context, found.numbers)
 
 
 def alone(found: Excerpt) -> Excerpt:

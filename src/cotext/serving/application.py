@@ -15,7 +15,15 @@ from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import open_systems
 
 # Modules with `routes()`: a dialect each.
-DIALECTS: Final[tuple[str, ...]] = ()
+DIALECTS: Final[tuple[str, ...]] = (
+    "own_api",
+    "file_routes",
+    "deepl",
+    "libretranslate",
+    "opus_cat",
+    "fake_mt",
+    "page_routes",
+)
 
 
 def app(

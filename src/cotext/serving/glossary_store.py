@@ -1,0 +1,223 @@
+"""Glossaries of clients, kept on disk: each a name and a dictionary for every language pair that it has."""
+
+import secrets
+import sqlite3
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from cotext.data.languages import CODES, Languages
+from cotext.decoding.wishes import Wishes
+from cotext.files.glossary import Glossary
+from cotext.runtime.errors import shown
+from cotext.serving.database import Database
+from cotext.serving.errors import RequestError
+
+MAX_NAME: Final = 1024
+MAX_TERM: Final = 1024
+MAX_ENTRIES: Final = 100_000  # of a dictionary
+MAX_GLOSSARIES: Final = 1000  # of a client
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS glossaries (
+    id TEXT PRIMARY KEY, client TEXT NOT NULL, name TEXT NOT NULL, created TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS entries (
+    glossary TEXT NOT NULL REFERENCES glossaries (id) ON DELETE CASCADE,
+    source_language TEXT NOT NULL, target_language TEXT NOT NULL, source TEXT NOT NULL, target TEXT NOT NULL,
+    PRIMARY KEY (glossary, source_language, target_language, source));
+"""
+
+Entries = Sequence[tuple[str, str]]  # source terms and their translations
+
+
+@dataclass(frozen=True, slots=True)
+class DictionarySize:
+    """A dictionary of a glossary: its language pair, and how many entries it has."""
+
+    languages: Languages
+    entries: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredGlossary:
+    """A glossary of a client without its entries; `created`: when, in UTC, by ISO 8601."""
+
+    id: str
+    name: str
+    created: str
+    dictionaries: tuple[DictionarySize, ...]
+
+
+class GlossaryStore:
+    """The glossaries of a server; clients are told apart by name, and see none but their own.
+
+    Every method raises RequestError 404 where a client has no such glossary, or no such dictionary in it, and
+    400 for entries, names or languages that cannot be taken.
+    """
+
+    def __init__(self, state: Path) -> None:
+        self._database = Database(state / "glossaries.sqlite3", _SCHEMA)
+
+    def create(self, client: str, name: str, dictionaries: Mapping[Languages, Entries]) -> StoredGlossary:
+        """A new glossary.
+
+        Raises:
+            RequestError: 456, the client has MAX_GLOSSARIES.
+        """
+        name = _checked_name(name)
+        checked = {languages: _checked(languages, entries) for languages, entries in dictionaries.items()}
+        if not checked:
+            raise RequestError(400, "a glossary needs a dictionary: a language pair and its entries")
+        identity = str(uuid.UUID(bytes=secrets.token_bytes(16), version=4))
+        created = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        with self._database.transaction() as database:
+            query = "SELECT count(*) FROM glossaries WHERE client = ?"
+            [count] = database.execute(query, (client,)).fetchone()
+            if count >= MAX_GLOSSARIES:
+                raise RequestError(456, f"you have {count:,} glossaries, the most there may be; delete some")
+            row = (identity, client, name, created)
+            database.execute("INSERT INTO glossaries VALUES (?, ?, ?, ?)", row)
+            for languages, entries in checked.items():
+                _write(database, identity, languages, entries)
+            return _read(database, client, identity)
+
+    def all_of(self, client: str) -> list[StoredGlossary]:
+        """All glossaries of a client, in the order in which they were made."""
+        with self._database.transaction() as database:
+            query = "SELECT id FROM glossaries WHERE client = ? ORDER BY created, rowid"
+            found = database.execute(query, (client,)).fetchall()
+            return [_read(database, client, identity) for (identity,) in found]
+
+    def get(self, client: str, identity: str) -> StoredGlossary:
+        """One of them."""
+        with self._database.transaction() as database:
+            return _read(database, client, identity)
+
+    def entries(self, client: str, identity: str, languages: Languages) -> list[tuple[str, str]]:
+        """The entries of a dictionary, by source term."""
+        with self._database.transaction() as database:
+            _read(database, client, identity)
+            query = (
+                "SELECT source, target FROM entries WHERE glossary = ? AND source_language = ?"
+                " AND target_language = ? ORDER BY source"
+            )
+            found = database.execute(query, (identity, languages.source, languages.target)).fetchall()
+        if not found:
+            raise RequestError(404, f"the glossary has no dictionary for {languages}")
+        return found
+
+    def rename(self, client: str, identity: str, name: str) -> None:
+        """Give a glossary another name."""
+        name = _checked_name(name)
+        with self._database.transaction() as database:
+            _read(database, client, identity)
+            database.execute("UPDATE glossaries SET name = ? WHERE id = ?", (name, identity))
+
+    def put(
+        self, client: str, identity: str, languages: Languages, entries: Entries, *, merge: bool = False
+    ) -> None:
+        """Set the entries of a dictionary, new or not; `merge`: what it has beside them stays."""
+        checked = _checked(languages, entries)
+        with self._database.transaction() as database:
+            _read(database, client, identity)
+            if not merge:
+                _erase(database, identity, languages)
+            _write(database, identity, languages, checked)
+            sizes = {each.languages: each.entries for each in _read(database, client, identity).dictionaries}
+            if sizes[languages] > MAX_ENTRIES:
+                raise RequestError(400, f"a dictionary has {MAX_ENTRIES:,} entries at most")
+
+    def remove(self, client: str, identity: str, languages: Languages) -> None:
+        """Remove a dictionary from a glossary."""
+        with self._database.transaction() as database:
+            _read(database, client, identity)
+            if not _erase(database, identity, languages):
+                raise RequestError(404, f"the glossary has no dictionary for {languages}")
+
+    def delete(self, client: str, identity: str) -> None:
+        """Delete a glossary with all its dictionaries."""
+        with self._database.transaction() as database:
+            _read(database, client, identity)
+            database.execute("DELETE FROM glossaries WHERE id = ?", (identity,))
+
+
+def entries_together(dictionaries: Iterable[Entries]) -> Entries:
+    """Several dictionaries as one; of a term in more than one of them, the first says the translation."""
+    together: dict[str, str] = {}
+    for entries in dictionaries:
+        together = dict(entries) | together
+    return tuple(together.items())
+
+
+def wishes_of(entries: Entries) -> Wishes:
+    """What is asked of a translation by such entries; nothing by none."""
+    return Wishes(Glossary.of(dict(entries)) if entries else None)
+
+
+def _read(database: sqlite3.Connection, client: str, identity: str) -> StoredGlossary:
+    query = "SELECT name, created FROM glossaries WHERE id = ? AND client = ?"
+    row = database.execute(query, (identity, client)).fetchone()
+    if row is None:
+        raise RequestError(404, "there is no such glossary")
+    query = (
+        "SELECT source_language, target_language, count(*) FROM entries WHERE glossary = ?"
+        " GROUP BY source_language, target_language ORDER BY min(rowid)"
+    )
+    sizes = [DictionarySize(Languages(s, t), n) for s, t, n in database.execute(query, (identity,))]
+    name, created = row
+    return StoredGlossary(identity, name, created, tuple(sizes))
+
+
+def _write(database: sqlite3.Connection, identity: str, languages: Languages, entries: Entries) -> None:
+    rows = [(identity, languages.source, languages.target, *entry) for entry in entries]
+    database.executemany("INSERT OR REPLACE INTO entries VALUES (?, ?, ?, ?, ?)", rows)
+
+
+def _erase(database: sqlite3.Connection, identity: str, languages: Languages) -> int:
+    query = "DELETE FROM entries WHERE glossary = ? AND source_language = ? AND target_language = ?"
+    return database.execute(query, (identity, languages.source, languages.target)).rowcount
+
+
+def _checked_name(name: str) -> str:
+    if not name.strip() or len(name) > MAX_NAME or not _is_printable(name):
+        raise RequestError(400, f"give the glossary a name, of {MAX_NAME:,} characters at most")
+    return name
+
+
+def _checked(languages: Languages, entries: Entries) -> Entries:
+    """The entries without outer white space, all of which can be terms of these languages."""
+    if languages.source == languages.target or not {languages.source, languages.target} <= CODES:
+        raise RequestError(400, "a dictionary needs two languages by their codes, as in en and de")
+    if not 0 < len(entries) <= MAX_ENTRIES:
+        raise RequestError(400, f"a dictionary has an entry at least, and {MAX_ENTRIES:,} at most")
+    return tuple(_distinct(entries))
+
+
+def _distinct(entries: Entries) -> Iterator[tuple[str, str]]:
+    numbers: dict[str, int] = {}
+    for number, (source, target) in enumerate(entries, 1):
+        source, target = source.strip(), target.strip()
+        for term in (source, target):
+            if not term or len(term) > MAX_TERM or not _is_printable(term):
+                raise RequestError(
+                    400,
+                    f"glossary entry {number}: {shown(term)} is no term; give a text in one line, of"
+                    f" {MAX_TERM:,} characters at most",
+                )
+        if source in numbers:
+            raise RequestError(
+                400,
+                f"glossary entry {number} has the source term of entry {numbers[source]}: {shown(source)}",
+            )
+        numbers[source] = number
+        yield source, target
+
+
+def _is_printable(text: str) -> bool:
+    """Whether a text has no control characters, ends of lines or half characters."""
+    return not any(
+        ord(c) < 32 or 127 <= ord(c) < 160 or c in "\u2028\u2029" or "\ud800" <= c <= "\udfff" for c in text
+    )

@@ -1,0 +1,172 @@
+"""The own API of the server, under `/api`, which its page is made with: JSON, and events."""
+
+from functools import partial
+from typing import Annotated, Any, TypeVar
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, StrictInt, StrictStr, ValidationError
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from cotext.files.table import file_formats
+from cotext.files.tmx import written
+from cotext.serving.errors import RequestError
+from cotext.serving.event_stream import EventStream
+from cotext.serving.own_api_explain import Explanations, Question, unexplained
+from cotext.serving.own_api_texts import Asked, answered, events_of
+from cotext.serving.requests import client_of, fields, service_of, unless_gone
+from cotext.serving.service import Client
+from cotext.serving.systems import System
+
+
+def whole(text: str) -> str:
+    """The text with the replacement character for halves of characters, which no encoding can hold."""
+    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
+Text = Annotated[StrictStr, AfterValidator(whole)]
+
+
+class Body(BaseModel):
+    """A request: these fields and no others."""
+
+    model_config = ConfigDict(extra="forbid")
+
+
+class TranslateBody(Body):
+    """A document to be translated."""
+
+    system: Text
+    text: Text
+    glossary: list[tuple[Text, Text]] = []
+    given: dict[Text, Text] = {}
+    fast: bool = False
+
+
+class ExplainBody(Body):
+    """A word of a translated document."""
+
+    system: Text
+    sources: list[Text]
+    targets: list[Text]
+    sentence: StrictInt
+    characters: tuple[StrictInt, StrictInt]
+
+
+class TmxBody(Body):
+    """Sentence pairs for a translation memory."""
+
+    source: Text
+    target: Text
+    pairs: list[tuple[Text, Text]]
+
+
+B = TypeVar("B", bound=Body)
+
+
+def routes() -> list[BaseRoute]:
+    """The routes of the own API."""
+    return [
+        Route("/api/systems", systems, methods=["GET"]),
+        Route("/api/translate", translate, methods=["POST"]),
+        Route("/api/explain", partial(explain, Explanations()), methods=["POST"]),
+        Route("/api/tmx", tmx, methods=["POST"]),
+    ]
+
+
+def refusal(error: RequestError) -> Response:
+    """An error as the own API writes it."""
+    return JSONResponse({"message": error.message}, error.status)
+
+
+async def systems(request: Request) -> Response:
+    """The systems, what each can do, and the limits of the server."""
+    _client(request)
+    service = service_of(request)
+    settings = service.settings
+    formats = file_formats().values()
+    return JSONResponse(
+        {
+            "systems": [_described(system) for system in service.systems],
+            "limits": {
+                "text_bytes": settings.max_text_bytes,
+                "file_bytes": settings.max_file_bytes,
+                "sentences": settings.max_sentences,
+            },
+            "file_suffixes": sorted({suffix for format in formats for suffix in format.suffixes}),
+            "key_required": settings.keys is not None,
+        }
+    )
+
+
+def _described(system: System) -> dict[str, Any]:
+    translator, languages = system.opened.translator, system.languages
+    view = translator.config.view
+    kind = view.kind if view.kind in ("sentence", "window") else "document"
+    return {
+        "name": system.name,
+        "source": {"code": languages.source, "name": languages.source},
+        "target": {"code": languages.target, "name": languages.target},
+        "view": kind,
+        "context_sentences": view.before + view.after if kind == "window" else None,
+        "takes_terms": translator.takes_guides,
+        "explains": not unexplained(system),
+        "signature": system.opened.signature,
+    }
+
+
+async def translate(request: Request) -> Response:
+    """Translate a document: events as its sentences are done, or the last of them alone as JSON."""
+    client = _client(request)
+    body = await _body(request, TranslateBody)
+    service = service_of(request)
+    asked = Asked(
+        service.systems.named(body.system), body.text, tuple(body.glossary), dict(body.given), body.fast
+    )
+    accepted = request.headers.get("accept", "")
+    if "application/json" in accepted and "text/event-stream" not in accepted:
+        return JSONResponse(await unless_gone(request, answered(service, asked, client)))
+    # Until the first event, what is wrong with the request is told by its status.
+    return EventStream(await unless_gone(request, events_of(service, asked, client)))
+
+
+async def explain(explanations: Explanations, request: Request) -> Response:
+    """Which context sentences decided a word."""
+    client = _client(request)
+    body = await _body(request, ExplainBody)
+    service = service_of(request)
+    system = service.systems.named(body.system)
+    question = Question(system, tuple(body.sources), tuple(body.targets), body.sentence, body.characters)
+    return JSONResponse(await unless_gone(request, explanations.answer(service, question, client)))
+
+
+async def tmx(request: Request) -> Response:
+    """Sentence pairs as a translation memory."""
+    _client(request)
+    body = await _body(request, TmxBody)
+    units = (
+        (source, target, {"x-document": "1", "x-position": str(position)})
+        for position, (source, target) in enumerate(body.pairs, 1)
+    )
+    content = written(units, body.source, body.target)
+    headers = {"Content-Disposition": 'attachment; filename="translation.tmx"'}
+    return Response(content, media_type="application/x-tmx+xml", headers=headers)
+
+
+def _client(request: Request) -> Client:
+    kind, _, key = request.headers.get("authorization", "").partition(" ")
+    return client_of(request, key.strip() if kind.lower() == "bearer" else None)
+
+
+async def _body(request: Request, kind: type[B]) -> B:
+    """The fields of a request.
+
+    Raises:
+        RequestError: 400, they are not such, with the first that is wrong.
+    """
+    try:
+        return kind.model_validate(await fields(request))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        where = whole(".".join(map(str, first["loc"])))
+        raise RequestError(400, f"{where[:100]}: {first['msg'].lower()}") from None

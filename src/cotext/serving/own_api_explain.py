@@ -1,0 +1,217 @@
+"""Which context decided a word of a translation: the figures of `cotext context`, for one word."""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+from cotext.analysis.context_use import (
+    SentenceInfluences,
+    counterfactuals,
+    excerpts,
+    influences_of,
+    score_excerpts,
+)
+from cotext.analysis.token_words import TokenWord, token_words
+from cotext.data.context_edits import Excerpt, one_sided
+from cotext.data.documents import ParallelDocument
+from cotext.data.tokenizer import Side
+from cotext.reports.context_page import STRONG_NATS
+from cotext.runtime.errors import CotextError
+from cotext.serving.errors import RequestError
+from cotext.serving.service import Client, Service
+from cotext.serving.sharing import Work
+from cotext.serving.systems import System
+
+SIDES: Final[tuple[Side, ...]] = ("source", "target")
+EXCERPTS_AT_ONCE: Final = 8  # scored while others wait for the model
+MAX_FIGURES: Final = 1_000_000  # that are remembered
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """A word of a translated document, by its sentence and its characters there (first, one behind the last).
+
+    Raises:
+        RequestError: 400, unequal sides, or no such sentence.
+    """
+
+    system: System
+    sources: tuple[str, ...]
+    targets: tuple[str, ...]
+    sentence: int
+    characters: tuple[int, int]
+
+    def __post_init__(self) -> None:
+        if len(self.sources) != len(self.targets):
+            raise RequestError(
+                400, f"{len(self.sources)} sources and {len(self.targets)} targets: give pairs"
+            )
+        if not 0 <= self.sentence < len(self.sources):
+            raise RequestError(400, f"sentence: counts from 0 to {len(self.sources) - 1}")
+
+    @property
+    def document(self) -> ParallelDocument:
+        """The document, both sides."""
+        return ParallelDocument("1", self.sources, self.targets)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What is known of a sentence: its words, and changes of the log-probabilities of their tokens.
+
+    `sides`: with one side of a context sentence taken away, by its number and the side; empty where the
+    system reads context on the source side alone.
+    """
+
+    words: list[TokenWord]
+    influences: SentenceInfluences
+    sides: dict[tuple[int, Side], tuple[float, ...]]
+
+    @property
+    def figures(self) -> int:
+        """How many numbers it holds."""
+        return len(self.influences.cxmi) * (1 + len(self.influences.influences) + len(self.sides))
+
+
+class Explanations:
+    """Answers which sentences decided a word; remembers what it scored of a sentence, per client."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, str, str, int], _Found] = OrderedDict()
+
+    async def answer(self, service: Service, question: Question, client: Client) -> dict[str, Any]:
+        """The word, all words of its sentence, and the influence of each context sentence on it, in nats.
+
+        Raises:
+            RequestError: 400, the system has no context or no probabilities of words, or there is no word.
+        """
+        refusal = unexplained(question.system)
+        if refusal:
+            raise RequestError(400, refusal)
+        text = repr((question.sources, question.targets)).encode("utf-8", "surrogatepass")
+        digest = hashlib.sha256(text).hexdigest()
+        key = (client.name, question.system.name, digest, question.sentence)
+        found = self._known.get(key)
+        if found is None:
+            work = Work(client.name)
+            found = await service.in_thread(partial(_find, service, question, work), work)
+            self._known[key] = found
+            while sum(each.figures for each in self._known.values()) > MAX_FIGURES:
+                self._known.popitem(last=False)
+        self._known.move_to_end(key)
+        return _told(question, found)
+
+
+def unexplained(system: System) -> str:
+    """Why a system cannot tell which context decided a word; empty where it can."""
+    plan = system.opened.translator.plan
+    if plan.config.view.kind == "sentence":
+        return f"{system.name} translates each sentence by itself, so no context decides its words"
+    try:
+        plan.require_token_probabilities()
+    except CotextError as error:
+        return str(error)
+    return ""
+
+
+def _find(service: Service, question: Question, work: Work) -> _Found:
+    """Score the sentence in its context and without each part of it."""
+    translator, document = question.system.opened.translator, question.document
+    words = token_words(translator.tokenizer, question.targets[question.sentence], "target")
+    if not words:
+        raise RequestError(400, "the sentence has no words")
+    translator.check_pairs([document])
+    [found] = excerpts(translator, document, [question.sentence])
+    score = partial(_score, service, question.system, work)
+    asked = counterfactuals(found)
+    places = [] if _reads_source_alone(question.system) else list(found.context)
+    halves = [(place, side) for place in places for side in SIDES]
+    scores = score([*asked, *(one_sided(found, place, side) for place, side in halves)])
+    full = scores[0]
+    if len(full) <= max(word.tokens.stop for word in words) - 1:
+        raise RequestError(400, "the system has no way to write this sentence, whatever its context")
+    sides = {}
+    for (place, side), tokens in zip(halves, scores[len(asked) :], strict=True):
+        number = found.numbers[place]
+        assert number is not None
+        sides[number, side] = tuple(a - b for a, b in zip(full, tokens, strict=True))
+    return _Found(words, influences_of(list(zip(asked, scores, strict=False))), sides)
+
+
+def _score(service: Service, system: System, work: Work, found: Sequence[Excerpt]) -> list[tuple[float, ...]]:
+    """The log-probabilities of tokens, a few excerpts at a time."""
+    shared, scores = service.shared(system), []
+    for first in range(0, len(found), EXCERPTS_AT_ONCE):
+        with shared.exclusively(work):
+            scores += score_excerpts(system.opened.translator, found[first : first + EXCERPTS_AT_ONCE])
+    return scores
+
+
+def _reads_source_alone(system: System) -> bool:
+    """Whether no target sentence is context of another."""
+    plan = system.opened.translator.plan
+    view = plan.config.view
+    source_windows = view.kind == "window" and view.target_before == 0
+    return source_windows or view.kind == "cumulative" or plan.kind.path is not None
+
+
+def _told(question: Question, found: _Found) -> dict[str, Any]:
+    """The answer for one word."""
+    word = _clicked(question, found.words)
+
+    def change(of_tokens: Sequence[float]) -> float:
+        return round(word.total(of_tokens), 4) + 0.0
+
+    contexts = []
+    for influence in found.influences.influences:
+        for side, texts in zip(SIDES, (question.sources, question.targets), strict=True):
+            alone = found.sides.get((influence.number, side)) if found.sides else influence.tokens
+            if alone is None or (side == "target" and not found.sides):
+                continue
+            contexts.append(
+                {
+                    "number": influence.number,
+                    "side": side,
+                    "text": texts[influence.number],
+                    "change": change(alone),
+                    "together": change(influence.tokens),
+                    "meant": abs(change(alone)) >= STRONG_NATS,
+                }
+            )
+    most = max(found.influences.influences, key=lambda each: word.total(each.tokens), default=None)
+    return {
+        "word": {"text": word.text, "first": word.start, "stop": word.stop},
+        "words": [
+            {
+                "text": each.text,
+                "first": each.start,
+                "stop": each.stop,
+                "change": round(each.total(found.influences.cxmi), 4) + 0.0,
+            }
+            for each in found.words
+        ],
+        "contexts": contexts,
+        "decisive": most.number if most and word.total(most.tokens) >= STRONG_NATS else None,
+        "alternative": None,
+        "signature": question.system.opened.signature,
+    }
+
+
+def _clicked(question: Question, words: Sequence[TokenWord]) -> TokenWord:
+    """The words that these characters touch, as one.
+
+    Raises:
+        RequestError: 400, there are none.
+    """
+    first, stop = question.characters
+    touched = [word for word in words if word.start < stop and first < word.stop]
+    if not touched:
+        raise RequestError(
+            400, f"characters: no word stands at {first} to {stop} of sentence {question.sentence}"
+        )
+    start, end = touched[0].start, touched[-1].stop
+    text = question.targets[question.sentence][start:end]
+    return TokenWord(text, start, end, range(touched[0].tokens.start, touched[-1].tokens.stop))

@@ -1,0 +1,193 @@
+"""A document as the own API translates it: lines as paragraphs, sentences as they are done."""
+
+import asyncio
+import re
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Final
+
+from cotext.data.splitting import Splitting
+from cotext.decoding.confidence import least_sure
+from cotext.decoding.translate_blocks import PairedSentence
+from cotext.decoding.wishes import Wishes
+from cotext.files.block_sentences import cut
+from cotext.files.blocks import Block
+from cotext.files.glossary import Glossary
+from cotext.files.placeholders import shown, with_placeholders
+from cotext.files.tags import shown_text
+from cotext.runtime.errors import CotextError
+from cotext.serving.errors import RequestError
+from cotext.serving.event_stream import Event, Events
+from cotext.serving.service import Client, Listener, Service, TextAnswer, TextRequest
+from cotext.serving.sharing import Work
+from cotext.serving.systems import System
+
+_BREAK: Final = re.compile(r"(\r\n|\r|\n)")
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A text to be translated as one document, as a client asks for it; `given` by number of sentence."""
+
+    system: System
+    text: str
+    glossary: tuple[tuple[str, str], ...] = ()
+    given: Mapping[str, str] | None = None
+    fast: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """The paragraphs of a text, and what ends each but the last."""
+
+    blocks: tuple[Block, ...]
+    breaks: tuple[str, ...]
+
+    @classmethod
+    def of(cls, text: str) -> "_Lines":
+        parts = _BREAK.split(text)
+        return cls(tuple(Block((line,) if line else ()) for line in parts[::2]), tuple(parts[1::2]))
+
+    def joined(self, blocks: list[Block]) -> str:
+        """The text of as many other blocks."""
+        lines = [block.text for block in blocks]
+        return "".join(part for pair in zip(lines, (*self.breaks, ""), strict=True) for part in pair)
+
+
+async def answered(service: Service, asked: Asked, client: Client) -> dict[str, Any]:
+    """The translation.
+
+    Raises:
+        RequestError: as `Service.translate`; 400, the translation of a sentence is given that is not there.
+    """
+    events = await events_of(service, asked, client)
+    try:
+        return [event.content async for event in events][-1]  # type: ignore[no-any-return]
+    finally:
+        await events.aclose()
+
+
+async def events_of(service: Service, asked: Asked, client: Client) -> Events:
+    """The events of a translation: `start`, `sentence` as each is done, `done`; none before all is checked.
+
+    Closing the generator stops the work.
+
+    Raises:
+        RequestError: as `answered`.
+    """
+    events = _events(service, asked, client)
+    first = await anext(events)
+    return _after(first, events)
+
+
+async def _after(first: Event, events: Events) -> Events:
+    try:
+        yield first
+        async for event in events:
+            yield event
+    finally:
+        await events.aclose()
+
+
+async def _events(service: Service, asked: Asked, client: Client) -> Events:
+    begun = time.monotonic()
+    lines = _Lines.of(asked.text)
+    start = await service.in_thread(partial(_start, asked, lines), Work(client.name))
+    request = TextRequest(
+        asked.system,
+        (lines.blocks,),
+        _wishes(asked),
+        {0: _given(asked, len(start["sentences"]))},
+        asked.fast,
+    )
+    # As many entries as sentences at most, and what they hold is part of the answer.
+    queue: asyncio.Queue[Event | None] = asyncio.Queue()
+    heard = Listener(
+        lambda _: queue.put_nowait(Event("start", start)),
+        lambda _, number, target: queue.put_nowait(Event("sentence", {"number": number, "target": target})),
+    )
+    task = asyncio.ensure_future(service.translate(request, client, heard))
+    task.add_done_callback(lambda _: queue.put_nowait(None))
+    try:
+        while (event := await queue.get()) is not None:
+            yield event
+        yield Event("done", _done(asked, lines, await task, time.monotonic() - begun))
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+def _start(asked: Asked, lines: _Lines) -> dict[str, Any]:
+    """All sentences, as the model reads them."""
+    opened = asked.system.opened
+    splitter = Splitting().splitter(opened.languages.source)
+    sentences: list[dict[str, Any]] = []
+    for paragraph, block in enumerate(lines.blocks):
+        found = cut(replace(block, pieces=with_placeholders(block.pieces)), splitter.spans).parts
+        for pieces, before in zip(found.sentences, found.between, strict=False):
+            sentences.append(
+                {
+                    "number": len(sentences),
+                    "paragraph": paragraph,
+                    "source": shown_text(pieces, shown(pieces, opened.translator.tokenizer)),
+                    "before": Block(before).text,
+                }
+            )
+    return {"system": asked.system.name, "paragraphs": len(lines.blocks), "sentences": sentences}
+
+
+def _wishes(asked: Asked) -> Wishes:
+    if not asked.glossary:
+        return Wishes()
+    alternatives: dict[str, list[str]] = {}
+    for source, target in asked.glossary:
+        alternatives.setdefault(source.strip(), []).append(target)
+    try:
+        return Wishes(Glossary.of(alternatives))
+    except CotextError as error:
+        raise RequestError(400, str(error)) from None
+
+
+def _given(asked: Asked, sentences: int) -> dict[int, str]:
+    found = {}
+    for number, target in (asked.given or {}).items():
+        if not re.fullmatch("[0-9]{1,9}", number) or int(number) >= sentences:
+            raise RequestError(
+                400, f"given: there is no sentence {number[:20]}; they are counted from 0 to {sentences - 1}"
+            )
+        if not target.strip():
+            raise RequestError(
+                400, f"given: sentence {number} has no words; leave it out to have it translated"
+            )
+        found[int(number)] = " ".join(target.split())
+    return found
+
+
+def _done(asked: Asked, lines: _Lines, answer: TextAnswer, seconds: float) -> dict[str, Any]:
+    """The whole translation, sentence by sentence and as a text."""
+    given = _given(asked, len(answer.pairs))
+    sure = [None if pair.number in given else pair.confidence for pair in answer.pairs]
+    [blocks] = answer.documents
+    return {
+        "sentences": [
+            _sentence(pair, confidence, low, pair.number in given)
+            for pair, confidence, low in zip(answer.pairs, sure, least_sure(sure), strict=True)
+        ],
+        "text": lines.joined(blocks),
+        "signature": asked.system.opened.signature,
+        "seconds": round(seconds, 3),
+    }
+
+
+def _sentence(pair: PairedSentence, confidence: float | None, low: bool, given: bool) -> dict[str, Any]:
+    return {
+        "number": pair.number,
+        "target": pair.target,
+        "confidence": confidence,
+        "low": low,
+        "given": given,
+        "terms": list(pair.terms),
+        "context": [pair.visible.start, pair.visible.stop],
+    }

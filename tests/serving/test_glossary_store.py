@@ -1,0 +1,113 @@
+"""Glossaries on disk: each client has its own, and what cannot be a term is refused."""
+
+import threading
+from pathlib import Path
+
+import pytest
+
+from cotext.data.languages import Languages
+from cotext.serving.errors import RequestError
+from cotext.serving.glossary_store import GlossaryStore, entries_together, wishes_of
+
+EN_DE, DE_EN = Languages("en", "de"), Languages("de", "en")
+
+
+def test_a_glossary_is_kept_with_its_dictionaries(tmp_path: Path) -> None:
+    made = GlossaryStore(tmp_path).create("ann", "animals", {EN_DE: [("cat", " Katze "), ("ant", "Ameise")]})
+    store = GlossaryStore(tmp_path)  # as a server that starts again
+    assert store.all_of("ann") == [made] == [store.get("ann", made.id)]
+    assert [(each.languages, each.entries) for each in made.dictionaries] == [(EN_DE, 2)]
+    assert store.entries("ann", made.id, EN_DE) == [("ant", "Ameise"), ("cat", "Katze")]
+
+    store.put("ann", made.id, EN_DE, [("cat", "Kater"), ("dog", "Hund")], merge=True)
+    assert dict(store.entries("ann", made.id, EN_DE)) == {"ant": "Ameise", "cat": "Kater", "dog": "Hund"}
+    store.put("ann", made.id, EN_DE, [("cat", "Katze")])
+    store.put("ann", made.id, DE_EN, [("Katze", "cat")])
+    assert store.entries("ann", made.id, EN_DE) == [("cat", "Katze")]
+    store.rename("ann", made.id, "pets")
+    store.remove("ann", made.id, EN_DE)
+    left = store.get("ann", made.id)
+    assert (left.name, [each.languages for each in left.dictionaries]) == ("pets", [DE_EN])
+    store.delete("ann", made.id)
+    assert store.all_of("ann") == []
+
+
+def test_nothing_of_one_client_is_there_for_another(tmp_path: Path) -> None:
+    store = GlossaryStore(tmp_path)
+    made = store.create("ann", "mine", {EN_DE: [("a", "b")]})
+    assert store.all_of("bob") == []
+    for asked in (
+        lambda: store.get("bob", made.id),
+        lambda: store.entries("bob", made.id, EN_DE),
+        lambda: store.rename("bob", made.id, "x"),
+        lambda: store.put("bob", made.id, EN_DE, [("a", "c")]),
+        lambda: store.remove("bob", made.id, EN_DE),
+        lambda: store.delete("bob", made.id),
+    ):
+        with pytest.raises(RequestError) as refused:
+            asked()
+        assert refused.value.status == 404
+    assert store.entries("ann", made.id, EN_DE) == [("a", "b")]
+
+
+@pytest.mark.parametrize(
+    ("name", "languages", "entries", "said"),
+    [
+        (" ", EN_DE, [("a", "b")], "name"),
+        ("n\n", EN_DE, [("a", "b")], "name"),
+        ("n", Languages("en", "en"), [("a", "b")], "two languages"),
+        ("n", Languages("en", "xx"), [("a", "b")], "two languages"),
+        ("n", EN_DE, [], "an entry at least"),
+        ("n", EN_DE, [("a", "b"), ("", "c")], "entry 2"),
+        ("n", EN_DE, [("a", "b\x07")], "entry 1"),
+        ("n", EN_DE, [("a", "b\ud800")], "entry 1"),
+        ("n", EN_DE, [("a", "b"), ("c", "d"), ("a ", "e")], "entry 3 has the term of entry 1"),
+    ],
+)
+def test_what_cannot_be_kept_is_refused(
+    tmp_path: Path, name: str, languages: Languages, entries: list[tuple[str, str]], said: str
+) -> None:
+    store = GlossaryStore(tmp_path)
+    with pytest.raises(RequestError, match=said) as refused:
+        store.create("ann", name, {languages: entries})
+    assert refused.value.status == 400
+    assert store.all_of("ann") == []
+
+
+def test_there_is_an_end_to_glossaries_and_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cotext.serving.glossary_store.MAX_GLOSSARIES", 1)
+    monkeypatch.setattr("cotext.serving.glossary_store.MAX_ENTRIES", 2)
+    store = GlossaryStore(tmp_path)
+    made = store.create("ann", "n", {EN_DE: [("a", "b"), ("c", "d")]})
+    with pytest.raises(RequestError) as refused:
+        store.create("ann", "n", {EN_DE: [("a", "b")]})
+    assert refused.value.status == 456
+    with pytest.raises(RequestError, match="2 entries"):
+        store.put("ann", made.id, EN_DE, [("e", "f")], merge=True)
+    assert len(store.entries("ann", made.id, EN_DE)) == 2
+    store.create("bob", "n", {EN_DE: [("a", "b")]})
+
+
+def test_threads_share_a_store(tmp_path: Path) -> None:
+    store = GlossaryStore(tmp_path)
+    threads = [
+        threading.Thread(target=store.create, args=("ann", f"{n}", {EN_DE: [("a", f"{n}")]}))
+        for n in range(8)
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(30)
+    assert sorted(each.name for each in store.all_of("ann")) == [str(n) for n in range(8)]
+
+
+def test_of_several_dictionaries_the_first_says_the_translation() -> None:
+    entries = entries_together([[("cat", "Katze")], [("cat", "Kater"), ("dog", "Hund")]])
+    assert dict(entries) == {"cat": "Katze", "dog": "Hund"}
+    wishes = wishes_of(entries)
+    assert wishes.glossary is not None
+    assert {term.source: term.targets for term in wishes.glossary.terms} == {
+        "cat": ("Katze",),
+        "dog": ("Hund",),
+    }
+    assert not wishes_of(()).of_terms
