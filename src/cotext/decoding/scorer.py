@@ -200,8 +200,8 @@ class DocumentScorer:
                 than the length limit of any output.
         """
         for document in documents:
-            self._encoded(document.id, document.source)
-            self._encoded_target(document.id, document.target)
+            self.encoded(document.id, document.source)
+            self.encoded_target(document.id, document.target)
 
     def score(self, documents: Sequence[ParallelDocument]) -> list[list[SentenceScore]]:
         """Scores of all sentences of all documents, each in its context.
@@ -301,8 +301,8 @@ class DocumentScorer:
         rows: list[tuple[int, DocumentRow]] = []
         groups: list[range] = []
         for index, (document, chosen) in enumerate(documents):
-            source = self._encoded(document.id, document.source)
-            target = self._encoded_target(document.id, document.target)
+            source = self.encoded(document.id, document.source)
+            target = self.encoded_target(document.id, document.target)
             for group in document_rows(self.plan, source, target, frozenset(chosen)).groups:
                 ordinal = len(groups)
                 groups.append(range(len(rows), len(rows) + len(group)))
@@ -311,7 +311,7 @@ class DocumentScorer:
                 ]
         return rows, groups
 
-    def _encoded(self, document: str, sentences: Sequence[str]) -> list[list[int]]:
+    def encoded(self, document: str, sentences: Sequence[str]) -> list[list[int]]:
         """The tokens of source sentences; `document` is the id of their document.
 
         Raises:
@@ -320,7 +320,7 @@ class DocumentScorer:
         most = self.config.decode.max_source_tokens
         return self._within(most, f"document {document}, sentence", sentences, "source")
 
-    def _encoded_target(self, document: str, sentences: Sequence[str]) -> list[list[int]]:
+    def encoded_target(self, document: str, sentences: Sequence[str]) -> list[list[int]]:
         """The tokens of target sentences.
 
         Raises:
