@@ -5,6 +5,7 @@ Beyond DeepL, `{"cotext": {"document": true, "system": NAME}}` makes the texts o
 system that translates.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -175,10 +176,15 @@ def _context(wanted: Asked) -> tuple[Block, ...]:
 
 
 def _extension(wanted: Asked) -> _Extension:
-    """The field `cotext`, of JSON alone."""
+    """The field `cotext`: an object, in a form as JSON."""
     value = wanted.value("cotext")
     if value is None:
         return _Extension()
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            value = None
     known = {"document": bool, "system": str}
     if not isinstance(value, dict) or not all(
         name in known and isinstance(each, known[name]) for name, each in value.items()
