@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from anyio import to_thread
@@ -14,9 +15,10 @@ from cotext.decoding.translate_blocks import BlockDocuments, PairedSentence
 from cotext.decoding.wishes import Wishes
 from cotext.files.blocks import Block, Contents
 from cotext.runtime.errors import CotextError
-from cotext.serving.errors import RequestError
+from cotext.serving.errors import RequestError, without_paths
 from cotext.serving.glossary_store import GlossaryStore
 from cotext.serving.jobs import Jobs
+from cotext.serving.record import note_translated
 from cotext.serving.session_memory import Sessions
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import SharedSystem, Work
@@ -87,6 +89,17 @@ class Service:
         self._shared = {system.name: SharedSystem(system) for system in systems}
         self.jobs = Jobs(systems, self._shared, settings)
 
+    async def start(self) -> None:
+        """Begin what goes on without requests; called once the server's loop runs, before any request."""
+
+    async def stop(self) -> None:
+        """End it: what is on disk goes on when the server is started again."""
+
+    @property
+    def folders(self) -> list[Path]:
+        """Folders of this machine that no client hears of."""
+        return [*(system.opened.folder for system in self.systems), self.settings.state]
+
     def shared(self, system: System) -> SharedSystem:
         """The model of a system, to be worked with in a thread."""
         return self._shared[system.name]
@@ -119,7 +132,7 @@ class Service:
             work.cancel()
             raise
         except CotextError as error:
-            raise RequestError(400, str(error)) from None
+            raise RequestError(400, without_paths(str(error), self.folders)) from None
 
     def _translate(
         self, request: TextRequest, work: Work, on_start: Callable[[list[SourceSentence]], None]
@@ -140,5 +153,6 @@ class Service:
                 log=request.log,
             )
         )
+        note_translated(request.system.name, list(found.values()))
         with shared.exclusively(work):
             return TextAnswer(texts.blocks(found), texts.paired(found))
