@@ -56,10 +56,14 @@ class _Shared(DocumentTranslator):
         log: WindowLog | None = None,
     ) -> Iterator[tuple[int, Translation]]:
         """As any translator, in batches shared with the others."""
+
+        def unless_cancelled(count: int) -> None:
+            if self._work.cancelled:
+                raise CancelledError
+            on_sentences(count)
+
         with self._owner.exclusively(self._work):
-            for index, translation in self._own.translate(documents, on_sentences, guide, taken, log):
-                if self._work.cancelled:
-                    raise CancelledError
+            for index, translation in self._own.translate(documents, unless_cancelled, guide, taken, log):
                 for j, target in enumerate(translation.document.sentences):
                     self._work.on_sentence(index, j, target)
                 yield index, translation
