@@ -46,7 +46,9 @@ class _Lines:
     @classmethod
     def of(cls, text: str) -> "_Lines":
         parts = _BREAK.split(text)
-        return cls(tuple(Block((line,) if line else ()) for line in parts[::2]), tuple(parts[1::2]))
+        lines = enumerate(parts[::2], 1)
+        blocks = (Block((line,) if line else (), f"line {number}") for number, line in lines)
+        return cls(tuple(blocks), tuple(parts[1::2]))
 
     def joined(self, blocks: list[Block]) -> str:
         """The text of as many other blocks."""
