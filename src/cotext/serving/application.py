@@ -27,6 +27,9 @@ DIALECTS: Final[tuple[str, ...]] = (
     "own_api",
     "file_routes",
     "deepl",
+    "libretranslate",
+    "opus_cat",
+    "fake_mt",
     "page_routes",
 )
 REASONS: Final = {404: "there is nothing at this address", 405: "this address does not take this method"}
