@@ -28,6 +28,15 @@ def chromium() -> "Iterator[Browser]":
             browser.close()
 
 
+def until(page: "Page", expression: str) -> None:
+    """Wait for an expression to be true; asked from outside, as the page's policy lets no string be code."""
+    for _ in range(500):
+        if page.evaluate(expression):
+            return
+        page.wait_for_timeout(20)
+    raise AssertionError(f"never true: {expression}")
+
+
 @contextmanager
 def opened(browser: "Browser", address: str, refused: bool = False, **context: Any) -> "Iterator[Page]":
     """The page in a tab of its own; at the end, nothing was asked of another host and nothing went wrong.
