@@ -1,6 +1,7 @@
 """Translation of the blocks of a file: as sentences of documents, in context, and as blocks again."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from typing import Final
@@ -77,13 +78,19 @@ class BlockDocuments:
     """The documents of a file as sentences to be translated.
 
     `documents` are those that have a sentence, in order, called by their numbers. Blocks that are context
-    alone are sentences of them too. Without a splitter, a block is a sentence.
+    alone are sentences of them too. Without a splitter, a block is a sentence. `alone`: the right to use the
+    model, taken for each document whose elements are placed by alignment.
     """
 
     def __init__(
-        self, opened: OpenedRun, contents: Contents, splitter: Splitter | None, wishes: Wishes | None = None
+        self,
+        opened: OpenedRun,
+        contents: Contents,
+        splitter: Splitter | None,
+        wishes: Wishes | None = None,
+        alone: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
-        self._translator = opened.translator
+        self._translator, self._alone = opened.translator, alone
         self._language = opened.languages.target
         self._wishes = Wishes() if wishes is None else wishes
         spans = splitter.spans if splitter is not None else None
@@ -202,7 +209,8 @@ class BlockDocuments:
         return targets
 
     def _translated(self, document: _CutDocument, targets: Sequence[str]) -> Iterator[Block]:
-        alignments = _alignments(self._translator, document.sentences, targets)
+        with self._alone():
+            alignments = _alignments(self._translator, document.sentences, targets)
         at = 0
         for own, block in zip(document.blocks, document.cut, strict=True):
             pieces = []

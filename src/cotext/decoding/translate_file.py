@@ -112,6 +112,7 @@ class CorpusJob:
         with naming(source):
             checked_id = require_column if scores is not None else None
             self.sentences = translator.check(self._file.read(self._prose, checked_id))
+        self.characters = sum(len(s) for document in self._file.documents for s in document.sentences)
         if message := self._prose.message(source, self._file.first_prose):
             on_message(message)
 

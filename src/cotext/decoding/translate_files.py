@@ -6,7 +6,7 @@ finished ones stay, so that the same command goes on wherever it was interrupted
 
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
@@ -52,6 +52,7 @@ class Job(Protocol):
     source: Path
     out: Path
     sentences: int
+    characters: int  # of the sentences
     messages: list[str]
 
     def run(self, on_sentences: Callable[[int], None], overwrite: bool, keep: bool = False) -> FileReport:
@@ -60,7 +61,7 @@ class Job(Protocol):
 
 
 class BlocksJob:
-    """A file of a format of blocks.
+    """A file of a format of blocks; `alone`: see `BlockDocuments`.
 
     Raises:
         CotextError: the format refuses it, or a sentence is over the limit.
@@ -78,6 +79,7 @@ class BlocksJob:
         entries: Entries = "untranslated",
         wishes: Wishes | None = None,
         on_message: Callable[[str], None] = lambda text: None,
+        alone: Callable[[], AbstractContextManager[object]] = nullcontext,
     ) -> None:
         self.source, self.out = source, out
         self._wishes = Wishes() if wishes is None else wishes
@@ -94,7 +96,7 @@ class BlocksJob:
             format = format.for_job(BilingualJob(opened.languages.source, opened.languages.target, entries))
             self._settings += f" {entries}"
         self._file = format.open(content, str(source))
-        self._texts = BlockDocuments(opened, self._file.contents, splitter, self._wishes)
+        self._texts = BlockDocuments(opened, self._file.contents, splitter, self._wishes, alone)
         self.messages = list(self._file.contents.messages)
         if content is not original:
             self.messages.append("its macros are dropped")
@@ -107,6 +109,7 @@ class BlocksJob:
         self._translations: dict[int, Translation] = {}  # once it has run
         with naming(source):
             self.sentences = self._texts.check()
+        self.characters = sum(len(text) for document in self._texts.documents for text in document.sentences)
 
     @property
     def pairs(self) -> list[PairedSentence]:
@@ -252,10 +255,12 @@ def open_job(
     wishes: Wishes,
     scores: Path | None = None,
     on_message: Callable[[str], None],
+    alone: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> Job:
     """A file to be translated, read and checked; `format` as `format_of` gives it.
 
-    `entries`: of a file that holds both languages, those that are translated.
+    `entries`: of a file that holds both languages, those that are translated. `alone`: the right to use the
+    model other than to translate.
     """
     if isinstance(format, str):
         return CorpusJob(
@@ -278,6 +283,7 @@ def open_job(
         entries=entries,
         wishes=wishes,
         on_message=on_message,
+        alone=alone,
     )
 
 

@@ -15,7 +15,12 @@ from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import open_systems
 
 # Modules with `routes()`: a dialect each.
-DIALECTS: Final[tuple[str, ...]] = ("own_api", "page_routes")
+DIALECTS: Final[tuple[str, ...]] = (
+    "own_api",
+    "file_routes",
+    "deepl",
+    "page_routes",
+)
 
 
 def app(

@@ -59,4 +59,3 @@ def _by_script(letters: Counter[str], candidates: Sequence[str]) -> str:
         letters["HIRAGANA"] += letters["KATAKANA"] + letters["CJK"]
     [(script, _)] = letters.most_common(1)
     return next((each for each in candidates if _SCRIPTS.get(each, "LATIN") == script), candidates[0])
-

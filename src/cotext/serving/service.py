@@ -9,12 +9,18 @@ from typing import TypeVar
 from anyio import to_thread
 
 from cotext.data.splitting import Splitting
+from cotext.decoding.document_state import WindowLog
 from cotext.decoding.translate_blocks import BlockDocuments, PairedSentence
 from cotext.decoding.wishes import Wishes
 from cotext.files.blocks import Block, Contents
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
+<<<<<<< HEAD
+from cotext.serving.session_memory import Sessions
+=======
 from cotext.serving.glossary_store import GlossaryStore
+from cotext.serving.jobs import Jobs
+>>>>>>> s-deepl
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import SharedSystem, Work
 from cotext.serving.systems import System, Systems
@@ -35,7 +41,8 @@ class TextRequest:
 
     Blocks without `translate` are context; those without `split` are a sentence each. `given`: translations
     of sentences that are not searched, and are context of those after them, by document and sentence as they
-    are counted once blocks are split. `fast`: greedy search instead of the run's.
+    are counted once blocks are split. `fast`: greedy search instead of the run's. `log`: windows that were
+    found before, and where others are noted; a request with one is worked at by itself.
     """
 
     system: System
@@ -44,6 +51,7 @@ class TextRequest:
     given: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
     fast: bool = False
     splitting: Splitting | None = field(default_factory=Splitting)
+    log: WindowLog | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,8 +85,10 @@ class Service:
 
     def __init__(self, systems: Systems, settings: ServerSettings) -> None:
         self.systems, self.settings = systems, settings
+        self.sessions = Sessions()
         self.glossaries = GlossaryStore(settings.state)
         self._shared = {system.name: SharedSystem(system) for system in systems}
+        self.jobs = Jobs(systems, self._shared, settings)
 
     def shared(self, system: System) -> SharedSystem:
         """The model of a system, to be worked with in a thread."""
@@ -127,7 +137,10 @@ class Service:
         everything = range(len(texts.documents))
         found = dict(
             opened.translator.translate(
-                texts.documents, guide=texts.guide(everything), taken=texts.taken(everything)
+                texts.documents,
+                guide=texts.guide(everything),
+                taken=request.given or texts.taken(everything),
+                log=request.log,
             )
         )
         with shared.exclusively(work):

@@ -1,0 +1,115 @@
+"""One job: a file is read, translated and written, and goes on where its journal ends."""
+
+import re
+from collections.abc import Callable, Iterable
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from cotext.data.formats.streams import COMPRESSIONS, GZ_BEGINNING, XZ_BEGINNING
+from cotext.decoding.translate_file import FileReport
+from cotext.decoding.translate_files import format_of, open_job
+from cotext.runtime.errors import CotextError
+from cotext.serving.jobs.folder import JobFolder
+from cotext.serving.jobs.progress import Running
+from cotext.serving.jobs.table import Row
+from cotext.serving.jobs.values import JobOptions
+from cotext.serving.sharing import SharedSystem
+from cotext.serving.systems import System
+
+MAX_MESSAGES: Final = 100
+PLACES: Final = 5  # that a message names
+_OPTION: Final = re.compile(r" \(--[^()]*\)$")  # advice for those at the command line
+
+
+def translate_job(
+    row: Row,
+    folder: JobFolder,
+    system: System,
+    shared: SharedSystem,
+    running: Running,
+    on_read: Callable[[int, int], None],
+) -> list[str]:
+    """Translate the file of a job; returns what there is to know of the translation.
+
+    The journal stays, for the case that the end of the job cannot be noted. `on_read` is called with the
+    sentences of the file and their characters.
+
+    Raises:
+        CotextError: what a client is told, without paths; CancelledError: the job was cancelled.
+    """
+    wanted = row.wanted
+    source, out = folder.source(row.id, row.suffix), folder.result(row.id, row.suffix)
+    said: list[str] = []
+    try:
+        opened = shared.opened_for(running.work, wanted.fast)
+        job = open_job(
+            opened,
+            source,
+            out,
+            format_of(source),
+            splitting=wanted.splitting,
+            wishes=wanted.wishes,
+            on_message=said.append,
+            alone=partial(shared.exclusively, running.work),
+        )
+        on_read(job.sentences, job.characters)
+        before = list(said)
+        report = job.run(running.advance, overwrite=True, keep=True)
+    except CotextError as error:
+        raise CotextError(without_paths(str(error), row, folder, system)) from None
+    messages = [*before, *report.messages, *_of_sentences(report)]
+    told = [without_paths(_OPTION.sub("", each), row, folder, system) for each in dict.fromkeys(messages)]
+    if len(told) > MAX_MESSAGES:
+        told[MAX_MESSAGES:] = [f"... and {len(told) - MAX_MESSAGES:,} more messages"]
+    return told
+
+
+def check_source(path: Path, name: str) -> None:
+    """Refuse a file of no format; `name`: the client's.
+
+    Raises:
+        CotextError: as `format_of`, or compressed as a whole.
+    """
+    with path.open("rb") as file:
+        beginning = file.read(len(XZ_BEGINNING))
+    if beginning.startswith((XZ_BEGINNING, GZ_BEGINNING)) or path.suffix in COMPRESSIONS:
+        raise CotextError(f"{name}: is compressed; unpack it and send what is in it")
+    try:
+        format_of(path)
+    except CotextError as error:
+        raise CotextError(str(error).replace(str(path), name)) from None
+
+
+def check_options(options: JobOptions, system: System) -> None:
+    """Refuse what a system cannot keep; raises CotextError as `Wishes.check`."""
+    options.wishes.check(system.opened.translator)
+
+
+def _of_sentences(report: FileReport) -> Iterable[str]:
+    """What a person should look at."""
+    for where, what in (
+        (report.missing, "without a translation"),
+        (report.truncated, "cut off at the length limit"),
+        (report.long, "longer than any that the system has learned from"),
+        (report.shed, "translated with less context than others"),
+    ):
+        if where:
+            some = f"{', '.join(where[:PLACES])}{' ...' if where[PLACES:] else ''}"
+            yield f"{len(where):,} sentence{'s' if len(where) > 1 else ''} {what}; {report.places} {some}"
+
+
+def without_paths(text: str, row: Row, folder: JobFolder, system: System) -> str:
+    """A message in which files are called as the client does, and nothing of this machine is named."""
+    result = folder.result(row.id, row.suffix)
+    names = {
+        folder.source(row.id, row.suffix): row.file_name,
+        result.with_name(f"{result.name}.partial"): row.result_name,
+        result: row.result_name,
+        folder.of(row.id): row.file_name,
+        folder.root: "the server",
+        system.opened.folder: system.name,
+    }
+    for path in sorted(names, key=lambda path: -len(str(path))):
+        text = text.replace(str(path), names[path])
+    return text

@@ -1,0 +1,221 @@
+"""The threads that translate files, a few at a time, and what is kept of finished jobs, and how long."""
+
+import logging
+import sqlite3
+import threading
+import time
+import traceback
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from cotext.runtime.errors import CotextError
+from cotext.serving.errors import RequestError
+from cotext.serving.jobs.folder import RETRY_SECONDS, JobFolder
+from cotext.serving.jobs.progress import Running
+from cotext.serving.jobs.table import JobTable, Row
+from cotext.serving.jobs.translation import translate_job
+from cotext.serving.jobs.values import FINISHED, JobStatus, State
+from cotext.serving.settings import ServerSettings
+from cotext.serving.sharing import CancelledError, SharedSystem, Work
+from cotext.serving.systems import Systems
+
+IDLE_SECONDS: Final = 30.0  # between looks at what has been kept long enough
+REFUSED_SECONDS: Final = 2.0  # before the table is asked again, once storage has refused
+STOP_SECONDS: Final = 10.0
+MAX_ATTEMPTS: Final = 10  # of a file with which the server stopped each time
+
+_log = logging.getLogger(__name__)
+
+
+class Workers:
+    """Threads that take jobs from the table: those begun before first, then by turns of the clients."""
+
+    def __init__(
+        self,
+        folder: JobFolder,
+        table: JobTable,
+        systems: Systems,
+        shared: Mapping[str, SharedSystem],
+        settings: ServerSettings,
+    ) -> None:
+        self._folder, self._table, self._settings = folder, table, settings
+        self._systems, self._shared = {system.name: system for system in systems}, shared
+        self._running: dict[str, Running] = {}
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._work, name=f"files-{number}", daemon=True)
+            for number in range(settings.files_at_once)
+        ]
+
+    def recover(self) -> None:
+        """Put in order what a server that was killed has left: files without a job, jobs without a file."""
+        rows = self._table.everything()
+        self._folder.sweep({row.id for row in rows})
+        for row in rows:
+            if row.state == "done":
+                self._folder.keep_result(row.id, row.suffix)
+                if not self._folder.result(row.id, row.suffix).is_file():
+                    self._table.forget([row.id])
+            elif row.state in FINISHED:
+                self._folder.discard(row.id)
+            elif not self._folder.source(row.id, row.suffix).is_file():
+                self._table.finish(row.id, "error", message="the file is lost; send it again")
+        self._tidy()
+
+    def start(self) -> None:
+        """Begin to work."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Leave what is being translated, to be gone on with."""
+        self._stopping.set()
+        with self._changed:
+            for running in self._running.values():
+                running.work.cancel()
+            self._changed.notify_all()
+        deadline = time.monotonic() + STOP_SECONDS
+        for thread in self._threads:
+            thread.join(max(deadline - time.monotonic(), 0.0))
+
+    def wake(self) -> None:
+        """Say that a job waits."""
+        with self._changed:
+            self._changed.notify()
+
+    def told(self, row: Row) -> JobStatus:
+        """The status of a job, with what its thread knows."""
+        with self._changed:
+            running = self._running.get(row.id)
+        return row.status if running is None or row.status.finished else running.told(row.status)
+
+    def cancel(self, row: Row) -> None:
+        """Stop a job that is not finished, and delete its files."""
+        with self._changed:
+            if not self._table.finish(row.id, "cancelled"):
+                return
+            if row.id in self._running:
+                self._running[row.id].work.cancel()
+        self._folder.discard(row.id)
+
+    def forget(self, rows: Iterable[Row]) -> None:
+        """Stop jobs and delete all there is of them."""
+        with self._changed:
+            self._table.forget(row.id for row in rows)
+            for row in rows:
+                if row.id in self._running:
+                    self._running[row.id].work.cancel()
+        for row in rows:
+            self._folder.discard(row.id)
+
+    def make_room(self, size: int) -> None:
+        """Forget finished jobs, the oldest first, until so many bytes more are within the limit.
+
+        Raises:
+            RequestError: 503, what is not finished fills it.
+        """
+        rows = self._table.everything()
+        sizes = {row.id: self._folder.size(row.id) for row in rows}
+        over = sum(sizes.values()) + size - self._settings.max_jobs_bytes
+        leaving = []
+        for row in sorted(rows, key=lambda row: row.finished or 0.0):
+            if over > 0 and row.state in FINISHED and sizes[row.id]:
+                over -= sizes[row.id]
+                leaving.append(row)
+        if over > 0:
+            raise RequestError(503, "too many files wait; try again later", RETRY_SECONDS)
+        self.forget(leaving)
+
+    def _tidy(self) -> None:
+        """Forget what was finished long enough ago."""
+        last = time.time() - self._settings.keep_jobs_seconds
+        self.forget([r for r in self._table.everything() if r.finished is not None and r.finished < last])
+
+    def _work(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                claimed = self._claimed()
+            except sqlite3.Error:
+                _log.exception("the table of jobs cannot be used")
+                self._stopping.wait(REFUSED_SECONDS)
+                continue
+            if claimed is None:
+                continue
+            row, running = claimed
+            try:
+                self._run(row, running)
+            except (OSError, sqlite3.Error):  # storage refuses even the end of the job, which is tried again
+                _log.exception("the end of a job could not be noted")
+                self._stopping.wait(REFUSED_SECONDS)
+            finally:
+                with self._changed:
+                    del self._running[row.id]
+                    self._changed.notify()
+
+    def _claimed(self) -> tuple[Row, Running] | None:
+        """The next job, which is this thread's now; none where none waited for a while."""
+        with self._changed:
+            waiting = [row for row in self._table.unfinished() if row.id not in self._running]
+            if waiting and not self._stopping.is_set():
+                row = self._next(waiting)
+                if self._table.begin(row.id):
+                    self._running[row.id] = running = Running(Work(row.client, background=True), row.client)
+                    return row, running
+            else:
+                self._changed.wait(IDLE_SECONDS)
+        self._tidy()
+        return None
+
+    def _next(self, waiting: list[Row]) -> Row:
+        """A job begun before; else one of the client with the fewest at work, whose last is longest ago."""
+        at_work = Counter(running.client for running in self._running.values())
+        turns = self._table.last_turns()
+        return min(
+            waiting, key=lambda r: (r.state == "queued", at_work[r.client], turns.get(r.client, 0), r.number)
+        )
+
+    def _run(self, row: Row, running: Running) -> None:
+        """Translate, and note how it ended; a job that was cancelled, or forgotten, leaves no file."""
+        state: State = "error"
+        message, messages = "", []
+        try:
+            messages = self._translated(row, running)
+            state = "done"
+        except CancelledError:
+            if self._stopping.is_set():
+                self._table.put_back(row.id)
+                return
+        except CotextError as error:
+            message = str(error)
+        except Exception as error:
+            # Where it happened; the text of an exception may be that of a client.
+            where = "".join(traceback.format_tb(error.__traceback__))
+            _log.error("a file was not translated: %s\n%s", type(error).__name__, where)
+            message = f"{row.file_name}: the server failed at this file, and not by anything that is in it"
+        if state == "error":
+            self._folder.discard(row.id)  # before its end is noted, which needs room on the disk, too
+        if not self._table.finish(row.id, state, running.done, message, messages):
+            self._folder.discard(row.id)
+        elif state == "done":
+            self._folder.keep_result(row.id, row.suffix)
+
+    def _translated(self, row: Row, running: Running) -> list[str]:
+        system = self._systems.get(row.system)
+        if system is None:
+            raise CotextError(
+                f"{row.file_name}: the system {row.system!r} is not served any more; send the file "
+                f"again, for one of {', '.join(self._systems)}"
+            )
+        if row.attempts >= MAX_ATTEMPTS:
+            raise CotextError(
+                f"{row.file_name}: the server stopped {MAX_ATTEMPTS} times while it translated this file; "
+                "send a part of it"
+            )
+
+        def on_read(sentences: int, characters: int) -> None:
+            running.read(sentences, characters)
+            self._table.read(row.id, sentences, characters)
+
+        return translate_job(row, self._folder, system, self._shared[row.system], running, on_read)

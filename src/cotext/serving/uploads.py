@@ -1,0 +1,199 @@
+"""Files that arrive in forms (multipart/form-data, RFC 7578), written to the disk of the jobs as they come.
+
+Starlette's own reader of forms takes files of any size, and as many as a thousand of them, into the machine's
+folder for temporary files, before a handler sees any. Here the limits hold while a file arrives.
+"""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import BinaryIO, Final
+
+from anyio import to_thread
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import MultipartParser, parse_options_header
+from starlette.requests import ClientDisconnect, Request
+
+from cotext.serving.errors import RequestError
+from cotext.serving.jobs import Jobs
+from cotext.serving.jobs.folder import RETRY_SECONDS
+
+FILE_FIELD: Final = "file"
+MAX_PARTS: Final = 64
+WRITTEN_BYTES: Final = 256 * 1024  # at a time
+
+
+@dataclass(slots=True)
+class Upload:
+    """A file that has arrived: its path until it is submitted, the client's name for it, other fields."""
+
+    path: Path
+    file_name: str = ""
+    fields: dict[str, list[str]] = field(default_factory=dict)
+
+    def value(self, name: str, default: str = "") -> str:
+        """The last value of a field."""
+        return self.fields.get(name, [default])[-1]
+
+
+@asynccontextmanager
+async def received_file(
+    request: Request, jobs: Jobs, max_file_bytes: int, max_field_bytes: int
+) -> AsyncIterator[Upload]:
+    """The form of a request, with the file in its field `file`; deleted afterwards unless it is submitted.
+
+    Raises:
+        RequestError: 400, no such form, no file in it, several, or cut short; 413, a file or its fields are
+            over the limit; 503, there is no room.
+    """
+    boundary = _boundary(request)
+    declared = request.headers.get("content-length", "")
+    most = max_file_bytes + max_field_bytes
+    if declared.isascii() and declared.isdigit() and len(declared) < 20:
+        if int(declared) > most:
+            raise _too_long(max_file_bytes)
+        most = int(declared)
+    with jobs.upload(most) as path:
+        form = _Form(Upload(path), boundary, max_file_bytes, max_field_bytes)
+        with path.open("xb") as file:
+            await _read(request, form, file)
+        yield form.received()
+
+
+async def _read(request: Request, form: "_Form", file: BinaryIO) -> None:
+    try:
+        async for chunk in request.stream():
+            form.write(chunk)
+            if len(form.waiting) >= WRITTEN_BYTES:
+                await to_thread.run_sync(file.write, form.taken())
+        form.finish()
+        await to_thread.run_sync(file.write, form.taken())
+        await to_thread.run_sync(file.flush)
+    except (FormParserError, ValueError, KeyError):
+        raise RequestError(400, "the form is damaged or cut short; send it as multipart/form-data") from None
+    except ClientDisconnect:
+        raise RequestError(499, "the client is gone") from None
+    except OSError:
+        raise RequestError(
+            503, "the server has no room for this file; try again later", RETRY_SECONDS
+        ) from None
+
+
+def _boundary(request: Request) -> bytes:
+    kind, options = parse_options_header(request.headers.get("content-type"))
+    if kind != b"multipart/form-data" or not options.get(b"boundary"):
+        raise RequestError(400, "a file is sent as multipart/form-data, in the field `file`")
+    return options[b"boundary"]
+
+
+def _too_long(most: int) -> RequestError:
+    return RequestError(413, f"a file may have {most:,} bytes at most; split it")
+
+
+class _Form:
+    """The parts of a form as they come: content of the file waits to be written, fields are kept."""
+
+    def __init__(self, upload: Upload, boundary: bytes, max_file_bytes: int, max_field_bytes: int) -> None:
+        self._upload, self._most, self._most_of_fields = upload, max_file_bytes, max_field_bytes
+        self.waiting = bytearray()
+        self._file_bytes = self._field_bytes = self._parts = self._files = 0
+        self._header, self._value = b"", b""
+        self._disposition = b""
+        self._name: str | None = None  # of a field; None: the file
+        self._content = bytearray()  # of a field
+        self._ended = False
+        self._parser = MultipartParser(
+            boundary,
+            {
+                "on_part_begin": self._begin,
+                "on_header_field": self._on_header,
+                "on_header_value": self._on_value,
+                "on_header_end": self._on_header_end,
+                "on_headers_finished": self._on_headers,
+                "on_part_data": self._on_data,
+                "on_part_end": self._end,
+                "on_end": self._on_end,
+            },
+        )
+
+    def write(self, chunk: bytes) -> None:
+        """Take a piece of the body.
+
+        Raises:
+            RequestError: 413, the limit is passed.
+            FormParserError: no form.
+        """
+        self._parser.write(chunk)
+
+    def taken(self) -> bytes:
+        """The content of the file that waits, and waits no more."""
+        content = bytes(self.waiting)
+        self.waiting.clear()
+        return content
+
+    def finish(self) -> None:
+        """Raise ValueError where the form has no end."""
+        self._parser.finalize()
+        if not self._ended:
+            raise ValueError
+
+    def received(self) -> Upload:
+        """The file, which has arrived whole."""
+        if not self._files:
+            raise RequestError(400, "the form has no file in its field `file`")
+        return self._upload
+
+    def _begin(self) -> None:
+        self._parts += 1
+        if self._parts > MAX_PARTS:
+            raise RequestError(413, f"a form with a file may have {MAX_PARTS} fields at most")
+        self._disposition, self._content = b"", bytearray()
+
+    def _on_header(self, data: bytes, start: int, end: int) -> None:
+        self._header += data[start:end]
+
+    def _on_value(self, data: bytes, start: int, end: int) -> None:
+        self._value += data[start:end]
+
+    def _on_header_end(self) -> None:
+        if self._header.lower() == b"content-disposition":
+            self._disposition = self._value
+        self._header = self._value = b""
+
+    def _on_headers(self) -> None:
+        _, options = parse_options_header(self._disposition)
+        name = _text(options[b"name"])
+        self._name = None if name == FILE_FIELD and b"filename" in options else name
+        if self._name is None:
+            self._files += 1
+            if self._files > 1:
+                raise RequestError(400, "the form has several files; send one at a time")
+            self._upload.file_name = _text(options[b"filename"])
+
+    def _on_data(self, data: bytes, start: int, end: int) -> None:
+        if self._name is None:
+            self._file_bytes += end - start
+            if self._file_bytes > self._most:
+                raise _too_long(self._most)
+            self.waiting += data[start:end]
+            return
+        self._field_bytes += end - start
+        if self._field_bytes > self._most_of_fields:
+            raise RequestError(413, f"the fields of a form may have {self._most_of_fields:,} bytes at most")
+        self._content += data[start:end]
+
+    def _end(self) -> None:
+        if self._name is not None:
+            self._upload.fields.setdefault(self._name, []).append(_text(self._content))
+
+    def _on_end(self) -> None:
+        self._ended = True
+
+
+def _text(content: bytes | bytearray) -> str:
+    """UTF-8, as RFC 7578 (5.1.2) has it; what is none is read as Latin-1, as old browsers write names."""
+    try:
+        return content.decode()
+    except UnicodeDecodeError:
+        return content.decode("latin-1")
