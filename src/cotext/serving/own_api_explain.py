@@ -32,7 +32,9 @@ MAX_FIGURES: Final = 1_000_000  # that are remembered
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A word of a translated document, by its sentence and its characters there (first, one behind the last).
+    """A word of a translated document, by its sentence, and its characters there: first, one behind the last.
+
+    Characters are those of Unicode, as `Array.from` counts them in JavaScript.
 
     Raises:
         RequestError: 400, unequal sides, or no such sentence.
@@ -46,11 +48,12 @@ class Question:
 
     def __post_init__(self) -> None:
         if len(self.sources) != len(self.targets):
-            raise RequestError(
-                400, f"{len(self.sources)} sources and {len(self.targets)} targets: give pairs"
-            )
+            counts = f"{len(self.sources)} sources and {len(self.targets)} targets"
+            raise RequestError(400, f"{counts}: give a target for every source")
         if not 0 <= self.sentence < len(self.sources):
-            raise RequestError(400, f"sentence: counts from 0 to {len(self.sources) - 1}")
+            raise RequestError(
+                400, f"sentence {self.sentence}: there are {len(self.sources)}, counted from 0"
+            )
 
     @property
     def document(self) -> ParallelDocument:
@@ -94,14 +97,13 @@ class Explanations:
         text = repr((question.sources, question.targets)).encode("utf-8", "surrogatepass")
         digest = hashlib.sha256(text).hexdigest()
         key = (client.name, question.system.name, digest, question.sentence)
-        found = self._known.get(key)
+        found = self._known.pop(key, None)
         if found is None:
             work = Work(client.name)
             found = await service.in_thread(partial(_find, service, question, work), work)
-            self._known[key] = found
-            while sum(each.figures for each in self._known.values()) > MAX_FIGURES:
-                self._known.popitem(last=False)
-        self._known.move_to_end(key)
+        self._known[key] = found  # as the one asked for last
+        while sum(each.figures for each in self._known.values()) > MAX_FIGURES:
+            self._known.popitem(last=False)
         return _told(question, found)
 
 
@@ -201,13 +203,13 @@ def _told(question: Question, found: _Found) -> dict[str, Any]:
 
 
 def _clicked(question: Question, words: Sequence[TokenWord]) -> TokenWord:
-    """The words that these characters touch, as one.
+    """The words that these characters touch, as one; of no characters, the word that they stand in.
 
     Raises:
         RequestError: 400, there are none.
     """
     first, stop = question.characters
-    touched = [word for word in words if word.start < stop and first < word.stop]
+    touched = [word for word in words if word.start < max(stop, first + 1) and first < word.stop]
     if not touched:
         raise RequestError(
             400, f"characters: no word stands at {first} to {stop} of sentence {question.sentence}"
