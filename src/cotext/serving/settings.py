@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
+
+BATCH_TOKENS: Final = 2048
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +19,7 @@ class ServerSettings:
     state: Path
     keys: Path | None = None
     origins: tuple[str, ...] = ()  # that browsers may call from (CORS)
-    batch_tokens: int = 2048
+    batch_tokens: int = BATCH_TOKENS
     max_text_bytes: int = 128 * 1024
     max_file_bytes: int = 32 * 1024 * 1024
     max_sentences: int = 2_000  # of a request; files have none
