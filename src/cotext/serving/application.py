@@ -19,6 +19,9 @@ DIALECTS: Final[tuple[str, ...]] = (
     "own_api",
     "file_routes",
     "deepl",
+    "libretranslate",
+    "opus_cat",
+    "fake_mt",
     "page_routes",
 )
 

@@ -15,12 +15,9 @@ from cotext.decoding.wishes import Wishes
 from cotext.files.blocks import Block, Contents
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
-<<<<<<< HEAD
-from cotext.serving.session_memory import Sessions
-=======
 from cotext.serving.glossary_store import GlossaryStore
 from cotext.serving.jobs import Jobs
->>>>>>> s-deepl
+from cotext.serving.session_memory import Sessions
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import SharedSystem, Work
 from cotext.serving.systems import System, Systems

@@ -143,6 +143,7 @@ def _check(text: str, place: str) -> None:
     try:
         read_markup(text if _PROLOGUE.match(text) else f"<t>{text}</t>", place)
     except CotextError as error:
+        reason = str(error).rpartition(": ")[2]  # without the place, which counts what is around it here
         raise RequestError(
-            400, f"tag_handling: {error}; mend it, or leave out tag_handling_version=v2"
+            400, f"tag_handling: {place}: {reason}; mend it, or leave out tag_handling_version=v2"
         ) from None
