@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 import subprocess
 import sys
 import time
@@ -49,6 +50,10 @@ def translated(systems: Systems) -> Callable[..., list[list[str]]]:
         return [[block.text for block in blocks] for blocks in found]
 
     return translate
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text))
 
 
 def test_a_text_and_texts(client: deepl.DeepLClient, translated: Callable[..., list[list[str]]]) -> None:
@@ -190,7 +195,7 @@ def test_documents_are_recognised_by_what_they_hold(
     page = io.BytesIO(f"<!DOCTYPE html><html><body><p>{TEXTS[0]}</p></body></html>".encode())
     made = io.BytesIO()
     status = client.translate_document(page, made, target_lang="DE")  # uploaded under the name "file"
-    assert status.done and status.billed_characters == len(TEXTS[0])
+    assert (status.done, status.billed_characters) == (True, len(TEXTS[0]))
     assert made.getvalue().decode() == f"<!DOCTYPE html><html><body><p>{one}</p></body></html>"
 
 
@@ -219,7 +224,7 @@ def test_documents_from_files_keep_their_format(client: deepl.DeepLClient, tmp_p
     assert made.read_text().startswith("1\n00:00:01,000 --> 00:00:02,000\n")
     with pytest.raises(deepl.DeepLException, match="output_format"):
         client.translate_document_from_filepath(source, tmp_path / "b.docx", target_lang="DE")
-    with pytest.raises(deepl.DeepLException, match="compressed|format|not"):
+    with pytest.raises(deepl.DeepLException, match="not a supported format"):
         client.translate_document(io.BytesIO(b"\x00\x01\x02\xff" * 50), io.BytesIO(), target_lang="DE")
 
 
@@ -233,7 +238,7 @@ def test_glossaries_of_one_dictionary(client: deepl.DeepLClient) -> None:
     [found] = client.translate_text(
         ["The cat sees a dog."], source_lang="EN", target_lang="DE", glossary=made
     )
-    assert "Katze" in found.text and "Hund" in found.text
+    assert {"Katze", "Hund"} <= words(found.text)
     client.delete_glossary(made)
     with pytest.raises(deepl.GlossaryNotFoundException):
         client.get_glossary(made.glossary_id)
@@ -282,10 +287,10 @@ def test_several_glossaries_at_once(client: deepl.DeepLClient) -> None:
     ]
     asked = {"source_lang": "EN", "target_lang": "DE"}
     [found] = client.translate_text(["The cat sees a dog."], glossary_ids=made, **asked)
-    assert "Katze" in found.text and "Hund" in found.text and "Kater" not in found.text
+    assert {"Katze", "Hund"} <= words(found.text)
     document = io.BytesIO()
     client.translate_document(io.BytesIO(b"The cat sees a dog.\n"), document, glossary_ids=made, **asked)
-    assert "Katze" in document.getvalue().decode() and "Hund" in document.getvalue().decode()
+    assert {"Katze", "Hund"} <= words(document.getvalue().decode())
 
 
 @pytest.mark.parametrize(
