@@ -99,3 +99,24 @@ def test_deeplx(client: TestClient, translated: Callable[..., list[str]]) -> Non
     for body in ({}, {"text": 3, "target_lang": "DE"}, {"text": "x", "target_lang": "FR"}):
         refused = client.post("/deeplx", json=body)
         assert (refused.status_code, refused.json()["code"]) == (400, 400)
+
+
+def test_deepl_in_a_session(client: TestClient, translated: Callable[..., list[str]]) -> None:
+    key = {"authorization": "DeepL-Auth-Key x"}
+
+    def send(line: str, path: str = "/v2/translate", **more: Any) -> str:
+        headers = key | more.pop("headers", {})
+        found = client.post(path, json={"text": [line], "target_lang": "DE", **more}, headers=headers)
+        assert found.status_code == 200, found.text
+        return str(found.json()["translations"][0]["text"])
+
+    expected = translated(*LINES)
+    assert [send(line, headers={"X-Cotext-Session": "deepl"}) for line in LINES] == expected
+    assert [send(line, "/session/other/v2/translate") for line in LINES] == expected
+    numbered = [{"session": "third", "segment": number} for number in range(len(LINES))]
+    assert [send(line, cotext=each) for line, each in zip(LINES, numbered, strict=True)] == expected
+    assert send(LINES[1], cotext={**numbered[1], "confirmed": "Sie rennt."}) == "Sie rennt."
+    refused = client.post(
+        "/v2/translate", json={"text": ["x"], "target_lang": "DE", "cotext": {"sesion": "s"}}, headers=key
+    )
+    assert refused.status_code == 400

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 
 from cotext.files.blocks import Block
 from cotext.serving import session_memory, sessions
 from cotext.serving.errors import RequestError
 from cotext.serving.service import Client, Service, TextRequest
 from cotext.serving.session_memory import KEPT_SEGMENTS, Sessions
-from cotext.serving.sessions import SessionPlace, place_of, translate
+from cotext.serving.sessions import SessionPlace, session_place, translate
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import Systems
 
@@ -246,6 +247,12 @@ def test_sessions_are_bounded_in_time_and_number(monkeypatch: pytest.MonkeyPatch
     assert sessions.of("b", "1", "x") is not other
 
 
+def asking(headers: dict[str, str], prefix: str | None) -> Request:
+    """A request with these headers, at an address in a session."""
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    return Request({"type": "http", "headers": raw, "path_params": {"session": prefix} if prefix else {}})
+
+
 @pytest.mark.parametrize(
     ("headers", "named", "prefix", "place"),
     [
@@ -260,7 +267,7 @@ def test_sessions_are_bounded_in_time_and_number(monkeypatch: pytest.MonkeyPatch
 def test_a_place_is_named_by_headers_fields_or_address(
     headers: dict[str, str], named: dict[str, object], prefix: str | None, place: SessionPlace | None
 ) -> None:
-    assert place_of(headers, named, prefix) == place
+    assert session_place(asking(headers, prefix), named) == place
 
 
 @pytest.mark.parametrize(
@@ -279,5 +286,5 @@ def test_a_place_is_named_by_headers_fields_or_address(
 )
 def test_what_names_no_place_is_refused(named: dict[str, object]) -> None:
     with pytest.raises(RequestError) as refused:
-        place_of({}, named, None)
+        session_place(asking({}, None), named)
     assert refused.value.status == 400
