@@ -1,4 +1,4 @@
-"""Servers of files, killed at moments drawn at random: nothing is lost, nothing doubled, nothing done twice."""
+"""Servers of files, killed at moments drawn at random: nothing is lost, doubled, or done twice."""
 
 import shutil
 import threading
@@ -66,19 +66,19 @@ def test_servers_of_files_are_killed(attacks: Attacks, tmp_path: Path, number: i
     sending = Sending(served, contents)
     sending.start()
     for _ in range(KILLS):
-        kind = attacks.draw.choice(["windows", "operation", "time"])
+        kind = attacks.random.choice(["windows", "operation", "time"])
         death = None
         if kind == "windows":
-            death = Death(windows=attacks.draw.randint(1, 12))
+            death = Death(windows=attacks.random.randint(1, 12))
         elif kind == "operation":
-            moment = Moment(attacks.draw.randint(1, 6), attacks.draw.choice(MOMENTS))
+            moment = Moment(attacks.random.randint(1, 6), attacks.random.choice(MOMENTS))
             death = Death(moment=moment)
         served.start(death)
         assert served.process is not None
-        served.process.join(timeout=attacks.draw.uniform(1.0, 5.0))
+        served.process.join(timeout=attacks.random.uniform(1.0, 5.0))
         killed_itself = served.process.exitcode is not None
         served.kill() if not killed_itself else served.died()
-        attacks.count("by itself" if killed_itself else "from outside")
+        attacks.unharmed()
     served.start()
     sending.join(timeout=300)
     assert not sending.is_alive()
