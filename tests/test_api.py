@@ -13,7 +13,7 @@ from cotext import CotextError, Document, Translator
 from cotext.data.formats import read_documents, write_documents
 from cotext.decoding.open import open_run
 from cotext.decoding.translate_file import translate_file
-from cotext.decoding.translator import DocumentTranslator
+from cotext.decoding.window_search import WindowSearch
 
 
 @pytest.fixture(scope="module")
@@ -62,13 +62,13 @@ def test_many_documents_in_one_call_take_as_many_batches_as_the_command(
     documents = [Document(f"n{i}", d.source) for i, d in enumerate(toy_documents(12, 31))]
     documents[3:3] = [Document("empty", ())]
     batches: list[int] = []
-    searched = DocumentTranslator._search
+    searched = WindowSearch._search
 
-    def counted(self: DocumentTranslator, batch: Sequence[Any], *rest: Any) -> Any:
+    def counted(self: WindowSearch, batch: Sequence[Any], *rest: Any) -> Any:
         batches.append(len(batch))
         return searched(self, batch, *rest)
 
-    monkeypatch.setattr(DocumentTranslator, "_search", counted)
+    monkeypatch.setattr(WindowSearch, "_search", counted)
     found = translator.translate_documents(iter(documents))
     in_one_call, batches = batches, []
     assert [d.id for d in found] == [d.id for d in documents]

@@ -8,6 +8,7 @@ from tiny import PlainWordTokenizer, pieces, random_model, tiny_config, window
 
 from cotext.data.documents import Document
 from cotext.decoding.translator import DocumentTranslator
+from cotext.decoding.window_search import WindowSearch
 
 TOKENIZER = PlainWordTokenizer(["a", "b", "c", "d", "e", "f", "g", "h"])
 DOCUMENTS = [Document("0", ("a b", "c", "d e f", "g", "h a")), Document("1", ("b c", "d"))]
@@ -54,7 +55,7 @@ def test_given_sentences_are_context_as_if_they_had_been_written() -> None:
 
 def test_a_document_of_given_sentences_alone_is_not_searched(monkeypatch: pytest.MonkeyPatch) -> None:
     system = translator(window(1))
-    monkeypatch.setattr(DocumentTranslator, "_search", lambda *_: pytest.fail("searched"))
+    monkeypatch.setattr(WindowSearch, "_search", lambda *_: pytest.fail("searched"))
     taken = {0: dict(enumerate("abcde"))}
     [(_, found)] = list(system.translate(DOCUMENTS[:1], taken=taken))
     assert found.document.sentences == tuple("abcde")

@@ -23,6 +23,7 @@ from cotext.decoding.beam_search import Hypothesis, search
 from cotext.decoding.constraints import SearchRequest
 from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.decoding.window_groups import group_of
+from cotext.decoding.window_search import WindowSearch
 from cotext.layers.state import DecoderState
 from cotext.models.interface import TranslationModel
 from cotext.models.transformer import Transformer
@@ -477,10 +478,10 @@ def test_documents_with_a_first_pass_are_read_as_they_are_needed() -> None:
 def bytes_first(monkeypatch: pytest.MonkeyPatch, blank_at_first: Sequence[int]) -> list[Source]:
     """The windows of these sentences show nothing when they are searched for the first time."""
     calls: list[Source] = []
-    shows = DocumentTranslator._shows
+    shows = WindowSearch._shows
     refused: set[int] = set()
 
-    def showing(self: DocumentTranslator, row: Any, hypothesis: Hypothesis) -> bool:
+    def showing(self: WindowSearch, row: Any, hypothesis: Hypothesis) -> bool:
         if row.number in blank_at_first and row.number not in refused:
             refused.add(row.number)
             return False
@@ -492,7 +493,7 @@ def bytes_first(monkeypatch: pytest.MonkeyPatch, blank_at_first: Sequence[int]) 
         calls.append(source)
         return search(model, source, requests, symbols, options)
 
-    monkeypatch.setattr(DocumentTranslator, "_shows", showing)
+    monkeypatch.setattr(WindowSearch, "_shows", showing)
     monkeypatch.setattr(plan_module, "search", spying)
     return calls
 

@@ -68,7 +68,7 @@ class WindowLog(Protocol):
         ...
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class OpenDocument:
     """The sentences of a document, its windows in a view, and the hypotheses so far.
 
@@ -88,6 +88,7 @@ class OpenDocument:
     ready: list[int] = field(default_factory=list)
     guide: Guide | None = None
     log: WindowLog | None = None
+    on_sentence: Callable[[int, str], None] = lambda sentence, text: None  # index in the document
     texts: dict[int, str] = field(default_factory=dict)  # per index in the document, what is finished
     taken: dict[int, SentenceHypothesis] = field(default_factory=dict)  # translations that are given
     inexact: set[int] = field(default_factory=set)  # windows without exactly the sentences requested
@@ -161,6 +162,10 @@ class OpenDocument:
         """Whether every window has been searched."""
         return len(self._found) == len(self.windows)
 
+    def is_finished(self, number: int) -> bool:
+        """Whether a window has been searched."""
+        return number in self._found
+
     def context(self, number: int) -> list[SentenceHypothesis]:
         """The hypotheses that are the forced prefix of a window."""
         if self.first_pass is not None:
@@ -208,6 +213,7 @@ class OpenDocument:
         for j in window.current:
             self._current[j] = self._found[number][j - window.target.start]
             self.texts[self.kept[j]] = self._current[j].text
+            self.on_sentence(self.kept[j], self._current[j].text)
             for later in self._waiting.get(j, ()):
                 self._one_less(later)
         if (number + 1) % self.sequential_windows and number + 1 < len(self.windows):

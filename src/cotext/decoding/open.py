@@ -54,6 +54,16 @@ class OpenedRun:
         """
         return _opened(self.folder, self.weights, self.loaded, self.translator.device, decode)
 
+    def greedy(self) -> "OpenedRun":
+        """The same models with greedy search, that of a first pass too."""
+        first_pass = None if self.first_pass is None else self.first_pass.greedy()
+        config, own = _with_decode(self.config, {"beam": 1}), self.translator
+        before = None if first_pass is None else first_pass.translator
+        translator = DocumentTranslator(
+            self.loaded.model, config, self.loaded.tokenizer, own.device, before, own.plan.name
+        )
+        return replace(self, translator=translator, first_pass=first_pass)
+
     def for_scoring(self) -> "OpenedRun":
         """The same without a first pass, which scoring does not need."""
         settings = {**self.config.decode.model_dump(), "first_pass": ""}

@@ -200,7 +200,7 @@ class DocumentScorer:
                 than the length limit of any output.
         """
         for document in documents:
-            self._encoded(document.id, document.source)
+            self.encoded(document.id, document.source)
             self._encoded_target(document.id, document.target)
 
     def score(self, documents: Sequence[ParallelDocument]) -> list[list[SentenceScore]]:
@@ -301,7 +301,7 @@ class DocumentScorer:
         rows: list[tuple[int, DocumentRow]] = []
         groups: list[range] = []
         for index, (document, chosen) in enumerate(documents):
-            source = self._encoded(document.id, document.source)
+            source = self.encoded(document.id, document.source)
             target = self._encoded_target(document.id, document.target)
             for group in document_rows(self.plan, source, target, frozenset(chosen)).groups:
                 ordinal = len(groups)
@@ -311,7 +311,7 @@ class DocumentScorer:
                 ]
         return rows, groups
 
-    def _encoded(self, document: str, sentences: Sequence[str]) -> list[list[int]]:
+    def encoded(self, document: str, sentences: Sequence[str]) -> list[list[int]]:
         """The tokens of source sentences; `document` is the id of their document.
 
         Raises:

@@ -15,29 +15,21 @@ the others of their group as extra rows, or all of a group together.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from contextlib import closing
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 
 from cotext.config.decoding import DecodeConfig
 from cotext.config.recipe import Config
-from cotext.data.batch import Instance
-from cotext.data.batching import pack
-from cotext.data.collate import source_batch
 from cotext.data.documents import Document
 from cotext.data.tokenizer import Tokenizer, choose_languages, require_languages
-from cotext.decoding.beam_search import Hypothesis
-from cotext.decoding.constraints import SearchRequest, SearchSymbols
-from cotext.decoding.document_state import OpenDocument, SentenceHypothesis, WindowLog
-from cotext.decoding.found_sentences import found_sentences
-from cotext.decoding.lexical_requests import constrained, constrained_anew
-from cotext.decoding.lexical_search import search_width
+from cotext.decoding.document_state import OpenDocument, WindowLog
 from cotext.decoding.plan import DecodingPlan
+from cotext.decoding.pool import DocumentPool, Pool
 from cotext.decoding.scorer import DocumentScorer
-from cotext.decoding.spelling import Spelling
-from cotext.decoding.substitution import Draft, Substitution
-from cotext.decoding.window_groups import source_of
+from cotext.decoding.window_search import WindowSearch
 from cotext.files.guide import Guide
 from cotext.models.interface import Engine, Model
 from cotext.runtime.errors import CotextError
@@ -79,19 +71,6 @@ class Translation:
         return all(self.pieces)
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
-    """A window about to be searched."""
-
-    width: int  # of its beam
-    tokens: int  # that each hypothesis takes in a batch
-    source_tokens: int
-    document: OpenDocument
-    number: int  # of the window in its document
-    instance: Instance
-    request: SearchRequest
-
-
 def _speaking(tokenizer: Tokenizer, decode: DecodeConfig) -> Tokenizer:
     """The tokenizer for the languages that are asked for, or else those that it comes with."""
     try:
@@ -128,6 +107,11 @@ class DocumentTranslator(DocumentScorer):
         super().__init__(model, plan.config, tokenizer, device, plan)
         self.first_pass = first_pass
 
+    @cached_property
+    def windows(self) -> WindowSearch:
+        """The search for the windows of documents."""
+        return WindowSearch(self)
+
     @property
     def takes_guides(self) -> bool:
         """Whether search keeps lexical constraints: of autoregressive models, where it is constrained."""
@@ -145,7 +129,7 @@ class DocumentTranslator(DocumentScorer):
         for document in documents:
             if self.first_pass is not None:
                 self._check_first_pass(self.first_pass, document)
-            self._encoded(document.id, document.sentences)
+            self.encoded(document.id, document.sentences)
             sentences += len(document.sentences)
         return sentences
 
@@ -174,48 +158,34 @@ class DocumentTranslator(DocumentScorer):
                 "with decode.align = constrained: leave the glossary out, or take a run that keeps it"
             )
         waiting = self._after_first_pass(documents, guide)
-        open_documents: list[OpenDocument] = []
         # Several batches' worth, so that windows of like length can share a batch.
         wanted = max(1, BATCHES_AHEAD * self.config.decode.max_tokens // self.plan.options.beam)
-        while True:
-            ready = sum(self._ready_tokens(opened) for opened in open_documents)
-            while ready < wanted and (entry := next(waiting, None)) is not None:
-                open_documents.append(self._opened(*entry, guide))
-                if taken and entry[0] in taken:
-                    open_documents[-1].take(taken[entry[0]], partial(self.tokenizer.encode, side="target"))
-                ready += 1 + self._ready_tokens(open_documents[-1])
-                on_sentences(len(entry[1].sentences) - len(open_documents[-1].source))
-                if log is not None and self.plan.group_windows == 1:
-                    on_sentences(open_documents[-1].keep(log))
-            if not open_documents:
-                return
-            self._advance(open_documents, on_sentences)
-            for finished in [d for d in open_documents if d.done]:
-                yield finished.index, self._translation(finished)
-            open_documents = [d for d in open_documents if not d.done]
+        with closing(self._pool()) as pool:
+            while True:
+                ready = sum(map(self.windows.ready_tokens, pool.documents))
+                while ready < wanted and (entry := next(waiting, None)) is not None:
+                    index, document, before = entry
+                    opened = self.windows.opened(index, document, before, guide, (taken or {}).get(index))
+                    ready += 1 + self.windows.ready_tokens(opened)
+                    on_sentences(len(document.sentences) - len(opened.source))
+                    if log is not None and self.plan.group_windows == 1:
+                        on_sentences(opened.keep(log))
+                    pool.add(opened)
+                if not pool.documents:
+                    return
+                pool.advance(on_sentences)
+                for opened in pool.take_finished():
+                    yield opened.index, self._translation(opened)
 
-    @cached_property
-    def _showing_symbols(self) -> SearchSymbols:
-        """The symbols of search, with all subwords as blank that decode to an empty string alone.
-
-        Such are single bytes of a character too.
-        """
-        blank = (i for i in range(self.tokenizer.pieces) if not self.tokenizer.decode([i]))
-        return replace(self.plan.search_symbols, blank=tuple(blank))
+    def _pool(self) -> Pool:
+        """What the documents of a call are in while they are translated."""
+        return DocumentPool(self.windows)
 
     def _check_first_pass(self, first_pass: "DocumentTranslator", document: Document) -> None:
         try:
             first_pass.check([document])
         except CotextError as error:
             raise CotextError(f"decode.first_pass = {self.config.decode.first_pass}: {error}") from None
-
-    @cached_property
-    def _spelling(self) -> Spelling:
-        return Spelling(self.tokenizer)
-
-    @cached_property
-    def _substitution(self) -> Substitution:
-        return Substitution(self, self._spelling, self._showing_symbols)
 
     def _after_first_pass(
         self, documents: Iterable[Document], guide: Guide | None
@@ -234,141 +204,6 @@ class DocumentTranslator(DocumentScorer):
         own = guide if self.first_pass.takes_guides else None
         for index, translation in self.first_pass.translate(remembered(), guide=own):
             yield index, read.pop(index), translation.document.sentences
-
-    def _opened(
-        self, index: int, document: Document, first_pass: Sequence[str] | None, guide: Guide | None
-    ) -> OpenDocument:
-        source = self._encoded(document.id, document.sentences)
-        before = None if first_pass is None else self.tokenizer.encode_batch(first_pass, side="target")
-        return OpenDocument.start(
-            index,
-            document,
-            source,
-            self.plan.searched_view,
-            self.plan.forces_prefix,
-            before,
-            self.plan.sequential_windows,
-            guide,
-            # Of a group that is searched together, no window waits.
-            waits=not self.plan.searches_groups,
-        )
-
-    def _ready_tokens(self, opened: OpenDocument) -> int:
-        symbols = self.plan.symbols.per_source_sentence
-        return sum(len(opened.source[j]) + symbols for n in opened.ready for j in opened.windows[n].source)
-
-    def _advance(self, open_documents: Sequence[OpenDocument], on_sentences: Callable[[int], None]) -> None:
-        """Translate all ready windows of the open documents, longest first."""
-        rows: list[_Row] = []
-        for opened in open_documents:
-            # A group that is searched together is in one batch, whatever is given of it.
-            if opened.taken and not self.plan.searches_groups:
-                on_sentences(opened.finish_taken())
-            rows += [self._row(opened, number) for number in opened.ready]
-            opened.ready = []
-        together = self._together(rows)
-        # Longest last, then first: what does not fit into memory fails at once.
-        together.sort(key=lambda group: max((row.tokens * row.width, row.source_tokens) for row in group))
-        widths = [max(row.width for row in group) for group in together]
-        # A row is searched as wide as by itself, whatever others have to keep.
-        for width in sorted(set(widths)):
-            alike = [group for group, own in zip(together, widths, strict=True) if own == width]
-            costs = [[row.tokens * width for row in group] for group in alike]
-            for groups in reversed(pack(costs, self.config.decode.max_tokens)):
-                self._translate_batch([row for g in groups for row in alike[g]], on_sentences)
-
-    def _together(self, rows: Sequence[_Row]) -> list[list[_Row]]:
-        """The rows that must share a batch: those of a group that is searched together."""
-        if not self.plan.searches_groups:
-            return [[row] for row in rows]
-        groups: dict[tuple[int, int], list[_Row]] = {}
-        for row in rows:
-            groups.setdefault((row.document.index, row.number // self.plan.group_windows), []).append(row)
-        return list(groups.values())
-
-    def _translate_batch(self, batch: Sequence[_Row], on_sentences: Callable[[int], None]) -> None:
-        """Search the windows of a batch; constrained, every current sentence gets a visible character."""
-        blank: list[_Row] = []
-        drafts: list[Draft] = []
-        for row, hypothesis in zip(batch, self._search(batch, self.plan.search_symbols), strict=True):
-            found, exact = self._recovered(row, hypothesis)
-            if (anew := self._anew(row, found)) is not None:
-                row = anew
-                [hypothesis] = self._search([row], self.plan.search_symbols)
-                found, exact = self._recovered(row, hypothesis)
-            if self.plan.options.align == "constrained" and not self._shows(row, found):
-                blank.append(row)
-            else:
-                self._finish(row, found, exact, drafts)
-        # Bytes that form no character: searched once more, with subwords that show something by themselves;
-        # in document order, as the extra rows of each hold the hypotheses before it.
-        for row in sorted(blank, key=lambda row: row.number):
-            [hypothesis] = self._search([row], self._showing_symbols)
-            self._finish(row, *self._recovered(row, hypothesis), drafts)
-        if drafts:
-            self._substitution.mend(drafts)
-        for draft in drafts:
-            draft.opened.finish(draft.number, draft.found)
-        on_sentences(sum(len(row.instance.window.current) for row in batch))
-
-    def _finish(self, row: _Row, found: list[SentenceHypothesis], exact: bool, drafts: list[Draft]) -> None:
-        """Finish the window of a row, or put it to the drafts, where it was searched without constraints."""
-        if row.document.guide is None or self.plan.sees_other_rows:
-            row.document.finish(row.number, found, exact)
-        else:
-            drafts.append(Draft(row.document, row.number, row.instance, row.request, found))
-
-    def _anew(self, row: _Row, found: Sequence[SentenceHypothesis]) -> _Row | None:
-        """The row to be searched again, where its sentences decide on each other's constraints."""
-        if row.document.guide is None or len(found) == 1 or not self.plan.sees_other_rows:
-            return None
-        request = constrained_anew(row.request, row.document, row.number, found, self._spelling)
-        return None if request is None else replace(row, request=request)
-
-    def _row(self, opened: OpenDocument, number: int) -> _Row:
-        instance = opened.instance(number)
-        request = self._request(opened, number)
-        # Half of the limit is a generous guess at the length of the output.
-        source_tokens = instance.source_tokens(self.plan.symbols)
-        tokens = source_tokens + len(request.prefix) + sum(request.max_tokens) // 2
-        width = search_width(self.plan.options.beam, request.automata)
-        return _Row(width, tokens, source_tokens, opened, number, instance, request)
-
-    def _request(self, opened: OpenDocument, number: int) -> SearchRequest:
-        """The sentences of a window after its forced prefix."""
-        decode, window = self.config.decode, opened.windows[number]
-        first = window.target.start - window.source.start
-        prefix: list[int] = []
-        for k, sentence in enumerate(opened.context(number), start=first):
-            prefix += (*sentence.tokens, self.plan.symbols.separator(k))
-        limits = (int(decode.max_ratio * len(opened.source[j])) for j in opened.requested(number))
-        # Every sentence takes a token and the symbol that closes it, whatever the limit.
-        most = tuple(max(limit + decode.max_extra, 2) for limit in limits)
-        request = SearchRequest(prefix, first, most, window.source.start)
-        if opened.guide is None or not self.plan.sees_other_rows:
-            return request
-        return constrained(request, opened, number, self._spelling)
-
-    def _search(self, batch: Sequence[_Row], symbols: SearchSymbols) -> list[Hypothesis]:
-        if self.plan.sees_other_rows:
-            windows = [(row.document, row.number) for row in batch]
-            source = source_of(windows, self.plan.group_windows, self.plan.symbols)
-        else:
-            source = source_batch([row.instance for row in batch], self.plan.symbols)
-        requests = [row.request for row in batch]
-        return self.plan.kind.search(self.model, source.to(self.device), requests, symbols, self.plan.options)
-
-    def _shows(self, row: _Row, found: Sequence[SentenceHypothesis]) -> bool:
-        """Whether every current sentence, of those requested that were found, holds a visible character."""
-        requested = row.document.requested(row.number)
-        return all(found[j - requested.start].text for j in row.instance.window.current)
-
-    def _recovered(self, row: _Row, hypothesis: Hypothesis) -> tuple[list[SentenceHypothesis], bool]:
-        """The hypothesis of each sentence requested, and whether it has exactly these sentences, in order."""
-        requested = row.document.requested(row.number)
-        from_end = row.instance.window.current.start > requested.start
-        symbols, count = self.plan.search_symbols, len(requested)
-        return found_sentences(hypothesis, row.request, symbols, self.tokenizer, count, from_end)
 
     def _translation(self, opened: OpenDocument) -> Translation:
         hypotheses = opened.sentences()

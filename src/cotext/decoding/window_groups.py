@@ -29,16 +29,16 @@ def source_of(
 
     Of a group, one window is searched or all are.
     """
-    here = {(opened.index, number) for opened, number in windows}
-    ordinals: dict[tuple[int, int], int] = {}
+    here = set(windows)
+    ordinals: dict[tuple[OpenDocument, int], int] = {}
     rows: list[Instance] = []
     others: list[Instance] = []
     for opened, number in windows:
         group = group_of(number, len(opened.windows), group_windows)
-        ordinal = ordinals.setdefault((opened.index, group.start), len(ordinals))
+        ordinal = ordinals.setdefault((opened, group.start), len(ordinals))
         rows.append(replace(opened.instance(number), document=ordinal))
         for n in group:
-            if (opened.index, n) not in here:
+            if (opened, n) not in here:
                 # As in training, the target of later windows is hidden.
                 others.append(replace(opened.instance(n, target=n < number), document=ordinal))
     source = source_batch(rows, symbols)

@@ -10,6 +10,8 @@ import html
 import re
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
 from typing import Final
 
 from cotext.files.blocks import Block, Close, Piece
@@ -62,20 +64,47 @@ _MAY_BE_READ: Final = re.compile(
 )
 _MAY_BE_KEPT: Final = re.compile("translate", re.IGNORECASE)
 _HALVES: Final = re.compile("[\ud800-\udfff]+")  # bytes that the page's encoding does not have
+_LINE_BREAK: Final = re.compile(r"[ \t]*(?:\r?\n|\r)\s*")
+MAX_READ: Final = 80  # characters of an ignored element that a model reads
+
+
+@dataclass(frozen=True, slots=True)
+class ElementRules:
+    """How elements are read, by their names in small letters.
+
+    `blocks` begin a paragraph, `copied` are copied text in a sentence, `left` stay, whatever is in them, and
+    so do `ignored` ones, which stand for a word in their sentence even if they are empty. `attributes`: those
+    that a reader sees are text. `spaced`: white space is text, nothing of it is taken away. `lines`: a line
+    break ends a sentence. `html`: elements of HTML that are empty, or text alone, are known by their names.
+    """
+
+    blocks: frozenset[str] = BLOCKS
+    copied: frozenset[str] = _CODE
+    left: frozenset[str] = _LEFT
+    ignored: frozenset[str] = frozenset()
+    attributes: bool = True
+    spaced: bool = False
+    lines: bool = False
+    html: bool = True
+
+
+PAGES: Final = ElementRules()
 
 
 class Markup:
     """A page, read: `blocks` in reading order; `left`: the elements left as they are, by name, with lines."""
 
-    def __init__(self, page: str, xml: bool = False) -> None:
+    def __init__(self, page: str, xml: bool = False, rules: ElementRules = PAGES) -> None:
         self._page = page
+        self._rules = rules
+        self._stand_ins = (mark for n in count(1) if (mark := f"{{{n}}}") not in page)
         self.blocks: list[Block] = []
         self.left: dict[str, list[int]] = {}
         self._places: list[Place] = []
         self._line, self._counted = 1, 0
         self._items: list[Item] = []
         self._values: list[tuple[tuple[Piece, ...], Place]] = []
-        self._read(tokens(page, xml))
+        self._read(tokens(page, xml, rules.html))
 
     def written(self, blocks: Sequence[Block]) -> str:
         """The page with these blocks in the places of its own."""
@@ -122,21 +151,21 @@ class Markup:
         """Take a start or empty tag, or the element if it is copied or left; the index of what follows."""
         token = all_tokens[index]
         name = token.name.lower()
-        kept = self._is_kept(token)
-        if kept or name in _LEFT or name in _CODE:
+        kept = name in self._rules.ignored or self._is_kept(token)
+        if kept or name in self._rules.left or name in self._rules.copied:
             following = end_of(all_tokens, index)
             self._whole(all_tokens[index:following], kept)
             return following
-        if name in BLOCKS or (name == "br" and self._follows_break()):
+        if name in self._rules.blocks or (name == "br" and self._follows_break()):
             self._flush()
         else:
             self._add("open" if token.kind == "start" else "point", token)
-        if _MAY_BE_READ.search(self._page, token.start, token.stop):
+        if self._rules.attributes and _MAY_BE_READ.search(self._page, token.start, token.stop):
             self._attributes(token, name)
         return index + 1
 
     def _end(self, token: Token) -> None:
-        if token.name.lower() in BLOCKS:
+        if token.name.lower() in self._rules.blocks:
             self._flush()
         else:
             self._add("close", token)
@@ -154,14 +183,16 @@ class Markup:
 
     def _whole(self, element: Sequence[Token], kept: bool) -> None:
         name, start, stop = element[0].name.lower(), element[0].start, element[-1].stop
-        if name in BLOCKS or name == "plaintext":
+        if name in self._rules.blocks or name == "plaintext":
             self._flush()
         else:
             text = "".join(self._page[each.start : each.stop] for each in element if each.kind == "text")
-            text = "" if name in _LEFT else _HALVES.sub("", collapsed(text))
+            text = "" if name in self._rules.left else _HALVES.sub("", collapsed(text))
+            if name in self._rules.ignored and not 0 < len(text.strip()) <= MAX_READ:
+                text = next(self._stand_ins)
             kind = "copied" if text.strip() else "point"
             self._items.append(Item(kind, name, start, stop, text))
-        if name in _SAID or (kept and name in BLOCKS):
+        if name in _SAID or (kept and name in self._rules.blocks):
             self.left.setdefault(name, []).append(self._line_of(start))
 
     def _add(self, kind: str, token: Token) -> None:
@@ -169,11 +200,14 @@ class Markup:
 
     def _text(self, start: int, stop: int) -> None:
         at = start
-        for half in _HALVES.finditer(self._page, start, stop):
-            self._items.append(Item("text", "", at, half.start(), self._page[at : half.start()]))
-            self._items.append(Item("point", "", *half.span()))
-            at = half.end()
-        self._items.append(Item("text", "", at, stop, self._page[at:stop]))
+        apart, kind, text = (_LINE_BREAK, "copied", "\n") if self._rules.lines else (_HALVES, "point", "")
+        for found in apart.finditer(self._page, start, stop):
+            if found.start() > at:
+                self._items.append(Item("text", "", at, found.start(), self._page[at : found.start()]))
+            self._items.append(Item(kind, "", *found.span(), text))
+            at = found.end()
+        if stop > at:
+            self._items.append(Item("text", "", at, stop, self._page[at:stop]))
 
     def _raw(self, token: Token) -> None:
         """Text alone: of <title>, and of <textarea>, where white space is part of it."""
@@ -202,7 +236,7 @@ class Markup:
 
     def _flush(self) -> None:
         """End the paragraph, if there is one; then come the attributes that stand in it."""
-        if self._items and (found := paragraph(self._items)):
+        if self._items and (found := paragraph(self._items, self._rules.spaced)):
             self._block(*found)
         self._items = []
         for pieces, place in self._values:

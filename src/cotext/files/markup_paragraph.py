@@ -48,10 +48,11 @@ def collapsed(text: str) -> str:
     return html.unescape(_SPACES.sub(" ", text))
 
 
-def paragraph(items: Sequence[Item]) -> tuple[tuple[Piece, ...], Place] | None:
+def paragraph(items: Sequence[Item], spaced: bool = False) -> tuple[tuple[Piece, ...], Place] | None:
     """The pieces of a paragraph and its place; None where it has no text of its own.
 
     What stands before its first and behind its last text stays outside, as do elements around all of it.
+    With `spaced`, white space between these is text as any other.
     """
     if not any(item.kind == "text" and collapsed(item.text).strip() for item in items):
         return None
@@ -66,8 +67,8 @@ def paragraph(items: Sequence[Item]) -> tuple[tuple[Piece, ...], Place] | None:
     for index, item in enumerate(chosen):
         key = index + low
         if item.kind == "text":
-            text = collapsed(item.text)
-            text = text[1:] if after_space and item.text[0] in SPACE else text
+            text = html.unescape(item.text) if spaced else collapsed(item.text)
+            text = text[1:] if after_space and item.text[0] in SPACE and not spaced else text
             after_space = text.endswith(" ") if text else after_space
             pieces.append(text)
             continue

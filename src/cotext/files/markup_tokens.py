@@ -112,15 +112,18 @@ class Token(NamedTuple):
     stop: int
 
 
-def tokens(page: str, xml: bool) -> list[Token]:
+def tokens(page: str, xml: bool, html: bool = True) -> list[Token]:
     """The tokens of a page: as many stretches as cover it without a gap.
 
     With `xml`, as XHTML: names as they are spelled, `<a/>` is empty, and a title is as other elements.
+    Without `html`, no element is known by its name to be empty, or text alone.
     """
-    return list(_tokens(page, xml))
+    return list(_tokens(page, xml, html))
 
 
-def _tokens(page: str, xml: bool) -> Iterator[Token]:
+def _tokens(page: str, xml: bool, html: bool) -> Iterator[Token]:
+    raw = (_SCRIPTS if xml else RAW) if html else frozenset()
+    void = VOID if html else frozenset()
     at = 0
     while match := _TOKEN.search(page, at):
         start, stop = match.span()
@@ -139,11 +142,11 @@ def _tokens(page: str, xml: bool) -> Iterator[Token]:
         name = name if xml else name.lower()
         if match["end"]:
             yield Token("end", name, start, stop)
-        elif name in VOID or (xml and match["inner"].endswith("/")):
+        elif name in void or (xml and match["inner"].endswith("/")):
             yield Token("empty", name, start, stop)
         else:
             yield Token("start", name, start, stop)
-            if name in (_SCRIPTS if xml else RAW):
+            if name in raw:
                 closing = _closing(name).search(page, at)
                 at = closing.start() if closing else len(page)
                 yield Token("raw", name, stop, at)

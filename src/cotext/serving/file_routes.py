@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncGenerator, Iterator
 from dataclasses import asdict
 from functools import partial
+from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from anyio import to_thread
@@ -92,7 +93,15 @@ async def _events(statuses: AsyncGenerator[JobStatus]) -> AsyncGenerator[Event]:
 async def result(request: Request) -> Response:
     """The translated file, to be saved and not to be shown."""
     client = _client(request)
-    path, name = service_of(request).jobs.result(request.path_params["id"], client)
+    return file_answer(*service_of(request).jobs.result(request.path_params["id"], client))
+
+
+def file_answer(path: Path, name: str) -> Response:
+    """A file under a name, to be saved.
+
+    Raises:
+        RequestError: 404, it has been deleted meanwhile.
+    """
     try:
         file = path.open("rb")
     except OSError:

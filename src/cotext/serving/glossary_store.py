@@ -193,6 +193,15 @@ def _checked(languages: Languages, entries: Entries) -> Entries:
         raise RequestError(400, "a dictionary needs two languages by their codes, as in en and de")
     if not 0 < len(entries) <= MAX_ENTRIES:
         raise RequestError(400, f"a dictionary has an entry at least, and {MAX_ENTRIES:,} at most")
+    return distinct(entries)
+
+
+def distinct(entries: Entries) -> Entries:
+    """The entries without outer white space.
+
+    Raises:
+        RequestError: 400, one that is no term, or a second one of a source term.
+    """
     return tuple(_distinct(entries))
 
 

@@ -11,15 +11,13 @@ from typing import Any, Final
 from cotext.data.splitting import Splitting
 from cotext.decoding.confidence import least_sure
 from cotext.decoding.translate_blocks import PairedSentence
-from cotext.decoding.wishes import Wishes
 from cotext.files.block_sentences import cut
 from cotext.files.blocks import Block
-from cotext.files.glossary import Glossary
 from cotext.files.placeholders import shown, with_placeholders
 from cotext.files.tags import shown_text
-from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import Event, Events
+from cotext.serving.glossary_store import distinct, wishes_of
 from cotext.serving.service import Client, Listener, Service, TextAnswer, TextRequest
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System
@@ -48,7 +46,9 @@ class _Lines:
     @classmethod
     def of(cls, text: str) -> "_Lines":
         parts = _BREAK.split(text)
-        return cls(tuple(Block((line,) if line else ()) for line in parts[::2]), tuple(parts[1::2]))
+        lines = enumerate(parts[::2], 1)
+        blocks = (Block((line,) if line else (), f"line {number}") for number, line in lines)
+        return cls(tuple(blocks), tuple(parts[1::2]))
 
     def joined(self, blocks: list[Block]) -> str:
         """The text of as many other blocks."""
@@ -98,7 +98,7 @@ async def _events(service: Service, asked: Asked, client: Client) -> Events:
     request = TextRequest(
         asked.system,
         (lines.blocks,),
-        _wishes(asked),
+        wishes_of(distinct(asked.glossary)),
         {0: _given(asked, len(start["sentences"]))},
         asked.fast,
     )
@@ -138,18 +138,6 @@ def _start(asked: Asked, lines: _Lines) -> dict[str, Any]:
     return {"system": asked.system.name, "paragraphs": len(lines.blocks), "sentences": sentences}
 
 
-def _wishes(asked: Asked) -> Wishes:
-    if not asked.glossary:
-        return Wishes()
-    alternatives: dict[str, list[str]] = {}
-    for source, target in asked.glossary:
-        alternatives.setdefault(source.strip(), []).append(target)
-    try:
-        return Wishes(Glossary.of(alternatives))
-    except CotextError as error:
-        raise RequestError(400, str(error)) from None
-
-
 def _given(asked: Asked, sentences: int) -> dict[int, str]:
     found = {}
     for number, target in (asked.given or {}).items():
@@ -185,7 +173,7 @@ def _sentence(pair: PairedSentence, confidence: float | None, low: bool, given: 
     return {
         "number": pair.number,
         "target": pair.target,
-        "confidence": confidence,
+        "confidence": None if confidence is None else round(confidence, 4),
         "low": low,
         "given": given,
         "terms": list(pair.terms),

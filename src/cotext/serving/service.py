@@ -4,18 +4,22 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import TypeVar
 
 from anyio import to_thread
 
 from cotext.data.splitting import Splitting
+from cotext.decoding.document_state import WindowLog
 from cotext.decoding.translate_blocks import BlockDocuments, PairedSentence
 from cotext.decoding.wishes import Wishes
 from cotext.files.blocks import Block, Contents
 from cotext.runtime.errors import CotextError
-from cotext.serving.errors import RequestError
+from cotext.serving.errors import RequestError, without_paths
 from cotext.serving.glossary_store import GlossaryStore
 from cotext.serving.jobs import Jobs
+from cotext.serving.record import note_translated
+from cotext.serving.session_memory import Sessions
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import SharedSystem, Work
 from cotext.serving.systems import System, Systems
@@ -36,7 +40,8 @@ class TextRequest:
 
     Blocks without `translate` are context; those without `split` are a sentence each. `given`: translations
     of sentences that are not searched, and are context of those after them, by document and sentence as they
-    are counted once blocks are split. `fast`: greedy search instead of the run's.
+    are counted once blocks are split. `fast`: greedy search instead of the run's. `log`: windows that were
+    found before, and where others are noted; a request with one is worked at by itself.
     """
 
     system: System
@@ -45,6 +50,7 @@ class TextRequest:
     given: Mapping[int, Mapping[int, str]] = field(default_factory=dict)
     fast: bool = False
     splitting: Splitting | None = field(default_factory=Splitting)
+    log: WindowLog | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +84,21 @@ class Service:
 
     def __init__(self, systems: Systems, settings: ServerSettings) -> None:
         self.systems, self.settings = systems, settings
+        self.sessions = Sessions()
         self.glossaries = GlossaryStore(settings.state)
         self._shared = {system.name: SharedSystem(system) for system in systems}
         self.jobs = Jobs(systems, self._shared, settings)
+
+    async def start(self) -> None:
+        """Begin what goes on without requests; called once the server's loop runs, before any request."""
+
+    async def stop(self) -> None:
+        """End it: what is on disk goes on when the server is started again."""
+
+    @property
+    def folders(self) -> list[Path]:
+        """Folders of this machine that no client hears of."""
+        return [*(system.opened.folder for system in self.systems), self.settings.state]
 
     def shared(self, system: System) -> SharedSystem:
         """The model of a system, to be worked with in a thread."""
@@ -114,7 +132,7 @@ class Service:
             work.cancel()
             raise
         except CotextError as error:
-            raise RequestError(400, str(error)) from None
+            raise RequestError(400, without_paths(str(error), self.folders)) from None
 
     def _translate(
         self, request: TextRequest, work: Work, on_start: Callable[[list[SourceSentence]], None]
@@ -129,8 +147,12 @@ class Service:
         everything = range(len(texts.documents))
         found = dict(
             opened.translator.translate(
-                texts.documents, guide=texts.guide(everything), taken=texts.taken(everything)
+                texts.documents,
+                guide=texts.guide(everything),
+                taken=request.given or texts.taken(everything),
+                log=request.log,
             )
         )
+        note_translated(request.system.name, list(found.values()))
         with shared.exclusively(work):
             return TextAnswer(texts.blocks(found), texts.paired(found))

@@ -1,97 +1,111 @@
-"""One model for many: the work of all clients on it, each in a thread of its own."""
+"""One model for many: a system whose documents share batches, as each piece of work sees it."""
 
-import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import replace
 
-from cotext.data.documents import Document
-from cotext.decoding.document_state import WindowLog
+from cotext.decoding.document_state import OpenDocument
 from cotext.decoding.open import OpenedRun
-from cotext.decoding.translator import DocumentTranslator, Translation
-from cotext.files.guide import Guide
+from cotext.decoding.pool import Pool
+from cotext.decoding.translator import DocumentTranslator
+from cotext.serving.model_thread import ModelThread
+from cotext.serving.settings import BATCH_TOKENS
 from cotext.serving.systems import System
+from cotext.serving.turns import Flow
+from cotext.serving.work import CancelledError, Work
+
+__all__ = ["CancelledError", "SharedSystem", "Work"]
 
 
-class CancelledError(Exception):
-    """Nobody waits for this any more."""
+class _SharedPool:
+    """The documents of one call, which wait for the model among those of all others."""
 
-
-@dataclass(slots=True)
-class Work:
-    """A piece of work of a client: it can be cancelled from any thread, and hears of sentences as they come.
-
-    `on_sentence` is called with the index of the document, of the sentence in it, and its translation.
-    `background`: of files, which give way to texts that somebody waits for.
-    """
-
-    client: str = ""
-    background: bool = False
-    on_sentence: Callable[[int, int, str], None] = lambda document, sentence, target: None
-    _cancelled: threading.Event = field(default_factory=threading.Event)
-
-    def cancel(self) -> None:
-        """Stop it, at the next batch at the latest."""
-        self._cancelled.set()
+    def __init__(self, model: ModelThread, flow: Flow) -> None:
+        self._model, self._flow = model, flow
+        self._documents: dict[OpenDocument, None] = {}
+        self._finished: list[OpenDocument] = []
 
     @property
-    def cancelled(self) -> bool:
-        """Whether nobody waits for it any more."""
-        return self._cancelled.is_set()
+    def documents(self) -> Sequence[OpenDocument]:
+        return list(self._documents)
+
+    def add(self, opened: OpenDocument) -> None:
+        self._documents[opened] = None
+        self._model.add(self._flow, opened)
+
+    def advance(self, on_sentences: Callable[[int], None]) -> None:
+        """Wait for what a batch brings, or raise the error that ended it."""
+        brought = self._flow.inbox.get()
+        if isinstance(brought, BaseException):
+            raise brought
+        for log, document, window in brought.windows:
+            log.note(document, window)
+        on_sentences(brought.sentences)
+        self._finished += brought.finished
+
+    def take_finished(self) -> Sequence[OpenDocument]:
+        finished, self._finished = self._finished, []
+        for opened in finished:
+            del self._documents[opened]
+        return finished
+
+    def close(self) -> None:
+        self._model.end(self._flow)
 
 
 class _Shared(DocumentTranslator):
-    """The translator of a system as one piece of work sees it."""
+    """The translator of a system as one piece of work sees it; `tells`: it hears of the sentences."""
 
-    def __init__(self, owner: "SharedSystem", translator: DocumentTranslator, work: Work) -> None:
-        self.__dict__.update(translator.__dict__)
-        self._owner, self._own, self._work = owner, translator, work
+    def __init__(
+        self, shared_model: ModelThread, translator: DocumentTranslator, work: Work, tells: bool = True
+    ) -> None:
+        self.__dict__.update(translator.__dict__, windows=translator.windows)
+        self._shared_model, self._work, self._tells = shared_model, work, tells
+        if translator.first_pass is not None:
+            self.first_pass = _Shared(shared_model, translator.first_pass, work, tells=False)
 
-    def translate(
-        self,
-        documents: Iterable[Document],
-        on_sentences: Callable[[int], None] = lambda count: None,
-        guide: Guide | None = None,
-        taken: Mapping[int, Mapping[int, str]] | None = None,
-        log: WindowLog | None = None,
-    ) -> Iterator[tuple[int, Translation]]:
-        """As any translator, in batches shared with the others."""
-
-        def unless_cancelled(count: int) -> None:
-            if self._work.cancelled:
-                raise CancelledError
-            on_sentences(count)
-
-        with self._owner.exclusively(self._work):
-            for index, translation in self._own.translate(documents, unless_cancelled, guide, taken, log):
-                for j, target in enumerate(translation.document.sentences):
-                    self._work.on_sentence(index, j, target)
-                yield index, translation
+    def _pool(self) -> Pool:
+        if self._shared_model.is_held_here:
+            return super()._pool()
+        flow = self._shared_model.begin(self._work, self.windows, self._tells)
+        return _SharedPool(self._shared_model, flow)
 
 
 class SharedSystem:
-    """A system whose model works for one thread at a time."""
+    """A system whose model works for many threads: their documents share batches.
 
-    def __init__(self, system: System) -> None:
-        self._system = system
-        self._model = threading.Lock()
+    `batch_tokens`: what the hypotheses of a batch take at most.
+    """
+
+    def __init__(self, system: System, batch_tokens: int = BATCH_TOKENS) -> None:
+        self._model = ModelThread(batch_tokens)
+        # One search for each, whichever thread comes first.
+        self._opened = {fast: system.opened.greedy() if fast else system.opened for fast in (False, True)}
+        for opened in self._opened.values():
+            assert opened.translator.windows
+
+    @property
+    def batches(self) -> int:
+        """How many batches were searched so far."""
+        return self._model.batches
 
     def opened_for(self, work: Work, fast: bool = False) -> OpenedRun:
-        """The run, whose translator may be used in the calling thread; `fast`: greedily.
+        """The run, whose translator may be used in any thread, beside others; `fast`: greedily.
 
-        What reads the model otherwise (alignment, scoring, analysis) goes into `exclusively`.
+        Its `translate` raises `CancelledError` once the work is cancelled. What reads the model otherwise
+        (alignment, scoring, analysis) goes into `exclusively`.
         """
-        opened = self._system.opened
-        return replace(opened, translator=_Shared(self, opened.translator, work))
+        opened = self._opened[fast]
+        return replace(opened, translator=_Shared(self._model, opened.translator, work))
 
-    @contextmanager
-    def exclusively(self, work: Work) -> Iterator[None]:
-        """The model for this thread alone, when its turn comes.
+    def exclusively(self, work: Work) -> AbstractContextManager[None]:
+        """The model for this thread alone, between two batches, when its turn comes.
 
         Raises:
-            CancelledError: the work was cancelled while it waited.
+            CancelledError: the work was cancelled while it waited, or the server stops.
         """
-        with self._model:
-            if work.cancelled:
-                raise CancelledError
-            yield
+        return self._model.exclusively(work)
+
+    def stop(self) -> None:
+        """Cancel all work, and take up no more."""
+        self._model.stop()

@@ -19,7 +19,7 @@ from cotext.serving.jobs.folder import RETRY_SECONDS, TABLE, JobFolder, private
 from cotext.serving.jobs.names import clean_name, result_name, suffix_of
 from cotext.serving.jobs.table import JobTable, Row
 from cotext.serving.jobs.translation import check_options, check_source
-from cotext.serving.jobs.values import FINISHED, Asker, JobOptions, JobStatus, JobTicket
+from cotext.serving.jobs.values import FINISHED, Asker, JobOptions, JobStatus, JobTicket, Owner
 from cotext.serving.jobs.workers import Workers
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import SharedSystem
@@ -177,6 +177,14 @@ class Jobs:
             raise RequestError(409, f"this file {why}: {row.message or row.state}")
         return folder.result(id, row.suffix), row.result_name
 
+    def owner_of(self, id: str, key: str) -> Asker:
+        """The client whose job has this key: for addresses that are secrets themselves."""
+        _, table, _ = self._parts()
+        row = table.find(id)
+        if row is None or not hmac.compare_digest(row.key, _hashed(key)):
+            raise _unknown()
+        return Owner(row.client)
+
     def cancel(self, id: str, client: Asker, key: str | None = None) -> JobStatus:
         """Stop a job that is not done, and delete its files; one that is done stays as it is."""
         _, _, workers = self._parts()
@@ -208,10 +216,12 @@ class Jobs:
             or row.client != client.name
             or (key is not None and not hmac.compare_digest(row.key, _hashed(key)))
         ):
-            raise RequestError(
-                404, "there is no such file; it may have been deleted, as files are after a time"
-            )
+            raise _unknown()
         return row
+
+
+def _unknown() -> RequestError:
+    return RequestError(404, "there is no such file; it may have been deleted, as files are after a time")
 
 
 def _generated(size: int) -> str:

@@ -23,6 +23,13 @@ class Asker(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Owner:
+    """Whose a job is, as the table of jobs knows."""
+
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobOptions:
     """How a file is translated.
 

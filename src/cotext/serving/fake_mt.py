@@ -1,0 +1,76 @@
+"""Two interfaces of one question: of OmegaT's plugin FakeMT, and of DeepLX, which Zotero and others ask.
+
+GET  /fake-mt?source=en-US&target=de-DE&text=...          {"translation": ...}
+POST /deeplx   {"text", "source_lang", "target_lang"}     {"code": 200, "data": ..., ...}
+"""
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from cotext.serving.detection import detect
+from cotext.serving.errors import RequestError
+from cotext.serving.requests import client_of, fields, service_of
+from cotext.serving.simple_texts import Texts, also_in_sessions, code_of, session_place, translated
+from cotext.serving.systems import System, Systems
+
+
+def routes() -> list[BaseRoute]:
+    """The routes of both."""
+    return also_in_sessions(
+        [
+            Route("/fake-mt", fake_mt, methods=["GET"]),
+            Route("/deeplx", deeplx, methods=["POST"]),
+        ]
+    )
+
+
+def refusal(error: RequestError) -> Response:
+    """An error: its status, as `code` too, and a text."""
+    return JSONResponse({"code": error.status, "message": error.message}, error.status)
+
+
+async def fake_mt(request: Request) -> Response:
+    """Translate the text in the address; `key` is the key."""
+    asked = request.query_params
+    client = client_of(request, asked.get("key") or None)
+    for name in ("source", "target", "text"):
+        if name not in asked:
+            raise RequestError(400, f"the address has no {name}")
+    system = service_of(request).systems.choose(code_of(asked["source"]), code_of(asked["target"]))
+    texts = Texts([asked["text"]], place=session_place(request, asked))
+    [text] = await translated(request, client, system, texts)
+    return JSONResponse({"translation": text})
+
+
+async def deeplx(request: Request) -> Response:
+    """Translate the text in the body; the key is a bearer's, or `token` in the address."""
+    kind, _, key = request.headers.get("authorization", "").partition(" ")
+    bearer = key.strip() if kind.lower() == "bearer" else ""
+    client = client_of(request, bearer or request.query_params.get("token") or None)
+    body = await fields(request)
+    text, source, target = (body.get(name) for name in ("text", "source_lang", "target_lang"))
+    if not isinstance(text, str) or not isinstance(target, str):
+        raise RequestError(400, "send JSON with text, source_lang and target_lang, each a text")
+    system = _system(service_of(request).systems, text, source, code_of(target))
+    place = session_place(request, body.get("cotext") or {})
+    [translation] = await translated(request, client, system, Texts([text], place=place))
+    return JSONResponse(
+        {
+            "code": 200,
+            "data": translation,
+            "alternatives": [],
+            "source_lang": system.languages.source.upper(),
+            "target_lang": system.languages.target.upper(),
+        }
+    )
+
+
+def _system(systems: Systems, text: str, source: Any, target: str) -> System:
+    """The system for a text; a source language that is missing, empty or `auto` is detected."""
+    if isinstance(source, str) and source.lower() not in ("", "auto"):
+        return systems.choose(code_of(source), target)
+    known = [each.languages.source for each in systems if each.languages.target == target]
+    return systems.choose(detect(text, known).language if known else None, target)

@@ -1,0 +1,246 @@
+"""LibreTranslate's interface: texts, files, languages and their detection.
+
+Beyond it, `{"cotext": {...}}` of a JSON body may have `document` (true: the texts of a list are one
+document), `system` (the name of the one that translates) and, of sessions, `session`, `segment` and
+`confirmed`; forms and addresses have the same fields by themselves.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from anyio import to_thread
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from cotext.runtime.errors import shown
+from cotext.serving.detection import Detected, detect
+from cotext.serving.errors import RequestError
+from cotext.serving.language_names import name_of
+from cotext.serving.libretranslate_files import download_file, supported_suffixes, translate_file
+from cotext.serving.requests import client_of, fields, service_of
+from cotext.serving.service import Service
+from cotext.serving.simple_texts import Texts, also_in_sessions, code_of, session_place, translated
+from cotext.serving.systems import System
+
+AUTO: Final = "auto"
+FORMS: Final = ("application/x-www-form-urlencoded", "multipart/form-data")
+EXTENSION: Final = ("document", "system", "session", "segment", "confirmed")
+
+
+def routes() -> list[BaseRoute]:
+    """The routes of the dialect; `/health` is for all dialects."""
+    return [
+        *also_in_sessions(
+            [
+                Route("/translate", translate, methods=["POST"]),
+                Route("/languages", languages, methods=["GET"]),
+                Route("/detect", detect_language, methods=["POST"]),
+            ]
+        ),
+        Route("/translate_file", translate_file, methods=["POST"]),
+        Route("/download_file/{name}", download_file, methods=["GET"]),
+        Route("/frontend/settings", frontend_settings, methods=["GET"]),
+        Route("/suggest", suggest, methods=["POST"]),
+    ]
+
+
+def refusal(error: RequestError) -> Response:
+    """An error as LibreTranslate writes it."""
+    return JSONResponse({"error": error.message}, error.status)
+
+
+class _Asked:
+    """The fields of a request by name."""
+
+    def __init__(self, found: Mapping[str, Any]) -> None:
+        self._found = found
+
+    def value(self, name: str) -> Any:
+        """A field; None where it is not there."""
+        return self._found.get(name)
+
+    def text(self, name: str, default: str | None = None) -> str:
+        """A field that is a text.
+
+        Raises:
+            RequestError: 400, it is missing, or something else.
+        """
+        value = self._found.get(name)
+        if value is None or value == "":
+            if default is None:
+                raise RequestError(400, f"Invalid request: missing {name} parameter")
+            return default
+        if not isinstance(value, str):
+            raise RequestError(400, f"Invalid request: {name} has to be a text")
+        return value
+
+    @property
+    def extension(self) -> Mapping[str, Any]:
+        """What is asked beyond LibreTranslate."""
+        found = self._found.get("cotext")
+        if found is None:
+            return {name: self._found[name] for name in EXTENSION if name in self._found}
+        if not isinstance(found, dict) or not found.keys() <= set(EXTENSION):
+            raise RequestError(400, f"Invalid request: cotext has to be an object of {', '.join(EXTENSION)}")
+        return found
+
+
+async def _asked(request: Request) -> _Asked:
+    """The fields of a JSON body, or of a form, and those of the address."""
+    found = await fields(request)
+    address = {name: request.query_params.getlist(name) for name in request.query_params}
+    if request.headers.get("content-type", "").startswith(FORMS):
+        address, found = {**address, **found}, {}
+    single = {name: values[0] if len(values) == 1 else values for name, values in address.items()}
+    return _Asked({**single, **found})
+
+
+async def translate(request: Request) -> Response:
+    """Translate a text, or a list of them; the answer has as many."""
+    wanted = await _asked(request)
+    client, service = client_of(request, wanted.text("api_key", "") or None), service_of(request)
+    texts, is_list = _texts(wanted)
+    kind = wanted.text("format", "text")
+    if kind not in ("text", "html"):
+        raise RequestError(400, f"Invalid request: format {shown(kind)} is neither text nor html")
+    alternatives = _alternatives(wanted)
+    source, target = wanted.text("source"), wanted.text("target")
+    extension = wanted.extension
+    together = extension.get("document") in (True, "true", "1")
+    found: list[Detected] = []
+    if source == AUTO:
+        found = await _detected(service, ["\n".join(texts)] if together else texts, target)
+        found = found * len(texts) if together else found
+    sources = [each.language for each in found] or [source] * max(1, len(texts))
+    answers = [""] * len(texts)
+    place = session_place(request, extension)
+    for code in dict.fromkeys(sources):
+        system = _system(service, code, target, extension.get("system"))
+        chosen = [i for i, each in enumerate(sources) if each == code][: len(texts)]
+        part = Texts([texts[i] for i in chosen], kind == "html", together, place)
+        for i, text in zip(chosen, await translated(request, client, system, part), strict=True):
+            answers[i] = text
+    answer: dict[str, Any] = {"translatedText": answers if is_list else answers[0]}
+    if source == AUTO:
+        told = [_told(each) for each in found]
+        answer["detectedLanguage"] = told if is_list else told[0]
+    if alternatives:
+        answer["alternatives"] = [[] for _ in texts] if is_list else []
+    return JSONResponse(answer)
+
+
+def _texts(wanted: _Asked) -> tuple[list[str], bool]:
+    """The texts of a request, and whether they are a list."""
+    value = wanted.value("q")
+    if isinstance(value, list):
+        if not all(isinstance(each, str) for each in value):
+            raise RequestError(400, "Invalid request: q has to be a text, or a list of texts")
+        return value, True
+    if value == "":
+        return [""], False
+    return [wanted.text("q")], False
+
+
+def _alternatives(wanted: _Asked) -> int:
+    """How many are wanted; there is none to give, as search keeps its best hypothesis alone."""
+    value = wanted.value("alternatives")
+    text = "0" if value is None or value == "" else str(value)
+    if isinstance(value, bool | float | list | dict) or not text.isascii() or not text.isdigit():
+        raise RequestError(400, "Invalid request: alternatives has to be a number from 0 on")
+    return int(text[:9])
+
+
+async def _detected(service: Service, texts: list[str], target: str) -> list[Detected]:
+    """The language of each text, of those that are translated into the target."""
+    to = _code(target)
+    candidates = list(
+        dict.fromkeys(each.languages.source for each in service.systems if each.languages.target == to)
+    )
+    if not candidates:
+        raise RequestError(400, f"{shown(target)} is not supported")
+    return await to_thread.run_sync(lambda: [detect(text, candidates) for text in texts])
+
+
+def _told(found: Detected) -> dict[str, Any]:
+    return {"confidence": round(100 * found.confidence, 1), "language": found.language}
+
+
+def _code(text: str) -> str:
+    try:
+        return code_of(text)
+    except RequestError:
+        raise RequestError(400, f"{shown(text)} is not supported") from None
+
+
+def _system(service: Service, source: str, target: str, name: Any) -> System:
+    if name is not None:
+        system = service.systems.named(str(name))
+        if (system.languages.source, system.languages.target) != (_code(source), _code(target)):
+            raise RequestError(400, f"{shown(system.name)} translates {system.languages} alone")
+        return system
+    pair = (_code(source), _code(target))
+    for code, side in zip((source, target), ("source", "target"), strict=True):
+        if not any(getattr(each.languages, side) == _code(code) for each in service.systems):
+            raise RequestError(400, f"{shown(code)} is not supported")
+    return service.systems.choose(*pair)
+
+
+async def detect_language(request: Request) -> Response:
+    """The language of a text, among those of all systems, the likeliest alone."""
+    wanted = await _asked(request)
+    client_of(request, wanted.text("api_key", "") or None)
+    text = wanted.text("q")
+    codes = _languages(service_of(request))
+    found = await to_thread.run_sync(detect, text, list(codes))
+    return JSONResponse([_told(found)])
+
+
+async def languages(request: Request) -> Response:
+    """The languages that something is translated from, each with those that it is translated into.
+
+    A language that is a target alone is there too, with no targets: programs that want the list of all ask
+    here.
+    """
+    codes = _languages(service_of(request))
+    return JSONResponse(
+        [{"code": code, "name": name_of(code), "targets": targets} for code, targets in codes.items()]
+    )
+
+
+def _languages(service: Service) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for system in service.systems:
+        targets = found.setdefault(system.languages.source, [])
+        if system.languages.target not in targets:
+            targets.append(system.languages.target)
+    for targets in list(found.values()):
+        for code in targets:
+            found.setdefault(code, [])
+    return found
+
+
+async def frontend_settings(request: Request) -> Response:
+    """What programs ask before they show a form."""
+    service = service_of(request)
+    first, has_keys = next(iter(service.systems)).languages, service.settings.keys is not None
+    return JSONResponse(
+        {
+            "charLimit": service.settings.max_text_bytes,
+            "frontendTimeout": 500,
+            "apiKeys": has_keys,
+            "keyRequired": has_keys,
+            "suggestions": False,
+            "filesTranslation": True,
+            "supportedFilesFormat": supported_suffixes(),
+            "language": {
+                "source": {"code": first.source, "name": name_of(first.source)},
+                "target": {"code": first.target, "name": name_of(first.target)},
+            },
+        }
+    )
+
+
+async def suggest(request: Request) -> Response:
+    """Suggestions of translations, which are not taken."""
+    raise RequestError(403, "Suggestions are disabled on this server.")

@@ -1,0 +1,114 @@
+"""OPUS-CAT's interface, which its plugins for OmegaT, Wordfast, memoQ and Trados ask: a segment at a time.
+
+`tokenCode` is the key, `modelTag` the name of a system; empty or unknown tags leave the choice to the server,
+as plugins send tags of models that they were set up with. A translation that a plugin stores is one that the
+translator confirmed, in a session.
+"""
+
+from collections.abc import Iterable
+from typing import Final
+from xml.sax.saxutils import escape
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from cotext.serving.errors import RequestError
+from cotext.serving.requests import client_of, service_of
+from cotext.serving.service import Client
+from cotext.serving.simple_texts import Texts, also_in_sessions, code_of, session_place, translated
+from cotext.serving.systems import System, Systems
+
+BASE: Final = "/MTRestService"
+# How the services of .NET write texts and lists of them.
+_STRING: Final = '<string xmlns="http://schemas.microsoft.com/2003/10/Serialization/">{}</string>'
+_STRINGS: Final = (
+    '<ArrayOfstring xmlns="http://schemas.microsoft.com/2003/10/Serialization/Arrays">{}</ArrayOfstring>'
+)
+
+
+def routes() -> list[BaseRoute]:
+    """The routes of the dialect."""
+    return also_in_sessions(
+        [
+            Route(f"{BASE}/TranslateJson", translate_json, methods=["GET"]),
+            Route(f"{BASE}/Translate", translate_xml, methods=["GET"]),
+            Route(f"{BASE}/ListSupportedLanguagePairs", language_pairs, methods=["GET"]),
+            Route(f"{BASE}/GetLanguagePairModelTags", model_tags, methods=["GET"]),
+            Route(f"{BASE}/StoreTranslation", store, methods=["GET"]),
+        ]
+    )
+
+
+def refusal(error: RequestError) -> Response:
+    """An error, which the plugins show by its status alone."""
+    return PlainTextResponse(error.message, error.status)
+
+
+async def translate_json(request: Request) -> Response:
+    """A translation as JSON."""
+    return JSONResponse({"translation": await _translated(request, "input")})
+
+
+async def translate_xml(request: Request) -> Response:
+    """A translation as XML."""
+    text = _STRING.format(escape(await _translated(request, "input")))
+    return Response(text, media_type="application/xml")
+
+
+async def language_pairs(request: Request) -> Response:
+    """The language pairs, as in `en-de`."""
+    _client(request)
+    return _strings(str(system.languages) for system in service_of(request).systems)
+
+
+async def model_tags(request: Request) -> Response:
+    """The names of the systems of a language pair."""
+    _client(request)
+    systems, pair = service_of(request).systems, _pair(request)
+    return _strings(s.name for s in systems if (s.languages.source, s.languages.target) == pair)
+
+
+async def store(request: Request) -> Response:
+    """A translation that was confirmed; without a session there is nothing to store it in."""
+    client = _client(request)
+    named = {**request.query_params, "confirmed": _field(request, "target")}
+    place = session_place(request, named)
+    if place is not None:
+        asked = Texts([_field(request, "source")], place=place)
+        await translated(request, client, _system(request), asked)
+    return Response(status_code=200)
+
+
+async def _translated(request: Request, field: str) -> str:
+    client = _client(request)
+    place = session_place(request, request.query_params)
+    asked = Texts([_field(request, field)], place=place)
+    [text] = await translated(request, client, _system(request), asked)
+    return text
+
+
+def _client(request: Request) -> Client:
+    return client_of(request, request.query_params.get("tokenCode") or None)
+
+
+def _field(request: Request, name: str) -> str:
+    if (value := request.query_params.get(name)) is None:
+        raise RequestError(400, f"the address has no {name}")
+    return value
+
+
+def _pair(request: Request) -> tuple[str, str]:
+    return code_of(_field(request, "srcLangCode")), code_of(_field(request, "trgLangCode"))
+
+
+def _system(request: Request) -> System:
+    systems: Systems = service_of(request).systems
+    pair, tag = _pair(request), request.query_params.get("modelTag")
+    named = [s for s in systems if s.name == tag and (s.languages.source, s.languages.target) == pair]
+    return named[0] if named else systems.choose(*pair)
+
+
+def _strings(texts: Iterable[str]) -> Response:
+    items = "".join(f"<string>{escape(text)}</string>" for text in dict.fromkeys(texts))
+    return Response(_STRINGS.format(items), media_type="application/xml")

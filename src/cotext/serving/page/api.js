@@ -1,0 +1,114 @@
+// What the page asks of the server: JSON in, JSON or server-sent events out, errors with words for a person.
+
+import { recall } from "./store.js";
+
+/** An answer that is none: `status` 0 where the server was not reached, else its own. */
+export class ApiError extends Error {
+  constructor(status, message) {
+    super(message);
+    this.status = status;
+  }
+
+  /** Whether a key is missing, or is none. */
+  get needsKey() {
+    return this.status === 401 || this.status === 403;
+  }
+}
+
+async function ask(path, options = {}) {
+  const headers = new Headers(options.headers);
+  const key = recall("key");
+  if (key) headers.set("Authorization", `Bearer ${key}`);
+  let response;
+  try {
+    response = await fetch(new URL(`api/${path}`, document.baseURI), { ...options, headers });
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError(0, "The server cannot be reached. Is it running, and is this machine connected?");
+  }
+  if (response.ok) return response;
+  throw new ApiError(response.status, await messageOf(response));
+}
+
+async function messageOf(response) {
+  try {
+    const { message } = await response.json();
+    if (typeof message === "string" && message) return message;
+  } catch {
+    // Something between the server and the page answered in a form of its own.
+  }
+  return `The server answered ${response.status}. Try again in a moment.`;
+}
+
+const asJson = (method, content, signal) => ({
+  method,
+  signal,
+  body: JSON.stringify(content),
+  headers: { "Content-Type": "application/json" },
+});
+
+/** The systems of the server, its limits and the suffixes of files that it takes. */
+export const systems = async () => (await ask("systems")).json();
+
+/** The events of a translation as they come: `{event, data}`. */
+export async function* translate(content, signal) {
+  const options = asJson("POST", content, signal);
+  options.headers.Accept = "text/event-stream";
+  const response = await ask("translate", options);
+  yield* events(response.body);
+}
+
+/** Which context decided a word. */
+export const explain = async (content, signal) => (await ask("explain", asJson("POST", content, signal))).json();
+
+/** Pairs of sentences as a file in TMX. */
+export const tmx = async (content) => (await ask("tmx", asJson("POST", content))).blob();
+
+/** The files that this client has handed in, the newest first. */
+export const jobs = async () => (await (await ask("files")).json()).files;
+
+/** Hand in a file. */
+export async function submit(file, system, glossary) {
+  const form = new FormData();
+  form.append("file", file);
+  form.append("system", system);
+  form.append("glossary", JSON.stringify(glossary));
+  return (await ask("files", { method: "POST", body: form })).json();
+}
+
+/** The translated file. */
+export const result = async (id) => (await ask(`files/${encodeURIComponent(id)}/result`)).blob();
+
+/** Cancel a file and forget it. */
+export const forget = (id) => ask(`files/${encodeURIComponent(id)}`, { method: "DELETE" });
+
+/** Server-sent events of a stream of bytes; comments are left out. */
+export async function* events(stream) {
+  const reader = stream.pipeThrough(new TextDecoderStream()).getReader();
+  let rest = "";
+  try {
+    for (;;) {
+      const { value, done } = await reader.read();
+      rest += value ?? "";
+      const blocks = rest.split(/\r?\n\r?\n/);
+      rest = blocks.pop();
+      for (const block of blocks) {
+        const read = eventOf(block);
+        if (read) yield read;
+      }
+      if (done) return;
+    }
+  } finally {
+    reader.cancel().catch(() => {});
+  }
+}
+
+function eventOf(block) {
+  let event = "message";
+  const data = [];
+  for (const line of block.split(/\r?\n/)) {
+    if (line.startsWith("event:")) event = line.slice(6).trim();
+    else if (line.startsWith("data:")) data.push(line.slice(5).replace(/^ /, ""));
+  }
+  return data.length ? { event, data: JSON.parse(data.join("\n")) } : null;
+}

@@ -1,0 +1,203 @@
+// The page of Cotext: what the server offers, what is chosen of it, and how the parts of the page hear of each other.
+
+import * as api from "./api.js";
+import { byId, chooser, counted, dropPlace, make, showError } from "./dom.js";
+import { changeText, complete, openDesk, translate } from "./desk.js";
+import { exampleOf } from "./examples.js";
+import { Files } from "./files.js";
+import { Glossary, pairOf } from "./glossary.js";
+import { languageName, reads } from "./reading.js";
+import { recall, remember } from "./store.js";
+
+const PARTS = ["text", "files", "glossary"];
+
+let about = null; // what the server says of itself
+
+const glossary = new Glossary(() => describe());
+const files = new Files(() => ({ system: system(), glossary: glossary.for(system()) }), askForKey);
+
+const named = (name) => about.systems.find((each) => each.name === name);
+const system = () => named(byId("system").value);
+const beside = () => named(byId("beside").value) ?? null;
+
+// ---------------------------------------------------------------------------------- the server and its systems
+
+async function begin() {
+  showError("page-error", "");
+  try {
+    about = await api.systems();
+  } catch (error) {
+    askForKey(error);
+    if (!error.needsKey) showError("page-error", error.message);
+    return;
+  }
+  byId("key-form").hidden = true;
+  files.accept(about);
+  byId("open-file").accept = about.file_suffixes.join(",");
+  const pairs = new Set(about.systems.map(pairOf));
+  byId("system").replaceChildren(...about.systems.map((each) => option(each, pairs.size > 1)));
+  const kept = recall("system");
+  if (named(kept)) byId("system").value = kept;
+  chosen(recall("beside"));
+  byId("systems").hidden = false;
+  if (about.key_required && !recall("key")) askForKey({ needsKey: true, message: "" });
+  go();
+}
+
+function option(each, languages) {
+  const pair = languages ? `${languageName(each.source)} → ${languageName(each.target)}, ` : "";
+  return make("option", { value: each.name }, `${pair}${each.name}: reads ${reads(each)}`);
+}
+
+// A system is chosen: the second is one of the same languages.
+function chosen(second) {
+  const first = system();
+  const others = about.systems.filter((each) => each !== first && pairOf(each) === pairOf(first));
+  byId("beside").replaceChildren(
+    make("option", { value: "" }, others.length ? "nothing" : "no other system of these languages"),
+    ...others.map((each) => option(each, false)),
+  );
+  byId("beside").disabled = !others.length;
+  if (others.includes(named(second))) byId("beside").value = second;
+  byId("source").lang = first.source.code;
+  byId("source-label").textContent = `Your document, ${languageName(first.source)}`;
+  byId("example").hidden = !exampleOf(pairOf(first));
+  byId("example-about").hidden = byId("example").hidden || explaining() === null;
+  glossary.show(first);
+  describe();
+  remember("system", first.name);
+  remember("beside", beside()?.name ?? null);
+}
+
+function describe() {
+  const terms = glossary.for(system()).length;
+  byId("about").textContent = terms ? `With ${counted(terms, "term")} of the glossary.` : "";
+}
+
+function askForKey(error) {
+  if (!error.needsKey) return;
+  byId("key-form").hidden = false;
+  showError("key-error", recall("key") ? error.message : "");
+  byId("key").focus();
+}
+
+// ------------------------------------------------------------------------------------------------- translating
+
+function content() {
+  const text = byId("source").value;
+  if (!text.trim()) return [null, "There is nothing to translate yet: type or paste a text, or try the example."];
+  const bytes = new TextEncoder().encode(text).length;
+  const most = about.limits.text_bytes;
+  if (bytes > most) {
+    return [null, `The text has ${bytes.toLocaleString("en")} bytes, and at most ${most.toLocaleString("en")} are translated here: hand it in as a file.`];
+  }
+  return [text, ""];
+}
+
+function start(kept = null) {
+  const [text, wrong] = content();
+  showError("text-error", wrong);
+  if (wrong) byId("source").focus();
+  else translate(text, [system(), beside()].filter(Boolean), (each) => glossary.for(each), kept);
+}
+
+// Another system is chosen; where a translation is shown, it follows, and what stays is not asked for again.
+function choose() {
+  const before = byId("source").lang;
+  chosen(beside()?.name);
+  if (byId("result").hidden) return;
+  if (byId("source").lang !== before) changeText();
+  else start(complete(system(), glossary.for(system())));
+}
+
+// The picture that explains it: a system that reads documents beside one that does not.
+function explaining() {
+  const same = about.systems.filter((each) => pairOf(each) === pairOf(system()));
+  const documents = system().view === "sentence" ? same.find((each) => each.view !== "sentence") : system();
+  const sentences = same.find((each) => each.view === "sentence");
+  return documents && sentences ? [documents, sentences] : null;
+}
+
+function tryExample() {
+  const two = explaining();
+  write(exampleOf(pairOf(system())));
+  if (two) {
+    byId("system").value = two[0].name;
+    chosen(two[1].name);
+  }
+  start();
+}
+
+// ------------------------------------------------------------------------------------------------ parts, events
+
+function go() {
+  if (!about) return;
+  const part = PARTS.includes(location.hash.slice(1)) ? location.hash.slice(1) : "text";
+  for (const each of PARTS) {
+    byId(`part-${each}`).hidden = each !== part;
+    if (each === part) byId(`go-${each}`).setAttribute("aria-current", "page");
+    else byId(`go-${each}`).removeAttribute("aria-current");
+  }
+  if (part === "files") files.look();
+}
+
+function write(text) {
+  byId("source").value = text;
+  noted();
+}
+
+// The text is what it now is.
+function noted() {
+  const text = byId("source").value;
+  remember("text", text);
+  const bytes = new TextEncoder().encode(text).length;
+  byId("size").textContent = text ? counted(text.length, "character") : "";
+  byId("size").classList.toggle("error", about !== null && bytes > about.limits.text_bytes);
+}
+
+// Plain text is opened here; any other file is translated as one.
+async function take([file, ...others]) {
+  const plain = /\.(txt|text)$/i.test(file.name) || (file.type === "text/plain" && !file.name.includes("."));
+  if (plain && !others.length && file.size <= about.limits.text_bytes) {
+    write((await file.text()).replace(/^\uFEFF/, ""));
+    showError("text-error", "");
+    changeText();
+    return;
+  }
+  location.hash = "files";
+  await files.submit([file, ...others]);
+}
+
+function listen() {
+  byId("writing").addEventListener("submit", (event) => {
+    event.preventDefault();
+    start();
+  });
+  byId("key-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    remember("key", byId("key").value.trim());
+    byId("key").value = "";
+    byId("key-form").hidden = true;
+    begin();
+  });
+  byId("source").addEventListener("input", () => {
+    noted();
+    showError("text-error", "");
+  });
+  byId("source").addEventListener("keydown", (event) => {
+    if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) start();
+  });
+  for (const id of ["system", "beside"]) byId(id).addEventListener("change", () => choose());
+  byId("example").addEventListener("click", tryExample);
+  chooser("open", "open-file", take);
+  dropPlace(byId("part-text"), take);
+  addEventListener("hashchange", () => {
+    go();
+    byId("main").focus({ preventScroll: true });
+  });
+}
+
+listen();
+openDesk(askForKey);
+write(recall("text", ""));
+begin();

@@ -1,0 +1,251 @@
+// The desk: a document translated by one system or by two, shown as it comes, edited, and taken elsewhere.
+
+import * as api from "./api.js";
+import { byId, counted, make, save, say, showError } from "./dom.js";
+import { editInPlace } from "./editing.js";
+import { Panel } from "./panel.js";
+import { Reading } from "./reading.js";
+import { Translation } from "./translation.js";
+
+const reading = new Reading({
+  word: (column, number, word) => panel.ask(column, number, word),
+  sentence: (column, number, focus) => panel.show(column, number, focus),
+  edit: (column, number) => edit(column, number),
+});
+const panel = new Panel(reading, {
+  edit: (column, number) => edit(column, number),
+  failed: (error) => askForKey(error),
+});
+
+let translations = [];
+let edited = []; // the translations that an undo belongs to, the last edit last
+let askForKey = () => {}; // told of every error
+
+const running = () => translations.some((each) => each.running);
+
+/** Listen to the buttons of the desk; `failed(error)` is told of every error. */
+export function openDesk(failed) {
+  askForKey = failed;
+  const click = (id, call) => byId(id).addEventListener("click", call);
+  click("back", changeText);
+  click("cancel", stop);
+  click("undo", undo);
+  click("copy", copy);
+  click("download", () => save(new Blob([translations[0].text], { type: "text/plain" }), fileName("txt")));
+  click("tmx", exportTmx);
+  document.addEventListener("keydown", (event) => {
+    if (event.key !== "Escape") return;
+    if (panel.open) panel.close(true);
+    else if (running()) stop();
+  });
+}
+
+/** Back to the text that is to be translated. */
+export function changeText() {
+  stop();
+  panel.close(false);
+  byId("writing").hidden = false;
+  byId("result").hidden = true;
+  byId("source").focus();
+}
+
+/** The complete translation by this system with this glossary that is on the desk, or null. */
+export function complete(system, glossary) {
+  const [first] = translations;
+  if (first?.system !== system || String(first.glossary) !== String(glossary) || running()) return null;
+  return first.sentences.length && first.sentences.every((each) => each.target !== null) ? first : null;
+}
+
+/** Translate a text by these systems, with the glossary of each; `kept`: a translation of it that is complete. */
+export async function translate(text, systems, glossaryFor, kept = null) {
+  stop();
+  panel.close(false);
+  edited = edited.filter((each) => each === kept);
+  translations = systems.map((each) =>
+    kept?.system === each ? kept : new Translation(each, text, glossaryFor(each), listener),
+  );
+  reading.place.replaceChildren();
+  byId("writing").hidden = true;
+  byId("result").hidden = false;
+  byId("result-title").focus({ preventScroll: true });
+  say("Translating.");
+  const missing = translations.filter((each) => each !== kept);
+  if (missing.length) await Promise.all(missing.map((each) => follow(each, () => each.start())));
+  else {
+    started();
+    finished(true);
+  }
+}
+
+// What is heard of translations; of those that were replaced, nothing.
+const listener = {
+  started: (translation) => translations.includes(translation) && started(),
+  sentence: (translation, number) => {
+    if (!translations.includes(translation)) return;
+    if (reading.translations === translations) reading.update(number);
+    progress();
+  },
+};
+
+// The sentences of a document are known; two systems are shown once both know them.
+function started() {
+  if (translations.some((each) => !each.sources.length) || differentSentences()) return;
+  if (reading.translations !== translations || !reading.place.hasChildNodes()) reading.show(translations);
+  else reading.refresh();
+  progress();
+}
+
+function differentSentences() {
+  const [first, ...others] = translations.map((each) => each.sources.map((s) => s.source).join("\n"));
+  if (others.every((each) => each === first)) return false;
+  showError("result-error", "These two systems divide this text into different sentences and cannot stand side by side: choose one.");
+  stop();
+  return true;
+}
+
+// Run a translation or what follows from an edit, and show how it ended.
+async function follow(translation, run) {
+  showError("result-error", "");
+  let complete = false;
+  try {
+    const going = run();
+    progress();
+    complete = await going;
+    if (!translations.includes(translation)) return;
+  } catch (error) {
+    if (!translations.includes(translation)) return;
+    failed(translation, error);
+  }
+  if (reading.translations === translations) reading.refresh();
+  progress();
+  finished(complete);
+}
+
+// Of two systems, the one that answers is shown.
+function failed(translation, error) {
+  const alone = translations.length === 1;
+  showError("result-error", alone ? error.message : `${translation.system.name}: ${error.message}`);
+  askForKey(error);
+  if (alone || translation.sources.length) return;
+  translations = translations.filter((each) => each !== translation);
+  started();
+}
+
+function finished(complete) {
+  if (running()) return;
+  const [first] = translations;
+  const count = first.sentences.length;
+  if (!complete) say("Stopped.");
+  else say(`Translated ${counted(count, "sentence")}.`);
+  summary();
+}
+
+// What stands above the rows, once all is there.
+function summary() {
+  const each = translations[0];
+  const missing = translations.some((one) => !one.sentences.length || one.sentences.some((s) => s.target === null));
+  const parts = [];
+  if (each.seconds !== null && !missing) parts.push(`${counted(each.sentences.length, "sentence")} in ${each.seconds.toFixed(1)} s.`);
+  if (translations.length > 1 && !missing) {
+    const [a, b] = translations.map((one) => one.sentences);
+    const different = a.filter((s, i) => s.target !== b[i].target).length;
+    parts.push(`The two systems differ in ${different.toLocaleString("en")} of them.`);
+  }
+  if (!missing && translations.some((one) => one.system.explains)) parts.push("Click a word to see which context decided it.");
+  byId("summary").textContent = parts.join(" ");
+  legend();
+}
+
+function legend() {
+  const all = translations.flatMap((each) => each.sentences);
+  byId("legend-low").hidden = !all.some((each) => each.low);
+  byId("legend-edited").hidden = !all.some((each) => each.edited);
+  byId("legend-changed").hidden = !all.some((each) => each.changed);
+  byId("legend-failed").hidden = running() || !all.some((each) => each.target === null);
+  byId("legend-mark").hidden = translations.length < 2;
+}
+
+function progress() {
+  const busy = running();
+  byId("running").hidden = !busy;
+  byId("actions").hidden = busy;
+  byId("undo").disabled = !edited.length;
+  for (const id of ["copy", "download", "tmx"]) byId(id).disabled = !translations[0].pairs.length;
+  if (!busy) return;
+  const total = translations.reduce((sum, each) => sum + each.sources.length, 0);
+  const done = translations.reduce((sum, each) => sum + each.arrived, 0);
+  const bar = byId("progress");
+  if (total) Object.assign(bar, { max: total, value: done });
+  else bar.removeAttribute("value");
+  byId("count").textContent = total ? `${done.toLocaleString("en")} / ${total.toLocaleString("en")}` : "waiting …";
+  byId("summary").textContent = "";
+}
+
+function stop() {
+  for (const each of translations) each.cancel();
+}
+
+// ----------------------------------------------------------------------------------------------------- editing
+
+function edit(column, number) {
+  const translation = translations[column];
+  if (running()) return;
+  panel.close(false);
+  const { target } = translation.sentences[number];
+  const leave = () => {
+    reading.element(column + 1, number).replaceChildren();
+    reading.refresh();
+    reading.focus(column, number);
+  };
+  const keep = async (written) => {
+    edited.push(translation);
+    reading.element(column + 1, number).replaceChildren();
+    say("The rest of the document follows.");
+    await follow(translation, () => translation.edit(number, written));
+    reading.focus(column, number);
+  };
+  editInPlace(reading.element(column + 1, number), target, translation.system.target.code, keep, leave);
+}
+
+function undo() {
+  panel.close(false);
+  edited.pop().undo();
+  reading.refresh();
+  progress();
+  summary();
+  say("The edit is undone.");
+  if (byId("undo").disabled) byId("result-title").focus();
+}
+
+// ----------------------------------------------------------------------------------------- taking it elsewhere
+
+async function copy() {
+  const { text } = translations[0];
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    // Without a secure connection browsers copy what is selected alone.
+    const field = make("textarea", { class: "hidden" });
+    field.value = text;
+    document.body.append(field);
+    field.select();
+    document.execCommand("copy");
+    field.remove();
+  }
+  byId("copy").textContent = "Copied";
+  setTimeout(() => (byId("copy").textContent = "Copy"), 2000);
+  say("Copied.");
+}
+
+const fileName = (suffix) => `translation.${translations[0].system.target.code}.${suffix}`;
+
+async function exportTmx() {
+  const { system: of, pairs } = translations[0];
+  showError("result-error", "");
+  try {
+    save(await api.tmx({ source: of.source.code, target: of.target.code, pairs }), fileName("tmx"));
+  } catch (error) {
+    showError("result-error", error.message);
+    askForKey(error);
+  }
+}

@@ -1,0 +1,158 @@
+// Files as jobs: handed in, watched, downloaded, cancelled.
+
+import * as api from "./api.js";
+import { button, byId, chooser, counted, dropPlace, make, save, say, showError } from "./dom.js";
+
+const PAUSE = 1000; // milliseconds between two looks at jobs that are under way
+const UNDER_WAY = new Set(["queued", "translating"]);
+
+/** The files of this client; `chosen()` gives the system and the glossary, `failed(error)` hears of errors. */
+export class Files {
+  constructor(chosen, failed) {
+    Object.assign(this, { chosen, failed, limits: null, suffixes: [], timer: null });
+    this.rows = new Map(); // what is shown of a job, by its id
+    chooser("choose", "upload", (files) => this.submit(files));
+    dropPlace(byId("drop"), (files) => this.submit(files));
+  }
+
+  /** What files the server takes. */
+  accept({ file_suffixes: suffixes, limits }) {
+    Object.assign(this, { suffixes, limits });
+    byId("upload").accept = suffixes.join(",");
+    byId("suffixes").textContent = `Taken are ${suffixes.map((suffix) => suffix.slice(1)).join(", ")}.`;
+  }
+
+  /** Hand files in, one after the other. */
+  async submit(files) {
+    showError("files-error", "");
+    const { system, glossary } = this.chosen();
+    for (const file of files) {
+      const wrong = this.#refused(file);
+      if (wrong) {
+        showError("files-error", wrong);
+        continue;
+      }
+      try {
+        await api.submit(file, system.name, glossary);
+        say(`${file.name} is handed in.`);
+      } catch (error) {
+        showError("files-error", `${file.name}: ${error.message}`);
+        this.failed(error);
+      }
+    }
+    await this.look();
+  }
+
+  /** Ask how far the files are, again and again while one is under way. */
+  async look() {
+    clearTimeout(this.timer);
+    let found;
+    try {
+      found = await api.jobs();
+    } catch (error) {
+      showError("files-error", error.message);
+      this.failed(error);
+      return;
+    }
+    this.#render(found);
+    if (found.some((job) => UNDER_WAY.has(job.state))) this.timer = setTimeout(() => this.look(), PAUSE);
+  }
+
+  #refused(file) {
+    const name = file.name.toLowerCase();
+    if (!this.suffixes.some((suffix) => name.endsWith(suffix))) {
+      return `${file.name}: files of this kind are not taken. Taken are ${this.suffixes.join(", ")}.`;
+    }
+    if (file.size > this.limits.file_bytes) {
+      return `${file.name} has ${megabytes(file.size)}; at most ${megabytes(this.limits.file_bytes)} are taken.`;
+    }
+    return file.size ? null : `${file.name} is empty.`;
+  }
+
+  #render(found) {
+    byId("no-jobs").hidden = found.length > 0;
+    const ids = new Set(found.map((job) => job.id));
+    for (const [id, row] of this.rows) {
+      if (ids.has(id)) continue;
+      row.element.remove();
+      this.rows.delete(id);
+    }
+    const place = byId("jobs");
+    for (const [i, job] of found.entries()) {
+      const row = this.rows.get(job.id) ?? this.#row(job);
+      if (place.children[i] !== row.element) place.insertBefore(row.element, place.children[i] ?? null);
+      if (row.shown === JSON.stringify(job)) continue;
+      if (row.state && row.state !== job.state && !UNDER_WAY.has(job.state)) say(`${job.file_name}: ${words(job)}`);
+      Object.assign(row, { shown: JSON.stringify(job), state: job.state });
+      this.#update(row, job);
+    }
+  }
+
+  #row(job) {
+    const row = {
+      element: make("li", { class: "card job" }),
+      words: make("span", { class: "soft" }),
+      progress: make("progress", { "aria-label": `Progress of ${job.file_name}` }),
+      download: button("Download", () => this.#download(job), { class: "main", "aria-label": `Download ${job.file_name}` }),
+      remove: button("Delete", () => this.#forget(job)),
+      remarks: make("details", { class: "soft small" }),
+    };
+    row.element.append(
+      make("span", { class: "name", dir: "auto" }, job.file_name),
+      make("div", { class: "line end" }, row.download, row.remove),
+      row.words,
+      row.progress,
+      row.remarks,
+    );
+    this.rows.set(job.id, row);
+    return row;
+  }
+
+  #update(row, job) {
+    const running = UNDER_WAY.has(job.state);
+    row.words.textContent = words(job);
+    row.words.className = job.state === "error" ? "error" : "soft";
+    row.progress.hidden = !running;
+    if (job.sentences) Object.assign(row.progress, { max: job.sentences, value: job.sentences_done });
+    row.download.hidden = job.state !== "done";
+    row.remarks.hidden = !job.messages.length;
+    row.remarks.replaceChildren(
+      make("summary", {}, counted(job.messages.length, "remark")),
+      ...job.messages.map((message) => make("p", {}, message)),
+    );
+    row.remove.textContent = running ? "Cancel" : "Delete";
+    row.remove.setAttribute("aria-label", `${row.remove.textContent} ${job.file_name}`);
+  }
+
+  async #download(job) {
+    await this.#try(async () => save(await api.result(job.id), job.file_name));
+  }
+
+  async #forget(job) {
+    await this.#try(() => api.forget(job.id));
+    byId("choose").focus();
+    await this.look();
+  }
+
+  async #try(call) {
+    showError("files-error", "");
+    try {
+      await call();
+    } catch (error) {
+      showError("files-error", error.message);
+      this.failed(error);
+    }
+  }
+}
+
+function words({ state, sentences, sentences_done: done, seconds_remaining: seconds, message }) {
+  if (state === "queued") return "waiting for its turn";
+  if (state === "translating") {
+    const left = seconds ? `, about ${Math.max(1, Math.round(seconds))} s left` : "";
+    return sentences ? `${done.toLocaleString("en")} of ${counted(sentences, "sentence")}${left}` : "being read";
+  }
+  if (state === "done") return sentences ? `translated, ${counted(sentences, "sentence")}` : "translated";
+  return state === "cancelled" ? "cancelled" : message || "could not be translated";
+}
+
+const megabytes = (bytes) => `${(bytes / 1024 / 1024).toFixed(1)} MB`;

@@ -1,0 +1,130 @@
+// The glossary of a language pair: entries added, edited, deleted, and taken from and into TSV; kept in this browser.
+
+import { button, byId, chooser, counted, make, save, say, showError } from "./dom.js";
+import { languageName } from "./reading.js";
+import { glossaryOf, keepGlossary } from "./store.js";
+
+/** The glossary of the languages of the chosen system; `changed(entries)` is told of every change. */
+export class Glossary {
+  constructor(changed) {
+    this.changed = changed;
+    this.entries = [];
+    this.system = null;
+    byId("glossary-add").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.#add();
+    });
+    byId("glossary-export").addEventListener("click", () => this.#export());
+    byId("glossary-clear").addEventListener("click", () => this.#replace([], "All entries are deleted."));
+    chooser("glossary-import", "glossary-file", ([file]) => this.#import(file));
+  }
+
+  /** Show the glossary of a system's languages. */
+  show(system) {
+    this.system = system;
+    this.entries = glossaryOf(this.pair);
+    for (const [side, ids] of [
+      ["source", ["term-source-label", "terms-source"]],
+      ["target", ["term-target-label", "terms-target"]],
+    ]) {
+      for (const id of ids) byId(id).textContent = languageName(system[side]);
+      byId(`term-${side}`).lang = system[side].code;
+    }
+    byId("glossary-about").textContent = system.takes_terms
+      ? "Translations are written with these terms. The glossary is kept in this browser and goes to the server with each translation."
+      : `${system.name} takes no glossary: choose another system, or its entries are not asked for.`;
+    this.#render();
+  }
+
+  /** The entries that a system takes. */
+  for(system) {
+    return system.takes_terms && this.system && pairOf(system) === this.pair ? this.entries : [];
+  }
+
+  get pair() {
+    return pairOf(this.system);
+  }
+
+  #add() {
+    const fields = [byId("term-source"), byId("term-target")];
+    const [source, target] = fields.map((field) => field.value.trim());
+    if (!source || !target) return showError("glossary-error", "An entry needs a text on both sides.");
+    if (this.entries.some(([known]) => known === source)) {
+      return showError("glossary-error", `“${source}” is in the glossary already: edit it there.`);
+    }
+    for (const field of fields) field.value = "";
+    this.#replace([...this.entries, [source, target]], "Added.");
+    return fields[0].focus();
+  }
+
+  #replace(entries, said) {
+    this.entries = entries;
+    keepGlossary(this.pair, entries);
+    showError("glossary-error", "");
+    this.#render();
+    this.changed(entries);
+    say(said);
+  }
+
+  #render() {
+    const { source, target } = this.system;
+    byId("no-terms").hidden = this.entries.length > 0;
+    byId("terms").hidden = !this.entries.length;
+    for (const id of ["glossary-export", "glossary-clear"]) byId(id).disabled = !this.entries.length;
+    const rows = this.entries.map((entry, i) => {
+      const field = (side, code) => make("td", {}, make("input", {
+        value: entry[side],
+        lang: code,
+        dir: "auto",
+        "aria-label": `${side ? "Target" : "Source"} of entry ${i + 1}`,
+        change: (event) => this.#edited(i, side, event.target),
+      }));
+      const remove = () => this.#replace(this.entries.filter((_, j) => j !== i), "Deleted.");
+      return make(
+        "tr",
+        {},
+        field(0, source.code),
+        field(1, target.code),
+        make("td", {}, button("Delete", remove, { "aria-label": `Delete ${entry[0]}` })),
+      );
+    });
+    byId("term-rows").replaceChildren(...rows);
+  }
+
+  #edited(i, side, field) {
+    const written = field.value.trim();
+    if (!written) {
+      field.value = this.entries[i][side];
+      return showError("glossary-error", "An entry needs a text on both sides; delete it if it is not wanted.");
+    }
+    const entries = this.entries.map((entry, j) => (j === i ? entry.with(side, written) : entry));
+    this.entries = entries;
+    keepGlossary(this.pair, entries);
+    showError("glossary-error", "");
+    this.changed(entries);
+    return say("Changed.");
+  }
+
+  async #import(file) {
+    const lines = (await file.text()).replace(/^\uFEFF/, "").split(/\r\n|\r|\n/);
+    const entries = new Map(this.entries);
+    for (const [i, line] of lines.entries()) {
+      if (!line.trim()) continue;
+      const [source, target] = line.split("\t").map((cell) => cell.trim());
+      if (!source || !target) {
+        const wrong = `${file.name}, line ${i + 1}: a line is a source text, a tab, and a target text. Nothing was imported.`;
+        return showError("glossary-error", wrong);
+      }
+      entries.set(source, target);
+    }
+    return this.#replace([...entries], `${counted(entries.size, "entry", "entries")} now.`);
+  }
+
+  #export() {
+    const content = this.entries.map((entry) => `${entry.join("\t")}\n`).join("");
+    save(new Blob([content], { type: "text/tab-separated-values" }), `glossary-${this.pair}.tsv`);
+  }
+}
+
+/** The language pair of a system, such as `en-de`. */
+export const pairOf = (system) => `${system.source.code}-${system.target.code}`;

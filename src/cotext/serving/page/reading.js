@@ -1,0 +1,293 @@
+// Source and translations side by side: paragraphs of sentences, or, of two systems, sentence beside sentence.
+// Thousands of sentences stay usable: what arrives is written once a frame, and rows out of sight cost nothing.
+
+import { byId, counted, make } from "./dom.js";
+import { differing, joiner, wordsOf } from "./words.js";
+
+/**
+ * The rows of one or two translations of a document. `on` hears `word(column, number, word)`,
+ * `sentence(column, number)`, `edit(column, number)`.
+ */
+export class Reading {
+  constructor(on) {
+    this.on = on;
+    this.place = byId("rows");
+    this.translations = [];
+    this.places = []; // of the source, then of each translation: an element for each sentence
+    this.waiting = new Set();
+    this.lit = [];
+    this.current = null;
+    this.#listen();
+  }
+
+  /** Show the sentences of these translations, whose sources are there. */
+  show(translations) {
+    this.translations = translations;
+    const [{ sources, system }] = translations;
+    const compared = translations.length > 1;
+    this.places = [[], ...translations.map(() => [])];
+    this.current = null;
+    this.unlight();
+    const rows = document.createDocumentFragment();
+    rows.append(this.#head(system));
+    for (const group of grouped(sources, compared)) rows.append(this.#row(group, compared));
+    this.place.className = compared ? "compared" : "";
+    this.place.replaceChildren(rows);
+    for (const [column] of translations.entries()) {
+      for (const { number } of sources) this.#write(column, number);
+    }
+    this.#reachable(0, 0);
+  }
+
+  /** Write a sentence anew, with the others of this frame. */
+  update(number) {
+    if (!this.waiting.size) setTimeout(() => requestIdleOrFrame(() => this.flush()), 30);
+    this.waiting.add(number);
+  }
+
+  /** Write what waits. */
+  flush() {
+    for (const number of this.waiting) {
+      for (const [column] of this.translations.entries()) this.#write(column, number);
+    }
+    this.waiting.clear();
+  }
+
+  /** Write everything anew. */
+  refresh() {
+    for (const { number } of this.translations[0].sources) this.waiting.add(number);
+    this.flush();
+  }
+
+  /** The element of a sentence; column 0 is the source. */
+  element(column, number) {
+    return this.places[column][number];
+  }
+
+  /** Light context up, `{side, number, share (0 to 1), figure, up}`, and the word that it decided. */
+  light(column, contexts, number, word) {
+    this.unlight();
+    for (const { side, number: other, share, figure, up } of contexts) {
+      const element = this.element(side === "source" ? 0 : column + 1, other);
+      if (!element) continue;
+      element.classList.add("lit", up ? "up" : "down");
+      element.style.setProperty("--shade", `${Math.round(12 + 33 * share)}%`);
+      const note = make("span", { class: "figure" }, figure);
+      element.append(note);
+      this.lit.push({ element, note });
+    }
+    const chosen = this.element(column + 1, number);
+    this.#spell(column, number);
+    chosen.querySelector(`.w[data-first="${word.first}"]`)?.classList.add("asked");
+  }
+
+  /** Take the light away. */
+  unlight() {
+    for (const { element, note } of this.lit) {
+      element.classList.remove("lit", "up", "down");
+      element.style.removeProperty("--shade");
+      note.remove();
+    }
+    this.lit = [];
+    for (const each of this.place.querySelectorAll(".asked")) each.classList.remove("asked");
+  }
+
+  /** Move the focus to a sentence of a translation. */
+  focus(column, number) {
+    this.#reachable(column, number);
+    this.element(column + 1, number)?.focus();
+  }
+
+  #head(system) {
+    const cell = (content, extra) => make("div", { class: "cell" }, content, make("span", { class: "soft" }, extra));
+    const head = make("div", { class: "row head" }, cell(languageName(system.source), ""));
+    for (const each of this.translations) {
+      head.append(cell(languageName(each.system.target), ` ${each.system.name}, reads ${reads(each.system)}`));
+    }
+    return head;
+  }
+
+  #row(group, compared) {
+    const { system } = this.translations[0];
+    const starts = group[0].starts;
+    const row = make("div", { class: starts ? "row first" : "row" });
+    const source = make("div", { class: "cell source", lang: system.source.code, dir: "auto" });
+    for (const { number, source: text, before } of group) {
+      const element = make("span", { class: "s", "data-number": number, "data-label": number + 1 }, text);
+      this.places[0][number] = element;
+      source.append(before, element);
+    }
+    row.append(source);
+    for (const [column, each] of this.translations.entries()) {
+      const code = each.system.target.code;
+      const cell = make("div", { class: "cell target", lang: code, dir: "auto" });
+      if (compared) cell.append(make("span", { class: "of soft", lang: "en", dir: "ltr" }, each.system.name));
+      for (const [i, { number }] of group.entries()) {
+        const element = make("span", { class: "s", "data-number": number, "data-column": column });
+        this.places[column + 1][number] = element;
+        cell.append(i ? joiner(code) : "", element);
+      }
+      row.append(cell);
+    }
+    return row;
+  }
+
+  #write(column, number) {
+    const sentence = this.translations[column].sentences[number];
+    const element = this.element(column + 1, number);
+    if (!sentence || element.querySelector("form")) return;
+    const { target, edited, low, changed, stale } = sentence;
+    const missing = target === null;
+    const running = this.translations[column].running !== null;
+    element.className = ["s", missing && running && "pending", low && "low", edited && "edited", changed && "changed"]
+      .filter(Boolean)
+      .join(" ");
+    if (missing) {
+      element.removeAttribute("role");
+      element.removeAttribute("tabindex");
+      const ghost = stale ?? this.translations[0].sources[number].source;
+      element.replaceChildren(
+        running ? make("span", { class: "ghost", "aria-hidden": "true", "data-ghost": ghost }) : make("span", { class: "failed", lang: "en" }, "not translated"),
+      );
+      return;
+    }
+    element.setAttribute("role", "button");
+    element.tabIndex = this.current?.column === column && this.current.number === number ? 0 : -1;
+    const notes = [low && "unsure", edited && "edited", changed && "changed"].filter(Boolean).join(", ");
+    element.replaceChildren(
+      make("span", { class: "t" }, target),
+      ...(notes ? [make("span", { class: "hidden", lang: "en" }, ` (${notes})`)] : []),
+    );
+    if (this.translations.length > 1) this.#mark(number);
+  }
+
+  // Words of two translations that differ, once both are there.
+  #mark(number) {
+    const targets = this.translations.map((each) => each.sentences[number]?.target ?? null);
+    if (targets.includes(null)) return;
+    const marked = differing(targets[0], targets[1], this.translations[0].system.target.code);
+    for (const [column, firsts] of marked.entries()) this.#spell(column, number, firsts);
+  }
+
+  // Words become elements of their own where the pointer, or a mark, needs them.
+  #spell(column, number, marked = null) {
+    const place = this.element(column + 1, number).querySelector(".t");
+    if (!place || (place.dataset.spelled && !marked)) return;
+    const text = this.translations[column].sentences[number].target;
+    const parts = [];
+    let at = 0;
+    for (const word of wordsOf(text, this.translations[column].system.target.code)) {
+      if (word.first > at) parts.push(text.slice(at, word.first));
+      const tag = marked?.has(word.first) ? "mark" : "span";
+      parts.push(make(tag, { class: "w", "data-first": word.first, "data-stop": word.stop }, word.text));
+      at = word.stop;
+    }
+    parts.push(text.slice(at));
+    place.dataset.spelled = "yes";
+    place.replaceChildren(...parts);
+  }
+
+  #reachable(column, number) {
+    const old = this.current && this.element(this.current.column + 1, this.current.number);
+    if (old?.hasAttribute("tabindex")) old.tabIndex = -1;
+    this.current = { column, number };
+    const element = this.element(column + 1, number);
+    if (element?.hasAttribute("tabindex")) element.tabIndex = 0;
+  }
+
+  #pair(number) {
+    for (const each of this.place.querySelectorAll(".pair")) each.classList.remove("pair");
+    if (number === null) return;
+    for (const column of this.places) column[number]?.classList.add("pair");
+  }
+
+  #listen() {
+    const place = this.place;
+    const sentenceOf = (event) => event.target.closest?.(".s");
+    place.addEventListener("pointerover", (event) => {
+      const element = sentenceOf(event);
+      if (!element) return;
+      this.#pair(Number(element.dataset.number));
+      if (element.dataset.column && !event.buttons) this.#spell(Number(element.dataset.column), Number(element.dataset.number));
+    });
+    place.addEventListener("pointerleave", () => this.#pair(null));
+    place.addEventListener("focusin", (event) => {
+      const element = sentenceOf(event);
+      if (!element?.dataset.column || event.target !== element) return;
+      this.#pair(Number(element.dataset.number));
+      this.#reachable(Number(element.dataset.column), Number(element.dataset.number));
+    });
+    place.addEventListener("focusout", () => this.#pair(null));
+    place.addEventListener("click", (event) => this.#clicked(event, sentenceOf(event)));
+    place.addEventListener("keydown", (event) => this.#pressed(event));
+  }
+
+  #clicked(event, element) {
+    if (!element?.hasAttribute("role") || event.target.closest("form")) return;
+    if (!getSelection().isCollapsed) return; // text is being selected
+    const column = Number(element.dataset.column);
+    const number = Number(element.dataset.number);
+    const word = event.target.closest(".w");
+    this.#reachable(column, number);
+    if (!word) this.on.sentence(column, number, false);
+    else this.on.word(column, number, { first: Number(word.dataset.first), stop: Number(word.dataset.stop) });
+  }
+
+  #pressed(event) {
+    const element = event.target;
+    if (!element.matches?.(".s[role]") || event.ctrlKey || event.metaKey || event.altKey) return;
+    const column = Number(element.dataset.column);
+    const number = Number(element.dataset.number);
+    const last = this.places[0].length - 1;
+    const moves = {
+      ArrowDown: [column, Math.min(number + 1, last)],
+      ArrowUp: [column, Math.max(number - 1, 0)],
+      Home: [column, 0],
+      End: [column, last],
+      ArrowRight: [Math.min(column + 1, this.translations.length - 1), number],
+      ArrowLeft: [Math.max(column - 1, 0), number],
+    };
+    if (event.key in moves) this.focus(...moves[event.key]);
+    else if (event.key === "Enter" || event.key === " ") this.on.sentence(column, number, true);
+    else if (event.key === "F2") this.on.edit(column, number);
+    else return;
+    event.preventDefault();
+  }
+}
+
+// A page in the background draws no frames, and goes on all the same.
+function requestIdleOrFrame(call) {
+  if (document.hidden) call();
+  else requestAnimationFrame(call);
+}
+
+/** What a system sees of a document when it translates a sentence. */
+export function reads({ view, context_sentences: count }) {
+  if (view === "sentence") return "each sentence alone";
+  if (view === "document") return "the whole document";
+  return count ? `${counted(count, "sentence")} of context` : "context";
+}
+
+/** The name of a language, as the server or else the browser knows it. */
+export function languageName({ code, name }) {
+  if (name && name !== code) return name;
+  try {
+    return new Intl.DisplayNames("en", { type: "language" }).of(code) ?? code;
+  } catch {
+    return code;
+  }
+}
+
+// Sentences as rows: paragraphs of them, or each alone; `starts` where a paragraph does.
+function* grouped(sources, alone) {
+  let group = [];
+  for (const [i, each] of sources.entries()) {
+    const starts = i === 0 || sources[i - 1].paragraph !== each.paragraph;
+    if (group.length && (alone || starts)) {
+      yield group;
+      group = [];
+    }
+    group.push({ ...each, starts });
+  }
+  if (group.length) yield group;
+}

@@ -1,0 +1,59 @@
+// Words of a text, by the rules of its language, and the words in which two texts differ.
+
+/** The words of a text with their places in it: `{text, first, stop}`, punctuation left out. */
+export function wordsOf(text, language) {
+  const found = [];
+  for (const { segment, index, isWordLike } of segmenter(language).segment(text)) {
+    if (isWordLike) found.push({ text: segment, first: index, stop: index + segment.length });
+  }
+  return found;
+}
+
+const segmenters = new Map();
+
+function segmenter(language) {
+  if (!segmenters.has(language)) {
+    let made;
+    try {
+      made = new Intl.Segmenter(language, { granularity: "word" });
+    } catch {
+      made = new Intl.Segmenter(undefined, { granularity: "word" }); // a code that browsers do not know
+    }
+    segmenters.set(language, made);
+  }
+  return segmenters.get(language);
+}
+
+/** The places of the words of each text that the other has not, in order: two sets of first characters. */
+export function differing(one, other, language) {
+  const a = wordsOf(one, language);
+  const b = wordsOf(other, language);
+  const kept = longestCommon(a, b);
+  return [
+    new Set(a.filter((_, i) => !kept.some(([k]) => k === i)).map((word) => word.first)),
+    new Set(b.filter((_, j) => !kept.some(([, k]) => k === j)).map((word) => word.first)),
+  ];
+}
+
+// Pairs of indices of a longest common subsequence of words.
+function longestCommon(a, b) {
+  const length = Array.from({ length: a.length + 1 }, () => new Uint16Array(b.length + 1));
+  for (let i = a.length - 1; i >= 0; i--) {
+    for (let j = b.length - 1; j >= 0; j--) {
+      length[i][j] =
+        a[i].text === b[j].text ? length[i + 1][j + 1] + 1 : Math.max(length[i + 1][j], length[i][j + 1]);
+    }
+  }
+  const pairs = [];
+  for (let i = 0, j = 0; i < a.length && j < b.length; ) {
+    if (a[i].text === b[j].text) pairs.push([i++, j++]);
+    else if (length[i + 1][j] >= length[i][j + 1]) i++;
+    else j++;
+  }
+  return pairs;
+}
+
+const WITHOUT_SPACES = new Set(["zh", "ja", "th", "lo", "km", "my", "bo"]);
+
+/** What stands between two sentences of a language. */
+export const joiner = (language) => (WITHOUT_SPACES.has(language.split(/[-_]/)[0]) ? "" : " ");

@@ -1,0 +1,94 @@
+"""What the simple dialects have in common: texts in, texts out, in a session or not.
+
+A text is a document, whose lines and sentences share context; texts of one request are documents of their
+own, or one document if the client says so.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from starlette.requests import Request
+from starlette.routing import BaseRoute, Route
+
+from cotext.data.languages import language_code
+from cotext.runtime.errors import CotextError
+from cotext.serving.deepl.fragments import Fragment, TagHandling, fragment
+from cotext.serving.errors import RequestError
+from cotext.serving.requests import service_of, unless_gone
+from cotext.serving.service import Client, TextRequest
+from cotext.serving.sessions import SessionPlace, place_of, translate
+from cotext.serving.systems import System
+
+IN_SESSION: Final = "/session/{session}"
+
+
+def also_in_sessions(routes: Sequence[Route]) -> list[BaseRoute]:
+    """The routes, and the same behind `/session/NAME`, for tools that can set nothing but an address."""
+    prefixed = [
+        Route(IN_SESSION + route.path, route.endpoint, methods=list(route.methods or ())) for route in routes
+    ]
+    return [*routes, *prefixed]
+
+
+@dataclass(frozen=True, slots=True)
+class Texts:
+    """Texts of a request; `together`: they are one document. `place`: in a session, each text a segment."""
+
+    texts: Sequence[str]
+    html: bool = False
+    together: bool = False
+    place: SessionPlace | None = None
+
+
+def session_place(request: Request, named: Mapping[str, Any]) -> SessionPlace | None:
+    """The place in a session that a request names in its headers, its address or its fields for Cotext."""
+    return place_of(request.headers, named, request.path_params.get("session"))
+
+
+def code_of(text: str) -> str:
+    """The code of a language as programs write it, such as `de-AT` or `DE`.
+
+    Raises:
+        RequestError: 400, it is none.
+    """
+    try:
+        return language_code(text, "language")
+    except CotextError:
+        raise RequestError(400, "a language is given by its code, as in en, de or zh") from None
+
+
+async def translated(request: Request, client: Client, system: System, asked: Texts) -> list[str]:
+    """The translations of texts, in their order.
+
+    Raises:
+        RequestError: 400, text that is no Unicode; 413, too much of it; else as `Service.translate`.
+    """
+    service = service_of(request)
+    try:
+        size = sum(len(text.encode()) for text in asked.texts)
+    except UnicodeEncodeError:
+        raise RequestError(400, "the text holds half characters, which are no Unicode") from None
+    if size > (most := service.settings.max_text_bytes):
+        raise RequestError(
+            413, f"{size:,} bytes of text, and {most:,} at most; send less at a time, or a file"
+        )
+    tags = TagHandling("html") if asked.html else None
+    parts = [
+        fragment(text, "nonewlines" if asked.html else "1", tags, f"text {number}")
+        for number, text in enumerate(asked.texts, 1)
+    ]
+    documents = tuple(tuple(part.blocks) for part in parts)
+    if asked.together:
+        documents = (tuple(block for blocks in documents for block in blocks),)
+    text_request = TextRequest(system, documents)
+    answer = await unless_gone(request, translate(service, text_request, client, asked.place))
+    blocks = [block for document in answer.documents for block in document]
+    return [_written(part, blocks) for part in parts]
+
+
+def _written(part: Fragment, blocks: list[Any]) -> str:
+    """The text with the first of these blocks, which are taken away."""
+    own = blocks[: len(part.blocks)]
+    del blocks[: len(part.blocks)]
+    return part.written(own)

@@ -1,0 +1,233 @@
+"""A small server with the answers of the own API, whose translations, pauses and failures a test decides."""
+
+import asyncio
+import json
+import re
+import threading
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import uvicorn
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from cotext.serving.errors import RequestError
+from cotext.serving.page_routes import refusal
+from cotext.serving.page_routes import routes as page_routes
+from cotext.serving.settings import ServerSettings
+
+WORDS = {
+    "lamp": "Lampe", "ring": "Ring", "There": "Da", "was": "war", "a": "ein", "old": "alt",
+    "The": "Die", "nights": "Nächte", "were": "waren", "cold": "kalt",
+}  # fmt: skip
+PRONOUNS = {"Lampe": "Sie", "Ring": "Er"}
+SUFFIXES = [".txt", ".docx", ".md"]
+
+
+@dataclass(slots=True)
+class Told:
+    """What the fake does, and what it was asked."""
+
+    pause: float = 0.0  # seconds before each sentence
+    backwards: bool = False  # sentences come last first
+    fail: dict[str, tuple[int, str]] = field(default_factory=dict)  # by path: status and message
+    break_at: int | None = None  # an error event before that sentence
+    hang_up_at: int | None = None  # no more events before that sentence
+    key: str | None = None
+    asked: list[tuple[str, Any]] = field(default_factory=list)
+    stopped: int = 0  # translations whose client went away
+    jobs: dict[str, dict[str, Any]] = field(default_factory=dict)
+    languages: tuple[str, str] = ("en", "de")
+
+
+def described(name: str, view: str, languages: tuple[str, str], explains: bool) -> dict[str, Any]:
+    source, target = ({"code": code, "name": code} for code in languages)
+    return {
+        "name": name, "source": source, "target": target, "view": view, "context_sentences": None,
+        "takes_terms": True, "explains": explains, "signature": f"model:{name}",
+    }  # fmt: skip
+
+
+def sentences_of(text: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for paragraph, line in enumerate(re.split(r"\r\n|\r|\n", text)):
+        for place, sentence in enumerate(re.findall(r"[^.!?。]+[.!?。]*", line)):
+            if sentence.strip():
+                before = " " if place and "。" not in sentence else ""
+                one = {"number": len(found), "paragraph": paragraph, "source": sentence.strip()}
+                found.append({**one, "before": before})
+    return found
+
+
+def translated(system: str, sources: list[str], given: dict[str, str], terms: dict[str, str]) -> list[str]:
+    """Word by word; a pronoun agrees with the sentence before where the system reads it."""
+    targets: list[str] = []
+    for number, source in enumerate(sources):
+        before = targets[-1] if targets and system != "sentence" else ""
+        pronoun = next((p for noun, p in PRONOUNS.items() if noun in before), "Es")
+        words = {**WORDS, "It": pronoun, **terms}
+        plain = re.sub(r"\w+", lambda match: words.get(match[0], match[0]), source)
+        targets.append(given.get(str(number), plain))
+    return targets
+
+
+def fake(told: Told) -> Starlette:
+    """The application."""
+
+    async def check(request: Request, name: str, content: Any = None) -> None:
+        told.asked.append((name, content))
+        if told.key and request.headers.get("authorization") != f"Bearer {told.key}":
+            raise RequestError(403, "this key is not known here")
+        if name in told.fail:
+            raise RequestError(*told.fail[name])
+
+    async def systems(request: Request) -> Response:
+        required = told.key is not None
+        if "systems" in told.fail:
+            raise RequestError(*told.fail["systems"])
+        made = [("document", "document", True), ("sentence", "sentence", False), ("parallel", "window", False)]
+        return JSONResponse(
+            {
+                "systems": [described(name, view, told.languages, can) for name, view, can in made],
+                "limits": {"text_bytes": 200_000, "file_bytes": 1000, "sentences": 3000},
+                "file_suffixes": SUFFIXES,
+                "key_required": required,
+            }
+        )
+
+    async def translate(request: Request) -> Response:
+        asked = await request.json()
+        await check(request, "translate", asked)
+        sentences = sentences_of(asked["text"])
+        sources = [each["source"] for each in sentences]
+        targets = translated(asked["system"], sources, asked["given"], dict(asked["glossary"]))
+
+        async def events() -> AsyncIterator[str]:
+            def event(name: str, content: Any) -> str:
+                return f"event: {name}\ndata: {json.dumps(content)}\n\n"
+
+            try:
+                start = {"system": asked["system"], "paragraphs": 1, "sentences": sentences}
+                yield ": kept alive\n\n" + event("start", start)
+                order = range(len(sources))
+                for number in reversed(order) if told.backwards else order:
+                    if told.pause:
+                        await asyncio.sleep(told.pause)
+                    if number == told.break_at:
+                        yield event("error", {"message": "the model is gone"})
+                    if number in (told.break_at, told.hang_up_at):
+                        return
+                    yield event("sentence", {"number": number, "target": targets[number]})
+                done = [
+                    {
+                        "number": number, "target": target, "confidence": 0.4 if " old" in sources[number] else 0.9,
+                        "low": " old" in sources[number], "given": str(number) in asked["given"], "terms": [],
+                        "context": [0, number],
+                    }
+                    for number, target in enumerate(targets)
+                ]  # fmt: skip
+                yield event("done", {"sentences": done, "text": "", "signature": "", "seconds": 0.5})
+            except (asyncio.CancelledError, GeneratorExit):
+                told.stopped += 1
+                raise
+
+        return StreamingResponse(events(), media_type="text/event-stream")
+
+    async def explain(request: Request) -> Response:
+        asked = await request.json()
+        await check(request, "explain", asked)
+        first, stop = asked["characters"]
+        text = asked["targets"][asked["sentence"]][first:stop]
+        contexts = []
+        for number in range(asked["sentence"]):
+            change = 3.25 if number == asked["sentence"] - 1 else -0.2
+            for side in ("source", "target"):
+                own = change if side == "source" else 0.05
+                text_of = asked[f"{side}s"][number]
+                contexts.append(
+                    {"number": number, "side": side, "text": text_of, "change": own, "together": change,
+                     "meant": own > 1}
+                )  # fmt: skip
+        return JSONResponse(
+            {
+                "word": {"text": text, "first": first, "stop": stop},
+                "words": [{"text": text, "first": first, "stop": stop, "change": 3.0}],
+                "contexts": contexts,
+                "decisive": asked["sentence"] - 1 if contexts else None,
+                "alternative": "Es war alt." if contexts else None,
+                "signature": "model:fake",
+            }
+        )
+
+    async def tmx(request: Request) -> Response:
+        asked = await request.json()
+        await check(request, "tmx", asked)
+        return Response("<tmx/>", media_type="application/x-tmx+xml")
+
+    async def files(request: Request) -> Response:
+        if request.method == "GET":
+            await check(request, "files")
+            return JSONResponse({"files": list(reversed(told.jobs.values()))})
+        form = await request.form()
+        file = form["file"]
+        assert not isinstance(file, str)
+        await check(request, "submit", {name: form[name] for name in ("system", "glossary")})
+        identity = f"j{len(told.jobs)}"
+        told.jobs[identity] = {
+            "id": identity, "state": "translating", "sentences": 10, "sentences_done": 4,
+            "seconds_remaining": 3.0, "billed_characters": 0, "message": "", "messages": [], "file_name": file.filename,
+        }  # fmt: skip
+        return JSONResponse({"id": identity}, 201)
+
+    async def one_file(request: Request) -> Response:
+        await check(request, "forget", request.path_params["id"])
+        del told.jobs[request.path_params["id"]]
+        return Response(status_code=204)
+
+    async def result(request: Request) -> Response:
+        await check(request, "result")
+        return Response(b"translated", media_type="application/octet-stream")
+
+    def refused(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestError)
+        return refusal(error)
+
+    made = Starlette(
+        routes=[
+            *page_routes(),
+            Route("/api/systems", systems),
+            Route("/api/translate", translate, methods=["POST"]),
+            Route("/api/explain", explain, methods=["POST"]),
+            Route("/api/tmx", tmx, methods=["POST"]),
+            Route("/api/files", files, methods=["GET", "POST"]),
+            Route("/api/files/{id}", one_file, methods=["DELETE"]),
+            Route("/api/files/{id}/result", result),
+        ],
+        exception_handlers={RequestError: refused},
+    )
+    made.state.service = SimpleNamespace(settings=ServerSettings(Path("unused")))
+    return made
+
+
+class Running:
+    """An application on a free port of the loopback, in a thread."""
+
+    def __init__(self, application: Any) -> None:
+        config = uvicorn.Config(application, host="127.0.0.1", port=0, log_level="error", lifespan="off")
+        self._server = uvicorn.Server(config)
+        self._thread = threading.Thread(target=self._server.run, daemon=True)
+        self._thread.start()
+        while not self._server.started:
+            threading.Event().wait(0.01)
+        port = self._server.servers[0].sockets[0].getsockname()[1]
+        self.address = f"http://127.0.0.1:{port}"
+
+    def stop(self) -> None:
+        self._server.should_exit = True
+        self._server.force_exit = True
+        self._thread.join(10)
