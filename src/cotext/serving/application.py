@@ -44,7 +44,7 @@ def app(
         CotextError: a run that cannot be opened, or settings that do not go together.
     """
     chosen = settings or ServerSettings(Path("cotext-serve"))
-    return application(Service(open_systems([Path(run) for run in runs], device), chosen))
+    return application(Service(open_systems(runs, device), chosen))
 
 
 def application(service: Service) -> Starlette:
