@@ -11,7 +11,7 @@ from waiting import long_text
 
 from cotext.serving.systems import Systems
 
-WINDOWS = 12
+WINDOWS = 8
 
 
 @pytest.fixture
@@ -39,11 +39,11 @@ def sent(client: httpx.Client, content: bytes) -> str:
 
 def test_killed_in_mid_document_and_while_the_result_is_written(served: Served) -> None:
     text = long_text(WINDOWS)
-    served.start(Death(windows=5))
+    served.start(Death(windows=3))
     with served.client() as client:
         id, waiting = sent(client, text), sent(client, b"It runs. It sings.")
         served.died()
-        assert len(served.windows()) == 5
+        assert len(served.windows()) == 3
         served.start(Death(moment=Moment(path=f"{id}/result.txt", operations=("replace",))))
         # Who asks for it is answered through all of this.
         served.died()
