@@ -588,20 +588,23 @@ def test_nothing_is_wider_than_the_screen(visit: Open, width: int) -> None:
             assert page.evaluate(wide) <= 0
 
 
+# Milliseconds in which the page answers nobody; here 60, so that a busy machine passes too.
+LONGEST_TASK = """() => {
+  window.longest = 0;
+  const seen = (list) => list.getEntries().forEach((each) => { longest = Math.max(longest, each.duration); });
+  new PerformanceObserver(seen).observe({ type: "longtask" });
+}"""
+
+
 def test_two_thousand_sentences_stay_usable(visit: Open) -> None:
     with visit() as page:
-        page.evaluate(
-            """() => { window.longest = 0; let last = performance.now();
-            const step = () => { const now = performance.now(); longest = Math.max(longest, now - last); last = now;
-            requestAnimationFrame(step); }; requestAnimationFrame(step); }"""
-        )
-        page.fill("#source", "\n".join([TEXT] * 400))
+        page.evaluate(LONGEST_TASK)
+        page.evaluate("text => { document.getElementById('source').value = text; }", "\n".join([TEXT] * 400))
         page.click("#translate")
         finished(page)
+        assert page.evaluate("longest") < 1500
         assert len(targets(page)) == 2000
         assert targets(page)[-1] == TARGETS[-1]
-        # Generous: a frame that takes longer is a page that does not answer.
-        assert page.evaluate("longest") < 4000
         sentence(page, 1500).scroll_into_view_if_needed()
         sentence(page, 1500).hover()
         assert page.locator(".pair").count() == 2

@@ -6,6 +6,7 @@ import { wordsOf } from "./words.js";
 
 const SHOWN = 6; // context sentences that are listed; of more, their number
 const SLIGHT = 0.1; // nats: below, a word is at most a tenth more or less probable
+const SEVERAL = 0.5; // nats of all context: then it is told, though no sentence decides alone
 const MEANING =
   "Figures: the logarithm of the word's probability with that sentence minus the one without it, in nats; " +
   "beside a word, with all context minus with none.";
@@ -39,7 +40,7 @@ export class Panel {
         "div",
         { class: "line" },
         make("h3", { id: "panel-title" }, `Sentence ${number + 1}`),
-        make("span", { class: "soft" }, `${system.name}${described(confidence, low, edited)}`),
+        make("span", { class: "soft of-sentence" }, `${system.name}${described(confidence, low, edited)}`),
         make(
           "div",
           { class: "line end" },
@@ -58,6 +59,7 @@ export class Panel {
     );
     if (!system.explains) this.#tell(unable(system));
     this.place.hidden = false;
+    this.#uncover();
     if (focus) (this.words[0]?.button ?? byId("panel-close")).focus();
   }
 
@@ -108,6 +110,13 @@ export class Panel {
     this.reading.unlight();
   }
 
+  // The sentence stays in sight above the panel.
+  #uncover() {
+    const sentence = this.reading.element(this.shown.column + 1, this.shown.number).getBoundingClientRect();
+    const covered = sentence.bottom + 12 - this.place.getBoundingClientRect().top;
+    if (covered > 0) scrollBy(0, covered);
+  }
+
   #tell(message) {
     this.found.replaceChildren(make("p", {}, message));
   }
@@ -124,16 +133,18 @@ export class Panel {
       own.button.replaceChildren(own.text, make("small", { class: "figures", lang: "en" }, ` ${signed(change)}`));
     }
     const found = ranked.find((each) => each.number === decisive);
+    const all = words.filter((each) => each.first < word.stop && word.first < each.stop).reduce((sum, each) => sum + each.change, 0);
     const shown = ranked.slice(0, SHOWN).map((each) => this.#influence(column, each, most));
     const more = ranked.length - shown.length;
     const parts = [
-      verdict(word, found, system, sources),
+      verdict(word, found, ranked[0], all, system, sources),
       alternative ? make("p", {}, "Without it, this system writes: ", quoted(alternative, system.target.code)) : "",
       shown.length ? make("ol", { class: "influences" }, ...shown) : "",
       more > 0 ? make("p", { class: "soft small" }, `and ${counted(more, "sentence")} of less influence`) : "",
       make("p", { class: "soft small" }, MEANING),
     ];
     this.found.replaceChildren(...parts);
+    this.#uncover();
   }
 
   #influence(column, { number, together, source, target }, most) {
@@ -196,21 +207,26 @@ function unable(system) {
     : `${system.name} has no probabilities of single words, and cannot say which context decided one.`;
 }
 
-function verdict(word, found, system, sources) {
+// What the figures say in words: one sentence decided it, or several together, or none.
+function verdict(word, found, strongest, all, system, sources) {
   const own = quoted(word.text, system.target.code);
-  if (!found) {
-    return make("p", { class: "verdict" }, own, " follows from its own sentence: no single sentence around it decides it.");
+  const sentence = ({ number }) => [`sentence ${number + 1}, `, quoted(sources[number].source, system.source.code)];
+  const parts = [own, " follows from its own sentence: no context makes it much more or less probable."];
+  if (found) {
+    parts.splice(1, 1, " was decided by ", ...sentence(found));
+    parts.push(` With it, the word is ${times(found.together)} as probable as without it (${signed(found.together)}).`);
+  } else if (strongest && Math.abs(all) >= SEVERAL) {
+    parts.splice(1, 1, ` is ${times(all)} as probable with all of the context as with none (${signed(all)})`);
+    parts.push("; no sentence does it alone. The most telling is ", ...sentence(strongest));
+    parts.push(` (${signed(strongest.together)}).`);
   }
-  const times = Math.exp(Math.abs(found.together));
-  const factor = times < 10 ? times.toFixed(1) : Math.round(Math.min(times, 1e6)).toLocaleString("en");
-  return make(
-    "p",
-    { class: "verdict" },
-    own,
-    ` was decided by sentence ${found.number + 1}, `,
-    quoted(sources[found.number].source, system.source.code),
-    ` With it, the word is ${factor} times as probable as without it (${signed(found.together)}).`,
-  );
+  return make("p", { class: "verdict" }, ...parts);
+}
+
+// How many times as probable a change of the log-probability makes a word.
+function times(nats) {
+  const factor = Math.min(Math.exp(nats), 1e6);
+  return `${factor < 10 ? factor.toPrecision(2) : Math.round(factor).toLocaleString("en")} times`;
 }
 
 const quoted = (text, code) => make("q", { lang: code, dir: "auto" }, text);

@@ -102,7 +102,7 @@ export class Reading {
     const cell = (content, extra) => make("div", { class: "cell" }, content, make("span", { class: "soft" }, extra));
     const head = make("div", { class: "row head" }, cell(languageName(system.source), ""));
     for (const each of this.translations) {
-      head.append(cell(languageName(each.system.target), ` ${each.system.name}, reads ${reads(each.system)}`));
+      head.append(cell(languageName(each.system.target), `${each.system.name}: ${reads(each.system)}`));
     }
     return head;
   }
