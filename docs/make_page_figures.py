@@ -91,7 +91,7 @@ def states(page: Page) -> Iterator[str]:
     page.route("**/api/translate", lambda route: route.abort())
     page.click("#back")
     page.click("#translate")
-    page.wait_for_selector("#result-error:visible")
+    page.wait_for_selector("#text-error:visible")
     yield "error"
 
 

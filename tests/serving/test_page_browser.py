@@ -64,7 +64,7 @@ def translate(page: "Page", text: str = TEXT, beside: str | None = None) -> None
 
 
 def finished(page: "Page") -> None:
-    page.wait_for_selector("#actions:visible")
+    page.wait_for_selector("#actions:visible, #text-error:visible")
 
 
 def targets(page: "Page", column: int = 0) -> list[str]:
@@ -331,16 +331,20 @@ def test_errors_are_told_where_they_arise(visit: Open, told: Told) -> None:
         page.click("#translate")
         assert "nothing to translate" in page.inner_text("#text-error")
         assert page.evaluate("document.activeElement.id") == "source"
-        page.fill("#source", "a" * 200_001)
+        page.evaluate("document.getElementById('source').value = 'a'.repeat(200_001)")
         page.click("#translate")
         assert "200,001 bytes" in page.inner_text("#text-error")
         translate(page)
-        assert page.inner_text("#result-error") == "too many requests: wait a minute"
+        assert page.inner_text("#text-error") == "too many requests: wait a minute"
+        assert page.input_value("#source") == TEXT
         told.fail.clear()
-        page.click("#back")
         page.click("#translate")
         page.wait_for_selector(".s[data-column] .t")
-        assert page.is_hidden("#result-error")
+        assert page.is_hidden("#text-error")
+        told.fail["tmx"] = 400, "no pairs"
+        page.click("#tmx")
+        page.wait_for_selector("#result-error:visible")
+        assert page.inner_text("#result-error") == "no pairs"
 
 
 @pytest.mark.parametrize("how", ["break_at", "hang_up_at"])
@@ -373,7 +377,7 @@ def test_a_server_that_is_gone_is_told(visit: Open) -> None:
     with visit(refused=True) as page:
         page.route("**/api/translate", lambda route: route.abort())
         translate(page)
-        assert "cannot be reached" in page.inner_text("#result-error")
+        assert "cannot be reached" in page.inner_text("#text-error")
 
 
 def test_a_key_is_asked_for_and_kept_until_the_tab_is_closed(visit: Open, told: Told) -> None:
@@ -389,7 +393,6 @@ def test_a_key_is_asked_for_and_kept_until_the_tab_is_closed(visit: Open, told: 
         page.fill("#key", "secret")
         page.keyboard.press("Enter")
         page.wait_for_selector("#key-form", state="hidden")
-        page.click("#back")
         page.click("#translate")
         page.wait_for_selector(".s[data-column] .t")
         page.reload()
@@ -668,7 +671,7 @@ def test_no_state_of_the_page_has_an_accessibility_violation(
         told.fail["translate"] = 503, "busy"
         page.click("#back")
         page.click("#translate")
-        page.wait_for_selector("#result-error:visible")
+        page.wait_for_selector("#text-error:visible")
         check("error")
         page.click("#go-glossary")
         check("glossary, empty")

@@ -121,14 +121,20 @@ async function follow(translation, run) {
   finished(complete);
 }
 
-// Of two systems, the one that answers is shown.
+// Of two systems, the one that answers is shown; without any sentence, the text is there to be tried again.
 function failed(translation, error) {
   const alone = translations.length === 1;
-  showError("result-error", alone ? error.message : `${translation.system.name}: ${error.message}`);
+  const message = alone ? error.message : `${translation.system.name}: ${error.message}`;
+  if (translation.sources.length) showError("result-error", message);
+  else if (alone) {
+    changeText();
+    showError("text-error", message);
+  } else {
+    showError("result-error", message);
+    translations = translations.filter((each) => each !== translation);
+    started();
+  }
   askForKey(error);
-  if (alone || translation.sources.length) return;
-  translations = translations.filter((each) => each !== translation);
-  started();
 }
 
 function finished(complete) {
