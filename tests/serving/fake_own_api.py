@@ -218,7 +218,7 @@ class Running:
     """An application on a free port of the loopback, in a thread."""
 
     def __init__(self, application: Any) -> None:
-        config = uvicorn.Config(application, host="127.0.0.1", port=0, log_level="error", lifespan="on")
+        config = uvicorn.Config(application, host="127.0.0.1", port=0, log_level="critical", lifespan="on")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()
