@@ -5,9 +5,14 @@ are known.
 
 Of every document, the example is taken whose clue is the farthest of those up to three sentences before (so
 that every system here sees it), with its right translation; asked is which sentence decided the first word in
-which a wrong one differs. `seconds`: median of the first click. `clue`: the answer is the sentence of the clue; `none`: no sentence is clear of
-noise; `other`: another one; `chance`: a context sentence drawn at random has the clue; `before`: the one just
-before has it.
+which a wrong one differs.
+
+    clue      the answer is the sentence with the clue
+    none      no sentence is clear of noise
+    other     the answer is another sentence
+    chance    a context sentence drawn at random has the clue
+    before    the sentence just before has the clue
+    seconds   until the answer to the first click on a sentence (median)
 """
 
 import argparse

@@ -1,6 +1,8 @@
 """The own API: what the page is made with."""
 
 import asyncio
+import re
+import shlex
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -86,7 +88,8 @@ def test_sentences_come_as_they_are_done(client: httpx.Client, systems: "Systems
     assert done["text"] == "\n".join(texts[:2]) + "\n" + texts[2] + "\r\n" + "\n".join(texts[3:])
     assert texts[3] == "42"
     alone = translated(client, {"system": name, "text": TEXT})
-    assert {**alone, "seconds": 0} == {**done, "seconds": 0}
+    assert alone["text"] == done["text"]
+    assert of_sentences(alone) == of_sentences(done)
     reach = {"sentence": [4, 5], "window": [2, 5], "document": [0, 5]}
     assert done["sentences"][4]["context"] == reach[name]
 
@@ -181,7 +184,13 @@ def test_streams_under_load_are_what_one_alone_is(client: httpx.Client) -> None:
         together = list(pool.map(lambda each: streamed(client, each), asked * 2))
     for (*_, (kind, done)), found in zip(together, alone * 2, strict=True):
         assert kind == "done"
-        assert {**done, "seconds": 0} == {**found, "seconds": 0}
+        assert done["text"] == found["text"]
+        assert of_sentences(done) == of_sentences(found)
+
+
+def of_sentences(done: Any) -> list[Any]:
+    """All that is told of sentences; probabilities differ in their last digits from batch to batch."""
+    return [{**each, "confidence": pytest.approx(each["confidence"], abs=2e-4)} for each in done["sentences"]]
 
 
 def test_hanging_up_cancels_the_translation(systems: "Systems", tmp_path: Path) -> None:
@@ -245,3 +254,32 @@ def test_glossaries_of_an_editor(client: httpx.Client) -> None:
     assert "entry 2" in client.put(place, json=twice).json()["message"]
     assert client.delete(place).status_code == 204
     assert client.get(place).status_code == client.delete(place).status_code == 404
+
+
+# --- the page of the documentation
+
+
+def examples() -> list[tuple[str, dict[str, str], Any]]:
+    """Path, headers and body of every curl of the section on the own API."""
+    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+    section = page[page.index("\n## Own API\n") :].split("\n## ")[1]
+    found = []
+    for command in re.findall(r"```\n(curl .*?)\n```", section, re.DOTALL):
+        words = shlex.split(command.replace("\\\n", ""))
+        headers = dict(words[i + 1].split(": ") for i, word in enumerate(words) if word == "-H")
+        bodies = [words[i + 1] for i, word in enumerate(words) if word == "-d"]
+        [url] = [word for word in words if word.startswith("http://127.0.0.1:5000/")]
+        body = bodies[0].replace('"system": "a"', '"system": "window"') if bodies else None
+        found.append((url.removeprefix("http://127.0.0.1:5000"), headers, body))
+    return found
+
+
+def test_the_commands_of_the_documentation_work(client: httpx.Client) -> None:
+    commands = examples()
+    assert [path for path, *_ in commands] == [
+        "/api/systems", "/api/translate", "/api/translate", "/api/explain", "/api/tmx", "/api/glossaries"
+    ]  # fmt: skip
+    for path, headers, body in commands:
+        answer = client.request("POST" if body else "GET", path, headers=headers, content=body)
+        assert answer.status_code in (200, 201), answer.text
+        assert "event: error" not in answer.text

@@ -10,7 +10,8 @@ from tiny_server import tiny_application
 
 from cotext.analysis.context_use import influences
 from cotext.analysis.token_words import token_words
-from cotext.data.documents import ParallelDocument
+from cotext.data.documents import Document, ParallelDocument
+from cotext.files.words import words_of
 from cotext.serving import own_api_explain
 from cotext.serving.errors import RequestError
 
@@ -109,6 +110,24 @@ def test_a_second_click_asks_no_model(client: httpx.Client, monkeypatch: pytest.
     for changes in ({"targets": [*TARGETS[:3], "Mein Vogel"]}, {"system": "document"}, {"sentence": 1}):
         answer = client.post("/api/explain", json=asked(**{"targets": targets, **changes}))
         assert answer.json() == {"message": "asked the model"}
+
+
+@pytest.mark.parametrize("name", ["window", "document"])
+def test_what_would_stand_there_without_the_decisive_sentence(
+    client: httpx.Client, systems: "Systems", monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(own_api_explain, "STRONG_NATS", -100.0)
+    targets = ["Ja", "Nein", "Doch", "Vielleicht"]
+    found = explained(client, system=name, targets=targets, characters=[0, 4])
+    seen = 3 if name == "window" else 4
+    left = [j for j in range(seen) if j != found["decisive"]]
+    given = {place: targets[j] for place, j in enumerate(left) if j != 2}
+    document = Document("", tuple(SOURCES[j] for j in left))
+    [(_, translation)] = systems.named(name).opened.translator.translate([document], taken={0: given})
+    other = words_of(translation.document.sentences[left.index(2)])
+    assert found["alternative"] == (other[0].text if len(other) == 1 else None)
+    same = explained(client, system=name, targets=targets, characters=[0, 4])
+    assert same == found
 
 
 def test_a_word_of_a_script_without_spaces(client: httpx.Client) -> None:

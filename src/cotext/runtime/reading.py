@@ -75,15 +75,17 @@ def read_json(path: Path, max_bytes: int = MAX_DESCRIPTION_BYTES) -> dict[str, A
     return content
 
 
-def parse_json(text: str, where: str, numbers: bool = True) -> Any:
+def parse_json(text: str, where: str, numbers: bool = True, unique: bool = False) -> Any:
     """The value of a JSON text; `where` names it in messages. Without `numbers`, all of them are read as 0.
+
+    `unique`: a key that an object has twice, of which readers take one or the other, is refused.
 
     Raises:
         CotextError: not JSON or cut off, nested too deep, a number that is not finite or does not fit into 64
             bits, half a character (a lone surrogate).
     """
     try:
-        value = (_JSON if numbers else _JSON_WITHOUT_NUMBERS).decode(text)
+        value = (_JSON_UNIQUE if unique else _JSON if numbers else _JSON_WITHOUT_NUMBERS).decode(text)
     except json.JSONDecodeError as error:
         line = f"line {error.lineno} " if "\n" in text else ""
         raise CotextError(f"{where}: not valid JSON, {line}column {error.colno}: {error.msg}") from None
@@ -114,7 +116,19 @@ def _nothing(number: str) -> int:
     return 0
 
 
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found:
+            raise ValueError(f"the key {shown(key)} comes twice")
+        found[key] = value
+    return found
+
+
 _JSON = json.JSONDecoder(parse_int=_whole, parse_float=_finite, parse_constant=_finite)
+_JSON_UNIQUE = json.JSONDecoder(
+    parse_int=_whole, parse_float=_finite, parse_constant=_finite, object_pairs_hook=_unique
+)
 _JSON_WITHOUT_NUMBERS = json.JSONDecoder(parse_int=_nothing, parse_float=_nothing, parse_constant=_nothing)
 
 

@@ -1,5 +1,13 @@
 """What a client is told when a request cannot be answered; every dialect writes it in its own form."""
 
+import re
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+# Two parts at least: "and/or" and "/v2" are no paths of this machine.
+_ABSOLUTE_PATH: Final = re.compile(r"(?<![\w/:<.])/(?:[^\s/:'\"(),;<>]+/)+([^\s/:'\"(),;<>]*)")
+
 
 class RequestError(Exception):
     """A request that is refused: an HTTP status, and what is wrong and what to do, for the client's eyes.
@@ -10,3 +18,15 @@ class RequestError(Exception):
     def __init__(self, status: int, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.status, self.message, self.retry_after = status, message, retry_after
+
+
+def without_paths(message: str, folders: Iterable[Path] = ()) -> str:
+    """A message for a client: of paths of this machine, only the last part is left.
+
+    `folders`: known ones, which are found with spaces in their names, and relative ones.
+    """
+    for folder in folders:
+        for form in sorted({str(folder), str(folder.absolute())}, key=len, reverse=True):
+            if form not in (".", "/"):
+                message = message.replace(form, folder.absolute().name)
+    return _ABSOLUTE_PATH.sub(lambda match: match[1] or "...", message)

@@ -3,7 +3,8 @@
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from functools import partial
 from typing import Any, Final
 
@@ -15,9 +16,10 @@ from cotext.analysis.context_use import (
     score_excerpts,
 )
 from cotext.analysis.token_words import TokenWord, token_words
-from cotext.data.context_edits import Excerpt, one_sided
-from cotext.data.documents import ParallelDocument
+from cotext.data.context_edits import Excerpt, one_sided, without
+from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Side
+from cotext.files.words import words_of
 from cotext.reports.context_page import STRONG_NATS
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
@@ -66,12 +68,14 @@ class _Found:
     """What is known of a sentence: its words, and changes of the log-probabilities of their tokens.
 
     `sides`: with one side of a context sentence taken away, by its number and the side; empty where the
-    system reads context on the source side alone.
+    system reads context on the source side alone. `without`: the translation that the system itself finds
+    without a context sentence, by its number, of those asked for so far.
     """
 
     words: list[TokenWord]
     influences: SentenceInfluences
     sides: dict[tuple[int, Side], tuple[float, ...]]
+    without: dict[int, str] = field(default_factory=dict)
 
     @property
     def figures(self) -> int:
@@ -104,7 +108,16 @@ class Explanations:
         self._known[key] = found  # as the one asked for last
         while sum(each.figures for each in self._known.values()) > MAX_FIGURES:
             self._known.popitem(last=False)
-        return _told(question, found)
+        answer = _told(question, found)
+        decisive = answer["decisive"]
+        if decisive is not None:
+            if decisive not in found.without:
+                work = Work(client.name)
+                search = partial(_translated_without, service, question, found, decisive, work)
+                found.without[decisive] = await service.in_thread(search, work)
+            target = question.targets[question.sentence]
+            answer["alternative"] = _in_place(answer["word"]["first"], target, found.without[decisive])
+        return answer
 
 
 def unexplained(system: System) -> str:
@@ -150,6 +163,33 @@ def _score(service: Service, system: System, work: Work, found: Sequence[Excerpt
         with shared.exclusively(work):
             scores += score_excerpts(system.opened.translator, found[first : first + EXCERPTS_AT_ONCE])
     return scores
+
+
+def _translated_without(service: Service, question: Question, found: _Found, number: int, work: Work) -> str:
+    """The translation of the sentence without a context sentence, all others being given."""
+    excerpt = found.influences.excerpt
+    less = without(excerpt, excerpt.numbers.index(number))
+    pairs = less.pairs()
+    given = {j: target for j, (_, target) in enumerate(pairs) if j != less.sentence and target.strip()}
+    document = Document("1", tuple(source for source, _ in pairs))
+    translator = service.shared(question.system).opened_for(work).translator
+    [(_, translation)] = translator.translate([document], taken={0: given})
+    return translation.document.sentences[less.sentence]
+
+
+def _in_place(first: int, target: str, other: str) -> str | None:
+    """The word that another translation has for the one that begins at this character of a target.
+
+    None where it has the same, or differs in more than single words there.
+    """
+    words, others = words_of(target), words_of(other)
+    place = next(i for i, word in enumerate(words) if word.start == first)
+    texts, other_texts = [word.text for word in words], [word.text for word in others]
+    matcher = SequenceMatcher(None, texts, other_texts, autojunk=False)
+    for tag, a, b, c, d in matcher.get_opcodes():
+        if a <= place < b and tag == "replace" and b - a == d - c:
+            return other_texts[c + place - a]
+    return None
 
 
 def _reads_source_alone(system: System) -> bool:

@@ -173,7 +173,7 @@ def _sentence(pair: PairedSentence, confidence: float | None, low: bool, given: 
     return {
         "number": pair.number,
         "target": pair.target,
-        "confidence": confidence,
+        "confidence": None if confidence is None else round(confidence, 4),
         "low": low,
         "given": given,
         "terms": list(pair.terms),

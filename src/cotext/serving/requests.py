@@ -1,16 +1,24 @@
 """What the dialects read of a request in the same way: fields as JSON or as a form, and who asks."""
 
 import asyncio
-import json
 from collections.abc import Coroutine
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
+from urllib.parse import parse_qsl
 
 from starlette.requests import Request
 
+from cotext.runtime.errors import CotextError
+from cotext.runtime.reading import parse_json
 from cotext.serving.errors import RequestError
+from cotext.serving.limits import Admission
+from cotext.serving.record import record_of
 from cotext.serving.service import Client, Service
 
 T = TypeVar("T")
+
+MAX_JSON_DEPTH: Final = 16
+MAX_FILES: Final = 4
+_UTF8: Final = ("utf-8", "utf8", "us-ascii")
 
 
 def service_of(request: Request) -> Service:
@@ -20,31 +28,99 @@ def service_of(request: Request) -> Service:
 
 
 def client_of(request: Request, key: str | None) -> Client:
-    """Who asks with a key, wherever the dialect has it.
+    """Who asks with a key, wherever the dialect has it; one place among the requests is taken until it ends.
 
     Raises:
-        RequestError: 403, a key is needed, or this is none.
+        RequestError: 403, a key is needed, or this is none; 429 and 503, too many requests.
     """
-    return Client()
+    admission: Admission = request.app.state.admission
+    return admission.admit(record_of(request.scope), key)
 
 
 async def fields(request: Request) -> dict[str, Any]:
     """The fields of a request, of a JSON object or of a form; of a form, every field has a list of values.
 
+    What a multipart form holds that is not UTF-8 is read as Latin-1. Files in it are closed when the request
+    is over.
+
     Raises:
-        RequestError: 400, neither; 413, too long.
+        RequestError: 400, neither, or damaged; 413, too long or too many; 415, another kind of body.
     """
-    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if kind in ("application/x-www-form-urlencoded", "multipart/form-data"):
-        form = await request.form()
-        return {name: form.getlist(name) for name in form}
+    kind, options = _content_type(request)
+    if kind == "multipart/form-data":
+        return await _parts(request)
+    content = await request.body()
+    if not content.strip():
+        return {}
+    if options.get("charset", "utf-8").lower() not in _UTF8:
+        raise RequestError(415, "the body is in another encoding than UTF-8")
     try:
-        content = json.loads(await request.body() or b"{}")
-    except ValueError:
-        raise RequestError(400, "the body is no JSON and no form") from None
+        text = content.decode()
+    except UnicodeDecodeError:
+        raise RequestError(400, "the body is not UTF-8") from None
+    if kind == "application/x-www-form-urlencoded":
+        return _form(text, service_of(request).settings.max_fields)
+    if kind not in ("", "application/json") and not kind.endswith("+json"):
+        raise RequestError(415, "send application/json, or a form")
+    return _json(text)
+
+
+def _content_type(request: Request) -> tuple[str, dict[str, str]]:
+    kind, *options = request.headers.get("content-type", "").split(";")
+    pairs = (option.partition("=") for option in options)
+    return kind.strip().lower(), {name.strip().lower(): value.strip(" \"'") for name, _, value in pairs}
+
+
+def _json(text: str) -> dict[str, Any]:
+    try:
+        content = parse_json(text, "the body", unique=True)
+    except CotextError as error:
+        raise RequestError(400, str(error)) from None
     if not isinstance(content, dict):
         raise RequestError(400, "the body is no JSON object")
+    level: list[Any] = [content]
+    for _ in range(MAX_JSON_DEPTH):
+        level = [
+            inner
+            for each in level
+            if isinstance(each, dict | list)
+            for inner in (each.values() if isinstance(each, dict) else each)
+        ]
+    if level:
+        raise RequestError(400, f"the body is nested deeper than {MAX_JSON_DEPTH} levels")
     return content
+
+
+def _form(text: str, max_fields: int) -> dict[str, Any]:
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=max_fields)
+    except UnicodeDecodeError:
+        raise RequestError(400, "the form is not UTF-8") from None
+    except ValueError:
+        raise RequestError(413, f"more than {max_fields:,} fields in a form") from None
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        found.setdefault(name, []).append(value)
+    return found
+
+
+async def _parts(request: Request) -> dict[str, Any]:
+    if _content_type(request)[1].get("charset", "utf-8").lower() not in _UTF8:
+        raise RequestError(415, "the form is in another encoding than UTF-8")
+    settings = service_of(request).settings
+    try:
+        form = await request.form(
+            max_files=MAX_FILES, max_fields=settings.max_fields, max_part_size=settings.max_body_bytes
+        )
+    except (UnicodeError, ValueError):
+        raise RequestError(400, "the form is damaged") from None
+    record_of(request.scope).form = form
+    found = {name: form.getlist(name) for name in form}
+    for name, values in found.items():
+        for text in (name, *(value for value in values if isinstance(value, str))):
+            if "\0" in name or any("\ud800" <= c <= "\udfff" for c in text):
+                raise RequestError(400, "the form holds half characters")
+    return found
 
 
 async def unless_gone(request: Request, answer: Coroutine[Any, Any, T]) -> T:

@@ -28,7 +28,25 @@ class ServerSettings:
     requests_per_minute: int = 0  # of a client; 0: any number
     request_seconds: float = 300.0
     max_characters_of_client: int = 10**12  # in all its requests in DeepL's dialect
+    body_seconds: float = 30.0  # for a body, and as much again for every half MiB of it
+    send_seconds: float = 60.0  # for a client to take a piece of an answer
+    stop_seconds: float = 30.0  # for requests in flight when the server is asked to stop
     keep_jobs_seconds: float = 24 * 3600.0
     max_jobs_bytes: int = 4 << 30  # of all files together, finished or not
     files_at_once: int = 4
     page: bool = True
+
+    @property
+    def max_body_bytes(self) -> int:
+        """Of a body that is no file: JSON and forms spend up to six bytes on one of text."""
+        return 6 * self.max_text_bytes + 64 * 1024
+
+    @property
+    def max_upload_bytes(self) -> int:
+        """Of a body with a file."""
+        return self.max_file_bytes + self.max_body_bytes
+
+    @property
+    def max_fields(self) -> int:
+        """Of a form: a text each, and what is said about them."""
+        return self.max_sentences + 100

@@ -1,0 +1,239 @@
+"""What every request passes before and after its handler: checks, times, errors, headers, and its record."""
+
+import asyncio
+import ipaddress
+from collections.abc import MutableMapping
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.requests import ClientDisconnect, Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from cotext.runtime.errors import CotextError
+from cotext.serving.dialects import Dialects, plain_refusal
+from cotext.serving.errors import RequestError, without_paths
+from cotext.serving.limits import Admission
+from cotext.serving.logs import log_error, log_request
+from cotext.serving.metrics import Metrics
+from cotext.serving.record import RequestRecord, begin
+from cotext.serving.service import Service
+from cotext.serving.sharing import CancelledError
+
+METHODS: Final = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH"})
+CLIENT_GONE: Final = 499  # nobody reads it; it stands in logs
+SLOWEST_BYTES: Final = 512 * 1024  # of a body, within `ServerSettings.body_seconds`
+STOP_RETRY_SECONDS: Final = 10
+SECURITY: Final = {
+    "x-content-type-options": "nosniff",
+    "x-frame-options": "DENY",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "content-security-policy": "default-src 'none'; frame-ancestors 'none'",
+    "cache-control": "no-store",
+}
+# Answered while the server stops.
+ALWAYS: Final = frozenset({"/health", "/ready", "/metrics"})
+
+
+class Gate:
+    """Middleware around the routes: nothing goes on to a handler that the server's rules refuse.
+
+    Without keys, a server is for programs of its own machine. A page in the browser there is one of them: it
+    can send requests to the loopback, and by a name of its own that leads to 127.0.0.1 (DNS rebinding) read
+    the answers. So the Host has to be a name of the loopback, and a request that a browser marks as that of
+    another page (Origin, Sec-Fetch-Site) is refused, whatever its method and content type.
+    """
+
+    def __init__(
+        self, app: ASGIApp, service: Service, dialects: Dialects, admission: Admission, metrics: Metrics
+    ) -> None:
+        self._app, self._service, self._settings = app, service, service.settings
+        self._dialects, self._admission, self._metrics = dialects, admission, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] == "websocket":
+            await send({"type": "websocket.close", "code": 1008})
+            return
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        route, dialect = self._dialects.of(scope)
+        method = scope["method"] if scope["method"] in METHODS else "other"
+        record = RequestRecord(method, route, dialect)
+        begin(scope, record)
+        sender = _Sender(send, record, self._settings.send_seconds)
+        reader = _Reader(scope, receive, self._settings)
+        self._metrics.begun()
+        try:
+            await self._answer(scope, reader, sender, record)
+        except asyncio.CancelledError:
+            record.status = record.status or CLIENT_GONE
+            raise
+        finally:
+            for leave in record.leave:
+                leave()
+            if record.form is not None:
+                await record.form.close()
+            self._metrics.done(record)
+            log_request(record)
+
+    async def _answer(
+        self, scope: Scope, reader: "_Reader", sender: "_Sender", record: RequestRecord
+    ) -> None:
+        try:
+            self._check(scope, record)
+            reader.check_length()
+            await self._app(scope, reader, sender)
+            return
+        except (ClientDisconnect, ConnectionError, _TooSlowError, CancelledError):
+            refused = RequestError(CLIENT_GONE, "the client is gone")
+        except RequestError as error:
+            refused = error
+        except CotextError as error:
+            refused = RequestError(400, without_paths(str(error), self._service.folders))
+        except Exception as error:
+            log_error(record, error)
+            refused = RequestError(500, f"a fault of this server, which is in its log as {record.id}")
+        if sender.started:
+            # An answer that has begun cannot be taken back: cut off, the client sees that it is not whole.
+            record.status = refused.status
+            return
+        refusal = record.dialect.refusal if record.dialect is not None else plain_refusal
+        response = refusal(refused)
+        if refused.retry_after is not None:
+            response.headers["retry-after"] = str(max(1, round(refused.retry_after)))
+        try:
+            await response(scope, reader, sender)
+        except (ConnectionError, _TooSlowError):
+            return
+
+    def _check(self, scope: Scope, record: RequestRecord) -> None:
+        if self._admission.stopping and record.route not in ALWAYS:
+            raise RequestError(503, "the server is being stopped; try again soon", STOP_RETRY_SECONDS)
+        if self._admission.key_required:
+            return
+        headers = Headers(scope=scope)
+        here = (scope.get("server") or ("", None))[0]
+        if _is_address(here) and not is_loopback(here):
+            raise RequestError(
+                403, "this server has no keys, and answers on its own machine alone; start it with --keys"
+            )
+        host = headers.get("host", "")
+        if not (is_loopback(name := _host_name(host)) or name == here):
+            raise RequestError(
+                403, "this server has no keys, and answers to localhost alone; give it that name, or keys"
+            )
+        self._check_browser(Request(scope), headers, host)
+
+    def _check_browser(self, request: Request, headers: Headers, host: str) -> None:
+        origin = headers.get("origin")
+        if origin in self._settings.origins:
+            return
+        if origin is not None and origin.partition("://")[2].lower() != host.lower():
+            raise RequestError(
+                403, "pages of other origins may not ask this server; name theirs with --cors to let them"
+            )
+        site = headers.get("sec-fetch-site", "none")
+        visit = request.method == "GET" and headers.get("sec-fetch-mode") == "navigate"
+        path = request.scope["path"].removeprefix(request.scope.get("root_path", ""))
+        if site not in ("none", "same-origin") and not (visit and path in ("", "/")):
+            raise RequestError(403, "pages of other origins may not ask this server")
+
+
+def _host_name(host: str) -> str:
+    """The name in a Host header, without its port and the brackets of an IPv6 address."""
+    try:
+        return urlsplit(f"//{host}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name.partition("%")[0])
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(name: str) -> bool:
+    """Whether a name or address is that of this machine for itself alone."""
+    if name.lower() == "localhost":
+        return True
+    if not _is_address(name):
+        return False
+    address = ipaddress.ip_address(name.partition("%")[0])
+    mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
+    return (mapped or address).is_loopback
+
+
+class _TooSlowError(Exception):
+    """A client that takes nothing of its answer."""
+
+
+class _Sender:
+    """`send` with a limit on how long a client may take, and with the headers that every answer has."""
+
+    def __init__(self, send: Send, record: RequestRecord, seconds: float) -> None:
+        self._send, self._record, self._seconds = send, record, seconds
+        self.started = False
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.started = True
+            self._record.status = message["status"]
+            _add_headers(message, self._record)
+        try:
+            async with asyncio.timeout(self._seconds):
+                await self._send(message)
+        except TimeoutError:
+            raise _TooSlowError from None
+
+
+def _add_headers(message: MutableMapping[str, Any], record: RequestRecord) -> None:
+    headers = MutableHeaders(raw=message.setdefault("headers", []))
+    headers["x-request-id"] = record.id
+    for name, value in SECURITY.items():
+        headers.setdefault(name, value)
+
+
+class _Reader:
+    """`receive` with limits on the length of a body and on how slowly it may come."""
+
+    def __init__(self, scope: Scope, receive: Receive, settings: Any) -> None:
+        self._receive, self._settings = receive, settings
+        headers = Headers(scope=scope)
+        form = headers.get("content-type", "").lower().startswith("multipart/form-data")
+        self._most = settings.max_upload_bytes if form else settings.max_body_bytes
+        self._declared = headers.get("content-length", "0")
+        self._read, self._complete = 0, False
+        self._began = asyncio.get_running_loop().time()
+
+    def check_length(self) -> None:
+        """Refuse a body that says it is too long before any of it is read."""
+        if self._declared.isdecimal() and int(self._declared[:20]) > self._most:
+            raise self._too_long()
+
+    async def __call__(self) -> Message:
+        if self._complete:
+            return await self._receive()
+        allowed = self._settings.body_seconds * (1 + self._read / SLOWEST_BYTES)
+        try:
+            async with asyncio.timeout_at(self._began + allowed):
+                message = await self._receive()
+        except TimeoutError:
+            raise RequestError(408, "the body came too slowly") from None
+        if message["type"] == "http.request":
+            self._read += len(message.get("body", b""))
+            self._complete = not message.get("more_body", False)
+            if self._read > self._most:
+                raise self._too_long()
+        return message
+
+    def _too_long(self) -> RequestError:
+        return RequestError(
+            413,
+            f"the body is longer than {self._most:,} bytes; send less at a time, or a file",
+        )

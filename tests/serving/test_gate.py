@@ -1,0 +1,452 @@
+"""What every request passes: who may ask, from where, how much, and what is told when it goes wrong."""
+
+import asyncio
+import json
+import logging
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response, StreamingResponse
+from starlette.routing import Route
+
+from cotext.runtime.errors import CotextError
+from cotext.serving import application as assembled
+from cotext.serving.errors import RequestError, without_paths
+from cotext.serving.keys import add_key, revoke_key
+from cotext.serving.logs import LOGGER, JsonLines
+from cotext.serving.requests import client_of, fields
+from cotext.serving.service import Service
+from cotext.serving.settings import ServerSettings
+from cotext.serving.systems import Systems
+
+SECRET = "Geheimnis"
+
+
+def dialect() -> Any:
+    """A dialect that shows what handlers are given, and fails in many ways."""
+
+    class Probe:
+        @staticmethod
+        def routes() -> list[Route]:
+            return [
+                Route("/probe/{what}", _probe, methods=["POST"]),
+                Route("/probe", _who, methods=["GET", "POST"]),
+            ]
+
+        @staticmethod
+        def refusal(error: RequestError) -> Response:
+            return JSONResponse({"probe": error.message}, error.status)
+
+    return Probe
+
+
+async def _who(request: Request) -> Response:
+    client = client_of(request, request.headers.get("x-key"))
+    await asyncio.sleep(float(request.query_params.get("wait", 0)))
+    return JSONResponse({"client": client.name})
+
+
+async def _probe(request: Request) -> Response:
+    what = request.path_params["what"]
+    if what == "fields":
+        found = await fields(request)
+        return JSONResponse({name: [str(v) for v in value] if isinstance(value, list) else value
+                             for name, value in found.items()})  # fmt: skip
+    if what == "cotext":
+        raise CotextError(f"/home/somebody/secret/{SECRET}.yaml: cannot be read; see and/or /v2")
+    if what == "stream":
+
+        async def pieces() -> Any:
+            yield b"one"
+            raise KeyError(SECRET)
+
+        return StreamingResponse(pieces())
+    raise KeyError(SECRET)
+
+
+def scope_of(path: str) -> dict[str, Any]:
+    headers = [(b"host", b"localhost")]
+    about = {"http_version": "1.1", "scheme": "http", "server": ("127.0.0.1", 1), "query_string": b""}
+    return {"type": "http", "method": "POST", "path": path, "headers": headers, **about}
+
+
+class World:
+    def __init__(self, service: Service) -> None:
+        self.app = assembled.application(service)
+
+    def ask(self, method: str, path: str, **more: Any) -> httpx.Response:
+        async def once() -> httpx.Response:
+            return await self.session(more.pop("base", "http://127.0.0.1:5000")).request(method, path, **more)
+
+        return asyncio.run(once())
+
+    def session(self, base: str = "http://127.0.0.1:5000") -> httpx.AsyncClient:
+        return httpx.AsyncClient(transport=httpx.ASGITransport(self.app), base_url=base)
+
+
+@pytest.fixture
+def made(systems: Systems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    import sys
+
+    monkeypatch.setitem(sys.modules, "cotext.serving.probe", dialect())
+    monkeypatch.setattr(assembled, "DIALECTS", (*assembled.DIALECTS, "probe"))
+
+    def make(**settings: Any) -> World:
+        return World(Service(systems, ServerSettings(tmp_path / "state", **settings)))
+
+    return make
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Any:
+    caplog.set_level(logging.INFO, LOGGER)
+    return lambda: [json.loads(JsonLines().format(record)) for record in caplog.records]
+
+
+# --- errors
+
+
+def test_a_fault_of_ours_is_told_without_text_and_logged_without_text(made: Any, lines: Any) -> None:
+    answer = made().ask("POST", "/probe/fault", json={"q": SECRET})
+    assert answer.status_code == 500
+    assert list(answer.json()) == ["probe"]
+    assert SECRET not in answer.text
+    assert "Traceback" not in answer.text
+    error, request = lines()
+    assert error["error"] == "KeyError"
+    assert error["request"] == request["request"] == answer.headers["x-request-id"]
+    assert error["request"] in answer.text
+    assert any("test_gate.py" in place for place in error["at"])
+    assert SECRET not in json.dumps([error, request])
+    assert request["status"] == 500
+    assert request["route"] == "/probe/{what}"
+
+
+def test_a_fault_in_mid_answer_cuts_it_off(made: Any, lines: Any) -> None:
+    world = made()
+
+    async def once() -> None:
+        sent: list[Any] = []
+
+        async def receive() -> Any:
+            await asyncio.sleep(20)
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await world.app(scope_of("/probe/stream"), receive, send)
+        assert [m.get("more_body") for m in sent[1:]] == [True]  # never says that it is whole
+
+    asyncio.run(once())
+    assert [line["event"] for line in lines()] == ["error", "request"]
+    assert lines()[1]["status"] == 500
+
+
+def test_an_error_for_the_user_is_one_for_the_client_without_paths(made: Any) -> None:
+    answer = made().ask("POST", "/probe/cotext")
+    assert answer.status_code == 400
+    assert answer.json() == {"probe": f"{SECRET}.yaml: cannot be read; see and/or /v2"}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status", "form"),
+    [
+        ("GET", "/probe/x", 405, "probe"),
+        ("POST", "/probe/x/y", 404, "probe"),
+        ("GET", "/nothing", 404, "message"),
+        ("POST", "/health", 405, "message"),
+        ("BREW", "/probe", 405, "probe"),
+        ("GET", "/health/", 404, "message"),
+    ],
+)
+def test_what_is_not_there_is_told_in_the_form_of_the_dialect(
+    made: Any, method: str, path: str, status: int, form: str
+) -> None:
+    answer = made().ask(method, path)
+    assert answer.status_code == status
+    assert list(answer.json()) == [form]
+
+
+def test_paths_of_this_machine_are_taken_out() -> None:
+    folders = [Path("/home/me/my runs/a"), Path("runs/b")]
+    assert without_paths("/home/me/my runs/a: no model", folders) == "a: no model"
+    assert without_paths("runs/b/model.safetensors: no", folders) == "b/model.safetensors: no"
+    assert without_paths("see '/var/lib/x/y.json'; /tmp/a/: 3", []) == "see 'y.json'; ...: 3"
+    kept = "km/h, and/or, </b>, https://example.org/a/b, /v2, 1/2/3"
+    assert without_paths(kept) == kept
+
+
+# --- headers
+
+
+def test_every_answer_has_safe_headers(made: Any) -> None:
+    for path in ("/health", "/nothing", "/probe"):
+        headers = made().ask("GET", path).headers
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+        assert "default-src 'none'" in headers["content-security-policy"]
+        assert "access-control-allow-origin" not in headers
+
+
+# --- a browser on this machine
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"host": "evil.example:5000"},
+        {"host": "127.0.0.1.evil.example"},
+        {"host": "localhost.evil.example"},
+        {"host": "192.168.1.2:5000"},
+        {"host": "[::1"},
+        {"host": ""},
+        {"origin": "https://evil.example"},
+        {"origin": "null"},
+        {"origin": "http://localhost:8080"},
+        {"origin": "http://["},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site", "sec-fetch-mode": "navigate"},
+    ],
+)
+@pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
+def test_pages_of_other_origins_are_refused_without_keys(
+    made: Any, headers: dict[str, str], method: str
+) -> None:
+    answer = made().ask(method, "/probe", headers=headers)
+    assert answer.status_code == 403
+    assert "access-control-allow-origin" not in answer.headers
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"host": "localhost:5000"},
+        {"host": "LOCALHOST"},
+        {"host": "127.0.0.2"},
+        {"host": "[::1]:5000"},
+        {"origin": "http://127.0.0.1:5000", "sec-fetch-site": "same-origin"},
+        {"sec-fetch-site": "none"},
+    ],
+)
+def test_programs_and_the_page_itself_may_ask(made: Any, headers: dict[str, str]) -> None:
+    assert made().ask("GET", "/probe", headers=headers).status_code == 200
+
+
+def test_a_link_may_lead_to_the_page(made: Any) -> None:
+    headers = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    assert made().ask("GET", "/", headers=headers).status_code != 403
+
+
+def test_without_keys_other_addresses_are_not_answered(made: Any, tmp_path: Path) -> None:
+    assert made().ask("GET", "/probe", base="http://192.168.1.2:5000").status_code == 403
+    key = add_key(tmp_path / "keys", "desk")
+    with_keys = made(keys=tmp_path / "keys")
+    headers = {"x-key": key, "origin": "https://elsewhere.example"}
+    assert with_keys.ask("GET", "/probe", base="http://192.168.1.2", headers=headers).status_code == 200
+
+
+def test_origins_that_are_named_may_ask(made: Any) -> None:
+    world = made(origins=("https://tool.example",))
+    headers = {"origin": "https://tool.example", "sec-fetch-site": "cross-site"}
+    answer = world.ask("GET", "/probe", headers=headers)
+    assert answer.headers["access-control-allow-origin"] == "https://tool.example"
+    asked = {**headers, "access-control-request-method": "POST"}
+    assert world.ask("OPTIONS", "/probe", headers=asked).status_code == 200
+    other = {"origin": "https://evil.example"}
+    assert world.ask("GET", "/probe", headers=other).status_code == 403
+    preflight = world.ask("OPTIONS", "/probe", headers={**other, "access-control-request-method": "POST"})
+    assert "access-control-allow-origin" not in preflight.headers
+
+
+# --- keys
+
+
+def test_clients_have_their_keys(made: Any, tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    one, two = add_key(path, "weblate"), add_key(path, "omegat")
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert one not in path.read_text()
+    world = made(keys=path)
+    assert world.ask("GET", "/probe", headers={"x-key": one}).json() == {"client": "weblate"}
+    assert world.ask("GET", "/probe", headers={"x-key": two}).json() == {"client": "omegat"}
+    for wrong in ("", one[:-1], one + "x", "weblate", "x" * 5000):
+        answer = world.ask("GET", "/probe", headers={"x-key": wrong})
+        assert answer.status_code == 403
+        assert list(answer.json()) == ["probe"]
+
+
+def test_a_key_is_revoked_while_the_server_runs(
+    made: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cotext.serving.keys.LOOK_SECONDS", 0.0)
+    path = tmp_path / "keys.json"
+    one, two = add_key(path, "a"), add_key(path, "b")
+    world = made(keys=path)
+    revoke_key(path, "a")
+    assert world.ask("GET", "/probe", headers={"x-key": one}).status_code == 403
+    assert world.ask("GET", "/probe", headers={"x-key": two}).status_code == 200
+    path.write_text("{")  # while it cannot be read, nobody has a key
+    assert world.ask("GET", "/probe", headers={"x-key": two}).status_code == 403
+
+
+def test_without_keys_each_is_a_client_of_its_own(made: Any) -> None:
+    world = made()
+    names = [world.ask("GET", "/probe", headers={"x-key": k}).json()["client"] for k in ("", "a", "b", "a")]
+    assert names[0] == "anybody"
+    assert names[1] == names[3] != names[2]
+
+
+# --- limits
+
+
+def test_more_than_a_minute_allows_waits(made: Any, tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"
+    slow, quick = add_key(path, "slow", requests_per_minute=2), add_key(path, "quick")
+    world = made(keys=path)
+    asked = [world.ask("GET", "/probe", headers={"x-key": slow}) for _ in range(3)]
+    assert [answer.status_code for answer in asked] == [200, 200, 429]
+    assert 1 <= int(asked[-1].headers["retry-after"]) <= 30
+    assert world.ask("GET", "/probe", headers={"x-key": quick}).status_code == 200
+
+
+def test_places_are_taken_and_given_back(made: Any) -> None:
+    world = made(max_waiting=3, max_waiting_of_client=2)
+
+    async def at_once() -> list[int]:
+        async with world.session() as session:
+            first = asyncio.gather(*(session.get("/probe?wait=0.2") for _ in range(3)))
+            await asyncio.sleep(0.1)
+            other = asyncio.gather(
+                *(session.get("/probe?wait=0.1", headers={"x-key": "b"}) for _ in range(2))
+            )
+            await asyncio.sleep(0)
+            return [answer.status_code for answer in await first + await other]
+
+    assert sorted(asyncio.run(at_once())) == [200, 200, 200, 429, 503]
+    assert world.app.state.admission.in_flight == 0
+    assert asyncio.run(at_once()).count(200) == 3
+
+
+def test_a_server_that_stops_takes_nothing_new(made: Any) -> None:
+    world = made()
+    world.app.state.admission.stopping = True
+    answer = world.ask("GET", "/probe")
+    assert answer.status_code == 503
+    assert answer.headers["retry-after"]
+    assert world.ask("GET", "/ready").status_code == 503
+    assert world.ask("GET", "/health").status_code == 200
+
+
+# --- bodies
+
+JSON = {"content-type": "application/json"}
+FORM = {"content-type": "application/x-www-form-urlencoded"}
+
+
+@pytest.mark.parametrize(
+    ("content", "headers", "status"),
+    [
+        (b'{"q": "a"}', JSON, 200),
+        (b'{"q": "a"}', {}, 200),
+        (b"", JSON, 200),
+        (b'{"q": NaN}', JSON, 400),
+        (b'{"q": 1e999}', JSON, 400),
+        (b'{"q": ' + b"9" * 30 + b"}", JSON, 400),
+        (b'{"q": "\\ud800"}', JSON, 400),
+        (b'{"q": "\xff"}', JSON, 400),
+        (b'{"q": 1, "q": 2}', JSON, 400),
+        (b'{"a": {"q": 1, "q": 2}}', JSON, 400),
+        (b"[" * 100_000, JSON, 400),
+        (b'{"q": ' + b"[" * 20 + b"]" * 20 + b"}", JSON, 400),
+        (b'["q"]', JSON, 400),
+        (b"{", JSON, 400),
+        (b'{"q": "a"}', {"content-type": "text/plain"}, 415),
+        (b'{"q": "a"}', {"content-type": "application/json; charset=utf-16"}, 415),
+        (b"q=a&q=b", FORM, 200),
+        (b"q=%ff", FORM, 400),
+        (b"q=\xff", FORM, 400),
+        (b"&".join([b"q="] * 3000), FORM, 413),
+        (b"q=" + b"a" * 2_000_000, FORM, 413),
+        (b'{"q": "' + b"a" * 2_000_000 + b'"}', JSON, 413),
+        (b"q", {"content-type": "multipart/form-data"}, 400),
+        (b"--x\r\n\r\n", {"content-type": "multipart/form-data; boundary=x"}, 400),
+        (b"--x", {"content-type": "multipart/form-data; boundary=x; charset=punycode"}, 415),
+    ],
+)
+def test_bodies(made: Any, content: bytes, headers: dict[str, str], status: int) -> None:
+    answer = made().ask("POST", "/probe/fields", content=content, headers=headers)
+    assert answer.status_code == status, answer.text
+
+
+def test_forms_are_utf8_as_they_come(made: Any) -> None:
+    answer = made().ask("POST", "/probe/fields", content="q=Zoë+%C3%AB&q=".encode(), headers=FORM)
+    assert answer.json() == {"q": ["Zoë ë", ""]}
+
+
+def test_a_body_without_a_declared_length_is_bounded_while_it_is_read(made: Any) -> None:
+    read = 0
+
+    async def endless() -> Any:
+        nonlocal read
+        for _ in range(1000):
+            read += 65536
+            yield b" " * 65536
+
+    assert made().ask("POST", "/probe/fields", content=endless(), headers=JSON).status_code == 413
+    assert made().ask("POST", "/probe/fields", content=endless(), headers=FORM).status_code == 413
+
+
+def test_a_body_that_does_not_come_is_not_waited_for(made: Any) -> None:
+    async def slow() -> Any:
+        yield b"{"
+        await asyncio.sleep(20)
+
+    world = made(body_seconds=0.1)
+
+    async def once() -> list[dict[str, Any]]:
+        sent: list[dict[str, Any]] = []
+        begun = False
+
+        async def receive() -> Any:
+            nonlocal begun
+            if begun:
+                await asyncio.sleep(20)
+            begun = True
+            return {"type": "http.request", "body": b"{", "more_body": True}
+
+        async def send(message: Any) -> None:
+            sent.append(message)
+
+        await world.app(scope_of("/probe/fields"), receive, send)
+        return sent
+
+    assert asyncio.run(once())[0]["status"] == 408
+
+
+# --- figures
+
+
+def test_metrics_count_routes_not_what_clients_write(made: Any) -> None:
+    world = made()
+    world.ask("GET", f"/{SECRET}")
+    world.ask(SECRET, "/probe")
+    world.ask("POST", f"/probe/{SECRET}")
+    text = world.ask("GET", "/metrics").text
+    assert 'cotext_requests_total{method="POST",route="/probe/{what}",status="500"} 1.0' in text
+    assert 'cotext_requests_total{method="GET",route="none",status="404"} 1.0' in text
+    assert SECRET not in text
+
+
+def test_with_keys_metrics_are_for_a_key_made_for_them(made: Any, tmp_path: Path) -> None:
+    path = tmp_path / "keys"
+    own, watch = add_key(path, "own"), add_key(path, "watch", metrics=True)
+    world = made(keys=path)
+    asked = [
+        world.ask("GET", "/metrics", headers=headers).status_code
+        for headers in ({}, {"authorization": f"Bearer {own}"}, {"authorization": f"Bearer {watch}"})
+    ]
+    assert asked == [403, 403, 200]
