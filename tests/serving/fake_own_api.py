@@ -90,7 +90,11 @@ def fake(told: Told) -> Starlette:
         required = told.key is not None
         if "systems" in told.fail:
             raise RequestError(*told.fail["systems"])
-        made = [("document", "document", True), ("sentence", "sentence", False), ("parallel", "window", False)]
+        made = [
+            ("document", "document", True),
+            ("sentence", "sentence", False),
+            ("parallel", "window", False),
+        ]
         return JSONResponse(
             {
                 "systems": [described(name, view, told.languages, can) for name, view, can in made],

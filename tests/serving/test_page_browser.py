@@ -21,7 +21,13 @@ pytestmark = [
 
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
 TEXT = "There was a old lamp. It was old.\nThe nights were cold. There was a ring. It was old."
-TARGETS = ["Da war ein alt Lampe.", "Sie war alt.", "Die Nächte waren kalt.", "Da war ein Ring.", "Er war alt."]
+TARGETS = [
+    "Da war ein alt Lampe.",
+    "Sie war alt.",
+    "Die Nächte waren kalt.",
+    "Da war ein Ring.",
+    "Er war alt.",
+]
 HOSTILE = "<img src=x onerror=alert(1)> <script>alert(2)</script> &amp; “x”."
 
 Open = Callable[..., "AbstractContextManager[Page]"]
@@ -415,7 +421,9 @@ def test_text_and_systems_survive_a_reload(visit: Open) -> None:
 
 def test_a_text_file_is_opened(visit: Open) -> None:
     with visit() as page:
-        page.set_input_files("#open-file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"The lamp."})
+        page.set_input_files(
+            "#open-file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"The lamp."}
+        )
         until(page, "document.getElementById('source').value === 'The lamp.'")
 
 
@@ -536,6 +544,7 @@ def test_files_are_dropped(visit: Open, told: Told) -> None:
 
 def test_everything_is_done_by_keyboard_alone(visit: Open) -> None:
     with visit() as page:
+
         def reach(identity: str) -> None:
             for _ in range(40):
                 page.keyboard.press("Tab")
@@ -561,7 +570,10 @@ def test_everything_is_done_by_keyboard_alone(visit: Open) -> None:
             ("ArrowDown", "0", "1"), ("ArrowRight", "1", "1"), ("End", "1", "4"), ("ArrowLeft", "0", "4"),
         ):  # fmt: skip
             page.keyboard.press(key)
-            assert page.evaluate("({...document.activeElement.dataset})") == {"column": column, "number": number}
+            assert page.evaluate("({...document.activeElement.dataset})") == {
+                "column": column,
+                "number": number,
+            }
         page.keyboard.press("Enter")
         assert page.evaluate("document.activeElement.textContent") == "Er"
         page.keyboard.press("Enter")
