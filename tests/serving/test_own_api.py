@@ -154,6 +154,23 @@ def test_what_cannot_be_translated(client: httpx.Client, content: Any, said: str
     assert said in refused(client, "/api/translate", content)
 
 
+def test_limits(systems: "Systems", tmp_path: Path) -> None:
+    application = tiny_application(systems, tmp_path, max_text_bytes=40, max_sentences=2)
+    with served(application) as client:
+        long, many = ({"system": "window", "text": text} for text in ("ä" * 20 + "x", "A.\nB.\nC."))
+        assert "41 bytes" in refused(client, "/api/translate", long, 413)
+        assert "3 sentences" in refused(client, "/api/translate", many, 413)
+        for sides, said in ((["x" * 21], "42 bytes"), (["A."] * 3, "3 sentences")):
+            asked = {"sources": sides, "targets": sides, "sentence": 0, "characters": [0, 1]}
+            assert said in refused(client, "/api/explain", {"system": "window", **asked}, 413)
+
+
+def test_half_a_character_is_refused(client: httpx.Client) -> None:
+    content = '{"system": "window", "text": "A \\ud83d cat."}'
+    answer = client.post("/api/translate", content=content, headers={"content-type": "application/json"})
+    assert answer.status_code == 400
+
+
 def test_an_unknown_system(client: httpx.Client) -> None:
     assert "known are" in refused(client, "/api/translate", {"system": "/etc", "text": "A."}, 404)
 

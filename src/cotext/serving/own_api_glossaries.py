@@ -3,23 +3,24 @@
 from typing import Any
 
 from anyio import to_thread
+from pydantic import StrictStr
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from cotext.data.languages import Languages
 from cotext.serving.glossary_store import GlossaryStore, StoredGlossary
-from cotext.serving.own_api_bodies import Body, Text, asking, body_of
+from cotext.serving.own_api_bodies import Body, asking, body_of
 from cotext.serving.requests import service_of
 
 
 class GlossaryBody(Body):
     """A glossary with the entries of one language pair."""
 
-    name: Text
-    source: Text
-    target: Text
-    entries: list[tuple[Text, Text]]
+    name: StrictStr
+    source: StrictStr
+    target: StrictStr
+    entries: list[tuple[StrictStr, StrictStr]]
 
     @property
     def languages(self) -> Languages:
