@@ -20,6 +20,7 @@ from tiny_server import tiny_application
 from cotext.decoding.translate_blocks import translate_blocks
 from cotext.files.blocks import Block, Contents
 from cotext.files.tmx import pairs
+from cotext.serving.errors import RequestError
 
 if TYPE_CHECKING:
     from cotext.serving.systems import Systems
@@ -210,6 +211,43 @@ def of_sentences(done: Any) -> list[Any]:
     return [{**each, "confidence": pytest.approx(each["confidence"], abs=2e-4)} for each in done["sentences"]]
 
 
+def test_nothing_is_held_back(systems: "Systems", tmp_path: Path) -> None:
+    application = tiny_application(systems, tmp_path)
+    service, heard = application.state.service, Flag()
+    whole = service.translate
+
+    async def translate(request: Any, client: Any, listener: Any) -> Any:
+        listener.on_start([])
+        listener.on_sentence(0, 0, "early")
+        assert await asyncio.to_thread(heard.wait, 10)
+        return await whole(request, client)
+
+    service.translate = translate
+    with (
+        served(application) as client,
+        client.stream("POST", "/api/translate", json={"system": "window", "text": "A cat."}) as answer,
+    ):
+        told = events(answer.iter_lines())
+        assert next(told)[0] == "start"
+        assert next(told) == ("sentence", {"number": 0, "target": "early"})
+        heard.set()
+        assert next(told)[0] == "done"
+
+
+def test_what_fails_after_the_start_is_an_event(systems: "Systems", tmp_path: Path) -> None:
+    application = tiny_application(systems, tmp_path)
+
+    async def translate(request: Any, client: Any, listener: Any) -> Any:
+        listener.on_start([])
+        raise RequestError(503, "too busy")
+
+    application.state.service.translate = translate
+    with served(application) as client:
+        asked = {"system": "window", "text": "A cat."}
+        assert streamed(client, asked)[1:] == [("error", {"message": "too busy"})]
+        assert client.post("/api/translate", json=asked, headers=JSON).status_code == 503
+
+
 def test_hanging_up_cancels_the_translation(systems: "Systems", tmp_path: Path) -> None:
     application = tiny_application(systems, tmp_path)
     cancelled = Flag()
@@ -268,7 +306,9 @@ def test_glossaries_of_an_editor(client: httpx.Client) -> None:
     assert changed["name"] == "Pets"
     assert changed["dictionaries"][0]["entries"] == [["cat", "Kater"]]
     twice = {**body, "entries": [["cat", "Kater"], ["cat", "Katze"]]}
-    assert "entry 2" in client.put(place, json=twice).json()["message"]
+    assert "entry 2" in client.put(place, json={**twice, "name": "No"}).json()["message"]
+    assert "name" in client.put(place, json={**body, "name": " "}).json()["message"]
+    assert client.get(place).json() == changed
     assert client.delete(place).status_code == 204
     assert client.get(place).status_code == client.delete(place).status_code == 404
 

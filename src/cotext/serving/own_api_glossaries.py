@@ -1,5 +1,6 @@
 """Glossaries of a client in the own API, as an editor needs them."""
 
+from functools import partial
 from typing import Any
 
 from anyio import to_thread
@@ -65,8 +66,8 @@ async def replace(request: Request) -> Response:
     """Give a glossary another name, and other entries for a language pair."""
     store, client = service_of(request).glossaries, asking(request).name
     body, identity = await body_of(request, GlossaryBody), request.path_params["id"]
-    await to_thread.run_sync(store.put, client, identity, body.languages, body.entries)
-    await to_thread.run_sync(store.rename, client, identity, body.name)
+    put = partial(store.put, client, identity, body.languages, body.entries, name=body.name)
+    await to_thread.run_sync(put)
     return JSONResponse(await to_thread.run_sync(_with_entries, store, client, identity))
 
 
