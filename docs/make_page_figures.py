@@ -98,7 +98,7 @@ def states(page: Page) -> Iterator[str]:
 def small(picture: bytes) -> Image.Image:
     """The picture in few colours."""
     image: Image.Image = Image.open(io.BytesIO(picture)).convert("RGB")
-    return image.quantize(128, dither=Image.Dither.NONE)
+    return image.quantize(256, dither=Image.Dither.NONE)
 
 
 def main() -> None:

@@ -135,7 +135,11 @@ def fake(told: Told) -> Starlette:
                     }
                     for number, target in enumerate(targets)
                 ]  # fmt: skip
-                yield event("done", {"sentences": done, "text": "", "signature": "", "seconds": 0.5})
+                lines: dict[int, list[str]] = {}
+                for each, target in zip(sentences, targets, strict=True):
+                    lines.setdefault(each["paragraph"], []).append(target)
+                whole = "\n".join(" ".join(line) for line in lines.values())
+                yield event("done", {"sentences": done, "text": whole, "signature": "", "seconds": 0.5})
             except (asyncio.CancelledError, GeneratorExit):
                 told.stopped += 1
                 raise

@@ -227,6 +227,17 @@ def test_a_click_on_a_word_shows_which_context_decided_it(visit: Open, told: Tol
         assert page.is_hidden("#panel")
 
 
+def test_words_behind_characters_of_two_halves_are_found(visit: Open, told: Told) -> None:
+    with visit() as page:
+        translate(page, "There was a ring. \U0001f600 It was old.")
+        sentence(page, 1).hover()
+        sentence(page, 1).locator(".w", has_text="alt").click()
+        page.wait_for_selector(".verdict")
+        assert told.asked[-1][1]["characters"] == [9, 12]
+        assert page.inner_text(".asked") == "alt"
+        assert "+3.00" in page.inner_text(".words button[aria-pressed=true]")
+
+
 def test_a_system_that_cannot_explain_says_why(visit: Open, told: Told) -> None:
     with visit() as page:
         translate(page, beside="sentence")
@@ -269,6 +280,9 @@ def test_an_edit_is_followed_by_the_rest_and_undone(visit: Open, told: Told) -> 
         assert page.is_visible("#legend-edited")
         page.click("#undo")
         assert targets(page) == TARGETS
+        with page.expect_download() as got:
+            page.click("#download")
+        assert "Sie war alt." in Path(got.value.path()).read_text(encoding="utf-8")
         assert page.is_disabled("#undo")
         assert page.locator(".s.edited, .s.changed").count() == 0
 

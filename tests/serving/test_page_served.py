@@ -20,6 +20,7 @@ pytestmark = [
     pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium"),
 ]
 
+BROKEN = b"PK\x03\x04" + b"\0" * 40
 TEXT = "The cat sees a dog. It runs.\nIt sings! A red bird eats."
 
 
@@ -78,7 +79,7 @@ def test_a_file_is_translated_and_downloaded(browser: "Browser", address: str) -
         with page.expect_download() as got:
             page.click(".job button.main")
         assert Path(got.value.path()).read_text(encoding="utf-8").count("\n") == 2
-        page.set_input_files("#upload", {"name": "broken.json", "mimeType": "x/y", "buffer": b"{"})
+        page.set_input_files("#upload", {"name": "broken.docx", "mimeType": "x/y", "buffer": BROKEN})
         page.wait_for_selector(".job .error, #files-error:visible", timeout=60_000)
         for _ in range(page.locator(".job").count()):
             count = page.locator(".job").count()

@@ -1,8 +1,8 @@
 // The panel of a sentence: its words, and which context decided the one that was asked about.
 
 import * as api from "./api.js";
-import { button, byId, counted, make } from "./dom.js";
-import { wordsOf } from "./words.js";
+import { button, byId, counted, make, say } from "./dom.js";
+import { inPoints, inText, wordsOf } from "./words.js";
 
 const SHOWN = 6; // context sentences that are listed; of more, their number
 const SLIGHT = 0.1; // nats: below, a word is at most a tenth more or less probable
@@ -34,7 +34,7 @@ export class Panel {
       ...word,
       button: button(word.text, () => this.ask(column, number, word), { "aria-pressed": "false" }),
     }));
-    this.found = make("div", { class: "found", role: "status" });
+    this.found = make("div", { class: "found" });
     this.place.replaceChildren(
       make(
         "div",
@@ -84,14 +84,14 @@ export class Panel {
       sources: translation.sources.map((each) => each.source),
       targets: translation.sentences.map((each) => each.target),
       sentence: number,
-      characters: [word.first, word.stop],
+      characters: [word.first, word.stop].map((place) => inPoints(translation.sentences[number].target, place)),
     };
     try {
       const answer = await api.explain(content, asking.signal);
       if (!asking.signal.aborted) this.#explained(column, number, answer);
     } catch (error) {
       if (asking.signal.aborted) return;
-      this.found.replaceChildren(make("p", { class: "error" }, error.message));
+      this.found.replaceChildren(make("p", { class: "error", role: "alert" }, error.message));
       this.on.failed(error);
     }
   }
@@ -119,16 +119,18 @@ export class Panel {
 
   #tell(message) {
     this.found.replaceChildren(make("p", {}, message));
+    say(message);
   }
 
   #explained(column, number, answer) {
     const { word, decisive, alternative, words } = answer;
-    const { system, sources } = this.reading.translations[column];
+    const { system, sources, sentences } = this.reading.translations[column];
+    const place = (points) => inText(sentences[number].target, points);
     const ranked = bySentence(answer.contexts);
     const most = Math.max(1, ...ranked.map((each) => Math.abs(each.together)));
-    this.reading.light(column, ranked.flatMap((each) => lights(each, most)), number, word);
+    this.reading.light(column, ranked.flatMap((each) => lights(each, most)), number, place(word.first));
     for (const { first, change } of words) {
-      const own = this.words.find((each) => each.first === first);
+      const own = this.words.find((each) => each.first === place(first));
       if (!own || Math.abs(change) < SLIGHT) continue;
       own.button.replaceChildren(own.text, make("small", { class: "figures", lang: "en" }, ` ${signed(change)}`));
     }
@@ -144,6 +146,7 @@ export class Panel {
       make("p", { class: "soft small" }, MEANING),
     ];
     this.found.replaceChildren(...parts);
+    say(parts[0].textContent);
     this.#uncover();
   }
 
