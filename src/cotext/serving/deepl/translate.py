@@ -2,7 +2,8 @@
 
 What Cotext cannot do is refused, not passed over: formality, styles, instructions, translation memories.
 Beyond DeepL, `{"cotext": {"document": true, "system": NAME}}` makes the texts one document, or names the
-system that translates.
+system that translates; `session`, `segment` and `confirmed` there are those of `serving.sessions`, in which
+each document is a segment.
 """
 
 import json
@@ -32,11 +33,14 @@ from cotext.serving.errors import RequestError
 from cotext.serving.glossary_store import wishes_of
 from cotext.serving.requests import service_of, unless_gone
 from cotext.serving.service import Client, Service, TextRequest
+from cotext.serving.sessions import SessionPlace, session_place
+from cotext.serving.sessions import translate as translate_in_session
 from cotext.serving.systems import System
 
 FAST: Final = "latency_optimized"
 BEST: Final = "quality_optimized"
 MODEL_TYPES: Final = (BEST, FAST, "prefer_quality_optimized")
+OF_SESSIONS: Final = ("session", "segment", "confirmed")
 UNSUPPORTED: Final = (
     "style_id",
     "custom_instructions",
@@ -51,6 +55,7 @@ class _Extension:
 
     document: bool = False
     system: str | None = None
+    place: SessionPlace | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +85,7 @@ class _Document:
 async def translate(request: Request) -> Response:
     """Answer a request for translations, as many as it has texts and in their order."""
     wanted, client = await asked(request)
-    extension, service = _extension(wanted), service_of(request)
+    extension, service = _extension(request, wanted), service_of(request)
     systems = systems_for(request, wanted, extension.system)
     refuse_unsupported(wanted, UNSUPPORTED)
     check_formality(wanted, systems[0])
@@ -89,10 +94,14 @@ async def translate(request: Request) -> Response:
     split = _split_sentences(wanted, tags)
     formatted = wanted.flag("preserve_formatting")
     texts = _texts(request, wanted)
+    if extension.place is not None:
+        systems = await to_thread.run_sync(_of_one_language, systems, texts)
     wishes = wishes_of(glossary_entries(service, wanted, client, systems[0]))
     check_quota(request, client.name)
     documents = await to_thread.run_sync(_documents, texts, systems, extension.document, split, tags)
-    answer = _answer(service, client, documents, _context(wanted), wishes, model_type == FAST)
+    answer = _answer(
+        service, client, documents, _context(wanted), wishes, model_type == FAST, extension.place
+    )
     found = await unless_gone(request, answer)
     usage_of(request).add(client.name, sum(map(len, texts)))
     targets = [
@@ -133,6 +142,13 @@ def _documents(
     ]
 
 
+def _of_one_language(systems: Sequence[System], texts: Sequence[str]) -> list[System]:
+    """The systems for the language of all texts together, as those of a session are in one."""
+    sources = list(dict.fromkeys(each.languages.source for each in systems))
+    source = detect("\n".join(texts), sources).language if len(sources) > 1 else sources[0]
+    return [each for each in systems if each.languages.source == source]
+
+
 async def _answer(
     service: Service,
     client: Client,
@@ -140,6 +156,7 @@ async def _answer(
     context: tuple[Block, ...],
     wishes: Wishes,
     fast: bool,
+    place: SessionPlace | None,
 ) -> list[Sequence[Block]]:
     """The blocks of the documents, translated with what comes before each, by the system of each."""
     found: dict[int, Sequence[Block]] = {}
@@ -147,7 +164,7 @@ async def _answer(
         chosen = {number: each for number, each in enumerate(documents) if each.system.name == name}
         blocks = tuple((*context, *each.blocks) for each in chosen.values())
         asked_for = TextRequest(service.systems.named(name), blocks, wishes, fast=fast)
-        answer = await service.translate(asked_for, client)
+        answer = await translate_in_session(service, asked_for, client, place)
         found |= {n: each[len(context) :] for n, each in zip(chosen, answer.documents, strict=True)}
     return [found[number] for number in range(len(documents))]
 
@@ -175,11 +192,9 @@ def _context(wanted: Asked) -> tuple[Block, ...]:
     return tuple(Block(block.pieces, block.place, translate=False) for block in blocks)
 
 
-def _extension(wanted: Asked) -> _Extension:
-    """The field `cotext`: an object, in a form as JSON."""
-    value = wanted.value("cotext")
-    if value is None:
-        return _Extension()
+def _extension(request: Request, wanted: Asked) -> _Extension:
+    """The field `cotext`, an object, in a form as JSON; and the session that headers and address name."""
+    value = {} if (found := wanted.value("cotext")) is None else found
     if isinstance(value, str):
         try:
             value = json.loads(value)
@@ -187,10 +202,16 @@ def _extension(wanted: Asked) -> _Extension:
             value = None
     known = {"document": bool, "system": str}
     if not isinstance(value, dict) or not all(
-        name in known and isinstance(each, known[name]) for name, each in value.items()
+        name in OF_SESSIONS or (name in known and isinstance(each, known[name]))
+        for name, each in value.items()
     ):
-        raise RequestError(400, "Parameter 'cotext' has to be an object of document (true or false), system")
-    return _Extension(value.get("document", False), value.get("system"))
+        raise RequestError(
+            400,
+            "Parameter 'cotext' has to be an object of document (true or false), system, and of sessions "
+            f"{', '.join(OF_SESSIONS)}",
+        )
+    place = session_place(request, value)
+    return _Extension(value.get("document", False), value.get("system"), place)
 
 
 def _tag_handling(wanted: Asked) -> TagHandling | None:
