@@ -25,7 +25,6 @@ from tiny_server import tiny_systems, write_systems
 
 from cotext.decoding.translate_blocks import translate_blocks
 from cotext.files.blocks import Block, Contents
-from cotext.serving.systems import Systems
 
 CLIENTS = 6
 WORKERS = 16
