@@ -1,1 +1,1 @@
-"""Benchmarks of the server."""
+"""Measurements of a server."""

@@ -117,12 +117,25 @@ class GlossaryStore:
             database.execute("UPDATE glossaries SET name = ? WHERE id = ?", (name, identity))
 
     def put(
-        self, client: str, identity: str, languages: Languages, entries: Entries, *, merge: bool = False
+        self,
+        client: str,
+        identity: str,
+        languages: Languages,
+        entries: Entries,
+        *,
+        merge: bool = False,
+        name: str | None = None,
     ) -> None:
-        """Set the entries of a dictionary, new or not; `merge`: what it has beside them stays."""
+        """Set the entries of a dictionary, new or not; `merge`: what it has beside them stays.
+
+        `name`: that of the glossary from now on; None: as it was.
+        """
         checked = _checked(languages, entries)
+        new_name = None if name is None else _checked_name(name)
         with self._database.transaction() as database:
             _read(database, client, identity)
+            if new_name is not None:
+                database.execute("UPDATE glossaries SET name = ? WHERE id = ?", (new_name, identity))
             if not merge:
                 _erase(database, identity, languages)
             _write(database, identity, languages, checked)
@@ -193,6 +206,15 @@ def _checked(languages: Languages, entries: Entries) -> Entries:
         raise RequestError(400, "a dictionary needs two languages by their codes, as in en and de")
     if not 0 < len(entries) <= MAX_ENTRIES:
         raise RequestError(400, f"a dictionary has an entry at least, and {MAX_ENTRIES:,} at most")
+    return distinct(entries)
+
+
+def distinct(entries: Entries) -> Entries:
+    """The entries without outer white space.
+
+    Raises:
+        RequestError: 400, one that is no term, or a second one of a source term.
+    """
     return tuple(_distinct(entries))
 
 

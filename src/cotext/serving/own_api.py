@@ -1,54 +1,43 @@
 """The own API of the server, under `/api`, which its page is made with: JSON, and events."""
 
+import re
 from functools import partial
-from typing import Annotated, Any, TypeVar
+from typing import Any
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StrictInt, StrictStr, ValidationError
+from pydantic import Field, StrictBool, StrictInt, StrictStr
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from cotext.files.table import file_formats
 from cotext.files.tmx import written
+from cotext.serving import own_api_glossaries
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import EventStream
+from cotext.serving.language_names import name_of
+from cotext.serving.own_api_bodies import Body, asking, body_of, check_size
 from cotext.serving.own_api_explain import Explanations, Question, unexplained
-from cotext.serving.own_api_texts import Asked, answered, events_of
-from cotext.serving.requests import client_of, fields, service_of, unless_gone
-from cotext.serving.service import Client
+from cotext.serving.own_api_texts import Asked, events_of, first_of, last_of
+from cotext.serving.requests import service_of, unless_gone
 from cotext.serving.systems import System
-
-
-def whole(text: str) -> str:
-    """The text with the replacement character for halves of characters, which no encoding can hold."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-Text = Annotated[StrictStr, AfterValidator(whole)]
-
-
-class Body(BaseModel):
-    """A request: these fields and no others."""
-
-    model_config = ConfigDict(extra="forbid")
 
 
 class TranslateBody(Body):
     """A document to be translated."""
 
-    system: Text
-    text: Text
-    glossary: list[tuple[Text, Text]] = []
-    given: dict[Text, Text] = {}
-    fast: bool = False
+    system: StrictStr
+    text: StrictStr
+    glossary: tuple[tuple[StrictStr, StrictStr], ...] = ()
+    given: dict[StrictStr, StrictStr] = Field(default_factory=dict)
+    fast: StrictBool = False
 
 
 class ExplainBody(Body):
     """A word of a translated document."""
 
-    system: Text
-    sources: list[Text]
-    targets: list[Text]
+    system: StrictStr
+    sources: list[StrictStr]
+    targets: list[StrictStr]
     sentence: StrictInt
     characters: tuple[StrictInt, StrictInt]
 
@@ -56,12 +45,9 @@ class ExplainBody(Body):
 class TmxBody(Body):
     """Sentence pairs for a translation memory."""
 
-    source: Text
-    target: Text
-    pairs: list[tuple[Text, Text]]
-
-
-B = TypeVar("B", bound=Body)
+    source: StrictStr
+    target: StrictStr
+    pairs: list[tuple[StrictStr, StrictStr]]
 
 
 def routes() -> list[BaseRoute]:
@@ -71,6 +57,7 @@ def routes() -> list[BaseRoute]:
         Route("/api/translate", translate, methods=["POST"]),
         Route("/api/explain", partial(explain, Explanations()), methods=["POST"]),
         Route("/api/tmx", tmx, methods=["POST"]),
+        *own_api_glossaries.routes(),
     ]
 
 
@@ -81,7 +68,7 @@ def refusal(error: RequestError) -> Response:
 
 async def systems(request: Request) -> Response:
     """The systems, what each can do, and the limits of the server."""
-    _client(request)
+    asking(request)
     service = service_of(request)
     settings = service.settings
     formats = file_formats().values()
@@ -105,8 +92,8 @@ def _described(system: System) -> dict[str, Any]:
     kind = view.kind if view.kind in ("sentence", "window") else "document"
     return {
         "name": system.name,
-        "source": {"code": languages.source, "name": languages.source},
-        "target": {"code": languages.target, "name": languages.target},
+        "source": {"code": languages.source, "name": name_of(languages.source)},
+        "target": {"code": languages.target, "name": name_of(languages.target)},
         "view": kind,
         "context_sentences": view.before + view.after if kind == "window" else None,
         "takes_terms": translator.takes_guides,
@@ -117,33 +104,38 @@ def _described(system: System) -> dict[str, Any]:
 
 async def translate(request: Request) -> Response:
     """Translate a document: events as its sentences are done, or the last of them alone as JSON."""
-    client = _client(request)
-    body = await _body(request, TranslateBody)
+    client = asking(request)
+    body = await body_of(request, TranslateBody)
     service = service_of(request)
-    asked = Asked(
-        service.systems.named(body.system), body.text, tuple(body.glossary), dict(body.given), body.fast
-    )
+    system = service.systems.named(body.system)
+    check_size(service.settings, [body.text])
+    asked = Asked(system, body.text, body.glossary, body.given, body.fast)
+    events = events_of(service, asked, client)
     accepted = request.headers.get("accept", "")
     if "application/json" in accepted and "text/event-stream" not in accepted:
-        return JSONResponse(await unless_gone(request, answered(service, asked, client)))
+        return JSONResponse(await unless_gone(request, last_of(events)))
     # Until the first event, what is wrong with the request is told by its status.
-    return EventStream(await unless_gone(request, events_of(service, asked, client)))
+    return EventStream(events, await unless_gone(request, first_of(events)))
 
 
 async def explain(explanations: Explanations, request: Request) -> Response:
     """Which context sentences decided a word."""
-    client = _client(request)
-    body = await _body(request, ExplainBody)
+    client = asking(request)
+    body = await body_of(request, ExplainBody)
     service = service_of(request)
     system = service.systems.named(body.system)
+    check_size(service.settings, [*body.sources, *body.targets], len(body.sources))
     question = Question(system, tuple(body.sources), tuple(body.targets), body.sentence, body.characters)
     return JSONResponse(await unless_gone(request, explanations.answer(service, question, client)))
 
 
 async def tmx(request: Request) -> Response:
     """Sentence pairs as a translation memory."""
-    _client(request)
-    body = await _body(request, TmxBody)
+    asking(request)
+    body = await body_of(request, TmxBody)
+    for code in (body.source, body.target):
+        if not re.fullmatch("[A-Za-z]{2,8}(-[A-Za-z0-9]{1,8})*", code):
+            raise RequestError(400, "source and target: give languages by their codes, as in en or de-AT")
     units = (
         (source, target, {"x-document": "1", "x-position": str(position)})
         for position, (source, target) in enumerate(body.pairs, 1)
@@ -151,22 +143,3 @@ async def tmx(request: Request) -> Response:
     content = written(units, body.source, body.target)
     headers = {"Content-Disposition": 'attachment; filename="translation.tmx"'}
     return Response(content, media_type="application/x-tmx+xml", headers=headers)
-
-
-def _client(request: Request) -> Client:
-    kind, _, key = request.headers.get("authorization", "").partition(" ")
-    return client_of(request, key.strip() if kind.lower() == "bearer" else None)
-
-
-async def _body(request: Request, kind: type[B]) -> B:
-    """The fields of a request.
-
-    Raises:
-        RequestError: 400, they are not such, with the first that is wrong.
-    """
-    try:
-        return kind.model_validate(await fields(request))
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        where = whole(".".join(map(str, first["loc"])))
-        raise RequestError(400, f"{where[:100]}: {first['msg'].lower()}") from None

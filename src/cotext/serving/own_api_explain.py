@@ -3,7 +3,8 @@
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from difflib import SequenceMatcher
 from functools import partial
 from typing import Any, Final
 
@@ -15,9 +16,10 @@ from cotext.analysis.context_use import (
     score_excerpts,
 )
 from cotext.analysis.token_words import TokenWord, token_words
-from cotext.data.context_edits import Excerpt, one_sided
-from cotext.data.documents import ParallelDocument
+from cotext.data.context_edits import Excerpt, one_sided, without
+from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Side
+from cotext.files.words import words_of
 from cotext.reports.context_page import STRONG_NATS
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
@@ -32,7 +34,9 @@ MAX_FIGURES: Final = 1_000_000  # that are remembered
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A word of a translated document, by its sentence and its characters there (first, one behind the last).
+    """A word of a translated document, by its sentence, and its characters there: first, one behind the last.
+
+    Characters are those of Unicode, as `Array.from` counts them in JavaScript.
 
     Raises:
         RequestError: 400, unequal sides, or no such sentence.
@@ -46,11 +50,12 @@ class Question:
 
     def __post_init__(self) -> None:
         if len(self.sources) != len(self.targets):
-            raise RequestError(
-                400, f"{len(self.sources)} sources and {len(self.targets)} targets: give pairs"
-            )
+            counts = f"{len(self.sources)} sources and {len(self.targets)} targets"
+            raise RequestError(400, f"{counts}: give a target for every source")
         if not 0 <= self.sentence < len(self.sources):
-            raise RequestError(400, f"sentence: counts from 0 to {len(self.sources) - 1}")
+            raise RequestError(
+                400, f"sentence {self.sentence}: there are {len(self.sources)}, counted from 0"
+            )
 
     @property
     def document(self) -> ParallelDocument:
@@ -63,12 +68,14 @@ class _Found:
     """What is known of a sentence: its words, and changes of the log-probabilities of their tokens.
 
     `sides`: with one side of a context sentence taken away, by its number and the side; empty where the
-    system reads context on the source side alone.
+    system reads context on the source side alone. `without`: the translation that the system itself finds
+    without a context sentence, by its number, of those asked for so far.
     """
 
     words: list[TokenWord]
     influences: SentenceInfluences
     sides: dict[tuple[int, Side], tuple[float, ...]]
+    without: dict[int, str] = field(default_factory=dict)
 
     @property
     def figures(self) -> int:
@@ -94,15 +101,23 @@ class Explanations:
         text = repr((question.sources, question.targets)).encode("utf-8", "surrogatepass")
         digest = hashlib.sha256(text).hexdigest()
         key = (client.name, question.system.name, digest, question.sentence)
-        found = self._known.get(key)
+        found = self._known.pop(key, None)
         if found is None:
             work = Work(client.name)
             found = await service.in_thread(partial(_find, service, question, work), work)
-            self._known[key] = found
-            while sum(each.figures for each in self._known.values()) > MAX_FIGURES:
-                self._known.popitem(last=False)
-        self._known.move_to_end(key)
-        return _told(question, found)
+        self._known[key] = found  # as the one asked for last
+        while sum(each.figures for each in self._known.values()) > MAX_FIGURES:
+            self._known.popitem(last=False)
+        answer = _told(question, found)
+        decisive = answer["decisive"]
+        if decisive is not None:
+            if decisive not in found.without:
+                work = Work(client.name)
+                search = partial(_translated_without, service, question, found, decisive, work)
+                found.without[decisive] = await service.in_thread(search, work)
+            target = question.targets[question.sentence]
+            answer["alternative"] = _in_place(answer["word"]["first"], target, found.without[decisive])
+        return answer
 
 
 def unexplained(system: System) -> str:
@@ -148,6 +163,33 @@ def _score(service: Service, system: System, work: Work, found: Sequence[Excerpt
         with shared.exclusively(work):
             scores += score_excerpts(system.opened.translator, found[first : first + EXCERPTS_AT_ONCE])
     return scores
+
+
+def _translated_without(service: Service, question: Question, found: _Found, number: int, work: Work) -> str:
+    """The translation of the sentence without a context sentence, all others being given."""
+    excerpt = found.influences.excerpt
+    less = without(excerpt, excerpt.numbers.index(number))
+    pairs = less.pairs()
+    given = {j: target for j, (_, target) in enumerate(pairs) if j != less.sentence and target.strip()}
+    document = Document("1", tuple(source for source, _ in pairs))
+    translator = service.shared(question.system).opened_for(work).translator
+    [(_, translation)] = translator.translate([document], taken={0: given})
+    return translation.document.sentences[less.sentence]
+
+
+def _in_place(first: int, target: str, other: str) -> str | None:
+    """The word that another translation has for the one that begins at this character of a target.
+
+    None where it has the same, or differs in more than single words there.
+    """
+    words, others = words_of(target), words_of(other)
+    place = next(i for i, word in enumerate(words) if word.start == first)
+    texts, other_texts = [word.text for word in words], [word.text for word in others]
+    matcher = SequenceMatcher(None, texts, other_texts, autojunk=False)
+    for tag, a, b, c, d in matcher.get_opcodes():
+        if a <= place < b and tag == "replace" and b - a == d - c:
+            return other_texts[c + place - a]
+    return None
 
 
 def _reads_source_alone(system: System) -> bool:
@@ -201,13 +243,13 @@ def _told(question: Question, found: _Found) -> dict[str, Any]:
 
 
 def _clicked(question: Question, words: Sequence[TokenWord]) -> TokenWord:
-    """The words that these characters touch, as one.
+    """The words that these characters touch, as one; of no characters, the word that they stand in.
 
     Raises:
         RequestError: 400, there are none.
     """
     first, stop = question.characters
-    touched = [word for word in words if word.start < stop and first < word.stop]
+    touched = [word for word in words if word.start < max(stop, first + 1) and first < word.stop]
     if not touched:
         raise RequestError(
             400, f"characters: no word stands at {first} to {stop} of sentence {question.sentence}"

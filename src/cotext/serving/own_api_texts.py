@@ -4,22 +4,21 @@ import asyncio
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
 from cotext.data.splitting import Splitting
 from cotext.decoding.confidence import least_sure
 from cotext.decoding.translate_blocks import PairedSentence
-from cotext.decoding.wishes import Wishes
 from cotext.files.block_sentences import cut
 from cotext.files.blocks import Block
-from cotext.files.glossary import Glossary
 from cotext.files.placeholders import shown, with_placeholders
 from cotext.files.tags import shown_text
-from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import Event, Events
+from cotext.serving.glossary_store import distinct, wishes_of
+from cotext.serving.own_api_bodies import check_size
 from cotext.serving.service import Client, Listener, Service, TextAnswer, TextRequest
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System
@@ -34,7 +33,7 @@ class Asked:
     system: System
     text: str
     glossary: tuple[tuple[str, str], ...] = ()
-    given: Mapping[str, str] | None = None
+    given: Mapping[str, str] = field(default_factory=dict)
     fast: bool = False
 
 
@@ -48,25 +47,14 @@ class _Lines:
     @classmethod
     def of(cls, text: str) -> "_Lines":
         parts = _BREAK.split(text)
-        return cls(tuple(Block((line,) if line else ()) for line in parts[::2]), tuple(parts[1::2]))
+        lines = enumerate(parts[::2], 1)
+        blocks = (Block((line,) if line else (), f"line {number}") for number, line in lines)
+        return cls(tuple(blocks), tuple(parts[1::2]))
 
     def joined(self, blocks: list[Block]) -> str:
         """The text of as many other blocks."""
         lines = [block.text for block in blocks]
         return "".join(part for pair in zip(lines, (*self.breaks, ""), strict=True) for part in pair)
-
-
-async def answered(service: Service, asked: Asked, client: Client) -> dict[str, Any]:
-    """The translation.
-
-    Raises:
-        RequestError: as `Service.translate`; 400, the translation of a sentence is given that is not there.
-    """
-    events = await events_of(service, asked, client)
-    try:
-        return [event.content async for event in events][-1]  # type: ignore[no-any-return]
-    finally:
-        await events.aclose()
 
 
 async def events_of(service: Service, asked: Asked, client: Client) -> Events:
@@ -75,33 +63,15 @@ async def events_of(service: Service, asked: Asked, client: Client) -> Events:
     Closing the generator stops the work.
 
     Raises:
-        RequestError: as `answered`.
+        RequestError: as `Service.translate`; 400, the translation of a sentence is given that is not there;
+            413, too many sentences.
     """
-    events = _events(service, asked, client)
-    first = await anext(events)
-    return _after(first, events)
-
-
-async def _after(first: Event, events: Events) -> Events:
-    try:
-        yield first
-        async for event in events:
-            yield event
-    finally:
-        await events.aclose()
-
-
-async def _events(service: Service, asked: Asked, client: Client) -> Events:
     begun = time.monotonic()
     lines = _Lines.of(asked.text)
     start = await service.in_thread(partial(_start, asked, lines), Work(client.name))
-    request = TextRequest(
-        asked.system,
-        (lines.blocks,),
-        _wishes(asked),
-        {0: _given(asked, len(start["sentences"]))},
-        asked.fast,
-    )
+    check_size(service.settings, (), len(start["sentences"]))
+    given, wishes = _given(asked, len(start["sentences"])), wishes_of(distinct(asked.glossary))
+    request = TextRequest(asked.system, (lines.blocks,), wishes, {0: given}, asked.fast)
     # As many entries as sentences at most, and what they hold is part of the answer.
     queue: asyncio.Queue[Event | None] = asyncio.Queue()
     heard = Listener(
@@ -113,10 +83,23 @@ async def _events(service: Service, asked: Asked, client: Client) -> Events:
     try:
         while (event := await queue.get()) is not None:
             yield event
-        yield Event("done", _done(asked, lines, await task, time.monotonic() - begun))
+        answer = await task
+        done = _done(answer, given, asked.system.opened.signature)
+        text, seconds = lines.joined(answer.documents[0]), round(time.monotonic() - begun, 3)
+        yield Event("done", {**done, "text": text, "seconds": seconds})
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def first_of(events: Events) -> Event:
+    """The first event."""
+    return await anext(events)
+
+
+async def last_of(events: Events) -> Any:
+    """The content of the last event, once all have come."""
+    return [event.content async for event in events][-1]
 
 
 def _start(asked: Asked, lines: _Lines) -> dict[str, Any]:
@@ -138,54 +121,34 @@ def _start(asked: Asked, lines: _Lines) -> dict[str, Any]:
     return {"system": asked.system.name, "paragraphs": len(lines.blocks), "sentences": sentences}
 
 
-def _wishes(asked: Asked) -> Wishes:
-    if not asked.glossary:
-        return Wishes()
-    alternatives: dict[str, list[str]] = {}
-    for source, target in asked.glossary:
-        alternatives.setdefault(source.strip(), []).append(target)
-    try:
-        return Wishes(Glossary.of(alternatives))
-    except CotextError as error:
-        raise RequestError(400, str(error)) from None
-
-
 def _given(asked: Asked, sentences: int) -> dict[int, str]:
     found = {}
-    for number, target in (asked.given or {}).items():
+    for number, target in asked.given.items():
         if not re.fullmatch("[0-9]{1,9}", number) or int(number) >= sentences:
             raise RequestError(
-                400, f"given: there is no sentence {number[:20]}; they are counted from 0 to {sentences - 1}"
+                400, f"given: there is no sentence {number[:20]}; there are {sentences}, counted from 0"
             )
         if not target.strip():
-            raise RequestError(
-                400, f"given: sentence {number} has no words; leave it out to have it translated"
-            )
+            raise RequestError(400, f"given: sentence {number} has no words; leave it out to be translated")
         found[int(number)] = " ".join(target.split())
     return found
 
 
-def _done(asked: Asked, lines: _Lines, answer: TextAnswer, seconds: float) -> dict[str, Any]:
-    """The whole translation, sentence by sentence and as a text."""
-    given = _given(asked, len(answer.pairs))
+def _done(answer: TextAnswer, given: Mapping[int, str], signature: str) -> dict[str, Any]:
+    """What is told of the sentences of a translation."""
     sure = [None if pair.number in given else pair.confidence for pair in answer.pairs]
-    [blocks] = answer.documents
-    return {
-        "sentences": [
-            _sentence(pair, confidence, low, pair.number in given)
-            for pair, confidence, low in zip(answer.pairs, sure, least_sure(sure), strict=True)
-        ],
-        "text": lines.joined(blocks),
-        "signature": asked.system.opened.signature,
-        "seconds": round(seconds, 3),
-    }
+    sentences = [
+        _sentence(pair, confidence, low, pair.number in given)
+        for pair, confidence, low in zip(answer.pairs, sure, least_sure(sure), strict=True)
+    ]
+    return {"sentences": sentences, "signature": signature}
 
 
 def _sentence(pair: PairedSentence, confidence: float | None, low: bool, given: bool) -> dict[str, Any]:
     return {
         "number": pair.number,
         "target": pair.target,
-        "confidence": confidence,
+        "confidence": None if confidence is None else round(confidence, 4),
         "low": low,
         "given": given,
         "terms": list(pair.terms),

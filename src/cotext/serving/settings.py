@@ -27,10 +27,10 @@ class ServerSettings:
     max_waiting_of_client: int = 64
     requests_per_minute: int = 0  # of a client; 0: any number
     request_seconds: float = 300.0
+    max_characters_of_client: int = 10**12  # in all its requests in DeepL's dialect
     body_seconds: float = 30.0  # for a body, and as much again for every half MiB of it
     send_seconds: float = 60.0  # for a client to take a piece of an answer
     stop_seconds: float = 30.0  # for requests in flight when the server is asked to stop
-    max_characters_of_client: int = 10**12  # in all its requests in DeepL's dialect
     keep_jobs_seconds: float = 24 * 3600.0
     max_jobs_bytes: int = 4 << 30  # of all files together, finished or not
     files_at_once: int = 4

@@ -1,0 +1,342 @@
+"""The own API: what the page is made with."""
+
+import asyncio
+import re
+import shlex
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from threading import Event as Flag
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from loopback import events, served
+from lxml import etree
+from tiny_server import tiny_application
+
+from cotext.decoding.translate_blocks import translate_blocks
+from cotext.files.blocks import Block, Contents
+from cotext.files.tmx import pairs
+from cotext.serving.errors import RequestError
+
+if TYPE_CHECKING:
+    from cotext.serving.systems import Systems
+
+JSON = {"accept": "application/json"}
+TEXT = "The cat sees a dog.  It runs.\n\n \r\n42\nIt sings! It is {name}. Zoë left."
+NAMES = ("sentence", "window", "document")
+
+
+@pytest.fixture(scope="module")
+def client(systems: "Systems", tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A client of a server of the tiny systems."""
+    with served(tiny_application(systems, tmp_path_factory.mktemp("state"))) as found:
+        yield found
+
+
+def streamed(client: httpx.Client, content: Any) -> list[tuple[str, Any]]:
+    with client.stream("POST", "/api/translate", json=content) as answer:
+        assert answer.status_code == 200
+        return list(events(answer.iter_lines()))
+
+
+def translated(client: httpx.Client, content: Any) -> Any:
+    answer = client.post("/api/translate", json=content, headers=JSON)
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def refused(client: httpx.Client, path: str, content: Any, status: int = 400) -> str:
+    answer = client.post(path, json=content)
+    assert answer.status_code == status
+    message: str = answer.json()["message"]
+    return message
+
+
+def test_systems(client: httpx.Client) -> None:
+    found = client.get("/api/systems").json()
+    assert [each["name"] for each in found["systems"]] == list(NAMES)
+    assert [each["view"] for each in found["systems"]] == list(NAMES)
+    assert [each["context_sentences"] for each in found["systems"]] == [None, 2, None]
+    assert [each["explains"] for each in found["systems"]] == [False, True, True]
+    assert found["systems"][0]["source"] == {"code": "en", "name": "English"}
+    assert {".docx", ".txt"} <= set(found["file_suffixes"])
+    assert found["limits"]["sentences"] == 2000
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sentences_come_as_they_are_done(client: httpx.Client, systems: "Systems", name: str) -> None:
+    found = streamed(client, {"system": name, "text": TEXT})
+    kinds = [kind for kind, _ in found]
+    assert kinds == ["start", *["sentence"] * 5, "done"]
+    start, done = found[0][1], found[-1][1]
+    assert [(s["number"], s["paragraph"], s["before"], s["source"]) for s in start["sentences"]] == [
+        (0, 0, "", "The cat sees a dog."),
+        (1, 0, "  ", "It runs."),
+        (2, 4, "", "It sings!"),
+        (3, 4, " ", "It is {name}."),
+        (4, 4, " ", "Zoë left."),
+    ]
+    assert start["paragraphs"] == 5
+    assert sorted(event["number"] for _, event in found[1:-1]) == list(range(5))
+    lines = TEXT.replace("\r\n", "\n").split("\n")
+    blocks = [Block((line,)) for line in lines]
+    [plain] = translate_blocks(systems.named(name).opened, Contents([blocks]))
+    texts = [block.text for block in plain]
+    assert done["text"] == "\n".join(texts[:2]) + "\n" + texts[2] + "\r\n" + "\n".join(texts[3:])
+    assert texts[3] == "42"
+    alone = translated(client, {"system": name, "text": TEXT})
+    assert alone["text"] == done["text"]
+    assert of_sentences(alone) == of_sentences(done)
+    reach = {"sentence": [4, 5], "window": [2, 5], "document": [0, 5]}
+    assert done["sentences"][4]["context"] == reach[name]
+
+
+@pytest.mark.parametrize("text", ["", " ", "\n", "\r\n\t\r\r\n \n", "\u3000\n42 – 7\n", "\x00\n\x85"])
+def test_text_without_words_comes_back(client: httpx.Client, text: str) -> None:
+    found = streamed(client, {"system": "document", "text": text})
+    assert [kind for kind, _ in found] == ["start", "done"]
+    assert found[1][1]["text"] == text
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.lists(st.text(max_size=12), max_size=6).map("\n".join))
+def test_any_text_keeps_its_lines(client: httpx.Client, text: str) -> None:
+    found = streamed(client, {"system": "window", "text": text})
+    start, done = found[0][1], found[-1][1]
+    assert done["text"].count("\n") == text.count("\n")
+    assert len(done["sentences"]) == len(start["sentences"]) == len(found) - 2
+    for line, own in zip(done["text"].split("\n"), text.split("\n"), strict=True):
+        spaces = [len(x) - len(x.lstrip(" ")) for x in (line, own)]
+        assert spaces[0] == spaces[1] or not own.strip()
+
+
+def test_a_very_long_line(client: httpx.Client) -> None:
+    sentences = 20
+    done = translated(client, {"system": "window", "text": "It was old. " * sentences, "fast": True})
+    assert len(done["sentences"]) == sentences
+    assert sum(each["low"] for each in done["sentences"]) == sentences // 10
+    lowest = max(each["confidence"] for each in done["sentences"] if each["low"])
+    assert all(each["confidence"] >= lowest for each in done["sentences"] if not each["low"])
+    assert "line 2: " in refused(client, "/api/translate", {"system": "window", "text": "\n" + "was " * 2000})
+
+
+def test_a_given_sentence_is_kept(client: httpx.Client) -> None:
+    asked = {"system": "window", "text": "The cat sees a dog. It runs. It sings!"}
+    free = translated(client, asked)
+    edited = translated(client, {**asked, "given": {"1": "Sie  bellt laut."}})
+    assert [each["given"] for each in edited["sentences"]] == [False, True, False]
+    assert edited["sentences"][1]["target"] == "Sie bellt laut."
+    assert edited["sentences"][1]["confidence"] is None
+    assert edited["sentences"][0] == free["sentences"][0]
+    assert edited["sentences"][2]["target"] != free["sentences"][2]["target"]
+    assert "Sie bellt laut." in edited["text"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ({"text": "A."}, "system"),
+        ({"system": "window"}, "text"),
+        ({"system": "window", "text": 3}, "text"),
+        ({"system": "window", "text": "A.", "fast": "yes"}, "fast"),
+        ({"system": "window", "text": "A.", "more": 1}, "more"),
+        ({"system": "window", "text": "A cat.", "given": {"1": "x"}}, "no sentence 1"),
+        ({"system": "window", "text": "A cat.", "given": {"-1": "x"}}, "no sentence -1"),
+        ({"system": "window", "text": "A cat.", "given": {"0": " "}}, "no words"),
+        ({"system": "window", "text": "A cat.", "glossary": [["cat", "Katze"], ["cat", "Kater"]]}, "entry 2"),
+        ({"system": "window", "text": "A cat.", "glossary": [["", "Katze"]]}, "no term"),
+    ],
+)
+def test_what_cannot_be_translated(client: httpx.Client, content: Any, said: str) -> None:
+    assert said in refused(client, "/api/translate", content)
+
+
+def test_limits(systems: "Systems", tmp_path: Path) -> None:
+    application = tiny_application(systems, tmp_path, max_text_bytes=40, max_sentences=2)
+    with served(application) as client:
+        long, many = ({"system": "window", "text": text} for text in ("ä" * 20 + "x", "A.\nB.\nC."))
+        assert "41 bytes" in refused(client, "/api/translate", long, 413)
+        assert "3 sentences" in refused(client, "/api/translate", many, 413)
+        for sides, said in ((["x" * 21], "42 bytes"), (["A."] * 3, "3 sentences")):
+            asked = {"sources": sides, "targets": sides, "sentence": 0, "characters": [0, 1]}
+            assert said in refused(client, "/api/explain", {"system": "window", **asked}, 413)
+
+
+def test_half_a_character_is_refused(client: httpx.Client) -> None:
+    content = '{"system": "window", "text": "A \\ud83d cat."}'
+    answer = client.post("/api/translate", content=content, headers={"content-type": "application/json"})
+    assert answer.status_code == 400
+
+
+def test_an_unknown_system(client: httpx.Client) -> None:
+    assert "known are" in refused(client, "/api/translate", {"system": "/etc", "text": "A."}, 404)
+
+
+def test_terms_are_kept_and_told(client: httpx.Client) -> None:
+    asked = {"system": "window", "text": "A red cat. It runs.", "glossary": [["cat", "Mieze"]]}
+    first, second = translated(client, asked)["sentences"]
+    assert "Mieze" in first["target"]
+    assert (first["terms"], second["terms"]) == (["Mieze"], [])
+
+
+def test_a_system_that_takes_no_terms(
+    systems: "Systems", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = type(systems.named("sentence").opened.translator)
+    monkeypatch.setattr(kind, "takes_guides", property(lambda _: False))
+    with served(tiny_application(systems, tmp_path)) as client:
+        asked = {"system": "sentence", "text": "A cat.", "glossary": [["cat", "Katze"]]}
+        assert "glossary" in refused(client, "/api/translate", asked)
+        assert not client.get("/api/systems").json()["systems"][0]["takes_terms"]
+
+
+def test_streams_under_load_are_what_one_alone_is(client: httpx.Client) -> None:
+    texts = ["The cat sees a dog. It runs.", "A red bird eats.\nIt sings!", "It was old! Was it new?"]
+    asked = [{"system": name, "text": text} for name in NAMES for text in texts]
+    alone = [translated(client, each) for each in asked]
+    with ThreadPoolExecutor(9) as pool:
+        together = list(pool.map(lambda each: streamed(client, each), asked * 2))
+    for (*_, (kind, done)), found in zip(together, alone * 2, strict=True):
+        assert kind == "done"
+        assert done["text"] == found["text"]
+        assert of_sentences(done) == of_sentences(found)
+
+
+def of_sentences(done: Any) -> list[Any]:
+    """All that is told of sentences; probabilities differ in their last digits from batch to batch."""
+    return [{**each, "confidence": pytest.approx(each["confidence"], abs=2e-4)} for each in done["sentences"]]
+
+
+def test_nothing_is_held_back(systems: "Systems", tmp_path: Path) -> None:
+    application = tiny_application(systems, tmp_path)
+    service, heard = application.state.service, Flag()
+    whole = service.translate
+
+    async def translate(request: Any, client: Any, listener: Any) -> Any:
+        listener.on_start([])
+        listener.on_sentence(0, 0, "early")
+        assert await asyncio.to_thread(heard.wait, 10)
+        return await whole(request, client)
+
+    service.translate = translate
+    with (
+        served(application) as client,
+        client.stream("POST", "/api/translate", json={"system": "window", "text": "A cat."}) as answer,
+    ):
+        told = events(answer.iter_lines())
+        assert next(told)[0] == "start"
+        assert next(told) == ("sentence", {"number": 0, "target": "early"})
+        heard.set()
+        assert next(told)[0] == "done"
+
+
+def test_what_fails_after_the_start_is_an_event(systems: "Systems", tmp_path: Path) -> None:
+    application = tiny_application(systems, tmp_path)
+
+    async def translate(request: Any, client: Any, listener: Any) -> Any:
+        listener.on_start([])
+        raise RequestError(503, "too busy")
+
+    application.state.service.translate = translate
+    with served(application) as client:
+        asked = {"system": "window", "text": "A cat."}
+        assert streamed(client, asked)[1:] == [("error", {"message": "too busy"})]
+        assert client.post("/api/translate", json=asked, headers=JSON).status_code == 503
+
+
+def test_hanging_up_cancels_the_translation(systems: "Systems", tmp_path: Path) -> None:
+    application = tiny_application(systems, tmp_path)
+    cancelled = Flag()
+
+    async def translate(request: Any, client: Any, listener: Any) -> None:
+        listener.on_start([])
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            cancelled.set()
+            raise
+
+    application.state.service.translate = translate
+    asked = {"system": "window", "text": "A cat."}
+    with served(application) as client:
+        with client.stream("POST", "/api/translate", json=asked) as answer:
+            assert next(events(answer.iter_lines()))[0] == "start"
+        assert cancelled.wait(10)
+        cancelled.clear()
+        with pytest.raises(httpx.ReadTimeout):
+            client.post(
+                "/api/translate", json={"system": "window", "text": "A cat."}, headers=JSON, timeout=0.3
+            )
+        assert cancelled.wait(10)
+
+
+# --- TMX and glossaries
+
+
+def test_tmx_is_read_again(client: httpx.Client, tmp_path: Path) -> None:
+    asked = [
+        ["A <b>cat</b> & more.", "Eine Katze\u0007 😀"],
+        [" It  runs. ", "Sie rennt."],
+        ["北京", ""],
+    ]
+    answer = client.post("/api/tmx", json={"source": "en", "target": "de-AT", "pairs": asked})
+    assert answer.headers["content-disposition"].startswith("attachment")
+    etree.fromstring(answer.content)
+    path = tmp_path / "made.tmx"
+    path.write_bytes(answer.content)
+    assert [(source, target) for source, target, _ in pairs(path, "en", "de")] == [
+        ("A <b>cat</b> & more.", "Eine Katze  😀"), (" It  runs. ", "Sie rennt."), ("北京", "")
+    ]  # fmt: skip
+    assert "codes" in refused(client, "/api/tmx", {"source": 'en"', "target": "de", "pairs": []})
+
+
+def test_glossaries_of_an_editor(client: httpx.Client) -> None:
+    body = {"name": "Animals", "source": "en", "target": "de", "entries": [["dog", "Hund"], ["cat", "Katze"]]}
+    made = client.post("/api/glossaries", json=body)
+    assert made.status_code == 201
+    place = made.headers["location"]
+    assert client.get("/api/glossaries").json()["glossaries"] == [made.json()]
+    assert made.json()["dictionaries"] == [{"source": "en", "target": "de", "entries": 2}]
+    assert client.get(place).json()["dictionaries"][0]["entries"] == [["cat", "Katze"], ["dog", "Hund"]]
+    changed = client.put(place, json={**body, "name": "Pets", "entries": [["cat", "Kater"]]}).json()
+    assert changed["name"] == "Pets"
+    assert changed["dictionaries"][0]["entries"] == [["cat", "Kater"]]
+    twice = {**body, "entries": [["cat", "Kater"], ["cat", "Katze"]]}
+    assert "entry 2" in client.put(place, json={**twice, "name": "No"}).json()["message"]
+    assert "name" in client.put(place, json={**body, "name": " "}).json()["message"]
+    assert client.get(place).json() == changed
+    assert client.delete(place).status_code == 204
+    assert client.get(place).status_code == client.delete(place).status_code == 404
+
+
+# --- the page of the documentation
+
+
+def examples() -> list[tuple[str, dict[str, str], Any]]:
+    """Path, headers and body of every curl of the section on the own API."""
+    page = (Path(__file__).parents[2] / "docs" / "serving.md").read_text(encoding="utf-8")
+    section = page[page.index("\n## Own API\n") :].split("\n## ")[1]
+    found = []
+    for command in re.findall(r"```\n(curl .*?)\n```", section, re.DOTALL):
+        words = shlex.split(command.replace("\\\n", ""))
+        headers = dict(words[i + 1].split(": ") for i, word in enumerate(words) if word == "-H")
+        bodies = [words[i + 1] for i, word in enumerate(words) if word == "-d"]
+        [url] = [word for word in words if word.startswith("http://127.0.0.1:5000/")]
+        body = bodies[0].replace('"system": "a"', '"system": "window"') if bodies else None
+        found.append((url.removeprefix("http://127.0.0.1:5000"), headers, body))
+    return found
+
+
+def test_the_commands_of_the_documentation_work(client: httpx.Client) -> None:
+    commands = examples()
+    assert [path for path, *_ in commands] == [
+        "/api/systems", "/api/translate", "/api/translate", "/api/explain", "/api/tmx", "/api/glossaries"
+    ]  # fmt: skip
+    for path, headers, body in commands:
+        answer = client.request("POST" if body else "GET", path, headers=headers, content=body)
+        assert answer.status_code in (200, 201), answer.text
+        assert "event: error" not in answer.text

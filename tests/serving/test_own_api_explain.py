@@ -1,0 +1,169 @@
+"""Which context decided a word, asked of a server."""
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import httpx
+import pytest
+from loopback import served
+from tiny_server import tiny_application
+
+from cotext.analysis.context_use import influences
+from cotext.analysis.token_words import token_words
+from cotext.data.documents import Document, ParallelDocument
+from cotext.files.words import words_of
+from cotext.serving import own_api_explain
+from cotext.serving.errors import RequestError
+
+if TYPE_CHECKING:
+    from cotext.serving.systems import Systems
+
+SOURCES = ["The cat sees a dog.", "It runs.", "It sings!", "A red bird eats."]
+TARGETS = ["Die Katze sieht den Hund", "Sie rennt", "Er singt laut", "Der Vogel frisst"]
+
+
+@pytest.fixture(scope="module")
+def client(systems: "Systems", tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    """A client of a server of the tiny systems."""
+    with served(tiny_application(systems, tmp_path_factory.mktemp("state"))) as found:
+        yield found
+
+
+def asked(**changes: Any) -> dict[str, Any]:
+    question = {
+        "system": "window",
+        "sources": SOURCES,
+        "targets": TARGETS,
+        "sentence": 2,
+        "characters": [3, 8],
+    }
+    return {**question, **changes}
+
+
+def explained(client: httpx.Client, **changes: Any) -> Any:
+    answer = client.post("/api/explain", json=asked(**changes))
+    assert answer.status_code == 200, answer.text
+    return answer.json()
+
+
+def near(value: float) -> Any:
+    return pytest.approx(value, abs=2e-4)
+
+
+@pytest.mark.parametrize("name", ["window", "document"])
+def test_figures_are_those_of_a_document(client: httpx.Client, systems: "Systems", name: str) -> None:
+    translator = systems.named(name).opened.translator
+    document = ParallelDocument("1", tuple(SOURCES), tuple(TARGETS))
+    sentence = influences(translator, document)[2]
+    found = explained(client, system=name)
+    assert found["word"] == {"text": "singt", "first": 3, "stop": 8}
+    assert [word["text"] for word in found["words"]] == ["Er", "singt", "laut"]
+    words = token_words(translator.tokenizer, TARGETS[2], "target")
+    assert [word["change"] for word in found["words"]] == [near(word.total(sentence.cxmi)) for word in words]
+    together = {each["number"]: each["together"] for each in found["contexts"]}
+    assert together == {each.number: near(words[1].total(each.tokens)) for each in sentence.influences}
+    assert set(together) == ({0, 1} if name == "window" else {0, 1, 3})
+
+
+def test_each_side_is_taken_away_by_itself(client: httpx.Client, systems: "Systems") -> None:
+    translator = systems.named("window").opened.translator
+    found = explained(client)
+    for context in found["contexts"]:
+        number, side = context["number"], context["side"]
+        assert context["text"] == (SOURCES if side == "source" else TARGETS)[number]
+        sources, targets = list(SOURCES[:3]), list(TARGETS[:3])
+        (sources if side == "source" else targets)[number] = ""
+        [[full], [less]] = translator.score_tokens(
+            [(ParallelDocument("", tuple(s), tuple(t)), [2])
+            for s, t in ((SOURCES[:3], TARGETS[:3]), (sources, targets))]
+        )  # fmt: skip
+        start = len(translator.tokenizer.encode("Er", side="target"))
+        stop = len(translator.tokenizer.encode("Er singt", side="target"))
+        assert context["change"] == near(sum(full[start:stop]) - sum(less[start:stop]))
+        assert context["meant"] == (abs(context["change"]) >= 0.5)
+    assert [(c["number"], c["side"]) for c in found["contexts"]] == [
+        (0, "source"), (0, "target"), (1, "source"), (1, "target")
+    ]  # fmt: skip
+
+
+def test_the_decisive_sentence_is_clear_of_noise(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    together = {each["number"]: each["together"] for each in explained(client)["contexts"]}
+    most = max(together, key=lambda number: together[number])
+    for limit, decisive in ((together[most] - 0.01, most), (together[most] + 0.01, None)):
+        monkeypatch.setattr(own_api_explain, "STRONG_NATS", limit)
+        assert explained(client)["decisive"] == decisive
+
+
+def test_a_second_click_asks_no_model(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    targets = [*TARGETS[:3], "Ein Vogel frisst"]
+    first = explained(client, targets=targets)
+
+    def refuse(*_: Any) -> None:
+        raise RequestError(400, "asked the model")
+
+    monkeypatch.setattr(own_api_explain, "score_excerpts", refuse)
+    again = explained(client, targets=targets, characters=[0, 0])
+    assert again["word"]["text"] == "Er"
+    assert again["words"] == first["words"]
+    for changes in ({"targets": [*TARGETS[:3], "Mein Vogel"]}, {"system": "document"}, {"sentence": 1}):
+        answer = client.post("/api/explain", json=asked(**{"targets": targets, **changes}))
+        assert answer.json() == {"message": "asked the model"}
+
+
+@pytest.mark.parametrize("name", ["window", "document"])
+def test_what_would_stand_there_without_the_decisive_sentence(
+    client: httpx.Client, systems: "Systems", monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(own_api_explain, "STRONG_NATS", -100.0)
+    targets = ["Ja", "Nein", "Doch", "Vielleicht"]
+    found = explained(client, system=name, targets=targets, characters=[0, 4])
+    seen = 3 if name == "window" else 4
+    left = [j for j in range(seen) if j != found["decisive"]]
+    given = {place: targets[j] for place, j in enumerate(left) if j != 2}
+    document = Document("", tuple(SOURCES[j] for j in left))
+    [(_, translation)] = systems.named(name).opened.translator.translate([document], taken={0: given})
+    other = words_of(translation.document.sentences[left.index(2)])
+    assert found["alternative"] == (other[0].text if len(other) == 1 else None)
+    same = explained(client, system=name, targets=targets, characters=[0, 4])
+    assert same == found
+
+
+def test_a_word_of_a_script_without_spaces(client: httpx.Client) -> None:
+    targets = [*TARGETS[:2], "北京很大, Zoë", TARGETS[3]]
+    found = explained(client, targets=targets, characters=[1, 2])
+    assert found["word"] == {"text": "京", "first": 1, "stop": 2}
+    assert [word["text"] for word in found["words"]] == ["北", "京", "很", "大", ",", "Zoë"]
+    two = explained(client, targets=targets, characters=[0, 2])
+    assert two["word"] == {"text": "北京", "first": 0, "stop": 2}
+    singly = [explained(client, targets=targets, characters=[place, place]) for place in (0, 1)]
+    for both, one, other in zip(two["contexts"], *(each["contexts"] for each in singly), strict=True):
+        assert both["change"] == near(one["change"] + other["change"])
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"system": "sentence"}, "by itself"),
+        ({"sentence": 4}, "there are 4"),
+        ({"sentence": -1}, "there are 4"),
+        ({"targets": TARGETS[:3]}, "a target for every source"),
+        ({"characters": [2, 3]}, "no word"),
+        ({"characters": [2, 2]}, "no word"),
+        ({"characters": [50, 60]}, "no word"),
+        ({"characters": [3]}, "characters"),
+        ({"targets": [*TARGETS[:2], " ", TARGETS[3]]}, "no words"),
+        ({"sources": ["was " * 2000, *SOURCES[1:]]}, "tokens"),
+        ({"sources": [], "targets": []}, "sentence"),
+    ],
+)
+def test_what_cannot_be_explained(client: httpx.Client, changes: dict[str, Any], said: str) -> None:
+    answer = client.post("/api/explain", json=asked(**changes))
+    assert answer.status_code == 400
+    assert said in answer.json()["message"]
+
+
+def test_what_is_remembered_is_bounded(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(own_api_explain, "MAX_FIGURES", 1)
+    assert explained(client, sentence=1, characters=[0, 1])["word"]["text"] == "Sie"
