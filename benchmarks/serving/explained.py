@@ -12,6 +12,7 @@ which a wrong one differs.
     other     the answer is another sentence
     chance    a context sentence drawn at random has the clue
     before    the sentence just before has the clue
+    elsewhere of the other words of the sentence, in which no candidate differs, those that a sentence decided
     seconds   until the answer to the first click on a sentence (median)
 """
 
@@ -24,7 +25,7 @@ from statistics import mean, median
 
 from cotext.data.contrastive_suites import ContrastiveExample
 from cotext.data.suite_files import read_suite
-from cotext.files.words import words_of
+from cotext.files.words import Word, words_of
 from cotext.runtime.tables import render_rows
 from cotext.serving.own_api_explain import Explanations, Question
 from cotext.serving.service import Client, Service
@@ -47,35 +48,42 @@ def chosen(examples: tuple[ContrastiveExample, ...], documents: int) -> list[Con
     return list(found.values())[:documents]
 
 
-def question(system: System, example: ContrastiveExample) -> Question:
-    """The first word of the right translation that a wrong one has otherwise."""
+def words_asked(example: ContrastiveExample) -> tuple[int, list[Word]]:
+    """The sentence, the first word of it that another candidate has otherwise, and the words that all have."""
     right = example.candidates[example.correct]
-    wrong = example.candidates[1 if example.correct == 0 else 0]
     sentence = example.differing_sentences[0]
-    words, others = words_of(right[sentence]), [word.text for word in words_of(wrong[sentence])]
-    place = next(i for i, word in enumerate(words) if [word.text] != others[i : i + 1])
-    return Question(system, example.source, right, sentence, (words[place].start, words[place].stop))
+    words = words_of(right[sentence])
+    others = [[word.text for word in words_of(each[sentence])] for each in example.candidates]
+    differing = [i for i, word in enumerate(words) if any([word.text] != each[i : i + 1] for each in others)]
+    common = [word for i, word in enumerate(words) if i not in differing and word.text.isalpha()]
+    return sentence, [words[differing[0]], *common]
 
 
 def asked(service: Service, system: System, examples: list[ContrastiveExample]) -> Iterator[list[float]]:
-    """Of every example: the clue was named, none, another, the chances of two guesses, and seconds."""
+    """Of every example: the clue was named, none, another, the chances of two guesses, others, seconds."""
     explanations = Explanations()
     for example in examples:
-        question_ = question(system, example)
-        begun = time.perf_counter()
-        found = asyncio.run(explanations.answer(service, question_, Client()))
-        seconds = time.perf_counter() - begun
+        sentence, words = words_asked(example)
+        target = example.candidates[example.correct]
+        answers, seconds = [], []
+        for word in words:
+            question = Question(system, example.source, target, sentence, (word.start, word.stop))
+            begun = time.perf_counter()
+            answers.append(asyncio.run(explanations.answer(service, question, Client())))
+            seconds.append(time.perf_counter() - begun)
         assert example.distance is not None
-        clue, named = question_.sentence - example.distance, found["decisive"]
-        contexts = {context["number"] for context in found["contexts"]}
+        clue, named = sentence - example.distance, answers[0]["decisive"]
+        contexts = {context["number"] for context in answers[0]["contexts"]}
         assert clue in contexts
+        elsewhere = [answer["decisive"] is not None for answer in answers[1:]]
         yield [
             named == clue,
             named is None,
             named not in (clue, None),
             1 / len(contexts),
             example.distance == 1,
-            seconds,
+            mean(elsewhere) if elsewhere else 0,
+            seconds[0],
         ]
 
 
@@ -88,13 +96,15 @@ def main() -> None:
     options = parser.parse_args()
     systems = open_systems(options.runs, "cpu")
     service = Service(systems, ServerSettings(Path("unused")))
-    rows = [("suite", "system", "documents", "clue", "none", "other", "chance", "before", "seconds")]
+    rows = [
+        ("suite", "system", "documents", "clue", "none", "other", "chance", "before", "elsewhere", "seconds")
+    ]
     for path in options.suites:
         examples = chosen(read_suite(path).examples, options.documents)
         for system in systems:
             columns = list(zip(*asked(service, system, examples), strict=True))
-            shares = (f"{100 * mean(column):.0f} %" for column in columns[:5])
-            rows.append((path.stem, system.name, str(len(examples)), *shares, f"{median(columns[5]):.2f}"))
+            shares = (f"{100 * mean(column):.0f} %" for column in columns[:6])
+            rows.append((path.stem, system.name, str(len(examples)), *shares, f"{median(columns[6]):.2f}"))
     print(render_rows(rows, left=2))
 
 

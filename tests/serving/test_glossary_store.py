@@ -61,7 +61,7 @@ def test_nothing_of_one_client_is_there_for_another(tmp_path: Path) -> None:
         ("n", EN_DE, [("a", "b"), ("", "c")], "entry 2"),
         ("n", EN_DE, [("a", "b\x07")], "entry 1"),
         ("n", EN_DE, [("a", "b\ud800")], "entry 1"),
-        ("n", EN_DE, [("a", "b"), ("c", "d"), ("a ", "e")], "entry 3 has the term of entry 1"),
+        ("n", EN_DE, [("a", "b"), ("c", "d"), ("a ", "e")], "entry 3 has the source term of entry 1"),
     ],
 )
 def test_what_cannot_be_kept_is_refused(

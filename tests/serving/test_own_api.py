@@ -20,6 +20,7 @@ from tiny_server import tiny_application
 from cotext.decoding.translate_blocks import translate_blocks
 from cotext.files.blocks import Block, Contents
 from cotext.files.tmx import pairs
+from cotext.serving.errors import RequestError
 
 if TYPE_CHECKING:
     from cotext.serving.systems import Systems
@@ -154,6 +155,23 @@ def test_what_cannot_be_translated(client: httpx.Client, content: Any, said: str
     assert said in refused(client, "/api/translate", content)
 
 
+def test_limits(systems: "Systems", tmp_path: Path) -> None:
+    application = tiny_application(systems, tmp_path, max_text_bytes=40, max_sentences=2)
+    with served(application) as client:
+        long, many = ({"system": "window", "text": text} for text in ("ä" * 20 + "x", "A.\nB.\nC."))
+        assert "41 bytes" in refused(client, "/api/translate", long, 413)
+        assert "3 sentences" in refused(client, "/api/translate", many, 413)
+        for sides, said in ((["x" * 21], "42 bytes"), (["A."] * 3, "3 sentences")):
+            asked = {"sources": sides, "targets": sides, "sentence": 0, "characters": [0, 1]}
+            assert said in refused(client, "/api/explain", {"system": "window", **asked}, 413)
+
+
+def test_half_a_character_is_refused(client: httpx.Client) -> None:
+    content = '{"system": "window", "text": "A \\ud83d cat."}'
+    answer = client.post("/api/translate", content=content, headers={"content-type": "application/json"})
+    assert answer.status_code == 400
+
+
 def test_an_unknown_system(client: httpx.Client) -> None:
     assert "known are" in refused(client, "/api/translate", {"system": "/etc", "text": "A."}, 404)
 
@@ -191,6 +209,43 @@ def test_streams_under_load_are_what_one_alone_is(client: httpx.Client) -> None:
 def of_sentences(done: Any) -> list[Any]:
     """All that is told of sentences; probabilities differ in their last digits from batch to batch."""
     return [{**each, "confidence": pytest.approx(each["confidence"], abs=2e-4)} for each in done["sentences"]]
+
+
+def test_nothing_is_held_back(systems: "Systems", tmp_path: Path) -> None:
+    application = tiny_application(systems, tmp_path)
+    service, heard = application.state.service, Flag()
+    whole = service.translate
+
+    async def translate(request: Any, client: Any, listener: Any) -> Any:
+        listener.on_start([])
+        listener.on_sentence(0, 0, "early")
+        assert await asyncio.to_thread(heard.wait, 10)
+        return await whole(request, client)
+
+    service.translate = translate
+    with (
+        served(application) as client,
+        client.stream("POST", "/api/translate", json={"system": "window", "text": "A cat."}) as answer,
+    ):
+        told = events(answer.iter_lines())
+        assert next(told)[0] == "start"
+        assert next(told) == ("sentence", {"number": 0, "target": "early"})
+        heard.set()
+        assert next(told)[0] == "done"
+
+
+def test_what_fails_after_the_start_is_an_event(systems: "Systems", tmp_path: Path) -> None:
+    application = tiny_application(systems, tmp_path)
+
+    async def translate(request: Any, client: Any, listener: Any) -> Any:
+        listener.on_start([])
+        raise RequestError(503, "too busy")
+
+    application.state.service.translate = translate
+    with served(application) as client:
+        asked = {"system": "window", "text": "A cat."}
+        assert streamed(client, asked)[1:] == [("error", {"message": "too busy"})]
+        assert client.post("/api/translate", json=asked, headers=JSON).status_code == 503
 
 
 def test_hanging_up_cancels_the_translation(systems: "Systems", tmp_path: Path) -> None:
@@ -251,7 +306,9 @@ def test_glossaries_of_an_editor(client: httpx.Client) -> None:
     assert changed["name"] == "Pets"
     assert changed["dictionaries"][0]["entries"] == [["cat", "Kater"]]
     twice = {**body, "entries": [["cat", "Kater"], ["cat", "Katze"]]}
-    assert "entry 2" in client.put(place, json=twice).json()["message"]
+    assert "entry 2" in client.put(place, json={**twice, "name": "No"}).json()["message"]
+    assert "name" in client.put(place, json={**body, "name": " "}).json()["message"]
+    assert client.get(place).json() == changed
     assert client.delete(place).status_code == 204
     assert client.get(place).status_code == client.delete(place).status_code == 404
 

@@ -2,8 +2,7 @@
 
 import asyncio
 import json
-import logging
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -11,10 +10,11 @@ from starlette.responses import StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from cotext.serving.errors import RequestError
+from cotext.serving.logs import log_error
+from cotext.serving.record import record_of
+from cotext.serving.work import CancelledError
 
 KEEP_ALIVE_SECONDS: Final = 10.0
-STALLED_SECONDS: Final = 60.0  # that a client may leave what is sent to it unread
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,22 +33,25 @@ Events = AsyncGenerator[Event, None]
 
 
 class EventStream(StreamingResponse):
-    """Events as they come; when the client hangs up, or reads no more, their generator is closed.
+    """Events as they come; when the client hangs up, or takes no more, their generator is closed.
 
-    An event is asked for once the one before it is sent. Where none comes for `keep_alive` seconds, a comment
-    keeps the connection open. An exception of the generator is sent as the event `error`.
+    `first`: the event that the generator gave before, so that its check of the request is over. The next one
+    is asked for once the one before it is sent. Where none comes for `keep_alive` seconds, a comment keeps
+    the connection open. An exception of the generator is sent as the event `error`.
     """
 
-    def __init__(self, events: Events, keep_alive: float = KEEP_ALIVE_SECONDS) -> None:
+    def __init__(
+        self, events: Events, first: Event | None = None, keep_alive: float = KEEP_ALIVE_SECONDS
+    ) -> None:
         # Proxies that gather a whole answer (nginx, for one) leave this one alone.
         headers = {"cache-control": "no-store", "x-accel-buffering": "no"}
         super().__init__((), headers=headers, media_type="text/event-stream")
-        self._events, self._keep_alive = events, keep_alive
+        self._events, self._first, self._keep_alive = events, first, keep_alive
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send until the events end, or the client is gone."""
         gone = asyncio.ensure_future(_gone(receive))
-        sending = asyncio.ensure_future(self._send(send))
+        sending = asyncio.ensure_future(self._send(scope, send))
         try:
             await asyncio.wait({gone, sending}, return_when=asyncio.FIRST_COMPLETED)
             if sending.done():
@@ -59,45 +62,40 @@ class EventStream(StreamingResponse):
             await asyncio.gather(gone, sending, return_exceptions=True)
             await self._events.aclose()
 
-    async def _send(self, send: Send) -> None:
+    async def _send(self, scope: Scope, send: Send) -> None:
+        async def write(content: bytes, more: bool = True) -> None:
+            await send({"type": "http.response.body", "body": content, "more_body": more})
+
         start = {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
         await send(start)
-        awaited: asyncio.Future[Event | None] | None = None
-        try:
-            while True:
-                awaited = awaited or asyncio.ensure_future(self._next())
-                await asyncio.wait({awaited}, timeout=self._keep_alive)
-                if not awaited.done():
-                    await _written(send, b": still at it\n\n")
-                    continue
-                event, awaited = awaited.result(), None
-                if event is None:
-                    break
-                await _written(send, event.encoded())
-        except TimeoutError:
-            return  # nobody reads
-        finally:
-            if awaited is not None:
-                awaited.cancel()
-                await asyncio.gather(awaited, return_exceptions=True)
-        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        if self._first is not None:
+            await write(self._first.encoded())
+        while (event := await self._next(scope, write)) is not None:
+            await write(event.encoded())
+        await write(b"", more=False)
 
-    async def _next(self) -> Event | None:
-        """The next event; None after the last."""
+    async def _next(self, scope: Scope, write: Callable[[bytes], Awaitable[None]]) -> Event | None:
+        """The next event, None after the last; while it does not come, the connection is kept."""
+        awaited = asyncio.ensure_future(anext(self._events, None))
         try:
-            return await anext(self._events, None)
+            while not (await asyncio.wait({awaited}, timeout=self._keep_alive))[0]:
+                await write(b": still at it\n\n")
+            return awaited.result()
         except RequestError as error:
             return Event("error", {"message": error.message})
-        except Exception:
-            _log.exception("a stream of events broke off")
-            return Event("error", {"message": "the server failed; the text before this is complete"})
+        except CancelledError:
+            return Event("error", {"message": "the server is being stopped; try again soon"})
+        except Exception as error:
+            if not awaited.done():
+                raise  # of the connection
+            record = record_of(scope)
+            log_error(record, error)
+            return Event("error", {"message": f"a fault of this server, which is in its log as {record.id}"})
+        finally:
+            awaited.cancel()
+            await asyncio.gather(awaited, return_exceptions=True)
 
 
 async def _gone(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
-
-
-async def _written(send: Send, content: bytes) -> None:
-    async with asyncio.timeout(STALLED_SECONDS):
-        await send({"type": "http.response.body", "body": content, "more_body": True})

@@ -117,12 +117,25 @@ class GlossaryStore:
             database.execute("UPDATE glossaries SET name = ? WHERE id = ?", (name, identity))
 
     def put(
-        self, client: str, identity: str, languages: Languages, entries: Entries, *, merge: bool = False
+        self,
+        client: str,
+        identity: str,
+        languages: Languages,
+        entries: Entries,
+        *,
+        merge: bool = False,
+        name: str | None = None,
     ) -> None:
-        """Set the entries of a dictionary, new or not; `merge`: what it has beside them stays."""
+        """Set the entries of a dictionary, new or not; `merge`: what it has beside them stays.
+
+        `name`: that of the glossary from now on; None: as it was.
+        """
         checked = _checked(languages, entries)
+        new_name = None if name is None else _checked_name(name)
         with self._database.transaction() as database:
             _read(database, client, identity)
+            if new_name is not None:
+                database.execute("UPDATE glossaries SET name = ? WHERE id = ?", (new_name, identity))
             if not merge:
                 _erase(database, identity, languages)
             _write(database, identity, languages, checked)

@@ -20,7 +20,8 @@ from cotext.serving.language_names import name_of
 from cotext.serving.libretranslate_files import download_file, supported_suffixes, translate_file
 from cotext.serving.requests import client_of, fields, service_of
 from cotext.serving.service import Service
-from cotext.serving.simple_texts import Texts, also_in_sessions, code_of, session_place, translated
+from cotext.serving.sessions import also_in_sessions, session_place
+from cotext.serving.simple_texts import Texts, code_of, translated
 from cotext.serving.systems import System
 
 AUTO: Final = "auto"

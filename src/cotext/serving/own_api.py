@@ -4,7 +4,7 @@ import re
 from functools import partial
 from typing import Any
 
-from pydantic import Field, StrictBool, StrictInt
+from pydantic import Field, StrictBool, StrictInt, StrictStr
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -15,9 +15,9 @@ from cotext.serving import own_api_glossaries
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import EventStream
 from cotext.serving.language_names import name_of
-from cotext.serving.own_api_bodies import Body, Text, asking, body_of
+from cotext.serving.own_api_bodies import Body, asking, body_of, check_size
 from cotext.serving.own_api_explain import Explanations, Question, unexplained
-from cotext.serving.own_api_texts import Asked, answered, events_of
+from cotext.serving.own_api_texts import Asked, events_of, first_of, last_of
 from cotext.serving.requests import service_of, unless_gone
 from cotext.serving.systems import System
 
@@ -25,19 +25,19 @@ from cotext.serving.systems import System
 class TranslateBody(Body):
     """A document to be translated."""
 
-    system: Text
-    text: Text
-    glossary: tuple[tuple[Text, Text], ...] = ()
-    given: dict[Text, Text] = Field(default_factory=dict)
+    system: StrictStr
+    text: StrictStr
+    glossary: tuple[tuple[StrictStr, StrictStr], ...] = ()
+    given: dict[StrictStr, StrictStr] = Field(default_factory=dict)
     fast: StrictBool = False
 
 
 class ExplainBody(Body):
     """A word of a translated document."""
 
-    system: Text
-    sources: list[Text]
-    targets: list[Text]
+    system: StrictStr
+    sources: list[StrictStr]
+    targets: list[StrictStr]
     sentence: StrictInt
     characters: tuple[StrictInt, StrictInt]
 
@@ -45,9 +45,9 @@ class ExplainBody(Body):
 class TmxBody(Body):
     """Sentence pairs for a translation memory."""
 
-    source: Text
-    target: Text
-    pairs: list[tuple[Text, Text]]
+    source: StrictStr
+    target: StrictStr
+    pairs: list[tuple[StrictStr, StrictStr]]
 
 
 def routes() -> list[BaseRoute]:
@@ -107,12 +107,15 @@ async def translate(request: Request) -> Response:
     client = asking(request)
     body = await body_of(request, TranslateBody)
     service = service_of(request)
-    asked = Asked(service.systems.named(body.system), body.text, body.glossary, body.given, body.fast)
+    system = service.systems.named(body.system)
+    check_size(service.settings, [body.text])
+    asked = Asked(system, body.text, body.glossary, body.given, body.fast)
+    events = events_of(service, asked, client)
     accepted = request.headers.get("accept", "")
     if "application/json" in accepted and "text/event-stream" not in accepted:
-        return JSONResponse(await unless_gone(request, answered(service, asked, client)))
+        return JSONResponse(await unless_gone(request, last_of(events)))
     # Until the first event, what is wrong with the request is told by its status.
-    return EventStream(await unless_gone(request, events_of(service, asked, client)))
+    return EventStream(events, await unless_gone(request, first_of(events)))
 
 
 async def explain(explanations: Explanations, request: Request) -> Response:
@@ -121,6 +124,7 @@ async def explain(explanations: Explanations, request: Request) -> Response:
     body = await body_of(request, ExplainBody)
     service = service_of(request)
     system = service.systems.named(body.system)
+    check_size(service.settings, [*body.sources, *body.targets], len(body.sources))
     question = Question(system, tuple(body.sources), tuple(body.targets), body.sentence, body.characters)
     return JSONResponse(await unless_gone(request, explanations.answer(service, question, client)))
 

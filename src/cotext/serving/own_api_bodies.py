@@ -1,21 +1,15 @@
 """What the routes of the own API read of a request: its body, and who asks."""
 
-from typing import Annotated, TypeVar
+from collections.abc import Iterable
+from typing import TypeVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, StrictStr, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import Request
 
 from cotext.serving.errors import RequestError
 from cotext.serving.requests import client_of, fields
 from cotext.serving.service import Client
-
-
-def whole(text: str) -> str:
-    """The text with the replacement character for halves of characters, which no encoding can hold."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
-
-
-Text = Annotated[StrictStr, AfterValidator(whole)]
+from cotext.serving.settings import ServerSettings
 
 
 class Body(BaseModel):
@@ -47,5 +41,20 @@ async def body_of(request: Request, kind: type[B]) -> B:
         return kind.model_validate(await fields(request))
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
-        where = whole(".".join(map(str, first["loc"])))
+        where = ".".join(map(str, first["loc"]))
         raise RequestError(400, f"{where[:100]}: {first['msg'].lower()}") from None
+
+
+def check_size(settings: ServerSettings, texts: Iterable[str], sentences: int = 0) -> None:
+    """Refuse more text, or more sentences, than a request may have.
+
+    Raises:
+        RequestError: 413, there is more.
+    """
+    size = sum(len(text.encode()) for text in texts)
+    if size > settings.max_text_bytes:
+        most = f"{settings.max_text_bytes:,} at most"
+        raise RequestError(413, f"{size:,} bytes of text, and {most}; send less at a time, or a file")
+    if sentences > settings.max_sentences:
+        most = f"{settings.max_sentences:,} at most"
+        raise RequestError(413, f"{sentences:,} sentences, and {most}; send less at a time, or a file")

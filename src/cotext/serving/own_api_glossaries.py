@@ -1,25 +1,27 @@
 """Glossaries of a client in the own API, as an editor needs them."""
 
+from functools import partial
 from typing import Any
 
 from anyio import to_thread
+from pydantic import StrictStr
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from cotext.data.languages import Languages
 from cotext.serving.glossary_store import GlossaryStore, StoredGlossary
-from cotext.serving.own_api_bodies import Body, Text, asking, body_of
+from cotext.serving.own_api_bodies import Body, asking, body_of
 from cotext.serving.requests import service_of
 
 
 class GlossaryBody(Body):
     """A glossary with the entries of one language pair."""
 
-    name: Text
-    source: Text
-    target: Text
-    entries: list[tuple[Text, Text]]
+    name: StrictStr
+    source: StrictStr
+    target: StrictStr
+    entries: list[tuple[StrictStr, StrictStr]]
 
     @property
     def languages(self) -> Languages:
@@ -64,8 +66,8 @@ async def replace(request: Request) -> Response:
     """Give a glossary another name, and other entries for a language pair."""
     store, client = service_of(request).glossaries, asking(request).name
     body, identity = await body_of(request, GlossaryBody), request.path_params["id"]
-    await to_thread.run_sync(store.put, client, identity, body.languages, body.entries)
-    await to_thread.run_sync(store.rename, client, identity, body.name)
+    put = partial(store.put, client, identity, body.languages, body.entries, name=body.name)
+    await to_thread.run_sync(put)
     return JSONResponse(await to_thread.run_sync(_with_entries, store, client, identity))
 
 

@@ -4,7 +4,7 @@ import asyncio
 import re
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
 
@@ -18,6 +18,7 @@ from cotext.files.tags import shown_text
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import Event, Events
 from cotext.serving.glossary_store import distinct, wishes_of
+from cotext.serving.own_api_bodies import check_size
 from cotext.serving.service import Client, Listener, Service, TextAnswer, TextRequest
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System
@@ -32,7 +33,7 @@ class Asked:
     system: System
     text: str
     glossary: tuple[tuple[str, str], ...] = ()
-    given: Mapping[str, str] | None = None
+    given: Mapping[str, str] = field(default_factory=dict)
     fast: bool = False
 
 
@@ -56,52 +57,21 @@ class _Lines:
         return "".join(part for pair in zip(lines, (*self.breaks, ""), strict=True) for part in pair)
 
 
-async def answered(service: Service, asked: Asked, client: Client) -> dict[str, Any]:
-    """The translation.
-
-    Raises:
-        RequestError: as `Service.translate`; 400, the translation of a sentence is given that is not there.
-    """
-    events = await events_of(service, asked, client)
-    try:
-        return [event.content async for event in events][-1]  # type: ignore[no-any-return]
-    finally:
-        await events.aclose()
-
-
 async def events_of(service: Service, asked: Asked, client: Client) -> Events:
     """The events of a translation: `start`, `sentence` as each is done, `done`; none before all is checked.
 
     Closing the generator stops the work.
 
     Raises:
-        RequestError: as `answered`.
+        RequestError: as `Service.translate`; 400, the translation of a sentence is given that is not there;
+            413, too many sentences.
     """
-    events = _events(service, asked, client)
-    first = await anext(events)
-    return _after(first, events)
-
-
-async def _after(first: Event, events: Events) -> Events:
-    try:
-        yield first
-        async for event in events:
-            yield event
-    finally:
-        await events.aclose()
-
-
-async def _events(service: Service, asked: Asked, client: Client) -> Events:
     begun = time.monotonic()
     lines = _Lines.of(asked.text)
     start = await service.in_thread(partial(_start, asked, lines), Work(client.name))
-    request = TextRequest(
-        asked.system,
-        (lines.blocks,),
-        wishes_of(distinct(asked.glossary)),
-        {0: _given(asked, len(start["sentences"]))},
-        asked.fast,
-    )
+    check_size(service.settings, (), len(start["sentences"]))
+    given, wishes = _given(asked, len(start["sentences"])), wishes_of(distinct(asked.glossary))
+    request = TextRequest(asked.system, (lines.blocks,), wishes, {0: given}, asked.fast)
     # As many entries as sentences at most, and what they hold is part of the answer.
     queue: asyncio.Queue[Event | None] = asyncio.Queue()
     heard = Listener(
@@ -113,10 +83,23 @@ async def _events(service: Service, asked: Asked, client: Client) -> Events:
     try:
         while (event := await queue.get()) is not None:
             yield event
-        yield Event("done", _done(asked, lines, await task, time.monotonic() - begun))
+        answer = await task
+        done = _done(answer, given, asked.system.opened.signature)
+        text, seconds = lines.joined(answer.documents[0]), round(time.monotonic() - begun, 3)
+        yield Event("done", {**done, "text": text, "seconds": seconds})
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def first_of(events: Events) -> Event:
+    """The first event."""
+    return await anext(events)
+
+
+async def last_of(events: Events) -> Any:
+    """The content of the last event, once all have come."""
+    return [event.content async for event in events][-1]
 
 
 def _start(asked: Asked, lines: _Lines) -> dict[str, Any]:
@@ -140,33 +123,25 @@ def _start(asked: Asked, lines: _Lines) -> dict[str, Any]:
 
 def _given(asked: Asked, sentences: int) -> dict[int, str]:
     found = {}
-    for number, target in (asked.given or {}).items():
+    for number, target in asked.given.items():
         if not re.fullmatch("[0-9]{1,9}", number) or int(number) >= sentences:
             raise RequestError(
-                400, f"given: there is no sentence {number[:20]}; they are counted from 0 to {sentences - 1}"
+                400, f"given: there is no sentence {number[:20]}; there are {sentences}, counted from 0"
             )
         if not target.strip():
-            raise RequestError(
-                400, f"given: sentence {number} has no words; leave it out to have it translated"
-            )
+            raise RequestError(400, f"given: sentence {number} has no words; leave it out to be translated")
         found[int(number)] = " ".join(target.split())
     return found
 
 
-def _done(asked: Asked, lines: _Lines, answer: TextAnswer, seconds: float) -> dict[str, Any]:
-    """The whole translation, sentence by sentence and as a text."""
-    given = _given(asked, len(answer.pairs))
+def _done(answer: TextAnswer, given: Mapping[int, str], signature: str) -> dict[str, Any]:
+    """What is told of the sentences of a translation."""
     sure = [None if pair.number in given else pair.confidence for pair in answer.pairs]
-    [blocks] = answer.documents
-    return {
-        "sentences": [
-            _sentence(pair, confidence, low, pair.number in given)
-            for pair, confidence, low in zip(answer.pairs, sure, least_sure(sure), strict=True)
-        ],
-        "text": lines.joined(blocks),
-        "signature": asked.system.opened.signature,
-        "seconds": round(seconds, 3),
-    }
+    sentences = [
+        _sentence(pair, confidence, low, pair.number in given)
+        for pair, confidence, low in zip(answer.pairs, sure, least_sure(sure), strict=True)
+    ]
+    return {"sentences": sentences, "signature": signature}
 
 
 def _sentence(pair: PairedSentence, confidence: float | None, low: bool, given: bool) -> dict[str, Any]:

@@ -23,6 +23,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from starlette.requests import Request
+from starlette.routing import BaseRoute, Route
+
 from cotext.data.documents import Document
 from cotext.decoding.document_state import FoundWindow, SentenceHypothesis
 from cotext.decoding.translate_blocks import BlockDocuments, PairedSentence
@@ -33,6 +36,7 @@ from cotext.serving.service import Client, Service, TextAnswer, TextRequest
 from cotext.serving.session_memory import Context, Segment, SessionMemory, Spoken
 from cotext.serving.systems import System
 
+IN_SESSION: Final = "/session/{session}"
 CONTEXT_SENTENCES: Final = 16  # that systems read which have no window of their own
 LAST_SEGMENT: Final = 10**9
 
@@ -213,18 +217,25 @@ def _written(blocks: Sequence[Block], text: str) -> list[Block]:
     return found
 
 
-def place_of(
-    headers: Mapping[str, str], named: Mapping[str, object], prefix: str | None
-) -> SessionPlace | None:
+def also_in_sessions(routes: Sequence[Route]) -> list[BaseRoute]:
+    """The routes, and the same behind `/session/NAME`, for tools that can set nothing but an address."""
+    prefixed = [
+        Route(IN_SESSION + route.path, route.endpoint, methods=list(route.methods or ())) for route in routes
+    ]
+    return [*routes, *prefixed]
+
+
+def session_place(request: Request, named: Mapping[str, object]) -> SessionPlace | None:
     """The place in a session that a request names, None where it names no session.
 
-    By the headers `X-Cotext-Session` and `X-Cotext-Segment`, by `session`, `segment` and `confirmed` of what
-    it has for Cotext, and by the address, as in `/session/NAME/translate`.
+    By `session`, `segment` and `confirmed` of what it has for Cotext, by the headers `X-Cotext-Session` and
+    `X-Cotext-Segment`, and by its address, in this order.
 
     Raises:
         RequestError: 400, what is none.
     """
-    name = named.get("session") or headers.get("x-cotext-session") or prefix
+    headers = request.headers
+    name = named.get("session") or headers.get("x-cotext-session") or request.path_params.get("session")
     if name is None:
         return None
     if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable():

@@ -2,7 +2,8 @@
 
 What Cotext cannot do is refused, not passed over: formality, styles, instructions, translation memories.
 Beyond DeepL, `{"cotext": {"document": true, "system": NAME}}` makes the texts one document, or names the
-system that translates.
+system that translates; `session`, `segment` and `confirmed` there are those of `serving.sessions`, in which
+each document is a segment.
 """
 
 from collections.abc import Iterator, Sequence
@@ -28,10 +29,13 @@ from cotext.serving.errors import RequestError
 from cotext.serving.glossary_store import wishes_of
 from cotext.serving.requests import service_of, unless_gone
 from cotext.serving.service import TextRequest
+from cotext.serving.sessions import SessionPlace, session_place
+from cotext.serving.sessions import translate as translate_in_session
 
 FAST: Final = "latency_optimized"
 BEST: Final = "quality_optimized"
 MODEL_TYPES: Final = (BEST, FAST, "prefer_quality_optimized")
+OF_SESSIONS: Final = ("session", "segment", "confirmed")
 UNSUPPORTED: Final = (
     "style_id",
     "custom_instructions",
@@ -46,12 +50,13 @@ class _Extension:
 
     document: bool = False
     system: str | None = None
+    place: SessionPlace | None = None
 
 
 async def translate(request: Request) -> Response:
     """Answer a request for translations, as many as it has texts and in their order."""
     wanted, client = await asked(request)
-    extension = _extension(wanted)
+    extension = _extension(request, wanted)
     system = system_for(request, wanted, extension.system)
     refuse_unsupported(wanted, UNSUPPORTED)
     check_formality(wanted, system)
@@ -72,7 +77,7 @@ async def translate(request: Request) -> Response:
         wishes_of(glossary_entries(service, wanted, client, system)),
         fast=model_type == FAST,
     )
-    answer = await unless_gone(request, service.translate(text_request, client))
+    answer = await unless_gone(request, translate_in_session(service, text_request, client, extension.place))
     translated = [
         text
         for part, blocks in zip(parts, answer.documents, strict=True)
@@ -128,17 +133,23 @@ def _context(wanted: Asked) -> tuple[Block, ...]:
     return tuple(Block(block.pieces, block.place, translate=False) for block in blocks)
 
 
-def _extension(wanted: Asked) -> _Extension:
-    """The field `cotext`, of JSON alone."""
+def _extension(request: Request, wanted: Asked) -> _Extension:
+    """The field `cotext`, of JSON alone, and the session that headers and address name."""
     value = wanted.value("cotext")
     if value is None:
-        return _Extension()
+        value = {}
     known = {"document": bool, "system": str}
     if not isinstance(value, dict) or not all(
-        name in known and isinstance(each, known[name]) for name, each in value.items()
+        name in OF_SESSIONS or (name in known and isinstance(each, known[name]))
+        for name, each in value.items()
     ):
-        raise RequestError(400, "Parameter 'cotext' has to be an object of document (true or false), system")
-    return _Extension(value.get("document", False), value.get("system"))
+        raise RequestError(
+            400,
+            "Parameter 'cotext' has to be an object of document (true or false), system, and of sessions "
+            f"{', '.join(OF_SESSIONS)}",
+        )
+    place = session_place(request, value)
+    return _Extension(value.get("document", False), value.get("system"), place)
 
 
 def _tag_handling(wanted: Asked) -> TagHandling | None:
