@@ -121,7 +121,7 @@ class Jobs:
     def _take(
         self, client: Asker, system: System, content: bytes | Path, name: str, options: JobOptions
     ) -> JobTicket:
-        """Put a file on the disk, then into the table: killed in between, the server finds a file of no job."""
+        """Put a file on the disk, then into the table: killed in between, a server finds a file of no job."""
         folder, table, _ = self._parts()
         ticket, languages = JobTicket(_generated(16), _generated(32)), system.languages
         try:
