@@ -8,7 +8,7 @@ import pytest
 from loopback import served
 from tiny_server import tiny_application
 
-from cotext.analysis.context_use import influences
+from cotext.analysis.context_use import influences, score_excerpts
 from cotext.analysis.token_words import token_words
 from cotext.data.documents import Document, ParallelDocument
 from cotext.files.words import words_of
@@ -84,6 +84,36 @@ def test_each_side_is_taken_away_by_itself(client: httpx.Client, systems: "Syste
     assert [(c["number"], c["side"]) for c in found["contexts"]] == [
         (0, "source"), (0, "target"), (1, "source"), (1, "target")
     ]  # fmt: skip
+
+
+def test_sides_are_told_apart_of_sentences_that_matter(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_api_explain, "FAINT_NATS", 100.0)
+    targets = [*TARGETS[:3], "Er frisst"]
+    contexts = explained(client, targets=targets)["contexts"]
+    assert [(each["number"], each["side"]) for each in contexts] == [(0, "both"), (1, "both")]
+    assert all(each["change"] == each["together"] for each in contexts)
+
+
+def test_others_get_the_model_between_two_steps(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once = explained(client)
+    scored = []
+
+    def noted(scorer: Any, found: Any) -> Any:
+        scored.append(len(found))
+        return score_excerpts(scorer, found)
+
+    monkeypatch.setattr(own_api_explain, "score_excerpts", noted)
+    monkeypatch.setattr(own_api_explain, "STEP_CHARACTERS", 100)
+    targets = [*TARGETS[:3], "Er frisst nicht"]  # which the sentence does not see
+    apart = explained(client, targets=targets)
+    assert len(scored) > 3
+    assert max(scored) <= 2
+    for one, other in zip(apart["contexts"], at_once["contexts"], strict=True):
+        assert one == {**other, "change": near(other["change"]), "together": near(other["together"])}
 
 
 def test_the_decisive_sentence_is_clear_of_noise(
