@@ -172,7 +172,7 @@ def fake(told: Told) -> Starlette:
     async def files(request: Request) -> Response:
         if request.method == "GET":
             await check(request, "files")
-            return JSONResponse(list(told.jobs.values()))
+            return JSONResponse({"files": list(reversed(told.jobs.values()))})
         form = await request.form()
         file = form["file"]
         assert not isinstance(file, str)
@@ -180,7 +180,7 @@ def fake(told: Told) -> Starlette:
         identity = f"j{len(told.jobs)}"
         told.jobs[identity] = {
             "id": identity, "state": "translating", "sentences": 10, "sentences_done": 4,
-            "seconds_remaining": 3.0, "billed_characters": 0, "message": "", "file_name": file.filename,
+            "seconds_remaining": 3.0, "billed_characters": 0, "message": "", "messages": [], "file_name": file.filename,
         }  # fmt: skip
         return JSONResponse({"id": identity}, 201)
 

@@ -429,7 +429,7 @@ def test_data_is_never_markup(visit: Open, told: Told) -> None:
         page.wait_for_selector("#panel:visible")
         told.jobs["j"] = {
             "id": "j", "state": "error", "sentences": 1, "sentences_done": 0, "seconds_remaining": None,
-            "billed_characters": 0, "message": HOSTILE, "file_name": "<img src=x onerror=alert(4)>.txt",
+            "billed_characters": 0, "message": HOSTILE, "messages": [HOSTILE], "file_name": "<img src=x onerror=alert(4)>.txt",
         }  # fmt: skip
         page.goto(page.url.split("#")[0] + "#files")
         page.wait_for_selector(".job")
@@ -490,8 +490,10 @@ def test_files_are_handed_in_watched_downloaded_and_cancelled(visit: Open, told:
         assert told.asked[-2][1] == {"system": "document", "glossary": "[]"}
         told.jobs["j0"].update(sentences_done=7)
         until(page, "document.querySelector('.job progress').value === 7")
-        told.jobs["j0"].update(state="done")
+        told.jobs["j0"].update(state="done", messages=["a table was left as it is"])
         page.wait_for_selector(".job button.main:visible")
+        page.click(".job summary")
+        assert page.inner_text(".job details p") == "a table was left as it is"
         with page.expect_download() as got:
             page.click(".job button.main")
         assert got.value.suggested_filename == "letter.docx"

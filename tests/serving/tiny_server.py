@@ -24,13 +24,13 @@ VIEWS: dict[str, dict[str, Any]] = {
 TEXTS = ["It was old! Was it new?", "<b>She said: “7 × 8 = 56” &amp; left.</b>", "Zoë's (naïve) café; 北京。"]
 
 
-def write_systems(folder: Path, views: dict[str, dict[str, Any]] = VIEWS) -> list[Path]:
+def write_systems(folder: Path, views: dict[str, dict[str, Any]] = VIEWS, first_seed: int = 1) -> list[Path]:
     """Run folders of a system for each view, from English to German, whose tokenizer can write anything."""
     sentences = [s for d in toy_documents(24, 0) for s in (*d.source, *d.target)]
     settings = TokenizerSettings(vocabulary=340, byte_fallback=True, num_threads=1)
     tokenizer = train_tokenizer(sentences + TEXTS, settings)
     runs = []
-    for seed, (name, view) in enumerate(views.items(), 1):
+    for seed, (name, view) in enumerate(views.items(), first_seed):
         config = _config(view)
         torch.manual_seed(seed)
         model = build_model(config, tokenizer.vocabulary_size)
@@ -51,9 +51,9 @@ def _config(view: dict[str, Any]) -> Config:
     return config.model_copy(update={"languages": "en-de"})
 
 
-def tiny_systems(folder: Path) -> Systems:
+def tiny_systems(folder: Path, seed: int = 1) -> Systems:
     """The systems of `write_systems`, opened."""
-    return open_systems(write_systems(folder), "cpu")
+    return open_systems(write_systems(folder, first_seed=seed), "cpu")
 
 
 def tiny_application(systems: Systems, state: Path, **settings: Any) -> Any:

@@ -33,7 +33,7 @@ from cotext.cli.options import (
     output,
     scoring_settings,
 )
-from cotext.cli.serve import serve
+from cotext.cli.serve import serve, serve_key
 from cotext.cli.speed import speed
 from cotext.cli.train import train
 from cotext.cli.translate import translate
@@ -106,6 +106,7 @@ app.command()(train)
 
 app.command()(translate)
 app.command()(serve)
+app.command("serve-key")(serve_key)
 
 
 @app.command()

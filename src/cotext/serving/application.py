@@ -44,7 +44,7 @@ def app(
         CotextError: a run that cannot be opened, or settings that do not go together.
     """
     chosen = settings or ServerSettings(Path("cotext-serve"))
-    return application(Service(open_systems([Path(run) for run in runs], device), chosen))
+    return application(Service(open_systems(runs, device), chosen))
 
 
 def application(service: Service) -> Starlette:
@@ -75,7 +75,7 @@ def _cross_origin(settings: ServerSettings) -> list[Middleware]:
         Middleware(
             CORSMiddleware,
             allow_origins=settings.origins,
-            allow_methods=("GET", "POST", "PUT", "DELETE"),
+            allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
             allow_headers=("*",),
             expose_headers=("x-request-id", "retry-after"),
         )

@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Callable, Iterator
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -96,8 +96,8 @@ async def result(request: Request) -> Response:
     return file_answer(*service_of(request).jobs.result(request.path_params["id"], client))
 
 
-def file_answer(path: Path, name: str) -> Response:
-    """A file under a name, to be saved.
+def file_answer(path: Path, name: str, on_end: Callable[[], None] = lambda: None) -> Response:
+    """A file under a name, to be saved; `on_end` is called before its last piece is sent.
 
     Raises:
         RequestError: 404, it has been deleted meanwhile.
@@ -111,12 +111,17 @@ def file_answer(path: Path, name: str) -> Response:
         "Content-Length": str(os.fstat(file.fileno()).st_size),
         "X-Content-Type-Options": "nosniff",
     }
-    return StreamingResponse(_pieces(file), headers=headers, media_type="application/octet-stream")
+    return StreamingResponse(_pieces(file, on_end), headers=headers, media_type="application/octet-stream")
 
 
-def _pieces(file: BinaryIO) -> Iterator[bytes]:
+def _pieces(file: BinaryIO, on_end: Callable[[], None]) -> Iterator[bytes]:
     with file:
-        yield from iter(partial(file.read, PIECE_BYTES), b"")
+        piece = file.read(PIECE_BYTES)
+        while following := file.read(PIECE_BYTES):
+            yield piece
+            piece = following
+        on_end()
+        yield piece
 
 
 def _client(request: Request) -> Client:

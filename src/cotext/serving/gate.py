@@ -116,12 +116,12 @@ class Gate:
             return
         headers = Headers(scope=scope)
         here = (scope.get("server") or ("", None))[0]
-        if _is_address(here) and not _is_loopback(here):
+        if _is_address(here) and not is_loopback(here):
             raise RequestError(
                 403, "this server has no keys, and answers on its own machine alone; start it with --keys"
             )
         host = headers.get("host", "")
-        if not (_is_loopback(name := _host_name(host)) or name == here):
+        if not (is_loopback(name := _host_name(host)) or name == here):
             raise RequestError(
                 403, "this server has no keys, and answers to localhost alone; give it that name, or keys"
             )
@@ -158,7 +158,8 @@ def _is_address(name: str) -> bool:
     return True
 
 
-def _is_loopback(name: str) -> bool:
+def is_loopback(name: str) -> bool:
+    """Whether a name or address is that of this machine for itself alone."""
     if name.lower() == "localhost":
         return True
     if not _is_address(name):

@@ -91,9 +91,11 @@ class Service:
 
     async def start(self) -> None:
         """Begin what goes on without requests; called once the server's loop runs, before any request."""
+        await to_thread.run_sync(self.jobs.start)
 
     async def stop(self) -> None:
         """End it: what is on disk goes on when the server is started again."""
+        await to_thread.run_sync(self.jobs.close)
 
     @property
     def folders(self) -> list[Path]:

@@ -1,13 +1,17 @@
 """The systems of a server, and which of them answers a request."""
 
+import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Final
 
 from cotext.data.languages import Languages
 from cotext.decoding.open import OpenedRun, open_run
-from cotext.runtime.errors import CotextError
+from cotext.runtime.errors import CotextError, shown
 from cotext.serving.errors import RequestError
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +40,13 @@ class Systems:
         self._by_name: dict[str, System] = {}
         for system in systems:
             if system.name in self._by_name:
-                raise CotextError(f"two systems are called {system.name!r}; give runs of different names")
+                raise CotextError(
+                    f"two systems are called {system.name!r}; give one another name: NAME=FOLDER"
+                )
             if not str(system.languages):
                 raise CotextError(
-                    f"{system.opened.folder}: its languages are not known; prepare its data with "
-                    "--source-language and --target-language"
+                    f"{system.opened.folder}: its languages are not known; give them with --languages, as in "
+                    "--languages en-de"
                 )
             self._by_name[system.name] = system
 
@@ -70,10 +76,64 @@ class Systems:
         raise RequestError(400, f"no system translates these languages; there are {pairs}")
 
 
-def open_systems(runs: Sequence[Path], device: str | None = None, threads: int | None = None) -> Systems:
-    """Load runs, each under the name of its folder.
+def open_systems(
+    runs: Sequence[str | Path],
+    device: str | None = None,
+    threads: int | None = None,
+    languages: Languages | None = None,
+) -> Systems:
+    """Load runs, each under its name: `NAME=FOLDER`, or as `names_of` calls its folder.
+
+    `languages`: of runs that do not know theirs.
 
     Raises:
-        CotextError: as `open_run` and `Systems`.
+        CotextError: as `open_run` and `Systems`, or a folder named twice.
     """
-    return Systems([System(run.resolve().name, open_run(run, device, threads=threads)) for run in runs])
+    named = [_named(run) for run in runs]
+    free = iter(names_of([folder for name, folder in named if not name]))
+    return Systems(
+        [
+            System(name or next(free), _with_languages(open_run(folder, device, threads=threads), languages))
+            for name, folder in named
+        ]
+    )
+
+
+def _named(run: str | Path) -> tuple[str, Path]:
+    """The name that a person gave to a run, or none, and its folder."""
+    name, equals, folder = str(run).partition("=")
+    if not equals or Path(run).exists():
+        return "", Path(run)
+    if not _NAME.fullmatch(name):
+        raise CotextError(
+            f"{run}: {shown(name)} cannot be the name of a system: up to 64 letters, digits, dots, hyphens "
+            "and underscores, a letter or digit first"
+        )
+    return name, Path(folder)
+
+
+def names_of(folders: Sequence[Path]) -> list[str]:
+    """Names of folders: the last part of each path, and of those that are alike, as many as tell them apart.
+
+    Raises:
+        CotextError: a folder twice.
+    """
+    parts = [folder.resolve().parts for folder in folders]
+    if twice := next(
+        (folder for folder, each in zip(folders, parts, strict=True) if parts.count(each) > 1), None
+    ):
+        raise CotextError(f"{twice}: named twice; name each run once")
+    counts = [1] * len(parts)
+    while True:
+        names = ["/".join(each[-count:]) for each, count in zip(parts, counts, strict=True)]
+        alike = [names.count(name) > 1 for name in names]
+        if not any(alike):
+            return names
+        counts = [count + same for count, same in zip(counts, alike, strict=True)]
+
+
+def _with_languages(opened: OpenedRun, languages: Languages | None) -> OpenedRun:
+    if languages is None or str(opened.languages):
+        return opened
+    config = opened.loaded.config.model_copy(update={"languages": str(languages)})
+    return replace(opened, loaded=replace(opened.loaded, config=config))

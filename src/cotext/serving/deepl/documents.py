@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Final
 
 from anyio import to_thread
-from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -83,9 +82,7 @@ async def fetch(request: Request) -> Response:
         usage_of(request).add(client.name, status.billed_characters)
         jobs.delete(identity, client, key)
 
-    answer = file_answer(*jobs.result(identity, client, key))
-    answer.background = BackgroundTask(fetched)
-    return answer
+    return file_answer(*jobs.result(identity, client, key), on_end=fetched)
 
 
 def _check_output(wanted: str, path: Path, name: str) -> None:

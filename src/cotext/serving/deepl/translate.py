@@ -58,6 +58,7 @@ async def translate(request: Request) -> Response:
     model_type = wanted.one_of("model_type", MODEL_TYPES)
     tags = _tag_handling(wanted)
     split = _split_sentences(wanted, tags)
+    formatted_for = system.languages.target if wanted.flag("preserve_formatting") else None
     texts = _texts(request, wanted)
     check_quota(request, client.name)
     fragments = [fragment(text, split, tags, f"text {number}") for number, text in enumerate(texts, 1)]
@@ -72,12 +73,10 @@ async def translate(request: Request) -> Response:
         fast=model_type == FAST,
     )
     answer = await unless_gone(request, service.translate(text_request, client))
-    preserve = wanted.flag("preserve_formatting")
-    language = system.languages.target
     translated = [
         text
         for part, blocks in zip(parts, answer.documents, strict=True)
-        for text in _written(part, blocks[len(context) :], language if preserve else None)
+        for text in _written(part, blocks[len(context) :], formatted_for)
     ]
     usage_of(request).add(client.name, sum(map(len, texts)))
     shared: dict[str, Any] = {"detected_source_language": system.languages.source.upper()}

@@ -57,7 +57,7 @@ class Workers:
             if row.state == "done":
                 self._folder.keep_result(row.id, row.suffix)
                 if not self._folder.result(row.id, row.suffix).is_file():
-                    self._table.forget([row.id])
+                    self.forget([row])
             elif row.state in FINISHED:
                 self._folder.discard(row.id)
             elif not self._folder.source(row.id, row.suffix).is_file():
@@ -71,8 +71,8 @@ class Workers:
 
     def stop(self) -> None:
         """Leave what is being translated, to be gone on with."""
-        self._stopping.set()
         with self._changed:
+            self._stopping.set()
             for running in self._running.values():
                 running.work.cancel()
             self._changed.notify_all()
@@ -157,8 +157,10 @@ class Workers:
     def _claimed(self) -> tuple[Row, Running] | None:
         """The next job, which is this thread's now; none where none waited for a while."""
         with self._changed:
+            if self._stopping.is_set():
+                return None
             waiting = [row for row in self._table.unfinished() if row.id not in self._running]
-            if waiting and not self._stopping.is_set():
+            if waiting:
                 row = self._next(waiting)
                 if self._table.begin(row.id):
                     self._running[row.id] = running = Running(Work(row.client, background=True), row.client)

@@ -64,11 +64,8 @@ export const explain = async (content, signal) => (await ask("explain", asJson("
 /** Pairs of sentences as a file in TMX. */
 export const tmx = async (content) => (await ask("tmx", asJson("POST", content))).blob();
 
-/** The files that this client has handed in. */
-export async function jobs() {
-  const found = await (await ask("files")).json();
-  return Array.isArray(found) ? found : found.files;
-}
+/** The files that this client has handed in, the newest first. */
+export const jobs = async () => (await (await ask("files")).json()).files;
 
 /** Hand in a file. */
 export async function submit(file, system, glossary) {

@@ -77,8 +77,10 @@ export class Files {
       row.element.remove();
       this.rows.delete(id);
     }
-    for (const job of found) {
+    const place = byId("jobs");
+    for (const [i, job] of found.entries()) {
       const row = this.rows.get(job.id) ?? this.#row(job);
+      if (place.children[i] !== row.element) place.insertBefore(row.element, place.children[i] ?? null);
       if (row.shown === JSON.stringify(job)) continue;
       if (row.state && row.state !== job.state && !UNDER_WAY.has(job.state)) say(`${job.file_name}: ${words(job)}`);
       Object.assign(row, { shown: JSON.stringify(job), state: job.state });
@@ -93,14 +95,15 @@ export class Files {
       progress: make("progress", { "aria-label": `Progress of ${job.file_name}` }),
       download: button("Download", () => this.#download(job), { class: "main", "aria-label": `Download ${job.file_name}` }),
       remove: button("Delete", () => this.#forget(job)),
+      remarks: make("details", { class: "soft small" }),
     };
     row.element.append(
       make("span", { class: "name", dir: "auto" }, job.file_name),
       make("div", { class: "line end" }, row.download, row.remove),
       row.words,
       row.progress,
+      row.remarks,
     );
-    byId("jobs").append(row.element);
     this.rows.set(job.id, row);
     return row;
   }
@@ -112,12 +115,17 @@ export class Files {
     row.progress.hidden = !running;
     if (job.sentences) Object.assign(row.progress, { max: job.sentences, value: job.sentences_done });
     row.download.hidden = job.state !== "done";
+    row.remarks.hidden = !job.messages.length;
+    row.remarks.replaceChildren(
+      make("summary", {}, counted(job.messages.length, "remark")),
+      ...job.messages.map((message) => make("p", {}, message)),
+    );
     row.remove.textContent = running ? "Cancel" : "Delete";
     row.remove.setAttribute("aria-label", `${row.remove.textContent} ${job.file_name}`);
   }
 
   async #download(job) {
-    await this.#try(async () => save(await api.result(job.id), job.result_name || job.file_name));
+    await this.#try(async () => save(await api.result(job.id), job.file_name));
   }
 
   async #forget(job) {

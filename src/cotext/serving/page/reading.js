@@ -71,7 +71,7 @@ export class Reading {
       const element = this.element(side === "source" ? 0 : column + 1, other);
       if (!element) continue;
       element.classList.add("lit", up ? "up" : "down");
-      element.style.setProperty("--shade", `${Math.round(15 + 45 * share)}%`);
+      element.style.setProperty("--shade", `${Math.round(12 + 33 * share)}%`);
       const note = make("span", { class: "figure" }, figure);
       element.append(note);
       this.lit.push({ element, note });

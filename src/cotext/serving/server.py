@@ -1,0 +1,167 @@
+"""The process that listens: where, for whom, and how it stops."""
+
+import asyncio
+import signal
+import socket
+from asyncio import Transport
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+
+import h11
+import uvicorn
+from starlette.applications import Starlette
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from cotext.runtime.errors import CotextError
+from cotext.runtime.signals import StopRequest, stop_on_signals
+from cotext.serving.gate import is_loopback
+from cotext.serving.limits import Admission
+
+HEAD_SECONDS: Final = 20.0  # for the request line and headers
+MAX_HEAD_BYTES: Final = 64 * 1024  # with texts in the address, as some dialects have them
+MAX_CONNECTIONS: Final = 512  # open at once; what waits for an answer is limited otherwise
+LAST_SECONDS: Final = 5  # for answers that are left when the time to stop is over
+
+
+def listening_socket(host: str, port: int, keys: bool) -> socket.socket:
+    """A socket bound to an address; clients are let in once the server runs.
+
+    `keys`: whether clients need one.
+
+    Raises:
+        CotextError: no such address, taken, not allowed, or reachable from other machines without keys.
+    """
+    where = f"--host {host} --port {port}"
+    if not 0 <= port < 65536:
+        raise CotextError(f"--port {port}: give a number up to 65535; 0 is any port that is free")
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+    except (OSError, UnicodeError):
+        raise CotextError(
+            f"--host {host}: no address of this machine; 127.0.0.1 is this machine alone, 0.0.0.0 all its "
+            "networks"
+        ) from None
+    family, kind, protocol, _, address = found[0]
+    if not keys and not is_loopback(str(address[0])):
+        raise CotextError(
+            f"--host {host}: other machines reach this address, and there are no keys; make one for each "
+            "client (`cotext serve-key add NAME --keys FILE`) and start with --keys FILE"
+        )
+    made = socket.socket(family, kind, protocol)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind(address)
+    except OSError as error:
+        made.close()
+        raise CotextError(
+            f"{where}: cannot be listened at: {error.strerror or error}; choose another --port, or 0 for one "
+            "that is free"
+        ) from None
+    return made
+
+
+def address_of(listening: socket.socket) -> str:
+    """The address of a socket as in a browser."""
+    host, port = listening.getsockname()[:2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def serve_until_stopped(
+    made: Starlette, listening: socket.socket, on_start: Callable[[], None] = lambda: None
+) -> None:
+    """Answer requests until a signal asks to stop; `on_start` is called once there can be any.
+
+    SIGINT or SIGTERM: no new requests (503), those in flight are finished within
+    `ServerSettings.stop_seconds`, jobs stay for the next start. The second ends the process at once.
+    """
+    config = uvicorn.Config(
+        made,
+        http=TimedProtocol,
+        ws="none",
+        lifespan="on",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        h11_max_incomplete_event_size=MAX_HEAD_BYTES,
+        timeout_graceful_shutdown=LAST_SECONDS,
+    )
+    StoppingServer(config, made, on_start).run([listening])
+
+
+class StoppingServer(uvicorn.Server):
+    """A server that goes on listening while requests in flight are finished, and refuses others meanwhile."""
+
+    def __init__(self, config: uvicorn.Config, made: Starlette, on_start: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._admission: Admission = made.state.admission
+        self._seconds: float = made.state.service.settings.stop_seconds
+        self._on_start = on_start
+        self._stop = StopRequest()
+        self._deadline = 0.0
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """While inside, signals ask to stop."""
+        with stop_on_signals() as self._stop:
+            yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        await super().startup(sockets)
+        self._on_start()
+
+    async def on_tick(self, counter: int) -> bool:
+        """Ten times a second: whether it is time to stop."""
+        now = asyncio.get_running_loop().time()
+        if self._stop.requested and not self._admission.stopping:
+            self._admission.stopping = True
+            self._deadline = now + self._seconds
+            for each in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(each, signal.SIG_DFL)
+        if self._admission.stopping and (not self._admission.in_flight or now > self._deadline):
+            self.should_exit = True
+        return await super().on_tick(counter)
+
+
+class TimedProtocol(H11Protocol):
+    """HTTP/1.1 of which a request has to begin, and its headers to be there, in time."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._overdue: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        """Begin to wait, unless there are too many that do."""
+        super().connection_made(transport)
+        if len(self.connections) > MAX_CONNECTIONS:
+            transport.abort()
+        else:
+            self._wait_for_head()
+
+    def data_received(self, data: bytes) -> None:
+        """Go on waiting until the headers are there."""
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:
+            self._wait_no_more()
+
+    def on_response_complete(self) -> None:
+        """Wait for the next request."""
+        self._wait_for_head()
+        super().on_response_complete()
+        if self.conn.their_state is not h11.IDLE:
+            self._wait_no_more()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Nothing to wait for."""
+        self._wait_no_more()
+        super().connection_lost(exc)
+
+    def _wait_for_head(self) -> None:
+        self._wait_no_more()
+        self._overdue = self.loop.call_later(HEAD_SECONDS, self.transport.abort)
+
+    def _wait_no_more(self) -> None:
+        if self._overdue is not None:
+            self._overdue.cancel()
+            self._overdue = None

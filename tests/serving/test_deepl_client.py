@@ -1,0 +1,321 @@
+"""DeepL's own client against a server: what it sends is understood, and what it reads is there."""
+
+import io
+import os
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+
+import deepl
+import pytest
+from deepl.api_data import MultilingualGlossaryDictionaryEntries
+from loopback import served
+from tiny_server import tiny_application
+
+from cotext.decoding.translate_blocks import translate_blocks
+from cotext.files.blocks import Block, Contents
+from cotext.serving.systems import Systems
+
+TEXTS = ["The cat sees a dog.", "It runs.", "It sings!"]
+DOCUMENT = {"cotext": {"document": True, "system": "window"}}
+WINDOW = {"cotext": {"system": "window"}}
+
+
+@pytest.fixture(scope="module")
+def address(systems: Systems, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with served(tiny_application(systems, tmp_path_factory.mktemp("state"))) as client:
+        yield str(client.base_url)
+
+
+@pytest.fixture
+def client(address: str, monkeypatch: pytest.MonkeyPatch) -> deepl.DeepLClient:
+    # The client asks every five seconds how far a document is.
+    monkeypatch.setattr(
+        "deepl.translator.time", SimpleNamespace(sleep=lambda _: time.sleep(0.02), time=time.time)
+    )
+    return deepl.DeepLClient("a key", server_url=address)
+
+
+@pytest.fixture
+def translated(systems: Systems) -> Callable[..., list[list[str]]]:
+    """Documents of lines, translated without a server."""
+
+    def translate(*documents: list[str], system: str = "window") -> list[list[str]]:
+        contents = Contents([[Block((line,)) for line in lines] for lines in documents])
+        found = translate_blocks(systems.named(system).opened, contents)
+        return [[block.text for block in blocks] for blocks in found]
+
+    return translate
+
+
+def words(text: str) -> set[str]:
+    return set(re.findall(r"\w+", text))
+
+
+def test_a_text_and_texts(client: deepl.DeepLClient, translated: Callable[..., list[list[str]]]) -> None:
+    [[one], [two]] = translated(TEXTS[:1], TEXTS[1:2], system="sentence")
+    found = client.translate_text(TEXTS[0], target_lang="DE")
+    assert isinstance(found, deepl.TextResult)
+    assert (found.text, found.detected_source_lang) == (one, "EN")
+    assert (found.billed_characters, found.model_type_used) == (len(TEXTS[0]), None)
+    many = client.translate_text([TEXTS[1], "", TEXTS[0]], source_lang="en", target_lang="de")
+    assert isinstance(many, list)
+    assert [each.text for each in many] == [two, "", one]
+
+
+def test_texts_share_no_context_unless_they_are_a_document(
+    client: deepl.DeepLClient, translated: Callable[..., list[list[str]]]
+) -> None:
+    def texts(extra: dict[str, object]) -> list[str]:
+        found = client.translate_text(TEXTS, target_lang="DE", extra_body_parameters=extra)
+        assert isinstance(found, list)
+        return [each.text for each in found]
+
+    apart = [line for [line] in translated(*([text] for text in TEXTS))]
+    [together] = translated(TEXTS)
+    assert together != apart  # or the test would see nothing
+    assert texts(WINDOW) == apart
+    assert texts(DOCUMENT) == together
+
+
+def test_context_is_read_and_left_out(
+    client: deepl.DeepLClient, translated: Callable[..., list[list[str]]]
+) -> None:
+    found = client.translate_text(
+        TEXTS[2], target_lang="DE", context="\n".join(TEXTS[:2]), extra_body_parameters=WINDOW
+    )
+    assert isinstance(found, deepl.TextResult)
+    [[_, _, wanted]] = translated(TEXTS)
+    assert found.text == wanted
+    assert found.billed_characters == len(TEXTS[2])
+
+
+def test_lines_and_sentences_of_a_text_share_context_and_its_white_space_stays(
+    client: deepl.DeepLClient, translated: Callable[..., list[list[str]]]
+) -> None:
+    [[one, two, three]] = translated(TEXTS)
+    text = f"  {TEXTS[0]}  {TEXTS[1]}\n\n\t{TEXTS[2]}\r\n"
+    found = client.translate_text(text, target_lang="DE", extra_body_parameters=WINDOW)
+    assert isinstance(found, deepl.TextResult)
+    assert found.text == f"  {one}  {two}\n\n\t{three}\r\n"
+
+
+def test_sentences_are_split_as_is_asked(
+    client: deepl.DeepLClient, translated: Callable[..., list[list[str]]]
+) -> None:
+    text = "The cat\nsees a dog. It runs."
+    whole = {}
+    for split in ("0", "1", "nonewlines"):
+        found = client.translate_text(text, target_lang="DE", split_sentences=split)
+        assert isinstance(found, deepl.TextResult)
+        whole[split] = found.text
+    [[a, b]] = translated(["The cat", "sees a dog. It runs."], system="sentence")
+    assert whole["1"] == f"{a}\n{b}"
+    [[c, d]] = translated(["The cat sees a dog.", "It runs."], system="sentence")
+    assert whole["nonewlines"] == f"{c} {d}"
+    assert whole["0"] not in (whole["1"], whole["nonewlines"])
+    assert "\n" not in whole["0"]
+
+
+def test_model_types_are_greedy_search_and_the_runs_own(client: deepl.DeepLClient, systems: Systems) -> None:
+    for asked, used in [
+        ("latency_optimized", "latency_optimized"),
+        ("quality_optimized", "quality_optimized"),
+        ("prefer_quality_optimized", "quality_optimized"),
+    ]:
+        found = client.translate_text(TEXTS[0], target_lang="DE", model_type=asked)
+        assert isinstance(found, deepl.TextResult)
+        assert found.model_type_used == used
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        ({"target_lang": "FR"}, "target_lang.*not supported"),
+        ({"source_lang": "XX"}, "source_lang.*not supported"),
+        ({"source_lang": "de"}, "source_lang.*not supported"),
+        ({"formality": "more"}, "Target language.*formality"),
+        ({"formality": "rude"}, "formality"),
+        ({"split_sentences": "2"}, "split_sentences"),
+        ({"tag_handling": "yaml"}, "tag_handling"),
+        ({"model_type": "best"}, "model_type"),
+        ({"style_rule": "a"}, "style_id"),
+        ({"custom_instructions": ["a"]}, "custom_instructions"),
+        ({"translation_memory": "a"}, "translation_memory_id"),
+        ({"glossary": "none", "source_lang": "EN"}, "no such glossary"),
+        ({"extra_body_parameters": {"cotext": {"document": 1}}}, "cotext"),
+        ({"extra_body_parameters": {"cotext": {"system": "none"}}}, "known are"),
+        ({"extra_body_parameters": {"text": ["a", 1]}}, "'text' has to be"),
+        ({"extra_body_parameters": {"text": []}}, "'text' not specified"),
+    ],
+)
+def test_what_cannot_be_done_is_refused_with_its_name(
+    client: deepl.DeepLClient, asked: dict[str, object], said: str
+) -> None:
+    with pytest.raises(deepl.DeepLException, match=said) as refused:
+        client.translate_text(TEXTS[0], **({"target_lang": "DE"} | asked))  # type: ignore[arg-type]
+    assert refused.value.http_status_code in (400, 404)
+
+
+def test_preferences_that_cannot_be_met_are_no_errors(client: deepl.DeepLClient) -> None:
+    for formality in ("default", "prefer_more", "Prefer_Less"):
+        client.translate_text(TEXTS[0], target_lang="DE", formality=formality)
+
+
+def test_languages_are_those_of_the_systems(client: deepl.DeepLClient) -> None:
+    [source], [target] = client.get_source_languages(), client.get_target_languages()
+    assert (source.code, source.name) == ("EN", "English")
+    assert (target.code, target.name, target.supports_formality) == ("DE", "German", False)
+    [pair] = client.get_glossary_languages()
+    assert (pair.source_lang, pair.target_lang) == ("en", "de")
+
+
+def test_usage_counts_characters_of_texts_and_documents(client: deepl.DeepLClient) -> None:
+    def count() -> int:
+        found = client.get_usage().character
+        assert found.count is not None
+        return found.count
+
+    before = count()
+    client.translate_text(["The cat.", "It"], target_lang="DE", context="not counted")
+    assert count() == before + len("The cat.It")
+    status = client.translate_document(io.BytesIO(b"The cat runs.\n"), io.BytesIO(), target_lang="DE")
+    assert status.billed_characters
+    assert count() == before + len("The cat.It") + status.billed_characters
+
+
+def test_documents_are_recognised_by_what_they_hold(
+    client: deepl.DeepLClient, translated: Callable[..., list[list[str]]]
+) -> None:
+    [[one]] = translated(TEXTS[:1], system="sentence")
+    page = io.BytesIO(f"<!DOCTYPE html><html><body><p>{TEXTS[0]}</p></body></html>".encode())
+    made = io.BytesIO()
+    status = client.translate_document(page, made, target_lang="DE")  # uploaded under the name "file"
+    assert (status.done, status.billed_characters) == (True, len(TEXTS[0]))
+    assert made.getvalue().decode() == f"<!DOCTYPE html><html><body><p>{one}</p></body></html>"
+
+
+def test_a_document_is_fetched_once_and_with_its_key(client: deepl.DeepLClient, tmp_path: Path) -> None:
+    handle = client.translate_document_upload(TEXTS[0], target_lang="DE", filename="a.txt")
+    wrong = deepl.DocumentHandle(handle.document_id, "0" * 64)
+    with pytest.raises(deepl.DeepLException) as refused:
+        client.translate_document_get_status(wrong)
+    assert refused.value.http_status_code == 404
+    assert client.translate_document_wait_until_done(handle).done
+    for each, status in [(wrong, 404), (handle, None), (handle, 404)]:
+        made = io.BytesIO()
+        if status is None:
+            client.translate_document_download(each, made)
+            assert made.getvalue()
+            continue
+        with pytest.raises(deepl.DeepLException) as refused:
+            client.translate_document_download(each, made)
+        assert refused.value.http_status_code == status
+
+
+def test_documents_from_files_keep_their_format(client: deepl.DeepLClient, tmp_path: Path) -> None:
+    source, made = tmp_path / "a.srt", tmp_path / "b.srt"
+    source.write_text("1\n00:00:01,000 --> 00:00:02,000\nThe cat runs.\n")
+    client.translate_document_from_filepath(source, made, target_lang="DE")
+    assert made.read_text().startswith("1\n00:00:01,000 --> 00:00:02,000\n")
+    with pytest.raises(deepl.DeepLException, match="output_format"):
+        client.translate_document_from_filepath(source, tmp_path / "b.docx", target_lang="DE")
+    with pytest.raises(deepl.DeepLException, match="not a supported format"):
+        client.translate_document(io.BytesIO(b"\x00\x01\x02\xff" * 50), io.BytesIO(), target_lang="DE")
+
+
+def test_glossaries_of_one_dictionary(client: deepl.DeepLClient) -> None:
+    made = client.create_glossary("animals", "EN", "DE", {"cat": "Katze", "dog": "Hund"})
+    assert (made.name, made.ready, made.entry_count) == ("animals", True, 2)
+    assert (made.source_lang, made.target_lang) == ("EN", "DE")
+    assert client.get_glossary(made.glossary_id).creation_time == made.creation_time
+    assert client.get_glossary_entries(made) == {"cat": "Katze", "dog": "Hund"}
+    assert made.glossary_id in [each.glossary_id for each in client.list_glossaries()]
+    [found] = client.translate_text(
+        ["The cat sees a dog."], source_lang="EN", target_lang="DE", glossary=made
+    )
+    assert {"Katze", "Hund"} <= words(found.text)
+    client.delete_glossary(made)
+    with pytest.raises(deepl.GlossaryNotFoundException):
+        client.get_glossary(made.glossary_id)
+
+
+def test_a_glossary_from_csv(client: deepl.DeepLClient) -> None:
+    table = '"cat, big",Löwe,en,de\r\n\r\ndog,"der ""Hund"""\r\n'
+    made = client.create_glossary_from_csv("animals", "EN", "DE", table)
+    assert client.get_glossary_entries(made) == {"cat, big": "Löwe", "dog": 'der "Hund"'}
+
+
+def test_glossaries_of_several_dictionaries(client: deepl.DeepLClient) -> None:
+    of = MultilingualGlossaryDictionaryEntries
+    made = client.create_multilingual_glossary(
+        "two", [of("EN", "DE", {"cat": "Katze"}), of("DE", "EN", {"Katze": "cat"})]
+    )
+    pairs = [(each.source_lang, each.target_lang, each.entry_count) for each in made.dictionaries]
+    assert pairs == [("EN", "DE", 1), ("DE", "EN", 1)]
+    assert made.glossary_id not in [each.glossary_id for each in client.list_glossaries()]
+    with pytest.raises(deepl.GlossaryNotFoundException):
+        client.get_glossary(made.glossary_id)
+
+    client.update_multilingual_glossary_name(made, "three")
+    client.update_multilingual_glossary_dictionary(made, of("EN", "DE", {"dog": "Hund"}))
+    found = client.get_multilingual_glossary_entries(made, "EN", "DE").dictionaries[0]
+    assert found.entries == "cat\tKatze\ndog\tHund"
+    client.replace_multilingual_glossary_dictionary(made, of("EN", "DE", {"bird": "Vogel"}))
+    [text] = client.translate_text(
+        ["The cat sees a bird."], source_lang="EN", target_lang="DE", glossary=made
+    )
+    assert "Vogel" in text.text
+    client.delete_multilingual_glossary_dictionary(made, source_lang="DE", target_lang="EN")
+    [listed] = [
+        each for each in client.list_multilingual_glossaries() if each.glossary_id == made.glossary_id
+    ]
+    assert (listed.name, len(listed.dictionaries)) == ("three", 1)
+    client.delete_multilingual_glossary(made)
+    with pytest.raises(deepl.GlossaryNotFoundException):
+        client.get_multilingual_glossary(made.glossary_id)
+
+
+def test_several_glossaries_at_once(client: deepl.DeepLClient) -> None:
+    made = [
+        client.create_glossary("a", "EN", "DE", {"cat": "Katze"}),
+        client.create_glossary("b", "EN", "DE", {"cat": "Kater", "dog": "Hund"}),
+    ]
+    asked = {"source_lang": "EN", "target_lang": "DE"}
+    [found] = client.translate_text(["The cat sees a dog."], glossary_ids=made, **asked)
+    assert {"Katze", "Hund"} <= words(found.text)
+    document = io.BytesIO()
+    client.translate_document(io.BytesIO(b"The cat sees a dog.\n"), document, glossary_ids=made, **asked)
+    assert {"Katze", "Hund"} <= words(document.getvalue().decode())
+
+
+@pytest.mark.parametrize(
+    ("languages", "entries", "said"),
+    [
+        (("EN", "XX"), {"a": "b"}, "two languages"),
+        (("EN", "EN"), {"a": "b"}, "two languages"),
+    ],
+)
+def test_glossaries_that_cannot_be(
+    client: deepl.DeepLClient, languages: tuple[str, str], entries: dict[str, str], said: str
+) -> None:
+    with pytest.raises(deepl.DeepLException, match=said):
+        client.create_glossary("n", *languages, entries)
+
+
+def test_the_clients_command_line(address: str, translated: Callable[..., list[list[str]]]) -> None:
+    [[one]] = translated(TEXTS[:1], system="sentence")
+    command = [sys.executable, "-m", "deepl", "--server-url", address, "text", "--to", "DE", TEXTS[0]]
+    done = subprocess.run(
+        command,
+        env=os.environ | {"DEEPL_AUTH_KEY": "a key", "PYTHONIOENCODING": "utf-8"},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=60,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (0, f"{one}\n"), done.stderr

@@ -1,0 +1,280 @@
+"""Answers against DeepL's published specification, and requests as other clients than DeepL's send them."""
+
+import time
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from loopback import served
+from tiny_server import tiny_application
+
+from cotext.serving.systems import Systems
+
+SPECIFICATION = Path(__file__).resolve().parents[3] / "shared" / "deepl" / "openapi.yaml"
+KEY = {"Authorization": "DeepL-Auth-Key k"}
+TEXT = {"text": ["The cat."], "target_lang": "DE"}
+
+
+@pytest.fixture(scope="module")
+def server(systems: Systems, tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
+    state = tmp_path_factory.mktemp("state")
+    with served(tiny_application(systems, state, max_text_bytes=16_384)) as client:
+        client.headers.update(KEY)
+        yield client
+
+
+@cache
+def specification() -> Any:
+    if not SPECIFICATION.is_file():
+        pytest.skip(f"{SPECIFICATION} is not there")
+    return yaml.load(SPECIFICATION.read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+
+
+def resolved(content: Any) -> Any:
+    while isinstance(content, dict) and "$ref" in content:
+        found = specification()
+        for part in content["$ref"].removeprefix("#/").split("/"):
+            found = found[part]
+        content = found
+    return content
+
+
+def check(answer: httpx.Response, path: str) -> httpx.Response:
+    """The answer, which is as the specification of its path says."""
+    import jsonschema
+
+    known = specification()
+    told = known["paths"][path][answer.request.method.lower()]["responses"]
+    statuses = {int(status): described for status, described in told.items()}
+    assert answer.status_code in statuses, (answer.status_code, answer.text)
+    content = resolved(statuses[answer.status_code]).get("content")
+    if not content:
+        return answer
+    kind = answer.headers["content-type"].partition(";")[0]
+    assert kind in content
+    if schema := content[kind].get("schema") if kind == "application/json" else None:
+        whole = {"components": known["components"], **schema}
+        jsonschema.validate(answer.json(), whole, format_checker=jsonschema.FormatChecker())
+    return answer
+
+
+def translated(answer: httpx.Response) -> list[str]:
+    assert answer.status_code == 200, answer.text
+    return [each["text"] for each in answer.json()["translations"]]
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        TEXT,
+        TEXT | {"source_lang": "EN", "context": "A dog. It runs.", "show_billed_characters": True},
+        TEXT | {"model_type": "latency_optimized", "preserve_formatting": True, "formality": "prefer_less"},
+        TEXT | {"tag_handling": "xml", "tag_handling_version": "v2", "ignore_tags": ["x"]},
+        TEXT | {"tag_handling": "html", "split_sentences": "nonewlines", "outline_detection": False},
+        TEXT | {"enable_beta_languages": True, "target_lang": "de-AT"},
+        TEXT | {"target_lang": "FR"},
+        TEXT | {"text": ["a" * 17_000]},
+        TEXT | {"glossary_id": "none", "source_lang": "EN"},
+        {"text": ["The cat."]},
+    ],
+)
+def test_translations(server: httpx.Client, asked: dict[str, Any]) -> None:
+    check(server.post("/v2/translate", json=asked), "/v2/translate")
+
+
+def test_languages_and_usage(server: httpx.Client) -> None:
+    for kind in ("", "?type=source", "?type=target", "?type=x"):
+        check(server.get(f"/v2/languages{kind}"), "/v2/languages")
+    resources = ("translate_text", "translate_document", "glossary", "voice", "write", "style_rules")
+    for resource in (*resources, "translation_memory"):
+        check(server.get(f"/v3/languages?resource={resource}"), "/v3/languages")
+    check(server.get("/v3/languages"), "/v3/languages")
+    check(server.get("/v3/languages/resources"), "/v3/languages/resources")
+    check(server.get("/v2/usage"), "/v2/usage")
+    check(server.get("/v2/glossary-language-pairs"), "/v2/glossary-language-pairs")
+
+
+def test_glossaries_of_one_dictionary(server: httpx.Client) -> None:
+    path = "/v2/glossaries"
+    asked = {
+        "name": "n",
+        "source_lang": "en",
+        "target_lang": "de",
+        "entries": "a\tb\n",
+        "entries_format": "tsv",
+    }
+    made = check(server.post(path, json=asked), path).json()
+    assert check(server.post(path, data=asked), path).status_code == 201
+    for wrong in ({"entries": "a"}, {"entries": "a\tb\na\tc"}, {"name": ""}, {"entries_format": "xls"}):
+        assert check(server.post(path, json=asked | wrong), path).status_code == 400
+    check(server.get(path), path)
+    of_one, one = f"{path}/{made['glossary_id']}", f"{path}/{{glossary_id}}"
+    check(server.get(of_one), one)
+    assert check(server.get(f"{of_one}/entries"), f"{one}/entries").text == "a\tb"
+    wrong_kind = server.get(f"{of_one}/entries", headers={"Accept": "application/json"})
+    assert check(wrong_kind, f"{one}/entries").status_code == 415
+    assert check(server.delete(of_one), one).status_code == 204
+    for gone in (server.get(of_one), server.delete(of_one)):
+        assert check(gone, one).status_code == 404
+
+
+def test_glossaries_of_several_dictionaries(server: httpx.Client) -> None:
+    path = "/v3/glossaries"
+    pair = {"source_lang": "en", "target_lang": "de"}
+    entries = {**pair, "entries": "a,b\n", "entries_format": "csv"}
+    made = check(server.post(path, json={"name": "n", "dictionaries": [entries]}), path).json()
+    assert check(server.post(path, json={"name": "n", "dictionaries": ["a"]}), path).status_code == 400
+    check(server.get(path), path)
+    of_one, one = f"{path}/{made['glossary_id']}", f"{path}/{{glossary_id}}"
+    check(server.get(of_one), one)
+    check(server.patch(of_one, json={"name": "m", "dictionaries": [entries]}), one)
+    both = {"dictionaries": [entries, entries | {"target_lang": "fr"}]}
+    assert check(server.patch(of_one, json=both), one).status_code == 400
+    check(server.get(f"{of_one}/entries", params=pair), f"{one}/entries")
+    check(server.get(f"{of_one}/entries", params=pair | {"target_lang": "fr"}), f"{one}/entries")
+    check(server.put(f"{of_one}/dictionaries", json=entries), f"{one}/dictionaries")
+    check(server.delete(f"{of_one}/dictionaries", params=pair), f"{one}/dictionaries")
+    check(server.delete(of_one), one)
+
+
+def test_documents(server: httpx.Client) -> None:
+    path = "/v2/document"
+    file = {"file": ("a.txt", b"The cat runs.\n")}
+    asked = {"target_lang": "DE", "source_lang": "EN"}
+    made = check(server.post(path, data=asked, files=file), path).json()
+    key = {"document_key": made["document_key"]}
+    of_one, one = f"{path}/{made['document_id']}", f"{path}/{{document_id}}"
+    deadline = time.monotonic() + 30
+    while check(server.post(of_one, json=key), one).json()["status"] != "done":
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+    check(server.post(of_one, data=key), one)
+    check(server.post(of_one, json={}), one)
+    check(server.post(of_one, json={"document_key": "x"}), one)
+    check(server.post(f"{of_one}/result", json={"document_key": "x"}), f"{one}/result")
+    assert check(server.post(f"{of_one}/result", json=key), f"{one}/result").status_code == 200
+    assert check(server.post(f"{of_one}/result", json=key), f"{one}/result").status_code == 404
+    for wrong in (
+        {"target_lang": "FR"},
+        {"output_format": "docx"},
+        {"formality": "less"},
+        {"target_lang": ""},
+    ):
+        assert check(server.post(path, data=asked | wrong, files=file), path).status_code == 400
+    assert (
+        check(server.post(path, data=asked, files={"file": ("a.bin", b"\0\1\xff" * 99)}), path).status_code
+        == 400
+    )
+
+
+def test_a_client_has_no_more_than_its_quota(systems: Systems, tmp_path: Path) -> None:
+    with served(tiny_application(systems, tmp_path, max_characters_of_client=10)) as server:
+        answers = [server.post("/v2/translate", json=TEXT, headers=KEY) for _ in range(3)]
+        assert [check(each, "/v2/translate").status_code for each in answers] == [200, 200, 456]
+        assert server.get("/v2/usage", headers=KEY).json() == {"character_count": 16, "character_limit": 10}
+        file = {"file": ("a.txt", b"The cat runs.\n")}
+        refused = server.post("/v2/document", data={"target_lang": "DE"}, files=file, headers=KEY)
+        assert check(refused, "/v2/document").status_code == 456
+
+
+# --- other clients
+
+
+def test_weblate_has_its_placeholders_back(server: httpx.Client) -> None:
+    """The fields that Weblate sends; its placeholders are elements, and its text is escaped."""
+    texts = [
+        'The cat sees <x id="7"></x> &lt;dogs&gt;.',
+        '<x id="0"></x>The cat<x id="1"></x> runs, <x id="2"></x> &amp; <x id="3"></x>',
+        '<x id="12"></x>',
+    ]
+    asked = {
+        "text": texts,
+        "source_lang": "EN",
+        "target_lang": "DE",
+        "formality": "default",
+        "tag_handling": "xml",
+        "ignore_tags": ["x"],
+        "context": "A cat, a dog",
+        "model_type": "prefer_quality_optimized",
+    }
+    found = translated(server.post("/v2/translate", json=asked))
+    for text, target in zip(texts, found, strict=True):
+        for number in range(20):
+            element = f'<x id="{number}"></x>'
+            assert target.count(element) == text.count(element)
+    assert found[2] == texts[2]
+    assert server.get("/v2/languages", params={"type": "target"}).json()[0]["language"] == "DE"
+
+
+def test_forms_and_keys_in_fields(server: httpx.Client) -> None:
+    [wanted] = translated(server.post("/v2/translate", json=TEXT))
+    form = {"auth_key": "k", "text": ["The cat.", "The cat."], "target_lang": "de", "split_sentences": "1"}
+    with httpx.Client(base_url=server.base_url) as client:
+        found = translated(client.post("/v2/translate", data=form | {"preserve_formatting": "0"}))
+    assert found == [wanted, wanted]
+    html = {"text": "<p>The cat</p>", "target_lang": "DE", "tag_handling": "html", "ignore_tags": "x,y"}
+    [found_html] = translated(server.post("/v2/translate", data=html))
+    assert (found_html[:3], found_html[-4:]) == ("<p>", "</p>")
+
+
+def test_a_get_may_have_its_fields_in_a_body(server: httpx.Client) -> None:
+    answer = server.request("GET", "/v2/languages", data={"type": "target"})
+    assert [each["language"] for each in answer.json()] == ["DE"]
+
+
+@pytest.mark.parametrize(
+    ("body", "kind"),
+    [
+        (b'{"text": ["\\ud800"], "target_lang": "DE"}', "application/json"),
+        (b'{"text": [["a"]], "target_lang": "DE"}', "application/json"),
+        (b'{"text": {"a": 1}, "target_lang": ["DE", "EN"]}', "application/json"),
+        (b'{"text": "a", "target_lang": 1}', "application/json"),
+        (b'{"text": "a", "target_lang": "DE", "tag_handling": ["xml", "html"]}', "application/json"),
+        (b'{"text": "a", "target_lang": "DE", "preserve_formatting": "maybe"}', "application/json"),
+        (
+            b'{"text": "a", "target_lang": "DE", "glossary_ids": ["1", "2", "3", "4", "5", "6"]}',
+            "application/json",
+        ),
+        (b"text=a", "application/x-www-form-urlencoded"),
+        (b"[1]", "application/json"),
+        (b"{", "application/json"),
+    ],
+)
+def test_errors_are_texts(server: httpx.Client, body: bytes, kind: str) -> None:
+    answer = server.post("/v2/translate", content=body, headers={"Content-Type": kind})
+    assert answer.status_code == 400, answer.text
+    told = answer.json()
+    assert told["message"]
+    assert all(isinstance(each, str) for each in told.values())
+
+
+def test_markup_nested_deeply_is_translated_or_refused(server: httpx.Client) -> None:
+    for text in (
+        "<a>" * 500 + "The cat." + "</a>" * 500,
+        "<a>" * 1000,
+        "The <b>" * 300 + "cat" + "</b>" * 300,
+    ):
+        for kind in ("xml", "html"):
+            answer = server.post(
+                "/v2/translate", json={"text": text, "target_lang": "DE", "tag_handling": kind}
+            )
+            assert answer.status_code in (200, 400), answer.text
+
+
+def test_glossaries_and_documents_are_the_clients_own(server: httpx.Client) -> None:
+    entries = {"name": "n", "source_lang": "en", "target_lang": "de", "entries": "cat\tKatze"}
+    made = server.post("/v2/glossaries", json=entries).json()["glossary_id"]
+    other = {"Authorization": "DeepL-Auth-Key other"}
+    asked = TEXT | {"source_lang": "EN", "glossary_id": made}
+    assert server.post("/v2/translate", json=asked).status_code == 200
+    for answer in (
+        server.post("/v2/translate", json=asked, headers=other),
+        server.get(f"/v2/glossaries/{made}", headers=other),
+        server.delete(f"/v3/glossaries/{made}", headers=other),
+    ):
+        assert answer.status_code == 404
+    assert server.get("/v2/glossaries", headers=other).json() == {"glossaries": []}

@@ -1,0 +1,504 @@
+"""Files as jobs: their states, their limits, and what a server does with a folder that it finds."""
+
+import asyncio
+import errno
+import os
+import shutil
+import sqlite3
+import stat
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny_server import tiny_systems
+from waiting import TEXT, Sender, long_text, until
+
+from cotext.data.splitting import Splitting
+from cotext.decoding.partial_output import JournalWindows
+from cotext.decoding.translate_files import format_of, open_job
+from cotext.decoding.wishes import Wishes
+from cotext.runtime.errors import CotextError
+from cotext.serving.errors import RequestError
+from cotext.serving.jobs import JobOptions, Jobs, progress
+from cotext.serving.jobs.progress import Running
+from cotext.serving.service import Client, Service
+from cotext.serving.settings import ServerSettings
+from cotext.serving.sharing import Work
+from cotext.serving.systems import System, Systems
+
+Opened = Callable[..., Sender]
+
+
+@pytest.fixture
+def opened(systems: Systems, tmp_path: Path) -> Iterator[Opened]:
+    """Servers on one state folder, one after the other; closed in the end."""
+    made: list[Jobs] = []
+
+    def open_one(of: Systems = systems, **settings: Any) -> Sender:
+        service = Service(of, ServerSettings(tmp_path / "state", **settings))
+        made.append(service.jobs)
+        service.jobs.start()
+        return Sender(service)
+
+    yield open_one
+    for jobs in made:
+        jobs.close()
+
+
+@pytest.fixture
+def held(systems: Systems) -> Iterator[Callable[[Sender], Callable[[], None]]]:
+    """Keeps the model of a server from translating until the function that it returns is called."""
+    releases: list[Callable[[], None]] = []
+
+    def hold(sender: Sender) -> Callable[[], None]:
+        taken, leave = threading.Event(), threading.Event()
+
+        def keep() -> None:
+            with sender.service.shared(systems.named(sender.system)).exclusively(Work()):
+                taken.set()
+                leave.wait(60)
+
+        thread = threading.Thread(target=keep, daemon=True)
+        thread.start()
+        taken.wait(60)
+
+        def release() -> None:
+            leave.set()
+            thread.join(60)
+
+        releases.append(release)
+        return release
+
+    yield hold
+    for release in releases:
+        release()
+
+
+def refused(call: Callable[[], object]) -> RequestError:
+    with pytest.raises(RequestError) as error:
+        call()
+    return error.value
+
+
+def names(folder: Path) -> list[str]:
+    return [path.name for path in folder.iterdir()]
+
+
+def folders(tmp_path: Path) -> set[str]:
+    """The folders of jobs."""
+    return {p.name for p in (tmp_path / "state" / "jobs").iterdir() if p.is_dir()} - {"uploads"}
+
+
+def by_command(system: System, folder: Path, content: bytes, name: str = "a.txt") -> bytes:
+    """The file as the job of a command writes it."""
+    folder.mkdir()
+    source, out = folder / name, folder / f"out-{name}"
+    source.write_bytes(content)
+    job = open_job(
+        system.opened, source, out, format_of(source), splitting=Splitting(), wishes=Wishes(),
+        on_message=lambda text: None,
+    )  # fmt: skip
+    job.run(lambda count: None, overwrite=False)
+    return out.read_bytes()
+
+
+def test_a_file_is_translated_as_by_the_command(opened: Opened, systems: Systems, tmp_path: Path) -> None:
+    sender = opened()
+    ticket = sender.send(TEXT, "../My text.en.txt")
+    assert sender.translated(ticket) == by_command(systems.named("window"), tmp_path / "plain", TEXT)
+    status = sender.status(ticket)
+    assert (status.sentences, status.sentences_done, status.file_name) == (3, 3, "My text.de.txt")
+    assert status.billed_characters == len("The cat sees a dog.It runs.It sings!")
+    assert any("paragraph is split" in message for message in status.messages)
+    assert not any(str(tmp_path) in message or "--" in message for message in status.messages)
+    # What is not needed any more is deleted: the upload and the journal.
+    assert names(tmp_path / "state" / "jobs" / ticket.id) == ["result.txt"]
+
+
+def test_nobody_else_can_read_the_state(opened: Opened, tmp_path: Path) -> None:
+    sender = opened()
+    ticket = sender.send()
+    sender.finished(ticket)
+    for folder in (tmp_path / "state", tmp_path / "state" / "jobs", tmp_path / "state" / "jobs" / ticket.id):
+        assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    # A key that is on the disk would be one for whoever reads a backup.
+    everything = b"".join(p.read_bytes() for p in (tmp_path / "state").rglob("*") if p.is_file())
+    assert ticket.key.encode() not in everything
+    assert ticket.id.encode() in everything
+
+
+def test_a_job_is_its_clients(opened: Opened) -> None:
+    sender = opened()
+    ticket = sender.send()
+    jobs, other = sender.service.jobs, Client("another")
+    for call in (jobs.status, jobs.result, jobs.cancel, jobs.delete):
+        assert refused(lambda call=call: call(ticket.id, other)).status == 404  # type: ignore[misc]
+        assert refused(lambda call=call: call(ticket.id, sender.client, "0" * 64)).status == 404  # type: ignore[misc]
+        assert refused(lambda call=call: call("0" * 32, sender.client)).status == 404  # type: ignore[misc]
+    assert jobs.of_client(other) == []
+    assert [status.id for status in jobs.of_client(sender.client)] == [ticket.id]
+    assert sender.finished(ticket).state == "done"
+
+
+def test_cancelled_while_it_waits_while_it_is_translated_and_when_it_is_done(
+    opened: Opened, held: Callable[[Sender], Callable[[], None]], tmp_path: Path
+) -> None:
+    sender = opened(files_at_once=1)
+    jobs, client = sender.service.jobs, sender.client
+    done = sender.send()
+    sender.translated(done)
+    release = held(sender)
+    begun, waiting = sender.send(long_text(12)), sender.send()
+    until(lambda: sender.status(begun).sentences == 12)
+    assert (sender.status(begun).state, sender.status(waiting).state) == ("translating", "queued")
+    assert "not translated yet" in refused(lambda: jobs.result(waiting.id, client)).message
+    for ticket in (waiting, begun):
+        assert jobs.cancel(ticket.id, client).state == "cancelled"
+        assert folders(tmp_path) & {ticket.id} == set()
+        assert refused(lambda ticket=ticket: jobs.result(ticket.id, client)).status == 409  # type: ignore[misc]
+    assert jobs.cancel(done.id, client).state == "done"
+    release()
+    later = sender.send()
+    assert sender.finished(later).state == "done"
+    assert [sender.status(ticket).state for ticket in (begun, waiting)] == ["cancelled", "cancelled"]
+    assert folders(tmp_path) == {done.id, later.id}
+
+
+def test_deleted_at_once_whatever_its_state(
+    opened: Opened, held: Callable[[Sender], Callable[[], None]], tmp_path: Path
+) -> None:
+    sender = opened(files_at_once=1)
+    jobs, client = sender.service.jobs, sender.client
+    done = sender.send()
+    sender.translated(done)
+    release = held(sender)
+    begun, waiting = sender.send(long_text(12)), sender.send()
+    until(lambda: sender.status(begun).sentences == 12)
+    for ticket in (done, begun, waiting):
+        jobs.delete(ticket.id, client)
+        assert refused(lambda ticket=ticket: sender.status(ticket)).status == 404  # type: ignore[misc]
+    assert folders(tmp_path) == set()
+    release()
+    assert sender.finished(sender.send()).state == "done"
+    assert len(folders(tmp_path)) == 1
+
+
+def test_what_is_wrong_with_a_file_is_told_without_paths(opened: Opened, tmp_path: Path) -> None:
+    sender = opened()
+    broken = sender.send(b'{"a": "text", }', "Fehler.json")
+    status = sender.finished(broken)
+    assert status.state == "error"
+    assert status.message.startswith("Fehler.json")
+    assert str(tmp_path) not in status.message
+    assert "source" not in status.message
+    assert folders(tmp_path) == set()
+    for content, name, word in (
+        (b"", "a.txt", "a.txt: is empty"),
+        (b"\x89PNG\r\n\x1a\n\0\0", "a.png", "a.png"),
+        (b"\x1f\x8b\x08\0", "a.txt", "unpack"),
+        (TEXT, "a.txt.gz", "unpack"),
+    ):
+        error = refused(lambda: sender.send(content, name))  # noqa: B023
+        assert (error.status, word in error.message) == (400, True), error.message
+        assert str(tmp_path) not in error.message
+    assert folders(tmp_path) == set()
+
+
+def test_a_fault_of_the_server_is_the_jobs_error(opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*args: object) -> None:
+        raise ZeroDivisionError("secret text")
+
+    monkeypatch.setattr("cotext.serving.jobs.translation._of_sentences", fail)
+    sender = opened()
+    status = sender.finished(sender.send())
+    assert status.state == "error"
+    assert "the server failed" in status.message
+    assert "secret" not in status.message
+    monkeypatch.undo()
+    assert sender.finished(sender.send()).state == "done"
+
+
+def test_a_full_disk_is_the_jobs_error(
+    opened: Opened, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*args: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    sender = opened()
+    with monkeypatch.context() as patched:
+        patched.setattr("cotext.decoding.partial_output.sealed", full)
+        status = sender.finished(sender.send())
+    assert (status.state, str(tmp_path) in status.message) == ("error", False)
+    with monkeypatch.context() as patched:
+        patched.setattr("cotext.serving.jobs.folder.JobFolder.take", full)
+        assert refused(sender.send).status == 503
+    with monkeypatch.context() as patched:
+        usage = shutil.disk_usage(tmp_path)._replace(free=1 << 20)
+        patched.setattr(shutil, "disk_usage", lambda path: usage)
+        assert "no room" in refused(sender.send).message
+    assert folders(tmp_path) == set()
+    assert sender.finished(sender.send()).state == "done"
+
+
+def test_the_end_of_a_job_that_the_disk_refuses_is_noted_when_there_is_room(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cotext.serving.jobs import table, workers
+
+    monkeypatch.setattr(workers, "REFUSED_SECONDS", 0.05)
+    sender = opened()
+    plain, refusals = table.JobTable.finish, []
+
+    def finish(self: Any, *args: Any, **kwargs: Any) -> bool:
+        if len(refusals) < 2:
+            refusals.append(args)
+            raise sqlite3.OperationalError("database or disk is full")
+        return plain(self, *args, **kwargs)
+
+    monkeypatch.setattr(table.JobTable, "finish", finish)
+    assert sender.finished(sender.send()).state == "done"
+    assert len(refusals) == 2
+
+
+def test_clients_take_turns(opened: Opened, held: Callable[[Sender], Callable[[], None]]) -> None:
+    first = opened(files_at_once=1)
+    second, third = replace(first, client=Client("second")), replace(first, client=Client("third"))
+    release = held(first)
+    tickets = [(first, first.send()) for _ in range(3)]
+    until(lambda: first.status(tickets[0][1]).sentences > 0)
+    tickets += [(second, second.send()) for _ in range(2)] + [(third, third.send())]
+    release()
+    for sender, ticket in tickets:
+        sender.translated(ticket)
+    with sqlite3.connect(first.service.settings.state / "jobs" / "jobs.sqlite") as table:
+        order = [name for [name] in table.execute("SELECT client FROM jobs ORDER BY turn")]
+    assert order == ["anybody", "second", "third", "anybody", "second", "anybody"]
+
+
+def test_how_many_may_wait(opened: Opened, held: Callable[[Sender], Callable[[], None]]) -> None:
+    sender = opened(files_at_once=1, max_waiting=3, max_waiting_of_client=2)
+    held(sender)
+    for _ in range(2):
+        sender.send()
+    assert refused(sender.send).status == 429
+    other = replace(sender, client=Client("other"))
+    other.send()
+    error = refused(replace(sender, client=Client("third")).send)
+    assert (error.status, error.retry_after is not None) == (503, True)
+
+
+def test_finished_files_are_kept_for_a_time(opened: Opened, tmp_path: Path) -> None:
+    sender = opened()
+    ticket = sender.send()
+    sender.translated(ticket)
+    sender.service.jobs.close()
+    again = opened()
+    assert again.status(ticket).state == "done"
+    again.service.jobs.close()
+    with sqlite3.connect(tmp_path / "state" / "jobs" / "jobs.sqlite") as table:
+        table.execute("UPDATE jobs SET finished = finished - 24 * 3600")
+    last = opened()
+    assert refused(lambda: last.status(ticket)).status == 404
+    assert folders(tmp_path) == set()
+
+
+def test_the_oldest_finished_files_make_room(
+    opened: Opened, held: Callable[[Sender], Callable[[], None]], tmp_path: Path
+) -> None:
+    sender = opened(max_jobs_bytes=95_000, max_file_bytes=50_000)
+    long = b"It runs.\n\n" * 4000
+    finished = [sender.send(), sender.send()]
+    for ticket in finished:
+        sender.translated(ticket)
+        sender.service.jobs.result(ticket.id, sender.client)[0].write_bytes(long)
+    release = held(sender)
+    waiting = []
+    for ticket, state in zip(finished, ("done", None), strict=True):
+        waiting.append(sender.send(long))
+        assert refused(lambda ticket=ticket: sender.status(ticket)).status == 404  # type: ignore[misc]
+        assert state is None or sender.status(finished[1]).state == state
+    assert refused(lambda: sender.send(long)).status == 503
+    assert {sender.status(ticket).finished for ticket in waiting} == {False}
+    assert refused(lambda: sender.send(b"x" * 50_001)).status == 413
+    for ticket in waiting:
+        sender.service.jobs.cancel(ticket.id, sender.client)
+    release()
+
+
+def test_another_server_on_the_folder_is_refused(opened: Opened) -> None:
+    opened()
+    with pytest.raises(CotextError, match="another process is at work on it"):
+        opened()
+
+
+@pytest.mark.parametrize(
+    ("pragma", "words"),
+    [("user_version = 2", "of version 2"), ("application_id = 1", "other tables")],
+)
+def test_a_folder_of_another_version_is_refused(
+    opened: Opened, tmp_path: Path, pragma: str, words: str
+) -> None:
+    opened().service.jobs.close()
+    with sqlite3.connect(tmp_path / "state" / "jobs" / "jobs.sqlite") as table:
+        table.execute(f"PRAGMA {pragma}")
+    with pytest.raises(CotextError, match=words) as error:
+        opened()
+    assert "--state" in str(error.value)
+
+
+def test_a_damaged_table_is_refused(opened: Opened, tmp_path: Path) -> None:
+    opened().service.jobs.close()
+    (tmp_path / "state" / "jobs" / "jobs.sqlite").write_bytes(b"no table at all" * 1000)
+    with pytest.raises(CotextError, match="cannot be used as a table of jobs"):
+        opened()
+    (tmp_path / "state" / "jobs" / "jobs.sqlite").unlink()
+    opened()  # the lock is given back
+
+
+def test_what_a_killed_server_leaves_is_put_in_order(
+    opened: Opened, held: Callable[[Sender], Callable[[], None]], tmp_path: Path
+) -> None:
+    sender = opened(files_at_once=1)
+    done, empty = sender.send(), sender.send()
+    for ticket in (done, empty):
+        sender.translated(ticket)
+    release = held(sender)
+    lost, waiting = sender.send(), sender.send()
+    until(lambda: sender.status(lost).sentences > 0)
+    stopping = threading.Thread(target=sender.service.jobs.close)
+    stopping.start()
+    until(lambda: sender.service.jobs._closed)
+    release()
+    stopping.join()
+    jobs = tmp_path / "state" / "jobs"
+    (jobs / "ABCDEF").mkdir()  # killed before the row was written
+    (jobs / "ABCDEF" / "source.txt").write_bytes(TEXT)
+    (jobs / "uploads" / "0123").write_bytes(TEXT)
+    (jobs / done.id / "source.txt").write_bytes(TEXT)  # killed before it was deleted
+    (jobs / empty.id / "result.txt").unlink()
+    shutil.rmtree(jobs / lost.id)
+    again = opened()
+    assert again.finished(lost).message == "the file is lost; send it again"
+    assert again.translated(waiting) == again.translated(done)
+    assert refused(lambda: again.status(empty)).status == 404
+    assert folders(tmp_path) == {done.id, waiting.id}
+    assert names(jobs / done.id) == ["result.txt"]
+    assert names(jobs / "uploads") == []
+
+
+def stopped_after(
+    sender: Sender, ticket_of: Callable[[], Any], windows: int, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Any, list[int]]:
+    """Send a file to a server that stops when so many of its windows are translated; their numbers."""
+    noted: list[int] = []
+    plain = JournalWindows.note
+
+    def note(self: JournalWindows, document: int, window: Any) -> None:
+        plain(self, document, window)
+        if len(noted) + 1 == windows:
+            stopping.start()
+            until(lambda: sender.service.jobs._closed)
+        noted.append(window.number)
+
+    stopping = threading.Thread(target=sender.service.jobs.close)
+    with monkeypatch.context() as patched:
+        patched.setattr(JournalWindows, "note", note)
+        ticket = ticket_of()
+        until(lambda: len(noted) >= windows)
+        stopping.join()
+    return ticket, noted
+
+
+def test_a_server_that_is_stopped_goes_on_in_mid_document(
+    opened: Opened, systems: Systems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, sender = long_text(16), opened()
+    ticket, noted = stopped_after(sender, lambda: sender.send(text), 5, monkeypatch)
+    assert 5 <= len(noted) < 16
+    plain, again = JournalWindows.note, []
+
+    def note(self: JournalWindows, document: int, window: Any) -> None:
+        again.append(window.number)
+        plain(self, document, window)
+
+    monkeypatch.setattr(JournalWindows, "note", note)
+    second = opened()
+    assert second.translated(ticket) == by_command(systems.named("window"), tmp_path / "plain", text)
+    by_server = again[: 16 - len(noted)]
+    assert sorted(noted + by_server) == list(range(16))
+
+
+def test_a_system_of_the_same_name_and_another_model_begins_anew(
+    opened: Opened, systems: Systems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, sender = long_text(8), opened()
+    ticket, _ = stopped_after(sender, lambda: sender.send(text), 3, monkeypatch)
+    other = tiny_systems(tmp_path / "others", seed=7).named("window")
+    expected = by_command(other, tmp_path / "plain", text)
+    assert expected != by_command(systems.named("window"), tmp_path / "old", text)
+    second = opened(Systems([other]))
+    assert second.translated(ticket) == expected
+
+
+def test_a_system_that_is_gone_is_the_jobs_error(
+    opened: Opened, systems: Systems, held: Callable[[Sender], Callable[[], None]]
+) -> None:
+    sender = opened(files_at_once=1)
+    release = held(sender)
+    sender.send()
+    waiting = sender.send()
+    release()
+    sender.service.jobs.close()
+    again = opened(Systems([systems.named("sentence")]))
+    if again.status(waiting).state != "done":
+        assert "not served any more" in again.finished(waiting).message
+
+
+def test_a_file_that_ends_the_server_again_and_again_is_given_up(opened: Opened, tmp_path: Path) -> None:
+    sender = opened()
+    ticket = sender.send()
+    sender.translated(ticket)
+    sender.service.jobs.close()
+    jobs = tmp_path / "state" / "jobs"
+    shutil.copy(jobs / ticket.id / "result.txt", jobs / ticket.id / "source.txt")
+    with sqlite3.connect(jobs / "jobs.sqlite") as table:
+        table.execute("UPDATE jobs SET state = 'translating', attempts = 10")
+    assert "stopped 10 times" in opened().finished(ticket).message
+
+
+def test_options(opened: Opened, systems: Systems) -> None:
+    sender = opened()
+    options = JobOptions((("cat", "Ding"), ("cat", "Sache")), "Neu <1>.txt", fast=True)
+    assert JobOptions.from_json(options.to_json()) == options
+    ticket = sender.send(options=options)
+    assert b"Ding" in sender.translated(ticket) or b"Sache" in sender.translated(ticket)
+    assert sender.status(ticket).file_name == "Neu _1_.txt"
+    assert refused(lambda: sender.send(options=JobOptions((("", "x"),)))).status == 400
+    whole = sender.send(b"It runs. It sings.", options=JobOptions(splitting=None))
+    assert sender.finished(whole).sentences == 1
+
+
+def test_remaining_time_is_by_the_speed_since_the_server_was_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(progress.time, "monotonic", lambda: clock[0])
+    running = Running(Work(), "anybody")
+    running.read(100, 5000)
+    assert running.seconds_remaining is None
+    for seconds, count in ((0.0, 0), (0.01, 40), (2.0, 10), (2.0, 10)):
+        clock[0] += seconds
+        running.advance(count)
+    assert running.seconds_remaining == pytest.approx(8.0, abs=0.1)
+
+
+async def statuses(jobs: Jobs, id: str, client: Client) -> list[str]:
+    return [status.state async for status in jobs.watch(id, client)]
+
+
+def test_watched_until_it_is_done(opened: Opened) -> None:
+    sender = opened()
+    ticket = sender.send()
+    seen = asyncio.run(statuses(sender.service.jobs, ticket.id, sender.client))
+    assert seen[-1] == "done"
