@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cotext.decoding.translator import DocumentTranslator
+from cotext.decoding.window_search import WindowSearch
 from cotext.files.blocks import Block
 from cotext.serving import session_memory
 from cotext.serving.errors import RequestError
@@ -95,7 +95,7 @@ def test_asked_again_is_not_searched(tool: Tool, monkeypatch: pytest.MonkeyPatch
     def never(*arguments: Any) -> None:
         raise AssertionError("searched")
 
-    monkeypatch.setattr(DocumentTranslator, "_search", never)
+    monkeypatch.setattr(WindowSearch, "_search", never)
     with pytest.raises(AssertionError, match="searched"):
         tool.ask(OTHER, session="another")
     assert tool.one_by_one(DOCUMENT) == first

@@ -201,7 +201,7 @@ class DocumentScorer:
         """
         for document in documents:
             self.encoded(document.id, document.source)
-            self._encoded_target(document.id, document.target)
+            self.encoded_target(document.id, document.target)
 
     def score(self, documents: Sequence[ParallelDocument]) -> list[list[SentenceScore]]:
         """Scores of all sentences of all documents, each in its context.
@@ -302,7 +302,7 @@ class DocumentScorer:
         groups: list[range] = []
         for index, (document, chosen) in enumerate(documents):
             source = self.encoded(document.id, document.source)
-            target = self._encoded_target(document.id, document.target)
+            target = self.encoded_target(document.id, document.target)
             for group in document_rows(self.plan, source, target, frozenset(chosen)).groups:
                 ordinal = len(groups)
                 groups.append(range(len(rows), len(rows) + len(group)))
@@ -320,7 +320,7 @@ class DocumentScorer:
         most = self.config.decode.max_source_tokens
         return self._within(most, f"document {document}, sentence", sentences, "source")
 
-    def _encoded_target(self, document: str, sentences: Sequence[str]) -> list[list[int]]:
+    def encoded_target(self, document: str, sentences: Sequence[str]) -> list[list[int]]:
         """The tokens of target sentences.
 
         Raises:

@@ -77,9 +77,10 @@ class PairedSentence:
 class BlockDocuments:
     """The documents of a file as sentences to be translated.
 
-    `documents` are those that have a sentence, in order, called by their numbers. Blocks that are context
-    alone are sentences of them too. Without a splitter, a block is a sentence. `alone`: the right to use the
-    model, taken for each document whose elements are placed by alignment.
+    `documents` are those that have a sentence, in order; `numbers` say which of the file each is. Blocks that
+    are context alone are sentences of them too. Without a splitter, a block is a sentence. `alone`: the right
+    to use the model, taken where elements are placed by alignment. `given`: translations of sentences that
+    are not searched, by the numbers of documents in the file and of sentences in each.
     """
 
     def __init__(
@@ -89,16 +90,18 @@ class BlockDocuments:
         splitter: Splitter | None,
         wishes: Wishes | None = None,
         alone: Callable[[], AbstractContextManager[object]] = nullcontext,
+        given: Mapping[int, Mapping[int, str]] | None = None,
     ) -> None:
         self._translator, self._alone = opened.translator, alone
         self._language = opened.languages.target
         self._wishes = Wishes() if wishes is None else wishes
+        self._given = given or {}
         spans = splitter.spans if splitter is not None else None
         self._whole = [self._cut(blocks, spans) for blocks in contents.documents]
-        self._numbers = [number for number, each in enumerate(self._whole) if each.sentences]
+        self.numbers = [number for number, each in enumerate(self._whole) if each.sentences]
         self.documents = [
             Document(str(number + 1), tuple(s.text for s in self._whole[number].sentences))
-            for number in self._numbers
+            for number in self.numbers
         ]
 
     def _cut(
@@ -120,17 +123,27 @@ class BlockDocuments:
         several = [count for count in counts if count > 1]
         return len(several), sum(several)
 
+    @property
+    def sentences(self) -> Iterator[tuple[int, int, int, str]]:
+        """The sentences of all documents: numbers of document, block and sentence, from 0, and the text."""
+        for number, document in enumerate(self._whole):
+            of_block = (n for n, block in enumerate(document.cut) for _ in block.parts.sentences)
+            for j, (n, sentence) in enumerate(zip(of_block, document.sentences, strict=True)):
+                yield number, n, j, sentence.text
+
     def place(self, document: int, sentence: int) -> str:
         """Where a sentence of `documents` stands in the file."""
-        return self._whole[self._numbers[document]].sentences[sentence].place
+        return self._whole[self.numbers[document]].sentences[sentence].place
 
     def check(self) -> int:
         """The number of sentences, all of which can be translated.
 
         Raises:
-            CotextError: one is over the limit; terms that the system cannot keep.
+            CotextError: one is over the limit; terms that the system cannot keep; a translation that is given
+                for a sentence that is not there, or is over the limit.
         """
         self._wishes.check(self._translator)
+        self._check_given()
         sentences = 0
         for index, document in enumerate(self.documents):
             try:
@@ -138,6 +151,17 @@ class BlockDocuments:
             except CotextError as error:
                 raise CotextError(f"{self._first_refused(index)}{error}") from None
         return sentences
+
+    def _check_given(self) -> None:
+        for number, given in self._given.items():
+            sentences = self._whole[number].sentences if 0 <= number < len(self._whole) else []
+            for j in given:
+                if not 0 <= j < len(sentences):
+                    raise CotextError(
+                        f"a translation is given for sentence {j} of document {number}, which is not there: "
+                        "both count from 0"
+                    )
+            self._translator.encoded_target(str(number + 1), list(given.values()))
 
     def _first_refused(self, document: int) -> str:
         """The place of the first sentence of a document that is refused even alone."""
@@ -150,7 +174,7 @@ class BlockDocuments:
 
     def guide(self, chosen: Sequence[int]) -> TermGuide | None:
         """What these of `documents` are to hold, for search; None where there is nothing."""
-        sentences = [self._whole[self._numbers[index]].sentences for index in chosen]
+        sentences = [self._whole[self.numbers[index]].sentences for index in chosen]
         return self._wishes.guide(
             self._translator,
             [[each.text for each in of_document] for of_document in sentences],
@@ -158,9 +182,14 @@ class BlockDocuments:
         )
 
     def taken(self, chosen: Sequence[int]) -> Mapping[int, Mapping[int, str]]:
-        """The sentences of these of `documents` that the memory has; none where there is no memory."""
+        """The translations of sentences of these of `documents` that are given, or that the memory has."""
         memory = self._wishes.memory
-        return memory.taken([self.documents[index].sentences for index in chosen]) if memory else {}
+        texts = [self.documents[index].sentences for index in chosen]
+        found: dict[int, Mapping[int, str]] = dict(memory.taken(texts)) if memory else {}
+        for place, index in enumerate(chosen):
+            if given := self._given.get(self.numbers[index]):
+                found[place] = {**found.get(place, {}), **given}
+        return found
 
     def paired(self, translations: Mapping[int, Translation]) -> list[PairedSentence]:
         """All sentences beside their translations, in the order of the file."""
@@ -168,7 +197,7 @@ class BlockDocuments:
         guide = self.guide(everything) if self._wishes.of_terms else None
         taken, found = self.taken(everything), []
         for index, document in enumerate(self.documents):
-            blocks = self._whole[self._numbers[index]].cut
+            blocks = self._whole[self.numbers[index]].cut
             of_block = [n for n, block in enumerate(blocks) for _ in block.parts.sentences]
             sure, visible = confidences(translations[index]), self._translator.visible_sentences(document)
             for j, target in enumerate(self._targets(index, translations[index])):
@@ -192,25 +221,27 @@ class BlockDocuments:
     def blocks(self, translations: Mapping[int, Translation]) -> list[list[Block]]:
         """The blocks of the file, with the translations of all `documents` by their index."""
         found = [list(document.blocks) for document in self._whole]
-        for index, number in enumerate(self._numbers):
+        for index, number in enumerate(self.numbers):
             targets = self._targets(index, translations[index])
             found[number] = list(self._translated(self._whole[number], targets))
         return found
 
     def _targets(self, index: int, translation: Translation) -> list[str]:
         """The sentences of the translation of one of `documents`, as they are written."""
-        sentences, taken = self._whole[self._numbers[index]].sentences, self.taken([index]).get(0, {})
-        targets = list(translation.document.sentences)
-        for j, sentence in enumerate(sentences):
-            if not targets[j] and j not in translation.missing:
-                targets[j] = sentence.text  # without a visible character there is no translation
-            elif j not in taken:
-                targets[j] = without_added_stop(sentence.text, targets[j], self._language)
-        return targets
+        taken, found = self.taken([index]).get(0, {}), []
+        for j, target in enumerate(translation.document.sentences):
+            is_written = j not in taken and j not in translation.missing
+            found.append(self.written(index, j, target) if is_written else taken.get(j, target))
+        return found
+
+    def written(self, index: int, sentence: int, target: str) -> str:
+        """A translation, found by search, as it is written: see `without_added_stop`."""
+        source = self._whole[self.numbers[index]].sentences[sentence].text
+        # Without a visible character there is no translation.
+        return without_added_stop(source, target, self._language) if target else source
 
     def _translated(self, document: _CutDocument, targets: Sequence[str]) -> Iterator[Block]:
-        with self._alone():
-            alignments = _alignments(self._translator, document.sentences, targets)
+        alignments = _alignments(self._translator, document.sentences, targets, self._alone)
         at = 0
         for own, block in zip(document.blocks, document.cut, strict=True):
             pieces = []
@@ -232,7 +263,10 @@ def _terms_met(guide: TermGuide, document: int, sentence: int, target: str) -> I
 
 
 def _alignments(
-    translator: DocumentTranslator, sentences: Sequence[_Sentence], targets: Sequence[str]
+    translator: DocumentTranslator,
+    sentences: Sequence[_Sentence],
+    targets: Sequence[str],
+    alone: Callable[[], AbstractContextManager[object]],
 ) -> dict[int, SentenceAlignment]:
     """Those of the sentences that hold inner elements; none of them where one cannot be read."""
     chosen = [j for j, sentence in enumerate(sentences) if not sentence.is_plain and targets[j]]
@@ -240,7 +274,8 @@ def _alignments(
         return {}
     pair = ParallelDocument("", tuple(sentence.text for sentence in sentences), tuple(targets))
     try:
-        [found] = align(translator, [pair], [chosen])
+        with alone():
+            [found] = align(translator, [pair], [chosen])
     except CotextError:
         # Too long to be read as a translation: elements are placed in proportion to length.
         return {}

@@ -1,30 +1,40 @@
 """What every dialect asks: texts to be translated, for a client, by a system."""
 
 import asyncio
+import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import count
 from pathlib import Path
-from typing import TypeVar
+from typing import Final, TypeVar
 
-from anyio import to_thread
+import torch
 
 from cotext.data.splitting import Splitting
 from cotext.decoding.document_state import WindowLog
-from cotext.decoding.translate_blocks import BlockDocuments, PairedSentence
+from cotext.decoding.translate_blocks import BlockDocuments
 from cotext.decoding.wishes import Wishes
 from cotext.files.blocks import Block, Contents
 from cotext.runtime.errors import CotextError
+from cotext.serving.answers import Answers, Asked, Listener, SourceSentence, TextAnswer
 from cotext.serving.errors import RequestError, without_paths
 from cotext.serving.glossary_store import GlossaryStore
 from cotext.serving.jobs import Jobs
 from cotext.serving.record import note_translated
 from cotext.serving.session_memory import Sessions
 from cotext.serving.settings import ServerSettings
-from cotext.serving.sharing import SharedSystem, Work
+from cotext.serving.sharing import CancelledError, SharedSystem, Work
 from cotext.serving.systems import System, Systems
 
+__all__ = ["Client", "Listener", "Service", "SourceSentence", "TextAnswer", "TextRequest"]
+
 T = TypeVar("T")
+RETRY_SECONDS: Final = 10.0
+STOPPED_SECONDS: Final = 10.0
+_NUMBERS = count()
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +51,7 @@ class TextRequest:
     Blocks without `translate` are context; those without `split` are a sentence each. `given`: translations
     of sentences that are not searched, and are context of those after them, by document and sentence as they
     are counted once blocks are split. `fast`: greedy search instead of the run's. `log`: windows that were
-    found before, and where others are noted; a request with one is worked at by itself.
+    found before, and where others are noted; a request with one is computed by itself.
     """
 
     system: System
@@ -53,32 +63,6 @@ class TextRequest:
     log: WindowLog | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class TextAnswer:
-    """Their translation: as many documents of as many blocks, and the sentences beside their translations."""
-
-    documents: list[list[Block]]
-    pairs: list[PairedSentence]
-
-
-@dataclass(frozen=True, slots=True)
-class SourceSentence:
-    """A sentence of a request, before it is translated; all count from 0, `number` within the document."""
-
-    document: int
-    block: int
-    number: int
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Listener:
-    """What a client hears while it waits, in the loop of the server: all sentences, then each when done."""
-
-    on_start: Callable[[list[SourceSentence]], None] = lambda sentences: None
-    on_sentence: Callable[[int, int, str], None] = lambda document, number, target: None
-
-
 class Service:
     """Translation for clients: systems that share their models, limits, and what is kept on disk."""
 
@@ -86,16 +70,33 @@ class Service:
         self.systems, self.settings = systems, settings
         self.sessions = Sessions()
         self.glossaries = GlossaryStore(settings.state)
-        self._shared = {system.name: SharedSystem(system) for system in systems}
+        self._shared = {system.name: SharedSystem(system, settings.batch_tokens) for system in systems}
         self.jobs = Jobs(systems, self._shared, settings)
+        self._answers = Answers(settings.max_waiting, settings.max_waiting_of_client)
+        # Each request waits in a thread, and so may what other handlers do.
+        self._threads = ThreadPoolExecutor(2 * settings.max_waiting, thread_name_prefix="request")
+        self._is_stopping = False
 
     async def start(self) -> None:
-        """Begin what goes on without requests; called once the server's loop runs, before any request."""
-        await to_thread.run_sync(self.jobs.start)
+        """Begin what goes on without requests; called once the server's loop runs, before any request.
+
+        Raises:
+            CotextError: as `Jobs.start`.
+        """
+        await asyncio.to_thread(self.jobs.start)
 
     async def stop(self) -> None:
-        """End it: what is on disk goes on when the server is started again."""
-        await to_thread.run_sync(self.jobs.close)
+        """End it: what is on disk goes on when the server is started again.
+
+        Requests get as long as `stop_seconds`; the rest is cancelled.
+        """
+        self._is_stopping = True
+        if tasks := [asked.task for asked in self._answers.asked if asked.task is not None]:
+            await asyncio.wait(tasks, timeout=self.settings.stop_seconds)
+        await asyncio.to_thread(self.jobs.close)
+        for shared in self._shared.values():
+            await asyncio.to_thread(shared.stop)
+        self._threads.shutdown(wait=False, cancel_futures=True)
 
     @property
     def folders(self) -> list[Path]:
@@ -109,52 +110,104 @@ class Service:
     async def translate(
         self, request: TextRequest, client: Client, listener: Listener | None = None
     ) -> TextAnswer:
-        """Translate; a task that is cancelled, as that of a client that is gone, stops the work.
+        """Translate; equal requests of a client are computed once, while they wait and for a while after.
+
+        A task that is cancelled, as that of a client that is gone, stops the work a few seconds later, unless
+        somebody else waits for it. Nothing of the answer may be changed: others get the same.
 
         Raises:
             RequestError: what the client has to put right (400), or too much of it (413, 429, 503).
         """
-        loop = asyncio.get_running_loop()
-        heard = listener or Listener()
-
-        def on_sentence(document: int, number: int, target: str) -> None:
-            loop.call_soon_threadsafe(heard.on_sentence, document, number, target)
-
-        def on_start(sentences: list[SourceSentence]) -> None:
-            loop.call_soon_threadsafe(heard.on_start, sentences)
-
-        work = Work(client.name, on_sentence=on_sentence)
-        return await self.in_thread(partial(self._translate, request, work, on_start), work)
+        if self._is_stopping:
+            raise _stopping()
+        key = _key(request, client)
+        compute = partial(self._compute, request)
+        try:
+            async with asyncio.timeout(self.settings.request_seconds):
+                return await self._answers.answer(key, client.name, compute, listener)
+        except TimeoutError:
+            raise RequestError(
+                503,
+                f"not done within {self.settings.request_seconds:g} seconds; send less at once, or try later",
+                RETRY_SECONDS,
+            ) from None
 
     async def in_thread(self, call: Callable[[], T], work: Work) -> T:
-        """Run what takes long in a thread; cancelled, `work` stops, and nobody waits for the thread."""
+        """Run what takes long in a thread; cancelled, `work` stops, and nobody waits for the thread.
+
+        Raises:
+            RequestError: what the call raised that a client can put right, or is to know of.
+        """
+        loop = asyncio.get_running_loop()
         try:
-            return await to_thread.run_sync(call, abandon_on_cancel=True)
+            return await loop.run_in_executor(self._threads, partial(copy_context().run, call))
         except asyncio.CancelledError:
             work.cancel()
             raise
+        except CancelledError:
+            raise _stopping() from None
         except CotextError as error:
             raise RequestError(400, without_paths(str(error), self.folders)) from None
+        except (MemoryError, RuntimeError) as error:
+            if not _is_of_memory(error):
+                raise
+            raise RequestError(413, "a sentence takes more memory than there is; send shorter ones") from None
 
-    def _translate(
-        self, request: TextRequest, work: Work, on_start: Callable[[list[SourceSentence]], None]
-    ) -> TextAnswer:
-        shared = self.shared(request.system)
+    async def _compute(self, request: TextRequest, asked: Asked) -> TextAnswer:
+        return await self.in_thread(partial(self._translate, request, asked), asked.work)
+
+    def _translate(self, request: TextRequest, asked: Asked) -> TextAnswer:
+        work, shared = asked.work, self.shared(request.system)
         opened = shared.opened_for(work, request.fast)
         splitter = request.splitting.splitter(opened.languages.source) if request.splitting else None
         contents = Contents([list(blocks) for blocks in request.documents])
-        texts = BlockDocuments(opened, contents, splitter, request.wishes)
+        alone = partial(shared.exclusively, work)
+        texts = BlockDocuments(opened, contents, splitter, request.wishes, alone, request.given)
+        self._check_sentences(sum(len(document.sentences) for document in texts.documents))
         texts.check()
-        on_start([])
+        asked.start([SourceSentence(*each) for each in texts.sentences])
+
+        def on_sentence(index: int, sentence: int, target: str) -> None:
+            asked.hear(texts.numbers[index], sentence, texts.written(index, sentence, target))
+
+        work.on_sentence = on_sentence
         everything = range(len(texts.documents))
-        found = dict(
-            opened.translator.translate(
-                texts.documents,
-                guide=texts.guide(everything),
-                taken=request.given or texts.taken(everything),
-                log=request.log,
-            )
-        )
+        guide, taken = texts.guide(everything), texts.taken(everything)
+        found = dict(opened.translator.translate(texts.documents, guide=guide, taken=taken, log=request.log))
         note_translated(request.system.name, list(found.values()))
-        with shared.exclusively(work):
-            return TextAnswer(texts.blocks(found), texts.paired(found))
+        pairs = (replace(pair, document=texts.numbers[pair.document]) for pair in texts.paired(found))
+        return TextAnswer(texts.blocks(found), list(pairs))
+
+    def _check_sentences(self, sentences: int) -> None:
+        if sentences > self.settings.max_sentences:
+            raise RequestError(
+                413,
+                f"{sentences:,} sentences; {self.settings.max_sentences:,} are taken at once: send them in "
+                "several requests, or as a file",
+            )
+
+
+def _key(request: TextRequest, client: Client) -> str:
+    """What tells requests apart whose answers may differ, or are not for the same eyes."""
+    by_itself = None if request.log is None else next(_NUMBERS)
+    given = sorted((document, sorted(own.items())) for document, own in request.given.items())
+    parts = (
+        client.name,
+        request.system.name,
+        request.documents,
+        request.wishes.settings,
+        given,
+        request.fast,
+        request.splitting,
+        by_itself,
+    )
+    return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _is_of_memory(error: Exception) -> bool:
+    said = str(error)
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in said
+
+
+def _stopping() -> RequestError:
+    return RequestError(503, "the server stops; try again later", STOPPED_SECONDS)
