@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
 
+from anyio import to_thread
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -61,7 +62,7 @@ async def translate(request: Request) -> Response:
     formatted_for = system.languages.target if wanted.flag("preserve_formatting") else None
     texts = _texts(request, wanted)
     check_quota(request, client.name)
-    fragments = [fragment(text, split, tags, f"text {number}") for number, text in enumerate(texts, 1)]
+    fragments = await to_thread.run_sync(_fragments, texts, split, tags)
     context = _context(wanted)
     ends = [len(fragments)] if extension.document else range(1, len(fragments) + 1)
     parts = [fragments[start:stop] for start, stop in zip([0, *ends], ends, strict=False)]
@@ -92,6 +93,10 @@ async def translate(request: Request) -> Response:
             ]
         }
     )
+
+
+def _fragments(texts: Sequence[str], split: SplitSentences, tags: TagHandling | None) -> list[Fragment]:
+    return [fragment(text, split, tags, f"text {number}") for number, text in enumerate(texts, 1)]
 
 
 def _written(fragments: Sequence[Fragment], blocks: Sequence[Block], language: str | None) -> Iterator[str]:
