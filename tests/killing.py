@@ -47,10 +47,15 @@ def killed_when(ready: Callable[[], bool], *arguments: str | Path) -> None:
     assert process.exitcode == -signal.SIGKILL, process.exitcode
 
 
-def _run(arguments: list[str | Path], moment: Moment) -> None:
+def die_at(moment: Moment) -> None:
+    """Have this process kill itself then."""
     count = itertools.count(1)
     for name in moment.operations:
         _watch(name, moment, count)
+
+
+def _run(arguments: list[str | Path], moment: Moment) -> None:
+    die_at(moment)
     outcome = cotext(*arguments)
     assert outcome.code == 0, outcome.err
 

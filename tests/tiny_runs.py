@@ -38,7 +38,14 @@ os.environ.setdefault("ACCELERATE_USE_CPU", "true")
 # Forked from a server that has imported everything already: a process costs little.
 PROCESSES = multiprocessing.get_context("forkserver")
 PROCESSES.set_forkserver_preload(
-    ["cotext.training.run", "torch._dynamo", "torch.distributed.fsdp", "torch.distributed.tensor.parallel"]
+    [
+        "cotext.training.run",
+        "torch._dynamo",
+        "torch.distributed.fsdp",
+        "torch.distributed.tensor.parallel",
+        "cotext.serving.application",
+        "uvicorn",
+    ]
 )
 
 

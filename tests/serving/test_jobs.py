@@ -443,21 +443,13 @@ def test_a_system_of_the_same_name_and_another_model_begins_anew(
     assert second.translated(ticket) == expected
 
 
-def test_a_system_that_is_gone_is_the_jobs_error(
-    opened: Opened, systems: Systems, held: Callable[[Sender], Callable[[], None]]
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [("attempts = 10", "stopped 10 times"), ("system = 'gone'", "the system 'gone' is not served any more")],
+)
+def test_a_job_that_cannot_be_gone_on_with_is_given_up(
+    opened: Opened, tmp_path: Path, change: str, words: str
 ) -> None:
-    sender = opened(files_at_once=1)
-    release = held(sender)
-    sender.send()
-    waiting = sender.send()
-    release()
-    sender.service.jobs.close()
-    again = opened(Systems([systems.named("sentence")]))
-    if again.status(waiting).state != "done":
-        assert "not served any more" in again.finished(waiting).message
-
-
-def test_a_file_that_ends_the_server_again_and_again_is_given_up(opened: Opened, tmp_path: Path) -> None:
     sender = opened()
     ticket = sender.send()
     sender.translated(ticket)
@@ -465,8 +457,8 @@ def test_a_file_that_ends_the_server_again_and_again_is_given_up(opened: Opened,
     jobs = tmp_path / "state" / "jobs"
     shutil.copy(jobs / ticket.id / "result.txt", jobs / ticket.id / "source.txt")
     with sqlite3.connect(jobs / "jobs.sqlite") as table:
-        table.execute("UPDATE jobs SET state = 'translating', attempts = 10")
-    assert "stopped 10 times" in opened().finished(ticket).message
+        table.execute(f"UPDATE jobs SET state = 'translating', {change}")
+    assert words in opened().finished(ticket).message
 
 
 def test_options(opened: Opened, systems: Systems) -> None:

@@ -1,0 +1,221 @@
+"""`/api/files`: files are sent, watched, fetched and forgotten; forms that are too much, or none."""
+
+import json
+import random
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+import structures
+from command_line import succeed
+from starlette.testclient import TestClient
+from tiny_server import tiny_application
+from waiting import TEXT, until
+
+from cotext.files.table import file_formats, recognise
+from cotext.serving.jobs import JobTicket
+from cotext.serving.systems import Systems
+
+CORPORA = {
+    "lines.txt": b"The cat sees a dog.\nIt runs.\n\nIt sings!\n",
+    "documents.jsonl": b'{"id": "a", "sentences": ["It runs.", "It sings!"]}\n',
+    "table.tsv": b"a\tIt runs.\na\tIt sings!\nb\tA dog eats.\n",
+}
+
+
+@pytest.fixture
+def client(systems: Systems, tmp_path: Path) -> Iterator[TestClient]:
+    """A client of a small server."""
+    made = tiny_application(systems, tmp_path / "state", max_file_bytes=200_000, max_text_bytes=2_000)
+    with TestClient(made, base_url="http://localhost") as client, closing(made.state.service.jobs):
+        yield client
+
+
+def sent(client: TestClient, content: bytes = TEXT, name: str = "a.txt", **fields: str) -> str:
+    answer = client.post("/api/files", files={"file": (name, content)}, data={"system": "window", **fields})
+    assert answer.status_code == 201, answer.text
+    return str(answer.json()["id"])
+
+
+def events(client: TestClient, id: str) -> list[tuple[str, Any]]:
+    """The events of a file, until the last."""
+    text = client.get(f"/api/files/{id}/events").text
+    found = []
+    for event in text.split("\n\n"):
+        lines = dict(line.split(": ", 1) for line in event.splitlines() if not line.startswith(":"))
+        if lines:
+            found.append((lines["event"], json.loads(lines["data"])))
+    return found
+
+
+def test_a_file_from_its_upload_to_its_download(client: TestClient) -> None:
+    id = sent(client, name="Grüße.txt", glossary='[["cat", "Ding"]]')
+    seen = events(client, id)
+    assert {kind for kind, _ in seen[:-1]} <= {"progress"}
+    kind, last = seen[-1]
+    assert (kind, last["state"], last["sentences_done"], last["sentences"]) == ("done", "done", 3, 3)
+    assert client.get(f"/api/files/{id}").json() == last
+    assert client.get("/api/files").json() == {"files": [last]}
+    answer = client.get(f"/api/files/{id}/result")
+    assert "Ding" in answer.text
+    assert answer.headers["content-disposition"].endswith("filename*=UTF-8''Gr%C3%BC%C3%9Fe.de.txt")
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert client.delete(f"/api/files/{id}").status_code == 204
+    for path in ("", "/events", "/result"):
+        assert client.get(f"/api/files/{id}{path}").status_code == 404
+    assert client.get("/api/files").json() == {"files": []}
+
+
+def drawn() -> dict[str, tuple[bytes, str]]:
+    """A file of each format, and the ending of its name."""
+    found = {}
+    for name, make in structures.STRUCTURES.items():
+        for seed in range(20):
+            content, file_name = make(random.Random(seed))
+            format = recognise(content, file_name)
+            if format is not None and format.name == name:
+                found[name] = content, Path(file_name).suffix
+                break
+    return found
+
+
+def test_every_format_comes_back_as_from_the_command(
+    client: TestClient, systems: Systems, tmp_path: Path
+) -> None:
+    assert set(drawn()) == set(file_formats())
+    files = CORPORA | {f"{name}{suffix}": content for name, (content, suffix) in drawn().items()}
+    (tmp_path / "files").mkdir()
+    for name, content in files.items():
+        (tmp_path / "files" / name).write_bytes(content)
+    run = systems.named("sentence").opened.folder
+    paths = sorted((tmp_path / "files").iterdir())
+    succeed("translate", run, *paths, "--out-dir", tmp_path / "out", "--device", "cpu")
+    ids = {path.name: sent(client, path.read_bytes(), path.name, system="sentence") for path in paths}
+    for name, id in ids.items():
+        kind, last = events(client, id)[-1]
+        assert kind == "done", (name, last["message"])
+        assert client.get(f"/api/files/{id}/result").content == (tmp_path / "out" / name).read_bytes(), name
+
+
+def test_an_error_is_an_event_and_a_message(client: TestClient) -> None:
+    id = sent(client, b'{"a": "text", }', "letter.json")
+    kind, last = events(client, id)[-1]
+    assert (kind, last["state"]) == ("error", "error")
+    assert last["message"].startswith("letter.json")
+    answer = client.get(f"/api/files/{id}/result")
+    assert (answer.status_code, "letter.json" in answer.json()["message"]) == (409, True)
+
+
+def form(*parts: tuple[str, bytes], end: bytes = b"--b--\r\n") -> bytes:
+    return b"".join(b"--b\r\n%s\r\n\r\n%s\r\n" % (h.encode("latin-1"), c) for h, c in parts) + end
+
+
+FILE = 'Content-Disposition: form-data; name="file"; filename="a.txt"'
+SYSTEM = ('Content-Disposition: form-data; name="system"', b"window")
+WRONG: dict[str, tuple[bytes, int, str]] = {
+    "no file": (form(SYSTEM), 400, "no file"),
+    "a field called file": (form(('Content-Disposition: form-data; name="file"', TEXT)), 400, "no file"),
+    "two files": (form((FILE, TEXT), (FILE, TEXT)), 400, "several"),
+    "cut short": (form((FILE, TEXT), end=b""), 400, "cut short"),
+    "cut in a header": (b"--b\r\nContent-Dispo", 400, "cut short"),
+    "no form": (b"hello", 400, "damaged"),
+    "nothing": (b"", 400, "cut short"),
+    "no name": (form(("Content-Disposition: form-data", TEXT)), 400, "damaged"),
+    "no header": (form(("X: y", TEXT)), 400, "damaged"),
+    "too many headers": (form(("\r\n".join(f"X{n}: y" for n in range(99)), TEXT)), 400, "damaged"),
+    "too long a header": (form((f"{FILE}; x={'y' * 9000}", TEXT)), 400, "damaged"),
+    "too many fields": (form((FILE, TEXT), *[SYSTEM] * 99), 413, "64 fields"),
+    "too long a field": (form((FILE, TEXT), (SYSTEM[0], b"x" * 3000)), 413, "fields of a form"),
+    "too long a file": (form((FILE, b"x" * 201_000), SYSTEM), 413, "200,000 bytes"),
+    "an empty file": (form((FILE, b""), SYSTEM), 400, "a.txt: is empty"),
+    "an unknown system": (form((FILE, TEXT), (SYSTEM[0], b"none")), 404, "unknown system"),
+    "no glossary": (form((FILE, TEXT), (SYSTEM[0].replace("system", "glossary"), b"[[1]]")), 400, "pairs"),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("size", [7, 100_000])
+def test_a_form_that_is_wrong_leaves_nothing(
+    client: TestClient, tmp_path: Path, name: str, size: int
+) -> None:
+    content, status, words = WRONG[name]
+    pieces = (content[at : at + size] for at in range(0, len(content), size))
+    headers = {"Content-Type": "multipart/form-data; boundary=b"}
+    if len(content) < 100_000 or size > 7:
+        answer = client.post("/api/files", content=pieces, headers=headers)
+        assert (answer.status_code, words in answer.json()["message"]) == (status, True), answer.text
+    assert list((tmp_path / "state").glob("jobs/uploads/*")) == []
+    assert client.get("/api/files").json() == {"files": []}
+
+
+def test_a_body_without_end_is_refused_while_it_arrives(client: TestClient, tmp_path: Path) -> None:
+    taken = []
+
+    def endless() -> Iterator[bytes]:
+        yield b"--b\r\n" + FILE.encode() + b"\r\n\r\n"
+        for _ in range(400):
+            taken.append(1)
+            yield b"x" * 10_000
+
+    headers = {"Content-Type": "multipart/form-data; boundary=b"}
+    assert client.post("/api/files", content=endless(), headers=headers).status_code == 413
+    answer = client.post("/api/files", content=b"", headers={**headers, "Content-Length": str(10**12)})
+    assert answer.status_code == 413
+    assert list((tmp_path / "state").glob("jobs/uploads/*")) == []
+
+
+@pytest.mark.parametrize("kind", ["", "text/plain", "multipart/form-data", "multipart/form-data; boundary="])
+def test_another_kind_of_body_is_refused(client: TestClient, kind: str) -> None:
+    answer = client.post("/api/files", content=b"x", headers={"Content-Type": kind})
+    assert (answer.status_code, "multipart" in answer.json()["message"]) == (400, True)
+
+
+@pytest.mark.parametrize("piece", [1, 2, 3, 61, 4096])
+def test_a_file_arrives_whole_in_whatever_pieces(client: TestClient, piece: int) -> None:
+    tricky = b"The cat\r\n--b\r\n-- runs.\r\n--bx--\r\n\r\n\r\n--"
+    content = form(SYSTEM, (FILE.replace("a.txt", "Gr\xfc\xdfe.txt"), tricky))
+    content = content.replace(b"\r\n--b\r\n-- runs", b"\r\n--c\r\n-- runs")
+    tricky = tricky.replace(b"--b\r\n--", b"--c\r\n--")
+    pieces = (content[at : at + piece] for at in range(0, len(content), piece))
+    seen = {}
+
+    def submit(client: Any, system: Any, path: Path, name: str, options: Any) -> JobTicket:
+        seen["content"], seen["name"] = path.read_bytes(), name
+        return JobTicket("id", "key")
+
+    client.app.state.service.jobs.submit = submit  # type: ignore[attr-defined]
+    headers = {"Content-Type": "multipart/form-data; boundary=b"}
+    assert client.post("/api/files", content=pieces, headers=headers).json() == {"id": "id"}
+    assert seen == {"content": tricky, "name": "Grüße.txt"}
+
+
+def test_nothing_is_left_of_a_client_that_hangs_up(client: TestClient, tmp_path: Path) -> None:
+    import asyncio
+
+    app: Any = client.app
+    sent_back: list[Any] = []
+    received = iter(
+        [
+            {"type": "http.request", "body": form((FILE, TEXT))[:60], "more_body": True},
+            {"type": "http.disconnect"},
+        ]
+    )
+
+    async def receive() -> Any:
+        return next(received)
+
+    async def send(message: Any) -> None:
+        sent_back.append(message)
+
+    scope = {
+        "type": "http", "method": "POST", "path": "/api/files", "raw_path": b"/api/files", "root_path": "",
+        "query_string": b"", "http_version": "1.1", "scheme": "http", "server": ("localhost", 80),
+        "client": ("127.0.0.1", 1), "state": {},
+        "headers": [(b"content-type", b"multipart/form-data; boundary=b"), (b"host", b"localhost")],
+    }  # fmt: skip
+    asyncio.run(app(scope, receive, send))
+    assert list((tmp_path / "state").glob("jobs/uploads/*")) == []
+    until(lambda: client.get("/api/files").json() == {"files": []})
