@@ -1,5 +1,6 @@
 """Which context decided a word of a translation: the figures of `cotext context`, for one word."""
 
+import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -94,8 +95,16 @@ class Explanations:
         """The word, all words of its sentence, and the influence of each context sentence on it, in nats.
 
         Raises:
-            RequestError: 400, the system has no context or no probabilities of words, or there is no word.
+            RequestError: 400, the system has no context or no probabilities of words, or there is no word;
+                503, it takes too long.
         """
+        try:
+            async with asyncio.timeout(service.settings.request_seconds):
+                return await self._answer(service, question, client)
+        except TimeoutError:
+            raise RequestError(503, "not done in time; ask about a shorter text, or try later") from None
+
+    async def _answer(self, service: Service, question: Question, client: Client) -> dict[str, Any]:
         refusal = unexplained(question.system)
         if refusal:
             raise RequestError(400, refusal)
