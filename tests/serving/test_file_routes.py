@@ -116,6 +116,17 @@ def test_the_commands_of_the_documentation(systems: Systems, tmp_path: Path) -> 
     assert (tmp_path / "letter.de.docx").read_bytes()[:2] == b"PK"
 
 
+def test_clients_do_not_see_each_others_files(client: TestClient) -> None:
+    own, other = {"Authorization": "Bearer one"}, {"Authorization": "Bearer two"}
+    files = {"file": ("a.txt", TEXT)}
+    id = client.post("/api/files", files=files, headers=own).json()["id"]
+    for path in ("", "/events", "/result"):
+        assert client.get(f"/api/files/{id}{path}", headers=other).status_code == 404
+    assert client.delete(f"/api/files/{id}", headers=other).status_code == 404
+    assert client.get("/api/files", headers=other).json() == {"files": []}
+    assert len(client.get("/api/files", headers=own).json()["files"]) == 1
+
+
 def test_an_error_is_an_event_and_a_message(client: TestClient) -> None:
     id = sent(client, b'{"a": "text", }', "letter.json")
     kind, last = events(client, id)[-1]
