@@ -123,7 +123,7 @@ def attack_deepl(server: httpx.Client, place: str, examples: int) -> None:
 
 def test_the_description_has_all_addresses() -> None:
     listed = {(route.path, method.lower()) for route in Dialects(DIALECTS).routes
-              if isinstance(route, Route) and not route.path.startswith(("/v2/", "/v3/"))
+              if isinstance(route, Route) and not {"v2", "v3"} & {*route.path.split("/")}
               for method in route.methods or () if method != "HEAD"}  # fmt: skip
     assert listed == set(operations(SURFACE))
 
