@@ -161,6 +161,8 @@ def test_an_error_for_the_user_is_one_for_the_client_without_paths(made: Any) ->
         ("POST", "/health", 405, "message"),
         ("BREW", "/probe", 405, "probe"),
         ("GET", "/health/", 404, "message"),
+        ("GET", "/session/s/detect/x", 404, "error"),
+        ("GET", "/session", 404, "message"),
     ],
 )
 def test_what_is_not_there_is_told_in_the_form_of_the_dialect(

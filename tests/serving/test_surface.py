@@ -92,7 +92,7 @@ def test_the_surface_stands_made_up_requests(server: httpx.Client, place: str, m
 @pytest.mark.hostile
 @pytest.mark.parametrize(("place", "method"), operations(SURFACE))
 def test_the_surface_stands_many_made_up_requests(server: httpx.Client, place: str, method: str) -> None:
-    attack(server, SURFACE, place, method, 200)
+    attack(server, SURFACE, place, method, 100)
 
 
 OF_DEEPL = ("/v2/translate", "/v2/document", "/v2/glossaries", "/v2/usage", "/v3/glossaries", "/v3/languages")
@@ -106,7 +106,7 @@ def test_deepl_stands_made_up_requests(server: httpx.Client, place: str) -> None
 @pytest.mark.hostile
 def test_deepl_stands_many_made_up_requests(server: httpx.Client) -> None:
     for place in {route.path for route in Dialects(("deepl",)).routes if isinstance(route, Route)}:
-        attack_deepl(server, place, 200)
+        attack_deepl(server, place, 100)
 
 
 def attack_deepl(server: httpx.Client, place: str, examples: int) -> None:
@@ -123,7 +123,7 @@ def attack_deepl(server: httpx.Client, place: str, examples: int) -> None:
 
 def test_the_description_has_all_addresses() -> None:
     listed = {(route.path, method.lower()) for route in Dialects(DIALECTS).routes
-              if isinstance(route, Route) and not route.path.startswith(("/v2/", "/v3/"))
+              if isinstance(route, Route) and not {"v2", "v3"} & {*route.path.split("/")}
               for method in route.methods or () if method != "HEAD"}  # fmt: skip
     assert listed == set(operations(SURFACE))
 

@@ -43,7 +43,9 @@ class Dialects:
 
 
 def _first_part(path: str) -> str:
-    return path.split("/", 2)[1] if path.startswith("/") else path
+    """The first part of a path; behind the name of a session, if it is in one."""
+    parts = path.split("/")[1:]
+    return "".join(parts[2:3] if parts[:1] == ["session"] else parts[:1])
 
 
 def plain_refusal(error: RequestError) -> Response:
