@@ -42,6 +42,7 @@ def held(service: Service, then: Callable[[], Coroutine[Any, Any, Any]], name: s
     async def whole() -> Any:
         with service.shared(service.systems.named(name)).exclusively(Work()):
             task = asyncio.ensure_future(then())
+            await until(lambda: bool(service._answers.asked) or task.done())
             await until(lambda: all(asked.sources is not None for asked in service._answers.asked))
             await asyncio.sleep(0.02)
         return await task
@@ -79,7 +80,7 @@ def test_equal_requests_of_a_client_are_computed_once(
 
     found = held(service, several)
     assert sum(windows) == 2 * 5
-    assert found.count(found[0]) == 6
+    assert all(each.documents == found[0].documents for each in found)
     assert found[0] is found[4]
     assert found[0] is not found[5]  # nothing of one client is another's
     windows.clear()
@@ -87,7 +88,7 @@ def test_equal_requests_of_a_client_are_computed_once(
     assert not windows
     monkeypatch.setattr(answers, "KEPT_SECONDS", 0.0)
     again = asyncio.run(service.translate(request(service), ANNA))
-    assert again == found[0]
+    assert again.documents == found[0].documents
     assert sum(windows) == 5
 
 
