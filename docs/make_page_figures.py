@@ -25,7 +25,6 @@ from cotext.serving.settings import ServerSettings
 
 FIGURES = Path(__file__).with_name("figures")
 SIZES = {"wide": (1280, 800), "narrow": (390, 844)}
-STATES = ("empty", "compared", "explained", "translated", "edited", "glossary", "files", "error")
 SHOWN = {
     ("explained", "light", "wide"): "page-context.png",
     ("compared", "dark", "wide"): "page-compared-dark.png",
@@ -58,12 +57,9 @@ def states(page: Page) -> Iterator[str]:
     page.wait_for_selector("#actions:visible")
     page.wait_for_selector("mark")
     yield "compared"
-    sentence = page.locator(".s[data-column='0'][data-number='2']")
-    sentence.hover()
-    sentence.locator(".w").first.click()
+    page.locator(".s[data-column='0'][data-number='6'] mark").last.click()
     page.wait_for_selector(".verdict", timeout=60_000)
     page.mouse.move(0, 0)
-    page.evaluate("scrollTo(0, 0)")
     yield "explained"
     page.keyboard.press("Escape")
     page.select_option("#beside", "")
@@ -95,14 +91,14 @@ def states(page: Page) -> Iterator[str]:
     page.route("**/api/translate", lambda route: route.abort())
     page.click("#back")
     page.click("#translate")
-    page.wait_for_selector("#result-error:visible")
+    page.wait_for_selector("#text-error:visible")
     yield "error"
 
 
 def small(picture: bytes) -> Image.Image:
     """The picture in few colours."""
     image: Image.Image = Image.open(io.BytesIO(picture)).convert("RGB")
-    return image.quantize(128, dither=Image.Dither.NONE)
+    return image.quantize(256, dither=Image.Dither.NONE)
 
 
 def main() -> None:

@@ -90,7 +90,11 @@ def fake(told: Told) -> Starlette:
         required = told.key is not None
         if "systems" in told.fail:
             raise RequestError(*told.fail["systems"])
-        made = [("document", "document", True), ("sentence", "sentence", False), ("parallel", "window", False)]
+        made = [
+            ("document", "document", True),
+            ("sentence", "sentence", False),
+            ("parallel", "window", False),
+        ]
         return JSONResponse(
             {
                 "systems": [described(name, view, told.languages, can) for name, view, can in made],
@@ -131,7 +135,11 @@ def fake(told: Told) -> Starlette:
                     }
                     for number, target in enumerate(targets)
                 ]  # fmt: skip
-                yield event("done", {"sentences": done, "text": "", "signature": "", "seconds": 0.5})
+                lines: dict[int, list[str]] = {}
+                for each, target in zip(sentences, targets, strict=True):
+                    lines.setdefault(each["paragraph"], []).append(target)
+                whole = "\n".join(" ".join(line) for line in lines.values())
+                yield event("done", {"sentences": done, "text": whole, "signature": "", "seconds": 0.5})
             except (asyncio.CancelledError, GeneratorExit):
                 told.stopped += 1
                 raise
@@ -218,7 +226,7 @@ class Running:
     """An application on a free port of the loopback, in a thread."""
 
     def __init__(self, application: Any) -> None:
-        config = uvicorn.Config(application, host="127.0.0.1", port=0, log_level="error", lifespan="off")
+        config = uvicorn.Config(application, host="127.0.0.1", port=0, log_level="critical", lifespan="on")
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, daemon=True)
         self._thread.start()

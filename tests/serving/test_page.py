@@ -99,7 +99,9 @@ def test_ids_that_are_named_are_there_once() -> None:
 def test_data_becomes_text_and_never_markup() -> None:
     for path in SCRIPTS:
         text = path.read_text(encoding="utf-8")
-        assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text)
+        assert not re.search(
+            r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text
+        )
 
 
 def test_scripts_are_of_a_readable_size_and_say_what_they_are_for() -> None:

@@ -21,7 +21,13 @@ pytestmark = [
 
 AXE = Path(__file__).parent / "node_modules" / "axe-core" / "axe.min.js"
 TEXT = "There was a old lamp. It was old.\nThe nights were cold. There was a ring. It was old."
-TARGETS = ["Da war ein alt Lampe.", "Sie war alt.", "Die Nächte waren kalt.", "Da war ein Ring.", "Er war alt."]
+TARGETS = [
+    "Da war ein alt Lampe.",
+    "Sie war alt.",
+    "Die Nächte waren kalt.",
+    "Da war ein Ring.",
+    "Er war alt.",
+]
 HOSTILE = "<img src=x onerror=alert(1)> <script>alert(2)</script> &amp; “x”."
 
 Open = Callable[..., "AbstractContextManager[Page]"]
@@ -64,7 +70,7 @@ def translate(page: "Page", text: str = TEXT, beside: str | None = None) -> None
 
 
 def finished(page: "Page") -> None:
-    page.wait_for_selector("#actions:visible")
+    page.wait_for_selector("#actions:visible, #text-error:visible")
 
 
 def targets(page: "Page", column: int = 0) -> list[str]:
@@ -221,6 +227,17 @@ def test_a_click_on_a_word_shows_which_context_decided_it(visit: Open, told: Tol
         assert page.is_hidden("#panel")
 
 
+def test_words_behind_characters_of_two_halves_are_found(visit: Open, told: Told) -> None:
+    with visit() as page:
+        translate(page, "There was a ring. \U0001f600 It was old.")
+        sentence(page, 1).hover()
+        sentence(page, 1).locator(".w", has_text="alt").click()
+        page.wait_for_selector(".verdict")
+        assert told.asked[-1][1]["characters"] == [9, 12]
+        assert page.inner_text(".asked") == "alt"
+        assert "+3.00" in page.inner_text(".words button[aria-pressed=true]")
+
+
 def test_a_system_that_cannot_explain_says_why(visit: Open, told: Told) -> None:
     with visit() as page:
         translate(page, beside="sentence")
@@ -263,6 +280,9 @@ def test_an_edit_is_followed_by_the_rest_and_undone(visit: Open, told: Told) -> 
         assert page.is_visible("#legend-edited")
         page.click("#undo")
         assert targets(page) == TARGETS
+        with page.expect_download() as got:
+            page.click("#download")
+        assert "Sie war alt." in Path(got.value.path()).read_text(encoding="utf-8")
         assert page.is_disabled("#undo")
         assert page.locator(".s.edited, .s.changed").count() == 0
 
@@ -331,16 +351,20 @@ def test_errors_are_told_where_they_arise(visit: Open, told: Told) -> None:
         page.click("#translate")
         assert "nothing to translate" in page.inner_text("#text-error")
         assert page.evaluate("document.activeElement.id") == "source"
-        page.fill("#source", "a" * 200_001)
+        page.evaluate("document.getElementById('source').value = 'a'.repeat(200_001)")
         page.click("#translate")
         assert "200,001 bytes" in page.inner_text("#text-error")
         translate(page)
-        assert page.inner_text("#result-error") == "too many requests: wait a minute"
+        assert page.inner_text("#text-error") == "too many requests: wait a minute"
+        assert page.input_value("#source") == TEXT
         told.fail.clear()
-        page.click("#back")
         page.click("#translate")
         page.wait_for_selector(".s[data-column] .t")
-        assert page.is_hidden("#result-error")
+        assert page.is_hidden("#text-error")
+        told.fail["tmx"] = 400, "no pairs"
+        page.click("#tmx")
+        page.wait_for_selector("#result-error:visible")
+        assert page.inner_text("#result-error") == "no pairs"
 
 
 @pytest.mark.parametrize("how", ["break_at", "hang_up_at"])
@@ -373,7 +397,7 @@ def test_a_server_that_is_gone_is_told(visit: Open) -> None:
     with visit(refused=True) as page:
         page.route("**/api/translate", lambda route: route.abort())
         translate(page)
-        assert "cannot be reached" in page.inner_text("#result-error")
+        assert "cannot be reached" in page.inner_text("#text-error")
 
 
 def test_a_key_is_asked_for_and_kept_until_the_tab_is_closed(visit: Open, told: Told) -> None:
@@ -389,7 +413,6 @@ def test_a_key_is_asked_for_and_kept_until_the_tab_is_closed(visit: Open, told: 
         page.fill("#key", "secret")
         page.keyboard.press("Enter")
         page.wait_for_selector("#key-form", state="hidden")
-        page.click("#back")
         page.click("#translate")
         page.wait_for_selector(".s[data-column] .t")
         page.reload()
@@ -412,7 +435,9 @@ def test_text_and_systems_survive_a_reload(visit: Open) -> None:
 
 def test_a_text_file_is_opened(visit: Open) -> None:
     with visit() as page:
-        page.set_input_files("#open-file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"The lamp."})
+        page.set_input_files(
+            "#open-file", {"name": "a.txt", "mimeType": "text/plain", "buffer": b"The lamp."}
+        )
         until(page, "document.getElementById('source').value === 'The lamp.'")
 
 
@@ -533,6 +558,7 @@ def test_files_are_dropped(visit: Open, told: Told) -> None:
 
 def test_everything_is_done_by_keyboard_alone(visit: Open) -> None:
     with visit() as page:
+
         def reach(identity: str) -> None:
             for _ in range(40):
                 page.keyboard.press("Tab")
@@ -558,7 +584,10 @@ def test_everything_is_done_by_keyboard_alone(visit: Open) -> None:
             ("ArrowDown", "0", "1"), ("ArrowRight", "1", "1"), ("End", "1", "4"), ("ArrowLeft", "0", "4"),
         ):  # fmt: skip
             page.keyboard.press(key)
-            assert page.evaluate("({...document.activeElement.dataset})") == {"column": column, "number": number}
+            assert page.evaluate("({...document.activeElement.dataset})") == {
+                "column": column,
+                "number": number,
+            }
         page.keyboard.press("Enter")
         assert page.evaluate("document.activeElement.textContent") == "Er"
         page.keyboard.press("Enter")
@@ -588,20 +617,23 @@ def test_nothing_is_wider_than_the_screen(visit: Open, width: int) -> None:
             assert page.evaluate(wide) <= 0
 
 
+# Milliseconds in which the page answers nobody; here 60, so that a busy machine passes too.
+LONGEST_TASK = """() => {
+  window.longest = 0;
+  const seen = (list) => list.getEntries().forEach((each) => { longest = Math.max(longest, each.duration); });
+  new PerformanceObserver(seen).observe({ type: "longtask" });
+}"""
+
+
 def test_two_thousand_sentences_stay_usable(visit: Open) -> None:
     with visit() as page:
-        page.evaluate(
-            """() => { window.longest = 0; let last = performance.now();
-            const step = () => { const now = performance.now(); longest = Math.max(longest, now - last); last = now;
-            requestAnimationFrame(step); }; requestAnimationFrame(step); }"""
-        )
-        page.fill("#source", "\n".join([TEXT] * 400))
+        page.evaluate(LONGEST_TASK)
+        page.evaluate("text => { document.getElementById('source').value = text; }", "\n".join([TEXT] * 400))
         page.click("#translate")
         finished(page)
+        assert page.evaluate("longest") < 1500
         assert len(targets(page)) == 2000
         assert targets(page)[-1] == TARGETS[-1]
-        # Generous: a frame that takes longer is a page that does not answer.
-        assert page.evaluate("longest") < 4000
         sentence(page, 1500).scroll_into_view_if_needed()
         sentence(page, 1500).hover()
         assert page.locator(".pair").count() == 2
@@ -665,7 +697,7 @@ def test_no_state_of_the_page_has_an_accessibility_violation(
         told.fail["translate"] = 503, "busy"
         page.click("#back")
         page.click("#translate")
-        page.wait_for_selector("#result-error:visible")
+        page.wait_for_selector("#text-error:visible")
         check("error")
         page.click("#go-glossary")
         check("glossary, empty")

@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from starlette.requests import Request
 
-from cotext.decoding.window_search import WindowSearch
 from cotext.files.blocks import Block
-from cotext.serving import session_memory
+from cotext.serving import session_memory, sessions
 from cotext.serving.errors import RequestError
 from cotext.serving.service import Client, Service, TextRequest
 from cotext.serving.session_memory import KEPT_SEGMENTS, Sessions
-from cotext.serving.sessions import SessionPlace, place_of, translate
+from cotext.serving.sessions import SessionPlace, session_place, translate
 from cotext.serving.settings import ServerSettings
-from cotext.serving.systems import System, Systems
+from cotext.serving.systems import Systems
 
 DOCUMENT = [
     "A cat sees. It runs.",
@@ -26,6 +26,9 @@ DOCUMENT = [
     "<b>It</b> was {name}.",
 ]
 OTHER = "A green dog eats."
+
+
+WHOLE: dict[tuple[object, ...], list[str]] = {}
 
 
 class Tool:
@@ -48,21 +51,20 @@ class Tool:
 
     def whole(self, texts: Iterable[str], given: Mapping[int, str] | None = None) -> list[str]:
         """The translations of all segments as one document, of which some sentences are given."""
-        request = TextRequest(self.system, (tuple(Block((text,)) for text in texts),), given={0: given or {}})
+        asked = (self.system.name, tuple(texts), tuple((given or {}).items()))
+        if asked not in WHOLE:
+            WHOLE[asked] = self._whole(asked[1], given or {})
+        return WHOLE[asked]
+
+    def _whole(self, texts: tuple[str, ...], given: Mapping[int, str]) -> list[str]:
+        request = TextRequest(self.system, (tuple(Block((text,)) for text in texts),), given={0: given})
         answer = asyncio.run(self.service.translate(request, Client()))
         return [block.text for block in answer.documents[0]]
 
 
-@pytest.fixture(scope="module", name="systems")
-def quick_systems(systems: Systems) -> Systems:
-    """The tiny systems with greedy search."""
-    decode = {"beam": 1, "max_extra": 6}
-    return Systems([System(each.name, each.opened.with_decode(decode)) for each in systems])
-
-
 @pytest.fixture
-def tool(systems: Systems, tmp_path: Path) -> Tool:
-    return Tool(systems, tmp_path)
+def tool(quick_systems: Systems, tmp_path: Path) -> Tool:
+    return Tool(quick_systems, tmp_path)
 
 
 def test_placeholders_in_context_are_no_obstacle(tool: Tool) -> None:
@@ -71,8 +73,8 @@ def test_placeholders_in_context_are_no_obstacle(tool: Tool) -> None:
 
 
 @pytest.mark.parametrize("system", ["sentence", "window"])
-def test_one_by_one_is_the_whole_at_once(systems: Systems, system: str, tmp_path: Path) -> None:
-    tool = Tool(systems, tmp_path, system)
+def test_one_by_one_is_the_whole_at_once(quick_systems: Systems, system: str, tmp_path: Path) -> None:
+    tool = Tool(quick_systems, tmp_path, system)
     assert tool.one_by_one(DOCUMENT) == tool.whole(DOCUMENT)
     assert tool.ask(*DOCUMENT, session="at once") == tool.whole(DOCUMENT)
 
@@ -85,20 +87,21 @@ def test_context_is_what_makes_the_difference(tool: Tool) -> None:
 
 def test_prefetched_and_asked_again_and_jumped_back(tool: Tool) -> None:
     whole = tool.whole(DOCUMENT)
-    order = [0, 1, 0, 2, 1, 2, 3, 4, 4, 0, 3, 5, 2, 5]
+    order = [0, 1, 0, 2, 1, 2, 3, 4, 4, 0, 3, 2, 4]
     assert [tool.ask(DOCUMENT[i])[0] for i in order] == [whole[i] for i in order]
 
 
 def test_asked_again_is_not_searched(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
     first = tool.one_by_one(DOCUMENT)
 
-    def never(*arguments: Any) -> None:
-        raise AssertionError("searched")
-
-    monkeypatch.setattr(WindowSearch, "_search", never)
-    with pytest.raises(AssertionError, match="searched"):
-        tool.ask(OTHER, session="another")
+    searched: list[int] = []
+    monkeypatch.setattr(
+        sessions._Replay, "note", lambda log, document, window: searched.append(window.number)
+    )
     assert tool.one_by_one(DOCUMENT) == first
+    assert not searched
+    tool.ask(OTHER)
+    assert searched
 
 
 def test_without_numbers_a_new_segment_stands_behind_the_one_before_it(tool: Tool) -> None:
@@ -111,12 +114,12 @@ def test_without_numbers_a_new_segment_stands_behind_the_one_before_it(tool: Too
 
 
 def test_numbers_put_segments_in_order_whenever_they_come(tool: Tool) -> None:
-    texts = [*DOCUMENT[:3], DOCUMENT[0], *DOCUMENT[4:], DOCUMENT[2]]  # two of them twice
+    texts = [*DOCUMENT[:3], DOCUMENT[1], DOCUMENT[4], DOCUMENT[2]]  # two of them twice
     whole = tool.whole(texts)
-    for i in (4, 2, 0, 6, 1, 3, 5):
+    for i in (4, 2, 0, 1, 3, 5):
         tool.ask(texts[i], number=i)
     assert [tool.ask(text, number=i)[0] for i, text in enumerate(texts)] == whole
-    assert [tool.ask(texts[i], number=i)[0] for i in (6, 3, 0)] == [whole[i] for i in (6, 3, 0)]
+    assert [tool.ask(texts[i], number=i)[0] for i in (5, 3, 0)] == [whole[i] for i in (5, 3, 0)]
     assert tool.ask(*texts, session="at once", number=10) == whole
 
 
@@ -157,12 +160,14 @@ def test_a_confirmed_translation_of_as_many_sentences_is_cut_into_them(tool: Too
     assert tool.one_by_one(DOCUMENT) == tool.whole(DOCUMENT, given)
 
 
-def test_sessions_of_another_name_client_or_system_know_nothing_of_it(systems: Systems, tool: Tool) -> None:
+def test_sessions_of_another_name_client_or_system_know_nothing_of_it(
+    quick_systems: Systems, tool: Tool
+) -> None:
     tool.one_by_one(DOCUMENT[:-1])
     alone = tool.ask(DOCUMENT[-1], session=None)
     assert tool.ask(DOCUMENT[-1], session="t") == alone
     assert tool.ask(DOCUMENT[-1], client="b") == alone
-    window, tool.system = tool.system, systems.named("sentence")
+    window, tool.system = tool.system, quick_systems.named("sentence")
     assert tool.ask(DOCUMENT[-1]) == tool.ask(DOCUMENT[-1], session=None)
     tool.system = window
     assert tool.ask(DOCUMENT[-1]) == tool.whole(DOCUMENT)[-1:]
@@ -184,6 +189,15 @@ def test_requests_of_a_session_are_answered_in_their_order(tool: Tool) -> None:
         return [answer.documents[0][0].text for answer in await asyncio.gather(*answers)]
 
     assert asyncio.run(together()) == tool.whole(DOCUMENT)
+
+
+def test_a_session_takes_no_longer_than_any_request(quick_systems: Systems, tmp_path: Path) -> None:
+    tool = Tool(quick_systems, tmp_path)
+    tool.service = Service(quick_systems, ServerSettings(tmp_path, request_seconds=0.0))
+    with pytest.raises(RequestError) as refused:
+        tool.ask(*DOCUMENT)
+    assert refused.value.status == 503
+    assert tool.service.sessions.of("a", "s", "window").segments == []
 
 
 def test_given_up_is_not_kept(tool: Tool) -> None:
@@ -211,19 +225,19 @@ def test_context_of_a_request_is_read_behind_that_of_the_session(tool: Tool) -> 
 
 
 def test_a_session_is_bounded(tool: Tool, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session_memory, "KEPT_SEGMENTS", 4)
+    monkeypatch.setattr(session_memory, "KEPT_SEGMENTS", 3)
     whole = tool.whole(DOCUMENT)
     assert tool.one_by_one(DOCUMENT) == whole
     memory = tool.service.sessions.of("a", "s", "window")
     kept = [segment.blocks[0].text for segment in memory.segments]
-    assert kept == [text for text in DOCUMENT if any(map(str.isalpha, text))][-4:]
+    assert kept == [text for text in DOCUMENT if any(map(str.isalpha, text))][-3:]
     memory.last = 0
     tool.ask("A bird.")  # the end is farther away than the beginning
-    assert [segment.blocks[0].text for segment in memory.segments] == [kept[0], "A bird.", *kept[1:3]]
+    assert [segment.blocks[0].text for segment in memory.segments] == [kept[0], "A bird.", kept[1]]
     monkeypatch.setattr(session_memory, "KEPT_CHARACTERS", 10)
     tool.ask(OTHER)
     assert [segment.blocks[0].text for segment in memory.segments] == [OTHER]
-    assert KEPT_SEGMENTS > 4
+    assert KEPT_SEGMENTS > 3
 
 
 def test_sessions_are_bounded_in_time_and_number(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -242,6 +256,12 @@ def test_sessions_are_bounded_in_time_and_number(monkeypatch: pytest.MonkeyPatch
     assert sessions.of("b", "1", "x") is not other
 
 
+def asking(headers: dict[str, str], prefix: str | None) -> Request:
+    """A request with these headers, at an address in a session."""
+    raw = [(name.encode(), value.encode()) for name, value in headers.items()]
+    return Request({"type": "http", "headers": raw, "path_params": {"session": prefix} if prefix else {}})
+
+
 @pytest.mark.parametrize(
     ("headers", "named", "prefix", "place"),
     [
@@ -256,7 +276,7 @@ def test_sessions_are_bounded_in_time_and_number(monkeypatch: pytest.MonkeyPatch
 def test_a_place_is_named_by_headers_fields_or_address(
     headers: dict[str, str], named: dict[str, object], prefix: str | None, place: SessionPlace | None
 ) -> None:
-    assert place_of(headers, named, prefix) == place
+    assert session_place(asking(headers, prefix), named) == place
 
 
 @pytest.mark.parametrize(
@@ -275,5 +295,5 @@ def test_a_place_is_named_by_headers_fields_or_address(
 )
 def test_what_names_no_place_is_refused(named: dict[str, object]) -> None:
     with pytest.raises(RequestError) as refused:
-        place_of({}, named, None)
+        session_place(asking({}, None), named)
     assert refused.value.status == 400

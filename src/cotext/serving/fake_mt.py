@@ -13,7 +13,8 @@ from starlette.routing import BaseRoute, Route
 from cotext.serving.detection import detect
 from cotext.serving.errors import RequestError
 from cotext.serving.requests import client_of, fields, service_of
-from cotext.serving.simple_texts import Texts, also_in_sessions, code_of, session_place, translated
+from cotext.serving.sessions import also_in_sessions, session_place
+from cotext.serving.simple_texts import Texts, code_of, translated
 from cotext.serving.systems import System, Systems
 
 

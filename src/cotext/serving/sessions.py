@@ -19,9 +19,13 @@ translate a sentence in a window over those before it (with the sentences of a d
 translate a document segment by segment as they do the whole of it at once.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
+
+from starlette.requests import Request
+from starlette.routing import BaseRoute, Route
 
 from cotext.data.documents import Document
 from cotext.decoding.document_state import FoundWindow, SentenceHypothesis
@@ -29,10 +33,11 @@ from cotext.decoding.translate_blocks import BlockDocuments, PairedSentence
 from cotext.files.blocks import Block, Contents
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
-from cotext.serving.service import Client, Service, TextAnswer, TextRequest
-from cotext.serving.session_memory import Context, Segment, SessionMemory, Spoken
+from cotext.serving.service import RETRY_SECONDS, Client, Service, TextAnswer, TextRequest
+from cotext.serving.session_memory import KEPT_SEGMENTS, Context, Segment, SessionMemory, Spoken
 from cotext.serving.systems import System
 
+IN_SESSION: Final = "/session/{session}"
 CONTEXT_SENTENCES: Final = 16  # that systems read which have no window of their own
 LAST_SEGMENT: Final = 10**9
 
@@ -74,14 +79,29 @@ async def translate(
     sentences (`given`) is for requests without a session.
 
     Raises:
-        RequestError: as `Service.translate`.
+        RequestError: as `Service.translate`; 413, more texts than a session keeps.
     """
     if place is None:
         return await service.translate(request, client)
+    if len(request.documents) > KEPT_SEGMENTS:
+        raise RequestError(413, f"a request in a session has {KEPT_SEGMENTS} texts at most; send several")
+    memory = service.sessions.of(client.name, place.name, request.system.name)
+    seconds = service.settings.request_seconds
+    try:
+        async with asyncio.timeout(seconds):
+            return await _one_by_one(service, request, client, place, memory)
+    except TimeoutError:
+        raise RequestError(
+            503, f"not done within {seconds:g} seconds; send less at once", RETRY_SECONDS
+        ) from None
+
+
+async def _one_by_one(
+    service: Service, request: TextRequest, client: Client, place: SessionPlace, memory: SessionMemory
+) -> TextAnswer:
     documents: list[list[Block]] = []
     pairs: list[PairedSentence] = []
     confirmed = [*place.confirmed, *[None] * len(request.documents)]
-    memory = service.sessions.of(client.name, place.name, request.system.name)
     for index, blocks in enumerate(request.documents):
         number = None if place.number is None else place.number + index
         async with memory.lock:
@@ -213,18 +233,25 @@ def _written(blocks: Sequence[Block], text: str) -> list[Block]:
     return found
 
 
-def place_of(
-    headers: Mapping[str, str], named: Mapping[str, object], prefix: str | None
-) -> SessionPlace | None:
+def also_in_sessions(routes: Sequence[Route]) -> list[BaseRoute]:
+    """The routes, and the same behind `/session/NAME`, for tools that can set nothing but an address."""
+    prefixed = [
+        Route(IN_SESSION + route.path, route.endpoint, methods=list(route.methods or ())) for route in routes
+    ]
+    return [*routes, *prefixed]
+
+
+def session_place(request: Request, named: Mapping[str, object]) -> SessionPlace | None:
     """The place in a session that a request names, None where it names no session.
 
-    By the headers `X-Cotext-Session` and `X-Cotext-Segment`, by `session`, `segment` and `confirmed` of what
-    it has for Cotext, and by the address, as in `/session/NAME/translate`.
+    By `session`, `segment` and `confirmed` of what it has for Cotext, by the headers `X-Cotext-Session` and
+    `X-Cotext-Segment`, and by its address, in this order.
 
     Raises:
         RequestError: 400, what is none.
     """
-    name = named.get("session") or headers.get("x-cotext-session") or prefix
+    headers = request.headers
+    name = named.get("session") or headers.get("x-cotext-session") or request.path_params.get("session")
     if name is None:
         return None
     if not isinstance(name, str) or not 0 < len(name) <= 200 or not name.isprintable():

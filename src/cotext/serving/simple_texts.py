@@ -4,12 +4,11 @@ A text is a document, whose lines and sentences share context; texts of one requ
 own, or one document if the client says so.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from starlette.requests import Request
-from starlette.routing import BaseRoute, Route
 
 from cotext.data.languages import language_code
 from cotext.runtime.errors import CotextError
@@ -17,18 +16,8 @@ from cotext.serving.deepl.fragments import Fragment, TagHandling, fragment
 from cotext.serving.errors import RequestError
 from cotext.serving.requests import service_of, unless_gone
 from cotext.serving.service import Client, TextRequest
-from cotext.serving.sessions import SessionPlace, place_of, translate
+from cotext.serving.sessions import SessionPlace, translate
 from cotext.serving.systems import System
-
-IN_SESSION: Final = "/session/{session}"
-
-
-def also_in_sessions(routes: Sequence[Route]) -> list[BaseRoute]:
-    """The routes, and the same behind `/session/NAME`, for tools that can set nothing but an address."""
-    prefixed = [
-        Route(IN_SESSION + route.path, route.endpoint, methods=list(route.methods or ())) for route in routes
-    ]
-    return [*routes, *prefixed]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +28,6 @@ class Texts:
     html: bool = False
     together: bool = False
     place: SessionPlace | None = None
-
-
-def session_place(request: Request, named: Mapping[str, Any]) -> SessionPlace | None:
-    """The place in a session that a request names in its headers, its address or its fields for Cotext."""
-    return place_of(request.headers, named, request.path_params.get("session"))
 
 
 def code_of(text: str) -> str:
@@ -65,11 +49,12 @@ async def translated(request: Request, client: Client, system: System, asked: Te
         RequestError: 400, text that is no Unicode; 413, too much of it; else as `Service.translate`.
     """
     service = service_of(request)
+    settings = service.settings
     try:
         size = sum(len(text.encode()) for text in asked.texts)
     except UnicodeEncodeError:
         raise RequestError(400, "the text holds half characters, which are no Unicode") from None
-    if size > (most := service.settings.max_text_bytes):
+    if size > (most := settings.max_text_bytes):
         raise RequestError(
             413, f"{size:,} bytes of text, and {most:,} at most; send less at a time, or a file"
         )

@@ -11,36 +11,39 @@ from cotext.serving.deepl import documents, glossaries, languages
 from cotext.serving.deepl.translate import translate
 from cotext.serving.deepl.usage import tell_usage
 from cotext.serving.errors import RequestError
+from cotext.serving.sessions import also_in_sessions
 
 
 def routes() -> list[BaseRoute]:
     """The routes of the dialect."""
     one, entries = "/v3/glossaries/{id}", "/v3/glossaries/{id}/entries"
     dictionaries = "/v3/glossaries/{id}/dictionaries"
-    return [
-        Route("/v2/translate", translate, methods=["POST"]),
-        Route("/v2/document", documents.send, methods=["POST"]),
-        Route("/v2/document/{id}", documents.tell_status, methods=["POST"]),
-        Route("/v2/document/{id}/result", documents.fetch, methods=["POST"]),
-        Route("/v2/languages", languages.list_languages, methods=["GET"]),
-        Route("/v3/languages", languages.list_languages_of_resource, methods=["GET"]),
-        Route("/v3/languages/resources", languages.list_resources, methods=["GET"]),
-        Route("/v2/usage", tell_usage, methods=["GET"]),
-        Route("/v2/glossary-language-pairs", languages.list_glossary_languages, methods=["GET"]),
-        Route("/v2/glossaries", glossaries.create, methods=["POST"]),
-        Route("/v2/glossaries", glossaries.list_all, methods=["GET"]),
-        Route("/v2/glossaries/{id}", glossaries.get, methods=["GET"]),
-        Route("/v2/glossaries/{id}", glossaries.delete, methods=["DELETE"]),
-        Route("/v2/glossaries/{id}/entries", glossaries.get_entries, methods=["GET"]),
-        Route("/v3/glossaries", glossaries.create_multilingual, methods=["POST"]),
-        Route("/v3/glossaries", glossaries.list_multilingual, methods=["GET"]),
-        Route(one, glossaries.get_multilingual, methods=["GET"]),
-        Route(one, glossaries.edit_multilingual, methods=["PATCH"]),
-        Route(one, glossaries.delete, methods=["DELETE"]),
-        Route(entries, glossaries.get_dictionary, methods=["GET"]),
-        Route(dictionaries, glossaries.replace_dictionary, methods=["PUT"]),
-        Route(dictionaries, glossaries.delete_dictionary, methods=["DELETE"]),
-    ]
+    return also_in_sessions(
+        [
+            Route("/v2/translate", translate, methods=["POST"]),
+            Route("/v2/document", documents.send, methods=["POST"]),
+            Route("/v2/document/{id}", documents.tell_status, methods=["POST"]),
+            Route("/v2/document/{id}/result", documents.fetch, methods=["POST"]),
+            Route("/v2/languages", languages.list_languages, methods=["GET"]),
+            Route("/v3/languages", languages.list_languages_of_resource, methods=["GET"]),
+            Route("/v3/languages/resources", languages.list_resources, methods=["GET"]),
+            Route("/v2/usage", tell_usage, methods=["GET"]),
+            Route("/v2/glossary-language-pairs", languages.list_glossary_languages, methods=["GET"]),
+            Route("/v2/glossaries", glossaries.create, methods=["POST"]),
+            Route("/v2/glossaries", glossaries.list_all, methods=["GET"]),
+            Route("/v2/glossaries/{id}", glossaries.get, methods=["GET"]),
+            Route("/v2/glossaries/{id}", glossaries.delete, methods=["DELETE"]),
+            Route("/v2/glossaries/{id}/entries", glossaries.get_entries, methods=["GET"]),
+            Route("/v3/glossaries", glossaries.create_multilingual, methods=["POST"]),
+            Route("/v3/glossaries", glossaries.list_multilingual, methods=["GET"]),
+            Route(one, glossaries.get_multilingual, methods=["GET"]),
+            Route(one, glossaries.edit_multilingual, methods=["PATCH"]),
+            Route(one, glossaries.delete, methods=["DELETE"]),
+            Route(entries, glossaries.get_dictionary, methods=["GET"]),
+            Route(dictionaries, glossaries.replace_dictionary, methods=["PUT"]),
+            Route(dictionaries, glossaries.delete_dictionary, methods=["DELETE"]),
+        ]
+    )
 
 
 def refusal(error: RequestError) -> Response:

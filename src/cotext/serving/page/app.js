@@ -12,6 +12,7 @@ import { recall, remember } from "./store.js";
 const PARTS = ["text", "files", "glossary"];
 
 let about = null; // what the server says of itself
+let pause = null; // the timer of a pause in typing
 
 const glossary = new Glossary(() => describe());
 const files = new Files(() => ({ system: system(), glossary: glossary.for(system()) }), askForKey);
@@ -46,7 +47,7 @@ async function begin() {
 
 function option(each, languages) {
   const pair = languages ? `${languageName(each.source)} → ${languageName(each.target)}, ` : "";
-  return make("option", { value: each.name }, `${pair}${each.name}: reads ${reads(each)}`);
+  return make("option", { value: each.name }, `${pair}${each.name}: ${reads(each)}`);
 }
 
 // A system is chosen: the second is one of the same languages.
@@ -86,7 +87,7 @@ function askForKey(error) {
 function content() {
   const text = byId("source").value;
   if (!text.trim()) return [null, "There is nothing to translate yet: type or paste a text, or try the example."];
-  const bytes = new TextEncoder().encode(text).length;
+  const bytes = bytesOf(text);
   const most = about.limits.text_bytes;
   if (bytes > most) {
     return [null, `The text has ${bytes.toLocaleString("en")} bytes, and at most ${most.toLocaleString("en")} are translated here: hand it in as a file.`];
@@ -138,6 +139,7 @@ function go() {
     if (each === part) byId(`go-${each}`).setAttribute("aria-current", "page");
     else byId(`go-${each}`).removeAttribute("aria-current");
   }
+  byId("comparing").hidden = part !== "text";
   if (part === "files") files.look();
 }
 
@@ -146,14 +148,20 @@ function write(text) {
   noted();
 }
 
-// The text is what it now is.
+// The text is what it now is; long texts are counted and kept when typing pauses.
 function noted() {
+  clearTimeout(pause);
+  pause = setTimeout(keepText, 200);
+}
+
+function keepText() {
   const text = byId("source").value;
   remember("text", text);
-  const bytes = new TextEncoder().encode(text).length;
   byId("size").textContent = text ? counted(text.length, "character") : "";
-  byId("size").classList.toggle("error", about !== null && bytes > about.limits.text_bytes);
+  byId("size").classList.toggle("error", about !== null && bytesOf(text) > about.limits.text_bytes);
 }
+
+const bytesOf = (text) => new TextEncoder().encode(text).length;
 
 // Plain text is opened here; any other file is translated as one.
 async function take([file, ...others]) {
@@ -191,6 +199,7 @@ function listen() {
   byId("example").addEventListener("click", tryExample);
   chooser("open", "open-file", take);
   dropPlace(byId("part-text"), take);
+  addEventListener("pagehide", keepText);
   addEventListener("hashchange", () => {
     go();
     byId("main").focus({ preventScroll: true });

@@ -83,7 +83,7 @@ const listener = {
   sentence: (translation, number) => {
     if (!translations.includes(translation)) return;
     if (reading.translations === translations) reading.update(number);
-    progress();
+    progressSoon();
   },
 };
 
@@ -121,14 +121,20 @@ async function follow(translation, run) {
   finished(complete);
 }
 
-// Of two systems, the one that answers is shown.
+// Of two systems, the one that answers is shown; without any sentence, the text is there to be tried again.
 function failed(translation, error) {
   const alone = translations.length === 1;
-  showError("result-error", alone ? error.message : `${translation.system.name}: ${error.message}`);
+  const message = alone ? error.message : `${translation.system.name}: ${error.message}`;
+  if (translation.sources.length) showError("result-error", message);
+  else if (alone) {
+    changeText();
+    showError("text-error", message);
+  } else {
+    showError("result-error", message);
+    translations = translations.filter((each) => each !== translation);
+    started();
+  }
   askForKey(error);
-  if (alone || translation.sources.length) return;
-  translations = translations.filter((each) => each !== translation);
-  started();
 }
 
 function finished(complete) {
@@ -170,8 +176,11 @@ function progress() {
   byId("running").hidden = !busy;
   byId("actions").hidden = busy;
   byId("undo").disabled = !edited.length;
-  for (const id of ["copy", "download", "tmx"]) byId(id).disabled = !translations[0].pairs.length;
-  if (!busy) return;
+  if (!busy) {
+    const nothing = !translations[0].pairs.length;
+    for (const id of ["copy", "download", "tmx"]) byId(id).disabled = nothing;
+    return;
+  }
   const total = translations.reduce((sum, each) => sum + each.sources.length, 0);
   const done = translations.reduce((sum, each) => sum + each.arrived, 0);
   const bar = byId("progress");
@@ -179,6 +188,19 @@ function progress() {
   else bar.removeAttribute("value");
   byId("count").textContent = total ? `${done.toLocaleString("en")} / ${total.toLocaleString("en")}` : "waiting …";
   byId("summary").textContent = "";
+}
+
+let due = false;
+
+// Thousands of sentences may come at once.
+function progressSoon() {
+  if (!due) {
+    setTimeout(() => {
+      due = false;
+      progress();
+    }, 100);
+  }
+  due = true;
 }
 
 function stop() {

@@ -19,7 +19,7 @@ export class Files {
   accept({ file_suffixes: suffixes, limits }) {
     Object.assign(this, { suffixes, limits });
     byId("upload").accept = suffixes.join(",");
-    byId("suffixes").textContent = `Taken are ${suffixes.map((suffix) => suffix.slice(1)).join(", ")}.`;
+    byId("suffixes").textContent = `Taken are ${suffixes.join(" ")}, of at most ${megabytes(limits.file_bytes)}.`;
   }
 
   /** Hand files in, one after the other. */

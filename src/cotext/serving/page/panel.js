@@ -1,11 +1,12 @@
 // The panel of a sentence: its words, and which context decided the one that was asked about.
 
 import * as api from "./api.js";
-import { button, byId, counted, make } from "./dom.js";
-import { wordsOf } from "./words.js";
+import { button, byId, counted, make, say } from "./dom.js";
+import { inPoints, inText, wordsOf } from "./words.js";
 
 const SHOWN = 6; // context sentences that are listed; of more, their number
 const SLIGHT = 0.1; // nats: below, a word is at most a tenth more or less probable
+const SEVERAL = 0.5; // nats of all context: then it is told, though no sentence decides alone
 const MEANING =
   "Figures: the logarithm of the word's probability with that sentence minus the one without it, in nats; " +
   "beside a word, with all context minus with none.";
@@ -33,13 +34,13 @@ export class Panel {
       ...word,
       button: button(word.text, () => this.ask(column, number, word), { "aria-pressed": "false" }),
     }));
-    this.found = make("div", { class: "found", role: "status" });
+    this.found = make("div", { class: "found" });
     this.place.replaceChildren(
       make(
         "div",
         { class: "line" },
         make("h3", { id: "panel-title" }, `Sentence ${number + 1}`),
-        make("span", { class: "soft" }, `${system.name}${described(confidence, low, edited)}`),
+        make("span", { class: "soft of-sentence" }, `${system.name}${described(confidence, low, edited)}`),
         make(
           "div",
           { class: "line end" },
@@ -58,6 +59,7 @@ export class Panel {
     );
     if (!system.explains) this.#tell(unable(system));
     this.place.hidden = false;
+    this.#uncover();
     if (focus) (this.words[0]?.button ?? byId("panel-close")).focus();
   }
 
@@ -82,14 +84,14 @@ export class Panel {
       sources: translation.sources.map((each) => each.source),
       targets: translation.sentences.map((each) => each.target),
       sentence: number,
-      characters: [word.first, word.stop],
+      characters: [word.first, word.stop].map((place) => inPoints(translation.sentences[number].target, place)),
     };
     try {
       const answer = await api.explain(content, asking.signal);
       if (!asking.signal.aborted) this.#explained(column, number, answer);
     } catch (error) {
       if (asking.signal.aborted) return;
-      this.found.replaceChildren(make("p", { class: "error" }, error.message));
+      this.found.replaceChildren(make("p", { class: "error", role: "alert" }, error.message));
       this.on.failed(error);
     }
   }
@@ -108,32 +110,44 @@ export class Panel {
     this.reading.unlight();
   }
 
+  // The sentence stays in sight above the panel.
+  #uncover() {
+    const sentence = this.reading.element(this.shown.column + 1, this.shown.number).getBoundingClientRect();
+    const covered = sentence.bottom + 12 - this.place.getBoundingClientRect().top;
+    if (covered > 0) scrollBy(0, covered);
+  }
+
   #tell(message) {
     this.found.replaceChildren(make("p", {}, message));
+    say(message);
   }
 
   #explained(column, number, answer) {
     const { word, decisive, alternative, words } = answer;
-    const { system, sources } = this.reading.translations[column];
+    const { system, sources, sentences } = this.reading.translations[column];
+    const place = (points) => inText(sentences[number].target, points);
     const ranked = bySentence(answer.contexts);
     const most = Math.max(1, ...ranked.map((each) => Math.abs(each.together)));
-    this.reading.light(column, ranked.flatMap((each) => lights(each, most)), number, word);
+    this.reading.light(column, ranked.flatMap((each) => lights(each, most)), number, place(word.first));
     for (const { first, change } of words) {
-      const own = this.words.find((each) => each.first === first);
+      const own = this.words.find((each) => each.first === place(first));
       if (!own || Math.abs(change) < SLIGHT) continue;
       own.button.replaceChildren(own.text, make("small", { class: "figures", lang: "en" }, ` ${signed(change)}`));
     }
     const found = ranked.find((each) => each.number === decisive);
+    const all = words.filter((each) => each.first < word.stop && word.first < each.stop).reduce((sum, each) => sum + each.change, 0);
     const shown = ranked.slice(0, SHOWN).map((each) => this.#influence(column, each, most));
     const more = ranked.length - shown.length;
     const parts = [
-      verdict(word, found, system, sources),
+      verdict(word, found, ranked[0], all, system, sources),
       alternative ? make("p", {}, "Without it, this system writes: ", quoted(alternative, system.target.code)) : "",
       shown.length ? make("ol", { class: "influences" }, ...shown) : "",
       more > 0 ? make("p", { class: "soft small" }, `and ${counted(more, "sentence")} of less influence`) : "",
       make("p", { class: "soft small" }, MEANING),
     ];
     this.found.replaceChildren(...parts);
+    say(parts[0].textContent);
+    this.#uncover();
   }
 
   #influence(column, { number, together, source, target }, most) {
@@ -196,21 +210,26 @@ function unable(system) {
     : `${system.name} has no probabilities of single words, and cannot say which context decided one.`;
 }
 
-function verdict(word, found, system, sources) {
+// What the figures say in words: one sentence decided it, or several together, or none.
+function verdict(word, found, strongest, all, system, sources) {
   const own = quoted(word.text, system.target.code);
-  if (!found) {
-    return make("p", { class: "verdict" }, own, " follows from its own sentence: no single sentence around it decides it.");
+  const sentence = ({ number }) => [`sentence ${number + 1}, `, quoted(sources[number].source, system.source.code)];
+  const parts = [own, " follows from its own sentence: no context makes it much more or less probable."];
+  if (found) {
+    parts.splice(1, 1, " was decided by ", ...sentence(found));
+    parts.push(` With it, the word is ${times(found.together)} as probable as without it (${signed(found.together)}).`);
+  } else if (strongest && Math.abs(all) >= SEVERAL) {
+    parts.splice(1, 1, ` is ${times(all)} as probable with all of the context as with none (${signed(all)})`);
+    parts.push("; no sentence does it alone. The most telling is ", ...sentence(strongest));
+    parts.push(` (${signed(strongest.together)}).`);
   }
-  const times = Math.exp(Math.abs(found.together));
-  const factor = times < 10 ? times.toFixed(1) : Math.round(Math.min(times, 1e6)).toLocaleString("en");
-  return make(
-    "p",
-    { class: "verdict" },
-    own,
-    ` was decided by sentence ${found.number + 1}, `,
-    quoted(sources[found.number].source, system.source.code),
-    ` With it, the word is ${factor} times as probable as without it (${signed(found.together)}).`,
-  );
+  return make("p", { class: "verdict" }, ...parts);
+}
+
+// How many times as probable a change of the log-probability makes a word.
+function times(nats) {
+  const factor = Math.min(Math.exp(nats), 1e6);
+  return `${factor < 10 ? factor.toPrecision(2) : Math.round(factor).toLocaleString("en")} times`;
 }
 
 const quoted = (text, code) => make("q", { lang: code, dir: "auto" }, text);

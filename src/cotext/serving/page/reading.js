@@ -64,8 +64,8 @@ export class Reading {
     return this.places[column][number];
   }
 
-  /** Light context up, `{side, number, share (0 to 1), figure, up}`, and the word that it decided. */
-  light(column, contexts, number, word) {
+  /** Light context up, `{side, number, share (0 to 1), figure, up}`, and the word that begins at `first`. */
+  light(column, contexts, number, first) {
     this.unlight();
     for (const { side, number: other, share, figure, up } of contexts) {
       const element = this.element(side === "source" ? 0 : column + 1, other);
@@ -78,7 +78,7 @@ export class Reading {
     }
     const chosen = this.element(column + 1, number);
     this.#spell(column, number);
-    chosen.querySelector(`.w[data-first="${word.first}"]`)?.classList.add("asked");
+    chosen.querySelector(`.w[data-first="${first}"]`)?.classList.add("asked");
   }
 
   /** Take the light away. */
@@ -102,7 +102,7 @@ export class Reading {
     const cell = (content, extra) => make("div", { class: "cell" }, content, make("span", { class: "soft" }, extra));
     const head = make("div", { class: "row head" }, cell(languageName(system.source), ""));
     for (const each of this.translations) {
-      head.append(cell(languageName(each.system.target), ` ${each.system.name}, reads ${reads(each.system)}`));
+      head.append(cell(languageName(each.system.target), `${each.system.name}: ${reads(each.system)}`));
     }
     return head;
   }

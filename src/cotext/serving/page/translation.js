@@ -13,6 +13,7 @@ export class Translation {
     this.sources = []; // of the server: {number, paragraph, source, before}
     this.sentences = [];
     this.history = [];
+    this.whole = null; // the translation as the server writes it, once all is there
     this.seconds = null;
     this.arrived = 0;
     this.running = null;
@@ -36,7 +37,7 @@ export class Translation {
 
   /** Take the last edit back, with all that followed from it. */
   undo() {
-    this.sentences = this.history.pop();
+    Object.assign(this, this.history.pop());
     this.arrived = this.sentences.length;
   }
 
@@ -47,6 +48,7 @@ export class Translation {
 
   /** The translation as text, paragraphs as lines; sentences that are missing are left out. */
   get text() {
+    if (this.whole !== null) return this.whole;
     const lines = new Map();
     const between = joiner(this.system.target.code);
     for (const { number, paragraph } of this.sources) {
@@ -65,13 +67,14 @@ export class Translation {
   }
 
   #keep() {
-    this.history.push(this.sentences.map((each) => ({ ...each })));
+    this.history.push({ whole: this.whole, sentences: this.sentences.map((each) => ({ ...each })) });
   }
 
   async #run(given, fixed) {
     const before = this.sentences.map((each) => each.target);
     const running = new AbortController();
     this.running = running;
+    this.whole = null;
     this.arrived = 0;
     const content = { system: this.system.name, text: this.source, glossary: this.glossary, given, fast: false };
     try {
@@ -121,6 +124,7 @@ export class Translation {
         Object.assign(this.sentences[number], { confidence, low });
       }
     }
+    this.whole = data.text;
     this.seconds = data.seconds;
     this.arrived = data.sentences.length;
     return true;

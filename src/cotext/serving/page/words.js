@@ -53,6 +53,10 @@ function longestCommon(a, b) {
   return pairs;
 }
 
+/** The server counts code points, a browser halves of some: the first as the second, and back. */
+export const inText = (text, points) => Array.from(text).slice(0, points).join("").length;
+export const inPoints = (text, place) => Array.from(text.slice(0, place)).length;
+
 const WITHOUT_SPACES = new Set(["zh", "ja", "th", "lo", "km", "my", "bo"]);
 
 /** What stands between two sentences of a language. */

@@ -1,0 +1,278 @@
+"""LibreTranslate's interface, by requests as programs send them; `libretranslatepy` is one of these."""
+
+import io
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from loopback import served
+from starlette.testclient import TestClient
+from tiny_server import tiny_application
+
+from cotext.serving.jobs import Jobs, JobStatus
+from cotext.serving.systems import Systems
+
+LINES = ["A cat sees.", "It runs.", "It sings!"]
+EN_DE = {"source": "en", "target": "de"}
+
+
+@pytest.fixture(scope="module")
+def client(quick_systems: Systems, tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    application = tiny_application(quick_systems, tmp_path_factory.mktemp("state"), request_seconds=60.0)
+    with TestClient(application, base_url="http://127.0.0.1") as client:
+        yield client
+
+
+def answer(client: TestClient, path: str = "/translate", **asked: Any) -> Any:
+    found = client.post(path, **asked)
+    assert found.status_code == 200, found.text
+    return found.json()
+
+
+def test_a_text_with_lines_is_a_document(client: TestClient, translated: Callable[..., list[str]]) -> None:
+    text = "\n".join(LINES)
+    assert answer(client, json={"q": text, **EN_DE}) == {"translatedText": "\n".join(translated(*LINES))}
+    assert translated(*LINES) != translated(*LINES, together=False)
+    windows = text.replace("\n", "\r\n\r\n")
+    assert answer(client, json={"q": windows, **EN_DE})["translatedText"].count("\r\n\r\n") == 2
+
+
+def test_items_of_a_list_are_documents_unless_they_are_one(
+    client: TestClient, translated: Callable[..., list[str]]
+) -> None:
+    body = {"q": LINES, **EN_DE}
+    assert answer(client, json=body)["translatedText"] == translated(*LINES, together=False)
+    together = answer(client, json={**body, "cotext": {"document": True}})
+    assert together["translatedText"] == translated(*LINES)
+    assert answer(client, json={"q": LINES[:1], **EN_DE})["translatedText"] == translated(LINES[0])
+    assert answer(client, json={"q": [], **EN_DE})["translatedText"] == []
+    mixed = answer(client, json={"q": ["", "7 × 8", LINES[0]], **EN_DE})["translatedText"]
+    assert mixed == ["", "7 × 8", *translated(LINES[0])]
+
+
+def test_a_system_can_be_named(client: TestClient, translated: Callable[..., list[str]]) -> None:
+    body = {"q": "\n".join(LINES), **EN_DE, "cotext": {"system": "sentence"}}
+    assert answer(client, json=body)["translatedText"].split("\n") == translated(*LINES, system="sentence")
+    assert client.post("/translate", json={**body, "cotext": {"system": "none"}}).status_code == 404
+
+
+def test_fields_come_as_json_form_multipart_or_in_the_address(client: TestClient) -> None:
+    fields = {"q": LINES[0], **EN_DE, "api_key": ""}
+    expected = answer(client, json=fields)
+    assert answer(client, data=fields) == expected
+    assert answer(client, files={name: (None, value) for name, value in fields.items()}) == expected
+    assert answer(client, params=fields) == expected
+    assert answer(client, params={"q": LINES[0]}, json=EN_DE) == expected
+
+
+def test_the_form_of_weblate_before_lists(client: TestClient) -> None:
+    body = b"api_key=&q=A+cat+sees.&source=en&target=de"
+    headers = {"content-type": "application/x-www-form-urlencoded"}
+    assert isinstance(answer(client, content=body, headers=headers)["translatedText"], str)
+
+
+def test_the_list_of_weblate(client: TestClient) -> None:
+    body = {"api_key": "", "q": LINES, "source": "en", "target": "de"}
+    assert len(answer(client, json=body)["translatedText"]) == 3
+    assert [each["code"] for each in client.get("/languages").json()] == ["en", "de"]
+
+
+def test_subtitle_edit_writes_line_breaks_as_tags(client: TestClient) -> None:
+    body = '{"q": "A red cat<br />sees a dog.", "source": "en", "target": "de"}'
+    headers = {"content-type": "application/json; charset=utf-8", "accept": "application/json"}
+    found = answer(client, content=body.encode(), headers=headers)["translatedText"]
+    assert found.count("<br />") == 1
+    assert "cat" not in found.replace("<br />", "")
+
+
+def test_html_keeps_its_tags(client: TestClient, translated: Callable[..., list[str]]) -> None:
+    html = "<p class='green'>A cat sees.</p>\n<p>It runs.</p><img src=x>"
+    first, second = translated("A cat sees.", "It runs.")
+    found = answer(client, json={"q": html, **EN_DE, "format": "html"})["translatedText"]
+    assert found.startswith(f"<p class='green'>{first}</p>")
+    assert found.endswith(f"<p>{second}</p><img src=x>")
+    assert found.count("<p") == found.count("</p>") == 2
+    plain = answer(client, json={"q": "<b>A cat", **EN_DE})["translatedText"]
+    assert plain.count("<b>") == 1  # a placeholder, where the format is text
+
+
+def test_the_source_language_is_detected(client: TestClient) -> None:
+    body = {"source": "auto", "target": "de"}
+    found = answer(client, json={"q": "The cat sees a dog.", **body})["detectedLanguage"]
+    assert found["language"] == "en"
+    assert 0 <= found["confidence"] <= 100
+    several = answer(client, json={"q": LINES[:2], **body})
+    assert [each["language"] for each in several["detectedLanguage"]] == ["en", "en"]
+    together = answer(client, json={"q": LINES[:2], **body, "cotext": {"document": True}})
+    assert len(together["detectedLanguage"]) == len(together["translatedText"]) == 2
+
+
+def test_detection_is_among_all_languages_of_the_server(client: TestClient) -> None:
+    [found] = answer(client, "/detect", data={"q": "Der Hund sieht die Katze.", "api_key": "x"})
+    assert found.keys() == {"confidence", "language"}
+    assert found["language"] in ("en", "de")
+
+
+def test_alternatives_are_none(client: TestClient) -> None:
+    assert answer(client, json={"q": LINES[0], **EN_DE, "alternatives": 3})["alternatives"] == []
+    assert answer(client, json={"q": LINES[:2], **EN_DE, "alternatives": "2"})["alternatives"] == [[], []]
+    assert "alternatives" not in answer(client, data={"q": LINES[0], **EN_DE, "alternatives": "0"})
+
+
+def test_languages_have_names_and_targets(client: TestClient) -> None:
+    assert client.get("/languages").json() == [
+        {"code": "en", "name": "English", "targets": ["de"]},
+        {"code": "de", "name": "German", "targets": []},
+    ]
+
+
+def test_settings_of_the_frontend(client: TestClient) -> None:
+    found = client.get("/frontend/settings").json()
+    assert found.keys() == {
+        *("charLimit", "frontendTimeout", "apiKeys", "keyRequired", "suggestions", "filesTranslation"),
+        *("supportedFilesFormat", "language"),
+    }
+    assert {".docx", ".html", ".txt"} <= set(found["supportedFilesFormat"])
+    assert found["language"]["target"] == {"code": "de", "name": "German"}
+    assert client.get("/health").json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "error"),
+    [
+        ({}, 400, "missing q parameter"),
+        ({"q": "x", "target": "de"}, 400, "missing source parameter"),
+        ({"q": "x", "source": "en"}, 400, "missing target parameter"),
+        ({"q": 3, **EN_DE}, 400, "q has to be a text"),
+        ({"q": ["x", 3], **EN_DE}, 400, "q has to be a text"),
+        ({"q": "x", "source": 7, "target": "de"}, 400, "source has to be a text"),
+        ({"q": "x", "source": "xx", "target": "de"}, 400, "'xx' is not supported"),
+        ({"q": "x", "source": "auto", "target": "fr"}, 400, "'fr' is not supported"),
+        ({"q": "x", "source": "de", "target": "en"}, 400, "'de' is not supported"),
+        ({"q": "x", "source": "?", "target": "de"}, 400, "'?' is not supported"),
+        ({"q": "x", **EN_DE, "format": "xml"}, 400, "neither text nor html"),
+        ({"q": "x", **EN_DE, "alternatives": -1}, 400, "alternatives"),
+        ({"q": "x", **EN_DE, "alternatives": True}, 400, "alternatives"),
+        ({"q": "x", **EN_DE, "cotext": 3}, 400, "cotext"),
+        ({"q": "x", **EN_DE, "cotext": {"documents": True}}, 400, "cotext"),
+        ({"q": "x", **EN_DE, "cotext": {"session": 3}}, 400, "session"),
+        ({"q": "word " * 2_000, **EN_DE}, 400, "at most 1024 tokens"),
+        ({"q": "x" * 200_000, **EN_DE}, 413, "bytes of text"),
+        ({"q": [""] * 3_000, **EN_DE}, 413, "2,000 texts"),
+        ({"q": [""] * 300, **EN_DE, "cotext": {"session": "s"}}, 413, "200 texts"),
+    ],
+)
+def test_what_is_refused_says_why(client: TestClient, asked: Any, status: int, error: str) -> None:
+    found = client.post("/translate", json=asked)
+    assert found.status_code == status
+    assert found.json().keys() == {"error"}
+    assert error in found.json()["error"]
+
+
+def test_half_characters_are_refused(client: TestClient) -> None:
+    body = b'{"q": "\\ud800", "source": "en", "target": "de"}'
+    found = client.post("/translate", content=body, headers={"content-type": "application/json"})
+    assert (found.status_code, list(found.json())) == (400, ["error"])
+
+
+def test_suggestions_are_not_taken(client: TestClient) -> None:
+    found = client.post("/suggest", data={"q": "x", "s": "y", **EN_DE})
+    assert (found.status_code, list(found.json())) == (403, ["error"])
+
+
+def test_sessions_by_header_address_and_field(
+    client: TestClient, translated: Callable[..., list[str]]
+) -> None:
+    expected = translated(*LINES)
+    for name, send in {
+        "header": lambda line: answer(
+            client, json={"q": line, **EN_DE}, headers={"X-Cotext-Session": "header"}
+        ),
+        "address": lambda line: answer(client, "/session/address/translate", data={"q": line, **EN_DE}),
+        "field": lambda line: answer(client, json={"q": line, **EN_DE, "cotext": {"session": "field"}}),
+        "form": lambda line: answer(client, data={"q": line, **EN_DE, "session": "form"}),
+    }.items():
+        assert [send(line)["translatedText"] for line in LINES] == expected, name
+    listed = answer(client, json={"q": LINES, **EN_DE, "cotext": {"session": "list", "segment": 4}})
+    assert listed["translatedText"] == expected
+    confirmed = {"session": "list", "segment": 4, "confirmed": "Die Katze."}
+    assert (
+        answer(client, json={"q": LINES[0], **EN_DE, "cotext": confirmed})["translatedText"] == "Die Katze."
+    )
+
+
+# --- files
+
+
+def send_file(client: TestClient, name: str = "letter.html", **fields: str) -> Any:
+    content = b"<p>A cat sees.</p><p>It runs.</p>"
+    return client.post("/translate_file", files={"file": (name, io.BytesIO(content))}, data=fields)
+
+
+def test_a_file_is_there_when_its_address_is_told(
+    client: TestClient, translated: Callable[..., list[str]]
+) -> None:
+    found = send_file(client, **EN_DE, api_key="")
+    assert found.status_code == 200, found.text
+    [(field, address)] = found.json().items()
+    assert field == "translatedFileUrl"
+    assert address.startswith("http://127.0.0.1/download_file/")
+    file = client.get(urlsplit(address).path)
+    assert file.status_code == 200
+    assert file.headers["content-disposition"].startswith("attachment")
+    assert file.text == "".join(f"<p>{each}</p>" for each in translated("A cat sees.", "It runs."))
+
+
+def test_a_file_that_takes_long_is_not_there_yet(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cotext.serving.libretranslate_files.WAITING_SHARE", 0.0)
+    status, known = JobStatus("x", "translating", "window", "letter.de.html", 10, 4), Jobs.status
+    monkeypatch.setattr(Jobs, "status", lambda *a, **n: status)
+    address = urlsplit(send_file(client, source="auto", target="de").json()["translatedFileUrl"]).path
+    waiting = client.get(address)
+    assert waiting.status_code == 404
+    assert waiting.json() == {"error": "not ready: 4 of 10 sentences; ask again"}
+    monkeypatch.setattr(Jobs, "status", known)
+
+
+@pytest.mark.parametrize("name", ["x", "x.html", f"{'A' * 96}.html", "%2e%2e", f"{'A' * 32}"])
+def test_an_address_that_nobody_was_told_leads_nowhere(client: TestClient, name: str) -> None:
+    assert client.get(f"/download_file/{name}").status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("fields", "error"),
+    [
+        ({"source": "en"}, "missing target"),
+        ({"target": "de"}, "missing source"),
+        ({"source": "en", "target": "fr"}, "no system"),
+    ],
+)
+def test_files_that_are_refused(client: TestClient, fields: dict[str, str], error: str) -> None:
+    found = send_file(client, **fields)
+    assert found.status_code == 400
+    assert error in found.json()["error"]
+
+
+def test_a_file_that_cannot_be_read_is_refused(client: TestClient) -> None:
+    found = client.post(
+        "/translate_file", files={"file": ("a.docx", io.BytesIO(b"PK\x03\x04broken"))}, data=EN_DE
+    )
+    assert found.status_code == 400
+    assert found.json().keys() == {"error"}
+    assert str(Path.home()) not in found.text
+    assert "/tmp" not in found.text
+
+
+def test_libretranslatepy(
+    quick_systems: Systems, tmp_path: Path, translated: Callable[..., list[str]]
+) -> None:
+    module = pytest.importorskip("libretranslatepy")
+    with served(tiny_application(quick_systems, tmp_path)) as client:
+        api = module.LibreTranslateAPI(str(client.base_url), "any key")
+        assert api.translate("\n".join(LINES), "en", "de") == "\n".join(translated(*LINES))
+        assert api.detect("The cat sees a dog.")[0]["language"] == "en"
+        assert [each["code"] for each in api.languages()] == ["en", "de"]
+        session = module.LibreTranslateAPI(f"{client.base_url}/session/a")
+        assert [session.translate(line, "en", "de") for line in LINES] == translated(*LINES)

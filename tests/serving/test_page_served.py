@@ -1,0 +1,101 @@
+"""The page in a real browser before the real server, of tiny systems that never learned anything."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from browsing import CHROMIUM, chromium, opened, until
+from fake_own_api import Running
+from tiny_server import tiny_application
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+    from cotext.serving.systems import Systems
+
+pytest.importorskip("playwright", reason="needs playwright, of the extra `dev`")
+pytestmark = [
+    pytest.mark.outside,
+    pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium"),
+]
+
+BROKEN = b"PK\x03\x04" + b"\0" * 40
+TEXT = "The cat sees a dog. It runs.\nIt sings! A red bird eats."
+
+
+@pytest.fixture(scope="module")
+def address(systems: "Systems", tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    running = Running(tiny_application(systems, tmp_path_factory.mktemp("state")))
+    yield running.address
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    with chromium() as made:
+        yield made
+
+
+def test_a_document_is_translated_compared_explained_edited_and_exported(
+    browser: "Browser", address: str
+) -> None:
+    with opened(browser, address) as page:
+        page.select_option("#system", "window")
+        page.select_option("#beside", "sentence")
+        page.fill("#source", TEXT)
+        page.click("#translate")
+        page.wait_for_selector("#actions:visible")
+        assert page.locator(".source .s").all_text_contents() == [
+            "The cat sees a dog.", "It runs.", "It sings!", "A red bird eats."
+        ]  # fmt: skip
+        assert page.locator(".s[data-column] .t").count() == 8
+        page.locator(".s[data-column='0'][data-number='3']").focus()
+        page.keyboard.press("Enter")
+        page.locator(".words button").first.click()
+        page.wait_for_selector(".verdict")
+        assert page.locator(".influences li").count() == 2  # the window has two sentences before
+        page.keyboard.press("Escape")
+        page.locator(".s[data-column='0'][data-number='1']").focus()
+        page.keyboard.press("F2")
+        page.fill(".edit textarea", "Er rennt.")
+        page.keyboard.press("Enter")
+        page.wait_for_selector(".s.edited")
+        page.wait_for_selector("#actions:visible")
+        assert page.locator(".s[data-column='0'] .t").nth(1).text_content() == "Er rennt."
+        with page.expect_download() as got:
+            page.click("#tmx")
+        content = Path(got.value.path()).read_text(encoding="utf-8")
+        assert content.count("<tu") >= 4
+        assert "Er rennt." in content
+
+
+def test_a_file_is_translated_and_downloaded(browser: "Browser", address: str) -> None:
+    with opened(browser, address, refused=True) as page:
+        page.click("#go-files")
+        text = "The cat sees a dog.\nIt runs.\n"
+        page.set_input_files("#upload", {"name": "ä <b>.txt", "mimeType": "x/y", "buffer": text.encode()})
+        page.wait_for_selector(".job button.main:visible", timeout=60_000)
+        with page.expect_download() as got:
+            page.click(".job button.main")
+        assert Path(got.value.path()).read_text(encoding="utf-8").count("\n") == 2
+        page.set_input_files("#upload", {"name": "broken.docx", "mimeType": "x/y", "buffer": BROKEN})
+        page.wait_for_selector(".job .error, #files-error:visible", timeout=60_000)
+        for _ in range(page.locator(".job").count()):
+            count = page.locator(".job").count()
+            page.locator(".job button", has_text="Delete").first.click()
+            until(page, f"document.querySelectorAll('.job').length === {count - 1}")
+        assert page.is_visible("#no-jobs")
+
+
+def test_a_glossary_reaches_the_translation(browser: "Browser", address: str) -> None:
+    with opened(browser, address) as page:
+        page.click("#go-glossary")
+        page.fill("#term-source", "dog")
+        page.fill("#term-target", "Wachhund")
+        page.keyboard.press("Enter")
+        page.click("#go-text")
+        page.fill("#source", TEXT)
+        page.click("#translate")
+        page.wait_for_selector("#actions:visible")
+        assert "Wachhund" in (page.locator(".s[data-column='0'] .t").first.text_content() or "")
