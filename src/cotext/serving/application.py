@@ -75,7 +75,7 @@ def _cross_origin(settings: ServerSettings) -> list[Middleware]:
         Middleware(
             CORSMiddleware,
             allow_origins=settings.origins,
-            allow_methods=("GET", "POST", "PUT", "DELETE"),
+            allow_methods=("GET", "POST", "PUT", "PATCH", "DELETE"),
             allow_headers=("*",),
             expose_headers=("x-request-id", "retry-after"),
         )

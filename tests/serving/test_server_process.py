@@ -1,0 +1,238 @@
+"""`cotext serve` as a process: what it prints, refuses and logs, and how it stops."""
+
+import json
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import tiny_server
+from command_line import cotext, succeed
+from process import ServerProcess, serving
+from tiny_server import write_systems
+
+from cotext.data.languages import Languages
+from cotext.decoding.open import open_run
+from cotext.runtime.errors import CotextError
+from cotext.serving import require_packages
+from cotext.serving import server as serving_server
+from cotext.serving.keys import add_key, read_keys
+from cotext.serving.server import address_of, listening_socket, serve_until_stopped
+from cotext.serving.systems import Systems, names_of, open_systems
+
+SECRET = "Zuckerwatte"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    return write_systems(tmp_path_factory.mktemp("runs"))
+
+
+def test_a_server_prints_logs_and_stops(runs: list[Path], tmp_path: Path) -> None:
+    """The first curl works as it is; a request in flight is finished; nothing of a text is logged."""
+    state = tmp_path / "state"
+    with serving([runs[0], f"wide={runs[1]}"], state) as server:
+        assert server.printed[1:3] == ["  sentence  en-de", "  wide  en-de"]
+        shown = subprocess.run(server.printed[-1], shell=True, capture_output=True, timeout=30, check=True)
+        assert b'"translations"' in shown.stdout
+        assert state.stat().st_mode & 0o777 == 0o700
+        with httpx.Client(base_url=server.address, timeout=30) as client:
+            assert client.get("/ready").json() == {"status": "ready"}
+            with half_sent(server.address, {"system": "wide", "text": f"{SECRET}. It is. " * 3}) as rest:
+                server.signal(signal.SIGTERM)
+                while client.get("/ready").status_code != 503:
+                    time.sleep(0.01)
+                refused = client.get("/languages")
+                assert refused.status_code == 503
+                assert refused.headers["retry-after"]
+                assert refused.json()["error"]
+                assert b'"signature"' in rest()
+        assert server.ended() == 0
+        lines = [line for line in server.log if line["event"] == "request"]
+        assert {"/v2/translate", "/api/translate"} <= {line["route"] for line in lines}
+        one = next(line for line in lines if line["route"] == "/api/translate")
+        assert (one["sentences"], one["system"], one["client"], one["status"]) == (6, "wide", "anybody", 200)
+        assert one["tokens"] > 6
+        assert not any(SECRET in line for line in server.log_text)
+
+
+def test_a_second_signal_ends_it_at_once(runs: list[Path], tmp_path: Path) -> None:
+    server = ServerProcess(runs[:1], tmp_path)
+    with half_sent(server.address, {"system": "sentence", "text": "It is."}):
+        server.signal(signal.SIGINT)
+        while httpx.get(f"{server.address}/ready").status_code != 503:
+            time.sleep(0.01)
+        server.signal(signal.SIGINT)
+        assert server.ended() == -signal.SIGINT
+
+
+@contextmanager
+def half_sent(address: str, body: dict[str, Any]) -> Iterator[Callable[[], bytes]]:
+    """A request to translate whose body is half there; called, it sends the rest and gives the answer."""
+    host, port = address.removeprefix("http://").split(":")
+    content = json.dumps(body).encode()
+    head = f"POST /api/translate HTTP/1.1\r\nHost: {host}:{port}\r\nContent-Type: application/json\r\n"
+    head += f"Accept: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
+    with socket.create_connection((host, int(port)), timeout=30) as connection:
+        connection.sendall(head.encode() + content[:10])
+
+        def rest() -> bytes:
+            connection.sendall(content[10:])
+            return everything(connection)
+
+        while "cotext_requests_in_flight 2.0" not in httpx.get(f"{address}/metrics").text:
+            time.sleep(0.01)
+        yield rest
+
+
+def everything(connection: socket.socket) -> bytes:
+    """What comes until the other side closes the connection."""
+    with suppress(ConnectionResetError):
+        return b"".join(iter(lambda: connection.recv(65536), b""))
+    return b""
+
+
+# --- what is refused before anything is loaded
+
+
+def refused(*arguments: str | int | Path) -> str:
+    outcome = cotext(*(str(each) for each in arguments))
+    assert outcome.code == 2
+    return outcome.err
+
+
+def test_refusals_of_the_command(runs: list[Path], tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert f"--port {port}" in refused("serve", runs[0], "--port", port)
+    assert "serve-key add" in refused("serve", runs[0], "--host", "0.0.0.0", "--port", 0)
+    assert "no address" in refused("serve", runs[0], "--host", "nowhere.invalid")
+    assert "no such run" in refused("serve", tmp_path / "none", "--port", 0, "--state", tmp_path)
+    assert "named twice" in refused("serve", runs[0], runs[0], "--port", 0, "--state", tmp_path)
+    assert "NAME=FOLDER" in refused("serve", f"a={runs[0]}", f"a={runs[1]}", "--port", 0)
+    assert "--cors" in refused("serve", runs[0], "--cors", "https://a.example/b", "--port", 0)
+    assert "--languages" in refused("serve", runs[0], "--languages", "english", "--port", 0)
+    open_to_all = tmp_path / "keys"
+    add_key(open_to_all, "a")
+    open_to_all.chmod(0o644)
+    said = refused("serve", runs[0], "--keys", open_to_all, "--port", 0, "--state", tmp_path / "s")
+    assert "chmod 600" in said
+
+
+def test_names_of_folders() -> None:
+    folders = [Path("/x/a/run"), Path("/x/b/run"), Path("/x/c"), Path("/y/b/run")]
+    assert names_of(folders) == ["a/run", "x/b/run", "c", "y/b/run"]
+
+
+def test_languages_of_a_run_that_knows_none(
+    runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = tiny_server._config
+    monkeypatch.setattr(tiny_server, "_config", lambda view: plain(view).model_copy(update={"languages": ""}))
+    [run] = write_systems(tmp_path, {"unknown": tiny_server.VIEWS["sentence"]})
+    with pytest.raises(CotextError, match="--languages en-de"):
+        open_systems([run], "cpu")
+    systems = open_systems([run, runs[0]], "cpu", languages=Languages("fr", "de"))
+    assert [str(system.languages) for system in systems] == ["fr-de", "en-de"]
+    assert systems.named("unknown").opened.signature == open_run(run, "cpu").signature
+
+
+def test_missing_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "prometheus_client", None)
+    with pytest.raises(CotextError, match=r"prometheus_client.*cotext\[serve\]"):
+        require_packages()
+
+
+# --- keys from the command line
+
+
+def test_keys_are_made_listed_and_revoked(tmp_path: Path) -> None:
+    path = tmp_path / "new" / "keys.json"
+    made = succeed("serve-key", "add", "weblate", "--keys", path, "--requests-per-minute", "90", "--metrics")
+    key = made.out.strip()
+    assert len(key) > 40
+    [kept] = read_keys(path)
+    assert (kept.name, kept.requests_per_minute, kept.metrics) == ("weblate", 90, True)
+    assert key not in path.read_text()
+    assert "has a key of weblate already" in refused("serve-key", "add", "weblate", "--keys", path)
+    listed = succeed("serve-key", "list", "--keys", path).out
+    assert listed.startswith("weblate\t")
+    assert "90 requests a minute, metrics" in listed
+    assert key not in listed
+    assert "it has keys of weblate" in refused("serve-key", "revoke", "omegat", "--keys", path)
+    succeed("serve-key", "revoke", "weblate", "--keys", path)
+    assert read_keys(path) == []
+    for wrong in (["add"], ["list", "a"], ["make", "a"], ["add", "a b"], ["add", "../a"]):
+        refused("serve-key", *wrong, "--keys", path)
+    refused("serve-key", "list")
+    path.write_text('{"keys": [{"name": "a", "sha256": "x", "made": ""}]}')
+    assert "damaged" in refused("serve-key", "list", "--keys", path)
+
+
+# --- connections
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET / HT", b"GET / HTTP/1.1\r\nHost: localhost\r\nX-A: b\r\n"])
+def test_a_request_that_does_not_come_is_not_waited_for(
+    systems: Systems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sent: bytes
+) -> None:
+    """Neither the first of a connection nor one after another."""
+    monkeypatch.setattr(serving_server, "HEAD_SECONDS", 0.2)
+    with in_thread(systems, tmp_path) as address:
+        for before in (b"", b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\n"):
+            with socket.create_connection(address, timeout=10) as client:
+                client.sendall(before + sent)
+                assert everything(client).count(b"HTTP/1.1") == (1 if before else 0)
+
+
+def test_more_connections_than_there_may_be(
+    systems: Systems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(serving_server, "MAX_CONNECTIONS", 3)
+    with in_thread(systems, tmp_path) as address:
+        idle = [socket.create_connection(address, timeout=10) for _ in range(3)]
+        time.sleep(0.1)
+        with pytest.raises(httpx.HTTPError):
+            httpx.get(f"http://127.0.0.1:{address[1]}/health", timeout=10)
+        for each in idle:
+            each.close()
+        time.sleep(0.1)
+        assert httpx.get(f"http://127.0.0.1:{address[1]}/health", timeout=10).status_code == 200
+
+
+class in_thread:  # noqa: N801
+    """The server as the command runs it, in a thread."""
+
+    def __init__(self, systems: Systems, state: Path) -> None:
+        from tiny_server import tiny_application
+
+        self._made = tiny_application(systems, state, stop_seconds=0.2)
+        self._listening = listening_socket("127.0.0.1", 0, False)
+        self._begun = threading.Event()
+        self._thread = threading.Thread(
+            target=serve_until_stopped, args=(self._made, self._listening, self._begun.set)
+        )
+
+    def __enter__(self) -> Any:
+        self._thread.start()
+        assert self._begun.wait(20)
+        assert address_of(self._listening).startswith("http://127.0.0.1:")
+        return self._listening.getsockname()
+
+    def __exit__(self, *_: Any) -> None:
+        self._made.state.admission.stopping = True
+        self._thread.join(20)
+        assert not self._thread.is_alive()
+
+
+def test_loopback_by_other_names() -> None:
+    for host in ("localhost", "::1", "127.0.0.9"):
+        if host != "::1" or Path("/proc/net/if_inet6").is_file():
+            listening_socket(host, 0, False).close()
