@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -18,7 +19,7 @@ from tiny_server import tiny_application
 
 from cotext.decoding.translate_blocks import translate_blocks
 from cotext.files.blocks import Block, Contents
-from cotext.serving.systems import Systems
+from cotext.serving.systems import System, Systems
 
 TEXTS = ["The cat sees a dog.", "It runs.", "It sings!"]
 DOCUMENT = {"cotext": {"document": True, "system": "window"}}
@@ -319,3 +320,16 @@ def test_the_clients_command_line(address: str, translated: Callable[..., list[l
         check=False,
     )
     assert (done.returncode, done.stdout) == (0, f"{one}\n"), done.stderr
+
+
+def test_each_text_has_the_system_of_its_own_language(systems: Systems, tmp_path: Path) -> None:
+    english = systems.named("sentence")
+    config = english.opened.loaded.config.model_copy(update={"languages": "ru-de"})
+    loaded = replace(english.opened.loaded, config=config)
+    russian = System("russian", replace(english.opened, loaded=loaded))
+    with served(tiny_application(Systems([english, russian]), tmp_path)) as server:
+        client = deepl.DeepLClient("k", server_url=str(server.base_url))
+        found = client.translate_text(["The cat sees a dog.", "Кошка видит собаку.", "It"], target_lang="DE")
+        assert [each.detected_source_lang for each in found] == ["EN", "RU", "EN"]
+        [told] = client.translate_text(["Кошка"], source_lang="EN", target_lang="DE")
+        assert told.detected_source_lang == "EN"

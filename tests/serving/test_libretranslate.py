@@ -160,6 +160,8 @@ def test_settings_of_the_frontend(client: TestClient) -> None:
         ({"q": "x", **EN_DE, "cotext": {"session": 3}}, 400, "session"),
         ({"q": "word " * 2_000, **EN_DE}, 400, "at most 1024 tokens"),
         ({"q": "x" * 200_000, **EN_DE}, 413, "bytes of text"),
+        ({"q": [""] * 3_000, **EN_DE}, 413, "2,000 texts"),
+        ({"q": [""] * 300, **EN_DE, "cotext": {"session": "s"}}, 413, "200 texts"),
     ],
 )
 def test_what_is_refused_says_why(client: TestClient, asked: Any, status: int, error: str) -> None:

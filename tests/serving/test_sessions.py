@@ -191,6 +191,15 @@ def test_requests_of_a_session_are_answered_in_their_order(tool: Tool) -> None:
     assert asyncio.run(together()) == tool.whole(DOCUMENT)
 
 
+def test_a_session_takes_no_longer_than_any_request(quick_systems: Systems, tmp_path: Path) -> None:
+    tool = Tool(quick_systems, tmp_path)
+    tool.service = Service(quick_systems, ServerSettings(tmp_path, request_seconds=0.0))
+    with pytest.raises(RequestError) as refused:
+        tool.ask(*DOCUMENT)
+    assert refused.value.status == 503
+    assert tool.service.sessions.of("a", "s", "window").segments == []
+
+
 def test_given_up_is_not_kept(tool: Tool) -> None:
     async def given_up() -> None:
         request = TextRequest(tool.system, ((Block((DOCUMENT[0],)),),))

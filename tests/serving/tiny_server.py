@@ -7,7 +7,7 @@ import torch
 from tiny_runs import run_config, toy_documents, with_section
 
 from cotext.config.recipe import Config, dump_config
-from cotext.data.tokenizer import TokenizerSettings, train_tokenizer
+from cotext.data.tokenizer import Tokenizer, TokenizerSettings, train_tokenizer
 from cotext.models.build import build_model
 from cotext.models.checkpoint import save_model
 from cotext.serving.application import application
@@ -24,31 +24,34 @@ VIEWS: dict[str, dict[str, Any]] = {
 TEXTS = ["It was old! Was it new?", "<b>She said: “7 × 8 = 56” &amp; left.</b>", "Zoë's (naïve) café; 北京。"]
 
 
-def write_systems(folder: Path, views: dict[str, dict[str, Any]] = VIEWS, first_seed: int = 1) -> list[Path]:
-    """Run folders of a system for each view, from English to German, whose tokenizer can write anything."""
+def tiny_tokenizer() -> Tokenizer:
+    """A tokenizer that can write anything."""
     sentences = [s for d in toy_documents(24, 0) for s in (*d.source, *d.target)]
     settings = TokenizerSettings(vocabulary=340, byte_fallback=True, num_threads=1)
-    tokenizer = train_tokenizer(sentences + TEXTS, settings)
-    runs = []
+    return train_tokenizer(sentences + TEXTS, settings)
+
+
+def write_systems(folder: Path, views: dict[str, dict[str, Any]] = VIEWS, first_seed: int = 1) -> list[Path]:
+    """Run folders of a system for each view, from English to German, whose tokenizer can write anything."""
+    tokenizer, runs = tiny_tokenizer(), []
     for seed, (name, view) in enumerate(views.items(), first_seed):
-        config = _config(view)
-        torch.manual_seed(seed)
-        model = build_model(config, tokenizer.vocabulary_size)
-        with torch.no_grad():
-            for parameter in model.parameters():
-                parameter.add_(torch.randn_like(parameter) * 0.2)
-        run = folder / name
-        run.mkdir(parents=True)
-        save_model(run / "model.safetensors", model.state_dict(), config, tokenizer.fingerprint, [1])
-        (run / "config.yaml").write_text(dump_config(config), encoding="utf-8")
-        tokenizer.save(run / "tokenizer")
-        runs.append(run)
+        runs.append(write_system(folder / name, with_section(run_config(), "view", **view), tokenizer, seed))
     return runs
 
 
-def _config(view: dict[str, Any]) -> Config:
-    config = with_section(run_config(), "view", **view)
-    return config.model_copy(update={"languages": "en-de"})
+def write_system(run: Path, config: Config, tokenizer: Tokenizer, seed: int) -> Path:
+    """A run folder of a system from English to German that never learned anything; returns it."""
+    config = config.model_copy(update={"languages": "en-de"})
+    torch.manual_seed(seed)
+    model = build_model(config, tokenizer.vocabulary_size)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    run.mkdir(parents=True)
+    save_model(run / "model.safetensors", model.state_dict(), config, tokenizer.fingerprint, [1])
+    (run / "config.yaml").write_text(dump_config(config), encoding="utf-8")
+    tokenizer.save(run / "tokenizer")
+    return run
 
 
 def tiny_systems(folder: Path, seed: int = 1) -> Systems:

@@ -53,6 +53,8 @@ def copied_spans(
         places = [span for span in _occurrences(text, target, taken) if _apart(target, span)]
         if len(places) < len(alike):
             places = list(_occurrences(text, target, taken))
+        if not places:
+            continue
         if len(places) != len(alike):
             aligned = alignment or proportional(source, target)
             alike, places = _paired(alike, places, aligned, (source, target))

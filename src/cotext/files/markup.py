@@ -65,6 +65,7 @@ _MAY_BE_READ: Final = re.compile(
 _MAY_BE_KEPT: Final = re.compile("translate", re.IGNORECASE)
 _HALVES: Final = re.compile("[\ud800-\udfff]+")  # bytes that the page's encoding does not have
 _LINE_BREAK: Final = re.compile(r"[ \t]*(?:\r?\n|\r)\s*")
+_MARK: Final = re.compile(r"\{\d+\}")
 MAX_READ: Final = 80  # characters of an ignored element that a model reads
 
 
@@ -97,7 +98,8 @@ class Markup:
     def __init__(self, page: str, xml: bool = False, rules: ElementRules = PAGES) -> None:
         self._page = page
         self._rules = rules
-        self._stand_ins = (mark for n in count(1) if (mark := f"{{{n}}}") not in page)
+        taken_marks = set(_MARK.findall(page))
+        self._stand_ins = (mark for n in count(1) if (mark := f"{{{n}}}") not in taken_marks)
         self.blocks: list[Block] = []
         self.left: dict[str, list[int]] = {}
         self._places: list[Place] = []

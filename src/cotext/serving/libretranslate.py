@@ -101,7 +101,7 @@ async def translate(request: Request) -> Response:
     """Translate a text, or a list of them; the answer has as many."""
     wanted = await _asked(request)
     client, service = client_of(request, wanted.text("api_key", "") or None), service_of(request)
-    texts, is_list = _texts(wanted)
+    texts, is_list = _texts(wanted, service.settings.max_sentences)
     kind = wanted.text("format", "text")
     if kind not in ("text", "html"):
         raise RequestError(400, f"Invalid request: format {shown(kind)} is neither text nor html")
@@ -109,13 +109,15 @@ async def translate(request: Request) -> Response:
     source, target = wanted.text("source"), wanted.text("target")
     extension = wanted.extension
     together = extension.get("document") in (True, "true", "1")
+    place = session_place(request, extension)
     found: list[Detected] = []
     if source == AUTO:
-        found = await _detected(service, ["\n".join(texts)] if together else texts, target)
-        found = found * len(texts) if together else found
+        # A document, and what comes in a session, is in one language.
+        of_one = together or place is not None
+        found = await _detected(service, ["\n".join(texts)] if of_one else texts, target)
+        found = found * len(texts) if of_one else found
     sources = [each.language for each in found] or [source] * max(1, len(texts))
     answers = [""] * len(texts)
-    place = session_place(request, extension)
     for code in dict.fromkeys(sources):
         system = _system(service, code, target, extension.get("system"))
         chosen = [i for i, each in enumerate(sources) if each == code][: len(texts)]
@@ -131,10 +133,12 @@ async def translate(request: Request) -> Response:
     return JSONResponse(answer)
 
 
-def _texts(wanted: _Asked) -> tuple[list[str], bool]:
-    """The texts of a request, and whether they are a list."""
+def _texts(wanted: _Asked, most: int) -> tuple[list[str], bool]:
+    """The texts of a request, and whether they are a list; `most`: of a list."""
     value = wanted.value("q")
     if isinstance(value, list):
+        if len(value) > most:
+            raise RequestError(413, f"{most:,} texts are taken at once; send several requests")
         if not all(isinstance(each, str) for each in value):
             raise RequestError(400, "Invalid request: q has to be a text, or a list of texts")
         return value, True

@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import BaseRoute, Route
 
+from cotext.files.xml import taken
 from cotext.serving.errors import RequestError
 from cotext.serving.requests import client_of, service_of
 from cotext.serving.service import Client
@@ -53,7 +54,7 @@ async def translate_json(request: Request) -> Response:
 
 async def translate_xml(request: Request) -> Response:
     """A translation as XML."""
-    text = _STRING.format(escape(await _translated(request, "input")))
+    text = _STRING.format(escape(taken(await _translated(request, "input"))))
     return Response(text, media_type="application/xml")
 
 

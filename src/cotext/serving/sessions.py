@@ -19,6 +19,7 @@ translate a sentence in a window over those before it (with the sentences of a d
 translate a document segment by segment as they do the whole of it at once.
 """
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -32,8 +33,8 @@ from cotext.decoding.translate_blocks import BlockDocuments, PairedSentence
 from cotext.files.blocks import Block, Contents
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
-from cotext.serving.service import Client, Service, TextAnswer, TextRequest
-from cotext.serving.session_memory import Context, Segment, SessionMemory, Spoken
+from cotext.serving.service import RETRY_SECONDS, Client, Service, TextAnswer, TextRequest
+from cotext.serving.session_memory import KEPT_SEGMENTS, Context, Segment, SessionMemory, Spoken
 from cotext.serving.systems import System
 
 IN_SESSION: Final = "/session/{session}"
@@ -78,14 +79,29 @@ async def translate(
     sentences (`given`) is for requests without a session.
 
     Raises:
-        RequestError: as `Service.translate`.
+        RequestError: as `Service.translate`; 413, more texts than a session keeps.
     """
     if place is None:
         return await service.translate(request, client)
+    if len(request.documents) > KEPT_SEGMENTS:
+        raise RequestError(413, f"a request in a session has {KEPT_SEGMENTS} texts at most; send several")
+    memory = service.sessions.of(client.name, place.name, request.system.name)
+    seconds = service.settings.request_seconds
+    try:
+        async with asyncio.timeout(seconds):
+            return await _one_by_one(service, request, client, place, memory)
+    except TimeoutError:
+        raise RequestError(
+            503, f"not done within {seconds:g} seconds; send less at once", RETRY_SECONDS
+        ) from None
+
+
+async def _one_by_one(
+    service: Service, request: TextRequest, client: Client, place: SessionPlace, memory: SessionMemory
+) -> TextAnswer:
     documents: list[list[Block]] = []
     pairs: list[PairedSentence] = []
     confirmed = [*place.confirmed, *[None] * len(request.documents)]
-    memory = service.sessions.of(client.name, place.name, request.system.name)
     for index, blocks in enumerate(request.documents):
         number = None if place.number is None else place.number + index
         async with memory.lock:

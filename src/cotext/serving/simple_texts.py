@@ -49,11 +49,12 @@ async def translated(request: Request, client: Client, system: System, asked: Te
         RequestError: 400, text that is no Unicode; 413, too much of it; else as `Service.translate`.
     """
     service = service_of(request)
+    settings = service.settings
     try:
         size = sum(len(text.encode()) for text in asked.texts)
     except UnicodeEncodeError:
         raise RequestError(400, "the text holds half characters, which are no Unicode") from None
-    if size > (most := service.settings.max_text_bytes):
+    if size > (most := settings.max_text_bytes):
         raise RequestError(
             413, f"{size:,} bytes of text, and {most:,} at most; send less at a time, or a file"
         )

@@ -98,11 +98,11 @@ def header_key(request: Request) -> str | None:
     return header[len(_SCHEME) :].strip() if header.lower().startswith(_SCHEME) else None
 
 
-def system_for(request: Request, wanted: Asked, name: str | None = None) -> System:
-    """The system for the languages of a request, or that of a name, if it translates them.
+def systems_for(request: Request, wanted: Asked, name: str | None = None) -> list[System]:
+    """The systems for the languages of a request, or that of a name, if it translates them.
 
     Raises:
-        RequestError: 400, a language is missing, or none translates so.
+        RequestError: 400, a language is missing, or none translates so; 404, there is none of the name.
     """
     systems = service_of(request).systems
     target = language_of(wanted.needed("target_lang"), "target_lang")
@@ -115,7 +115,7 @@ def system_for(request: Request, wanted: Asked, name: str | None = None) -> Syst
     known = [each for each in known if source in (None, each.languages.source)]
     if not known:
         raise RequestError(400, f"Value for 'source_lang' not supported; there are {pairs}")
-    return known[0]
+    return known
 
 
 def language_of(text: str, name: str) -> str:

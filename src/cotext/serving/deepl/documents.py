@@ -16,7 +16,7 @@ from cotext.serving.deepl.asked import (
     check_formality,
     header_key,
     refuse_unsupported,
-    system_for,
+    systems_for,
 )
 from cotext.serving.deepl.terms import glossary_entries
 from cotext.serving.deepl.usage import check_quota, usage_of
@@ -40,7 +40,7 @@ async def send(request: Request) -> Response:
         request, service.jobs, settings.max_file_bytes, settings.max_text_bytes
     ) as received:
         wanted = Asked(received.fields)
-        system = system_for(request, wanted)
+        system = systems_for(request, wanted)[0]
         refuse_unsupported(wanted, UNSUPPORTED)
         check_formality(wanted, system)
         name = received.file_name

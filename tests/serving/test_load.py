@@ -1,0 +1,402 @@
+"""Many clients at once: every answer is what the document gives alone, whoever else is served.
+
+The systems never learned anything, and compute in double precision, so that hardly ever two candidates are so
+close that rounding decides between them.
+"""
+
+import asyncio
+import random
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tiny import TINY_DECODE, TINY_MODEL
+from tiny_runs import WORDS, run_config, with_section
+from tiny_server import tiny_tokenizer, write_system, write_systems
+
+from cotext.config.recipe import load_config
+from cotext.decoding.translate_blocks import BlockDocuments
+from cotext.decoding.window_search import WindowSearch
+from cotext.decoding.wishes import Wishes
+from cotext.files.blocks import Block, Close, Contents, Open
+from cotext.files.glossary import Glossary
+from cotext.serving.service import Client, Listener, Service, SourceSentence, TextAnswer, TextRequest
+from cotext.serving.settings import ServerSettings
+from cotext.serving.sharing import SharedSystem, Work
+from cotext.serving.systems import System, Systems, open_systems
+
+NAMES = ["sentence", "window", "document", "casa", "in passes"]
+GLOSSARIES = [
+    Wishes(Glossary.of({"cat": "Kater", "dog": "Hündchen"})),
+    Wishes(Glossary.of({"bird": ["Amsel", "Fink"], "the": "jene"}), consistency=True),
+]
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Systems:
+    """Systems of three views, one that predicts at once, and one whose first pass is another system."""
+    folder = tmp_path_factory.mktemp("many")
+    runs = write_systems(folder)
+    tokenizer = tiny_tokenizer()
+    shared = [f"model.{key}={value}" for key, value in TINY_MODEL.items() if key != "shift"]
+    decode = [f"decode.{key}={value}" for key, value in TINY_DECODE.items()]
+    casa = load_config("casa/casa", "tiny", [*shared, *decode, "model.encoder_layers=2"])
+    runs.append(write_system(folder / "casa", casa, tokenizer, 8))
+    windows = with_section(run_config(), "view", kind="window", before=2, max_tokens=120)
+    in_passes = with_section(windows, "decode", first_pass=str(folder / "sentence"))
+    runs.append(write_system(folder / "in passes", in_passes, tokenizer, 9))
+    systems = open_systems(runs, "cpu")
+    for system in systems:
+        for opened in filter(None, (system.opened, system.opened.first_pass)):
+            opened.loaded.model.double()
+    return systems
+
+
+def sentence(draw: random.Random) -> str:
+    return " ".join(draw.choices(list(WORDS), k=draw.randint(1, 5))).capitalize() + "."
+
+
+def document(draw: random.Random) -> tuple[Block, ...]:
+    blocks: list[Block] = []
+    for _ in range(draw.randint(1, 2)):
+        text = " ".join(sentence(draw) for _ in range(draw.randint(1, 3)))
+        tagged = (Open(1), sentence(draw), Close(1), " ") if draw.random() < 0.2 else ()
+        blocks.append(Block((*tagged, text)))
+    return tuple(blocks)
+
+
+def drawn(system: System, draw: random.Random) -> TextRequest:
+    """A request like no other."""
+    documents = tuple(document(draw) for _ in range(draw.choice((1, 1, 1, 2))))
+    wishes = draw.choice([Wishes()] * 6 + GLOSSARIES) if system.opened.translator.takes_guides else Wishes()
+    given = {0: {0: "Ganz genau so!"}} if draw.random() < 0.2 else {}
+    return TextRequest(system, documents, wishes, given, fast=draw.random() < 0.3)
+
+
+def alone(request: TextRequest) -> TextAnswer:
+    """What the request gives by the translator of the run, with nobody else there."""
+    opened = request.system.opened.greedy() if request.fast else request.system.opened
+    assert request.splitting is not None
+    splitter = request.splitting.splitter("en")
+    contents = Contents([list(blocks) for blocks in request.documents])
+    texts = BlockDocuments(opened, contents, splitter, request.wishes, given=request.given)
+    found = {}
+    for index, each in enumerate(texts.documents):
+        guide, taken = texts.guide([index]), texts.taken([index])
+        [(_, found[index])] = opened.translator.translate([each], guide=guide, taken=taken)
+    return TextAnswer(texts.blocks(found), texts.paired(found))
+
+
+def texts_of(answer: TextAnswer) -> list[tuple[int, int, int, str, str]]:
+    return [(p.document, p.block, p.number, p.source, p.target) for p in answer.pairs]
+
+
+def assert_same(found: TextAnswer, expected: TextAnswer) -> None:
+    assert found.documents == expected.documents
+    assert texts_of(found) == texts_of(expected)
+    for own, other in zip(found.pairs, expected.pairs, strict=True):
+        assert (own.confidence or 0) == pytest.approx(other.confidence or 0, rel=1e-9)
+
+
+@dataclass
+class Heard:
+    """What a listener heard, in order."""
+
+    started: list[SourceSentence] | None = None
+    sentences: list[tuple[int, int, str]] | None = None
+
+    def start(self, sentences: list[SourceSentence]) -> None:
+        assert self.started is None
+        self.started, self.sentences = sentences, []
+
+    def sentence(self, *each: Any) -> None:
+        assert self.sentences is not None
+        self.sentences.append(each)
+
+    def listener(self) -> Listener:
+        return Listener(self.start, self.sentence)
+
+
+async def asked(
+    service: Service, request: TextRequest, draw: random.Random, number: int
+) -> TextAnswer | None:
+    """The answer to a request that comes at any time; None: its client went away."""
+    await asyncio.sleep(draw.random() * 0.5)
+    heard = Heard()
+    answering = service.translate(request, Client(f"client {number % 7}"), heard.listener())
+    if number % 5 == 0:
+        with suppress(TimeoutError):
+            await asyncio.wait_for(answering, draw.random() * 0.2)
+        return None
+    answer = await answering
+    assert heard.started is not None
+    assert heard.sentences is not None
+    assert [(s.document, s.block, s.number, s.text) for s in heard.started] == [
+        each[:4] for each in texts_of(answer)
+    ]
+    # Each sentence once, and as it is in the answer.
+    assert sorted(heard.sentences) == [(d, j, target) for d, _, j, _, target in texts_of(answer)]
+    return answer
+
+
+def test_under_load_every_answer_is_that_of_the_document_alone(many: Systems, tmp_path: Path) -> None:
+    draw = random.Random(0)
+    requests = [drawn(many.named(name), draw) for name in NAMES for _ in range(10)]
+    draw.shuffle(requests)
+    expected = [alone(request) for request in requests]
+    different = {tuple(texts_of(each)) for each in expected}
+    assert len(different) == len(requests)
+    service = Service(many, ServerSettings(tmp_path, batch_tokens=600))
+
+    async def load() -> list[TextAnswer | None]:
+        tasks = [asked(service, request, draw, number) for number, request in enumerate(requests)]
+        return await asyncio.gather(*tasks)
+
+    found = asyncio.run(load())
+    assert sum(answer is not None for answer in found) == 40
+    for answer, right in zip(found, expected, strict=True):
+        if answer is not None:
+            assert_same(answer, right)
+    documents = sum(len(request.documents) for request in requests)
+    assert 0 < sum(service.shared(each).batches for each in many) < 2 * documents
+
+
+def test_threads_share_batches(many: Systems) -> None:
+    """Documents of threads, several at a time, in as many batches as few of them would take alone."""
+    system = many.named("window")
+    draw = random.Random(1)
+    sources = [[alone_document(draw, system) for _ in range(3)] for _ in range(12)]
+    expected = [dict(system.opened.translator.translate(each)) for each in sources]
+    shared, found = SharedSystem(system), {}
+    steps = max(len(d.sentences) for each in sources for d in each)
+
+    def work(number: int) -> None:
+        translator = shared.opened_for(Work(str(number))).translator
+        found[number] = dict(translator.translate(sources[number]))
+
+    with shared.exclusively(Work()):
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(len(sources))]
+        for thread in threads:
+            thread.start()
+        wait_for(lambda: len(waiting(shared)) == len(sources))
+    for thread in threads:
+        thread.join(60)
+    assert len(found) == len(sources)
+    for number, translations in found.items():
+        for index, translation in translations.items():
+            assert translation.document == expected[number][index].document
+    assert steps <= shared.batches < 4 * steps
+
+
+def alone_document(draw: random.Random, system: System) -> Any:
+    contents = Contents([[Block((sentence(draw),)) for _ in range(draw.randint(1, 5))]])
+    return BlockDocuments(system.opened, contents, None).documents[0]
+
+
+def waiting(shared: SharedSystem) -> list[Any]:
+    return [flow for flow in list(shared._model._flows) if flow.documents]
+
+
+def wait_for(condition: Any, seconds: float = 30.0) -> None:
+    deadline = threading.Event()
+    for _ in range(int(seconds / 0.002)):
+        if condition():
+            return
+        deadline.wait(0.002)
+    pytest.fail("waited in vain")
+
+
+@pytest.fixture
+def shared(many: Systems) -> Iterator[SharedSystem]:
+    made = SharedSystem(many.named("sentence"), batch_tokens=300)
+    yield made
+    made.stop()
+
+
+class Asker:
+    """A piece of work in a thread: when its sentences and its documents were finished, counted in batches."""
+
+    def __init__(self, shared: SharedSystem, sources: list[Any], work: Work) -> None:
+        self.work, self.shared, self.sources = work, shared, sources
+        self.sentences: list[tuple[int, int, str]] = []
+        self.batches: list[int] = []
+        self.found: dict[int, Any] = {}
+        self.error: BaseException | None = None
+        work.on_sentence = self.hear
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def hear(self, *each: Any) -> None:
+        self.sentences.append(each)
+        self.batches.append(self.shared.batches)
+
+    def run(self) -> None:
+        try:
+            for index, each in self.shared.opened_for(self.work).translator.translate(self.sources):
+                self.found[index] = each
+        except BaseException as error:
+            self.error = error
+
+
+def long_document(system: System, sentences: int, seed: int = 5) -> Any:
+    draw = random.Random(seed)
+    contents = Contents([[Block((sentence(draw),)) for _ in range(sentences)]])
+    return BlockDocuments(system.opened, contents, None).documents[0]
+
+
+@pytest.mark.parametrize("background", [False, True])
+def test_a_short_request_is_in_the_batch_after_it_came(
+    many: Systems, shared: SharedSystem, background: bool
+) -> None:
+    system = many.named("sentence")
+    long = Asker(shared, [long_document(system, 400)], Work("long", background=background))
+    for number in range(5):
+        before = len(long.sentences)
+        wait_for(lambda before=before: len(long.sentences) > before)
+        came = shared.batches
+        short = Asker(shared, [long_document(system, 1, number)], Work("short"))
+        short.thread.join(30)
+        # One that was being searched when it came, its own, and no third.
+        assert short.batches[0] - came <= 2
+    assert len(long.sentences) < 400
+    long.work.cancel()
+    long.thread.join(30)
+
+
+def test_neither_long_documents_nor_files_starve(many: Systems, shared: SharedSystem) -> None:
+    """Of two long documents each gets its share, and a file a smaller one."""
+    system = many.named("sentence")
+    with shared.exclusively(Work()):
+        askers = [
+            Asker(shared, [long_document(system, 150, 1)], Work("one")),
+            Asker(shared, [long_document(system, 150, 2)], Work("other")),
+            Asker(shared, [long_document(system, 150, 3)], Work("file", background=True)),
+        ]
+        wait_for(lambda: len(waiting(shared)) == 3)
+    for asker in askers:
+        asker.thread.join(60)
+    one, other, file = (asker.batches[-1] for asker in askers)
+    assert abs(one - other) <= 3
+    early = sum(batch <= one / 2 for batch in askers[2].batches)
+    assert 5 <= early <= 30  # an eighth of what the others get: about nine of their 75 each
+    assert file > max(one, other)
+
+
+def test_the_works_of_one_client_share_what_one_client_gets(many: Systems, shared: SharedSystem) -> None:
+    system = many.named("sentence")
+    with shared.exclusively(Work()):
+        askers = [
+            Asker(shared, [long_document(system, 60, seed)], Work("many" if seed else "one"))
+            for seed in range(5)
+        ]
+        wait_for(lambda: len(waiting(shared)) == 5)
+    for asker in askers:
+        asker.thread.join(60)
+    when = askers[0].batches[-1]
+    done = [sum(batch <= when for batch in asker.batches) for asker in askers[1:]]
+    assert all(8 <= own <= 25 for own in done), done
+
+
+def test_a_chain_of_windows_holds_nobody_up_and_goes_on(many: Systems) -> None:
+    system = many.named("window")
+    shared = SharedSystem(system, batch_tokens=300)
+    chain = Asker(shared, [long_document(system, 60)], Work("chain"))
+    wait_for(lambda: chain.sentences)
+    came = shared.batches
+    short = Asker(shared, [long_document(system, 1, 1)], Work("short"))
+    short.thread.join(30)
+    assert short.batches[0] - came <= 2
+    chain.thread.join(60)
+    assert [j for _, j, _ in chain.sentences] == list(range(60))
+    assert chain.batches[-1] <= 63
+    shared.stop()
+
+
+def test_cancelled_work_leaves_at_the_next_batch(many: Systems, shared: SharedSystem) -> None:
+    system = many.named("sentence")
+    long = Asker(shared, [long_document(system, 400)], Work("long"))
+    wait_for(lambda: long.sentences)
+    came = shared.batches
+    long.work.cancel()
+    long.thread.join(30)
+    assert type(long.error).__name__ == "CancelledError"
+    assert not long.found
+    assert shared.batches - came <= 2
+    after = shared.batches
+    wait_for(lambda: not shared._model._flows)
+    assert shared.batches == after
+    assert not any(pool.documents for pool in shared._model._pools.values())
+
+
+def test_the_model_for_one_thread_alone_and_for_its_own_calls(many: Systems, shared: SharedSystem) -> None:
+    system = many.named("sentence")
+    source = long_document(system, 4)
+    expected = dict(system.opened.translator.translate([source]))
+    work = Work()
+    with shared.exclusively(work), shared.exclusively(work):
+        other = Asker(shared, [source], Work("other"))
+        wait_for(lambda: waiting(shared))
+        before = shared.batches
+        found = dict(shared.opened_for(work).translator.translate([source]))
+        assert shared.batches == before
+        assert not other.sentences
+    other.thread.join(30)
+    assert found[0].document == other.found[0].document == expected[0].document
+
+
+def test_what_fails_for_one_document_fails_for_it_alone(
+    many: Systems, shared: SharedSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a row needs more memory than there is: batches with it are halved until it stands alone."""
+    system, search = many.named("sentence"), WindowSearch._search
+    poisoned = long_document(system, 6, 77)
+
+    def failing(self: WindowSearch, batch: Any, *rest: Any) -> Any:
+        if any(row.document.document == poisoned and row.number == 3 for row in batch):
+            raise RuntimeError("can't allocate memory")
+        return search(self, batch, *rest)
+
+    monkeypatch.setattr(WindowSearch, "_search", failing)
+    sources = [[long_document(system, 5, seed)] for seed in range(6)]
+    with shared.exclusively(Work()):
+        askers = [Asker(shared, each, Work(str(n))) for n, each in enumerate([*sources, [poisoned]])]
+        wait_for(lambda: len(waiting(shared)) == len(askers))
+    for asker in askers:
+        asker.thread.join(30)
+    assert isinstance(askers[-1].error, RuntimeError)
+    for asker, each in zip(askers[:-1], sources, strict=True):
+        [expected] = dict(system.opened.translator.translate(each)).values()
+        assert asker.found[0].document == expected.document
+        assert len(asker.sentences) == 5
+    again = Asker(shared, sources[0], Work())
+    again.thread.join(30)
+    assert again.error is None
+
+
+def test_who_listens_badly_harms_nobody_else(many: Systems, shared: SharedSystem) -> None:
+    system = many.named("sentence")
+    sources = [long_document(system, 3, seed) for seed in range(2)]
+    with shared.exclusively(Work()):
+        askers = [Asker(shared, [each], Work(each.id)) for each in sources]
+        askers[0].work.on_sentence = partial(int, "no number")
+        wait_for(lambda: len(waiting(shared)) == 2)
+    for asker in askers:
+        asker.thread.join(30)
+    assert isinstance(askers[0].error, TypeError)
+    assert len(askers[1].found) == 1
+
+
+def test_stopped_all_that_waits_is_cancelled(many: Systems, shared: SharedSystem) -> None:
+    system = many.named("sentence")
+    long = Asker(shared, [long_document(system, 400)], Work("long"))
+    wait_for(lambda: long.sentences)
+    shared.stop()
+    long.thread.join(30)
+    late = Asker(shared, [long_document(system, 1)], Work("late"))
+    late.thread.join(30)
+    assert [type(each.error).__name__ for each in (long, late)] == ["CancelledError"] * 2
