@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from browsing import CHROMIUM, chromium, opened, until
+from browsing import CHROMIUM, opened, until
 from fake_own_api import Running
 from tiny_server import tiny_application
 
@@ -29,12 +29,6 @@ def address(systems: "Systems", tmp_path_factory: pytest.TempPathFactory) -> Ite
     running = Running(tiny_application(systems, tmp_path_factory.mktemp("state")))
     yield running.address
     running.stop()
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    with chromium() as made:
-        yield made
 
 
 def test_a_document_is_translated_compared_explained_edited_and_exported(
