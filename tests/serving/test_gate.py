@@ -8,9 +8,10 @@ from typing import Any
 
 import httpx
 import pytest
+from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
-from starlette.routing import Route
+from starlette.routing import Mount, Route
 
 from cotext.runtime.errors import CotextError
 from cotext.serving import application as assembled
@@ -441,6 +442,18 @@ def test_metrics_count_routes_not_what_clients_write(made: Any) -> None:
     assert SECRET not in text
 
 
+def test_metrics_count_what_is_translated(made: Any) -> None:
+    world = made()
+    body = {"system": "window", "text": "The cat sees a dog. It runs."}
+    assert world.ask("POST", "/api/translate", json=body, headers={"accept": "application/json"}).is_success
+    text = world.ask("GET", "/metrics").text
+    assert 'cotext_sentences_total{system="window"} 2.0' in text
+    assert 'cotext_batches_total{system="window"}' in text
+    assert 'cotext_jobs{state="queued"} 0.0' in text
+    assert "cotext_texts_waiting 0.0" in text
+    assert 'cotext_request_seconds_count{route="/api/translate"} 1.0' in text
+
+
 def test_with_keys_metrics_are_for_a_key_made_for_them(made: Any, tmp_path: Path) -> None:
     path = tmp_path / "keys"
     own, watch = add_key(path, "own"), add_key(path, "watch", metrics=True)
@@ -450,3 +463,43 @@ def test_with_keys_metrics_are_for_a_key_made_for_them(made: Any, tmp_path: Path
         for headers in ({}, {"authorization": f"Bearer {own}"}, {"authorization": f"Bearer {watch}"})
     ]
     assert asked == [403, 403, 200]
+
+
+# --- mounted
+
+
+def test_under_a_prefix_of_another_application(made: Any) -> None:
+    """Handlers, errors in the form of the dialect, and the check of pages hold there too."""
+    world = made()
+    world.app = Starlette(routes=[Mount("/mt", app=world.app)])
+    assert world.ask("GET", "/mt/probe").json() == {"client": "anybody"}
+    assert list(world.ask("GET", "/mt/detect/x").json()) == ["error"]
+    assert list(world.ask("GET", "/mt/probe/a/b").json()) == ["probe"]
+    assert world.ask("GET", "/mt/").status_code == 200
+    assert world.ask("GET", "/mt/probe", headers={"host": "evil.example"}).status_code == 403
+    link = {"sec-fetch-site": "cross-site", "sec-fetch-mode": "navigate"}
+    assert world.ask("GET", "/mt/", headers=link).status_code == 200
+    assert world.ask("GET", "/mt/probe", headers=link).status_code == 403
+    metrics = world.ask("GET", "/mt/metrics").text
+    assert 'route="/probe",status="200"' in metrics
+
+
+def test_the_factory_makes_an_application(systems: Systems, tmp_path: Path) -> None:
+    import cotext.serving
+
+    run = systems.named("sentence").opened.folder
+    made = cotext.serving.app([f"one={run}"], ServerSettings(tmp_path / "state"), device="cpu")
+    assert [system.name for system in made.state.service.systems] == ["one"]
+    world = World(made.state.service)
+    assert world.ask("GET", "/ready").status_code == 200
+
+
+def test_the_lifespan_starts_and_stops(systems: Systems, tmp_path: Path) -> None:
+    from loopback import served
+    from tiny_server import tiny_application
+
+    made = tiny_application(systems, tmp_path / "state")
+    with served(made) as client:
+        assert (tmp_path / "state" / "jobs").is_dir()
+        assert client.get("/ready").status_code == 200
+    assert made.state.admission.stopping

@@ -55,14 +55,18 @@ def kind_and_place(error: BaseException) -> dict[str, Any]:
 
 
 class JsonLines(logging.Formatter):
-    """A line of JSON for each record; of exceptions, the kind and place alone."""
+    """A line of JSON for each record; of exceptions, the kind and place alone.
+
+    What libraries say may quote a client: that they said something is told, and not what.
+    """
 
     def format(self, record: logging.LogRecord) -> str:
         """The line."""
         content: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
             "level": record.levelname.lower(),
-            "event": record.getMessage().strip(),
+            "event": record.getMessage().strip() if _is_ours(record.name) else "message",
+            "logger": record.name,
         }
         content |= record.__dict__.get("content", {})
         if record.exc_info and record.exc_info[1] is not None:
@@ -71,14 +75,14 @@ class JsonLines(logging.Formatter):
 
 
 def log_to_standard_error() -> None:
-    """Send what the server, and what carries its connections, have to say to standard error."""
+    """Send what this process has to say to standard error, a line of JSON each."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
-    for name, level in (
-        (LOGGER, logging.INFO),
-        ("uvicorn.error", logging.WARNING),
-        ("asyncio", logging.ERROR),
-    ):
-        logger = logging.getLogger(name)
-        logger.handlers, logger.propagate = [handler], False
-        logger.setLevel(level)
+    logging.captureWarnings(True)
+    logging.getLogger().handlers = [handler]
+    for name, level in ((None, logging.WARNING), (LOGGER, logging.INFO)):
+        logging.getLogger(name).setLevel(level)
+
+
+def _is_ours(name: str) -> bool:
+    return name == LOGGER or name.startswith(f"{LOGGER}.")

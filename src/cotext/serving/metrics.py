@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from prometheus_client.registry import Collector
 
@@ -65,6 +65,15 @@ class _Work(Collector):
         self._service = service
 
     def collect(self) -> Iterator[Metric]:
-        systems = GaugeMetricFamily("cotext_systems", "Systems served.")
-        systems.add_metric([], len(list(self._service.systems)))
-        yield systems
+        service = self._service
+        waiting = GaugeMetricFamily("cotext_texts_waiting", "Requests whose texts are being translated.")
+        waiting.add_metric([], service.waiting)
+        yield waiting
+        batches = CounterMetricFamily("cotext_batches", "Batches that a model searched.", labels=["system"])
+        for system in service.systems:
+            batches.add_metric([system.name], service.shared(system).batches)
+        yield batches
+        jobs = GaugeMetricFamily("cotext_jobs", "Files that are kept, by how far they are.", labels=["state"])
+        for state, count in service.jobs.counts().items():
+            jobs.add_metric([state], count)
+        yield jobs

@@ -103,6 +103,11 @@ class Service:
         """Folders of this machine that no client hears of."""
         return [*(system.opened.folder for system in self.systems), self.settings.state]
 
+    @property
+    def waiting(self) -> int:
+        """Requests whose texts are being translated, or wait for it."""
+        return len(self._answers.asked)
+
     def shared(self, system: System) -> SharedSystem:
         """The model of a system, to be worked with in a thread."""
         return self._shared[system.name]

@@ -19,7 +19,7 @@ from cotext.serving.jobs.folder import RETRY_SECONDS, TABLE, JobFolder, private
 from cotext.serving.jobs.names import clean_name, result_name, suffix_of
 from cotext.serving.jobs.table import JobTable, Row
 from cotext.serving.jobs.translation import check_options, check_source
-from cotext.serving.jobs.values import FINISHED, Asker, JobOptions, JobStatus, JobTicket, Owner
+from cotext.serving.jobs.values import FINISHED, STATES, Asker, JobOptions, JobStatus, JobTicket, Owner, State
 from cotext.serving.jobs.workers import Workers
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import SharedSystem
@@ -163,6 +163,12 @@ class Jobs:
         """All jobs of a client, the newest first."""
         _, table, workers = self._parts()
         return [workers.told(row) for row in table.of_client(client.name)]
+
+    def counts(self) -> dict[State, int]:
+        """How many jobs of all clients are in each state."""
+        if self._opened is None or self._closed:
+            return dict.fromkeys(STATES, 0)
+        return self._opened[1].counts()
 
     def result(self, id: str, client: Asker, key: str | None = None) -> tuple[Path, str]:
         """The translated file, and its name for the client.

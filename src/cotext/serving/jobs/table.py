@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from cotext.runtime.errors import CotextError
 from cotext.serving.jobs.names import suffix_of
-from cotext.serving.jobs.values import JobOptions, JobStatus, State
+from cotext.serving.jobs.values import STATES, JobOptions, JobStatus, State
 
 VERSION: Final = 1  # of the schema
 BUSY_SECONDS: Final = 10.0
@@ -178,6 +178,12 @@ class JobTable:
     def everything(self) -> list[Row]:
         """All jobs, the oldest first."""
         return self._select("ORDER BY number")
+
+    def counts(self) -> dict[State, int]:
+        """How many jobs are in each state."""
+        with self._lock:
+            found = self._connection.execute("SELECT state, count(*) FROM jobs GROUP BY state").fetchall()
+        return {**dict.fromkeys(STATES, 0), **dict(found)}
 
     def _select(self, which: str, *values: Any) -> list[Row]:
         with self._lock:
