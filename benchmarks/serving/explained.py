@@ -49,7 +49,7 @@ def chosen(examples: tuple[ContrastiveExample, ...], documents: int) -> list[Con
 
 
 def words_asked(example: ContrastiveExample) -> tuple[int, list[Word]]:
-    """The sentence, the first word of it that another candidate has otherwise, and the words that all have."""
+    """The sentence, its first word that another candidate has otherwise, and the words that all have."""
     right = example.candidates[example.correct]
     sentence = example.differing_sentences[0]
     words = words_of(right[sentence])

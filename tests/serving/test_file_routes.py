@@ -2,6 +2,7 @@
 
 import json
 import random
+import shutil
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,13 +11,15 @@ from typing import Any
 import pytest
 import structures
 from command_line import succeed
+from loopback import served
 from starlette.testclient import TestClient
+from test_serving_commands import commands, curl
 from tiny_server import tiny_application
 from waiting import TEXT, until
 
 from cotext.files.table import file_formats, recognise
 from cotext.serving.jobs import JobTicket
-from cotext.serving.systems import Systems
+from cotext.serving.systems import System, Systems
 
 CORPORA = {
     "lines.txt": b"The cat sees a dog.\nIt runs.\n\nIt sings!\n",
@@ -98,6 +101,19 @@ def test_every_format_comes_back_as_from_the_command(
         kind, last = events(client, id)[-1]
         assert kind == "done", (name, last["message"])
         assert client.get(f"/api/files/{id}/result").content == (tmp_path / "out" / name).read_bytes(), name
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+def test_the_commands_of_the_documentation(systems: Systems, tmp_path: Path) -> None:
+    (tmp_path / "letter.docx").write_bytes(drawn()["docx"][0])
+    named = Systems([System("a", systems.named("sentence").opened)])
+    with served(tiny_application(named, tmp_path / "state")) as client:
+        address = str(client.base_url).rstrip("/")
+        send, *others = commands("docs/serving.md", "## Files")
+        id = json.loads(curl(send, address, tmp_path))["id"]
+        answers = [curl(each.replace("/ID", f"/{id}"), address, tmp_path) for each in others]
+    assert "event: done" in answers[0]
+    assert (tmp_path / "letter.de.docx").read_bytes()[:2] == b"PK"
 
 
 def test_an_error_is_an_event_and_a_message(client: TestClient) -> None:

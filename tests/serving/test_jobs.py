@@ -431,6 +431,32 @@ def test_a_server_that_is_stopped_goes_on_in_mid_document(
     assert sorted(noted + by_server) == list(range(16))
 
 
+def test_a_corpus_goes_on_in_mid_document_too(
+    opened: Opened, systems: Systems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, sender = b"".join(b"It %d runs.\n" % n for n in range(8)), opened()
+    ticket, noted = stopped_after(sender, lambda: sender.send(text), 3, monkeypatch)
+    assert 3 <= len(noted) < 8
+    again: list[int] = []
+    monkeypatch.setattr(JournalWindows, "note", lambda self, document, window: again.append(window.number))
+    second = opened()
+    found = second.translated(ticket)
+    assert sorted(noted + again) == list(range(8))
+    assert found == by_command(systems.named("window"), tmp_path / "plain", text)
+
+
+def test_room_is_kept_for_what_arrives(opened: Opened) -> None:
+    jobs = opened(max_jobs_bytes=100_000).service.jobs
+    with jobs.upload(60_000):
+        with pytest.raises(RequestError, match="too many files wait"), jobs.upload(60_000):
+            pass
+        with jobs.upload(40_000):
+            pass
+    with jobs.upload(60_000) as path:
+        path.write_bytes(b"x")
+    assert not path.exists()
+
+
 def test_a_system_of_the_same_name_and_another_model_begins_anew(
     opened: Opened, systems: Systems, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -20,7 +20,9 @@ from tiny_server import tiny_application
 from cotext.decoding.translate_blocks import translate_blocks
 from cotext.files.blocks import Block, Contents
 from cotext.files.tmx import pairs
+from cotext.serving.answers import SourceSentence
 from cotext.serving.errors import RequestError
+from cotext.serving.keys import add_key
 
 if TYPE_CHECKING:
     from cotext.serving.systems import Systems
@@ -124,16 +126,21 @@ def test_a_very_long_line(client: httpx.Client) -> None:
     assert "line 2: " in refused(client, "/api/translate", {"system": "window", "text": "\n" + "was " * 2000})
 
 
-def test_a_given_sentence_is_kept(client: httpx.Client) -> None:
-    asked = {"system": "window", "text": "The cat sees a dog. It runs. It sings!"}
-    free = translated(client, asked)
-    edited = translated(client, {**asked, "given": {"1": "Sie  bellt laut."}})
-    assert [each["given"] for each in edited["sentences"]] == [False, True, False]
-    assert edited["sentences"][1]["target"] == "Sie bellt laut."
-    assert edited["sentences"][1]["confidence"] is None
-    assert edited["sentences"][0] == free["sentences"][0]
-    assert edited["sentences"][2]["target"] != free["sentences"][2]["target"]
-    assert "Sie bellt laut." in edited["text"]
+@pytest.mark.parametrize("name", NAMES)
+def test_a_given_sentence_is_kept(client: httpx.Client, name: str) -> None:
+    asked = {"system": name, "text": "The cat sees a dog. It runs. It sings!"}
+    free = translated(client, asked)["sentences"]
+    edited = translated(client, {**asked, "given": {"1": "Sie  bellt sehr laut."}})
+    sentences = edited["sentences"]
+    assert [each["given"] for each in sentences] == [False, True, False]
+    assert sentences[1]["target"] == "Sie bellt sehr laut."
+    assert sentences[1]["confidence"] is None
+    assert sentences[0]["target"] == free[0]["target"]
+    # What has it as context follows.
+    assert (sentences[2]["target"] != free[2]["target"]) == (name != "sentence")
+    assert "Sie bellt sehr laut." in edited["text"]
+    found = streamed(client, {**asked, "given": {"1": "Sie"}})
+    assert ("sentence", {"number": 1, "target": "Sie"}) in found
 
 
 @pytest.mark.parametrize(
@@ -160,6 +167,8 @@ def test_limits(systems: "Systems", tmp_path: Path) -> None:
     with served(application) as client:
         long, many = ({"system": "window", "text": text} for text in ("ä" * 20 + "x", "A.\nB.\nC."))
         assert "41 bytes" in refused(client, "/api/translate", long, 413)
+        given = {"system": "window", "text": "A.", "given": {"0": "x" * 39}}
+        assert "41 bytes" in refused(client, "/api/translate", given, 413)
         assert "3 sentences" in refused(client, "/api/translate", many, 413)
         for sides, said in ((["x" * 21], "42 bytes"), (["A."] * 3, "3 sentences")):
             asked = {"sources": sides, "targets": sides, "sentence": 0, "characters": [0, 1]}
@@ -217,7 +226,7 @@ def test_nothing_is_held_back(systems: "Systems", tmp_path: Path) -> None:
     whole = service.translate
 
     async def translate(request: Any, client: Any, listener: Any) -> Any:
-        listener.on_start([])
+        listener.on_start([SourceSentence(0, 0, 0, "A cat.")])
         listener.on_sentence(0, 0, "early")
         assert await asyncio.to_thread(heard.wait, 10)
         return await whole(request, client)
@@ -238,7 +247,7 @@ def test_what_fails_after_the_start_is_an_event(systems: "Systems", tmp_path: Pa
     application = tiny_application(systems, tmp_path)
 
     async def translate(request: Any, client: Any, listener: Any) -> Any:
-        listener.on_start([])
+        listener.on_start([SourceSentence(0, 0, 0, "A cat.")])
         raise RequestError(503, "too busy")
 
     application.state.service.translate = translate
@@ -253,7 +262,7 @@ def test_hanging_up_cancels_the_translation(systems: "Systems", tmp_path: Path) 
     cancelled = Flag()
 
     async def translate(request: Any, client: Any, listener: Any) -> None:
-        listener.on_start([])
+        listener.on_start([SourceSentence(0, 0, 0, "A cat.")])
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
@@ -340,3 +349,25 @@ def test_the_commands_of_the_documentation_work(client: httpx.Client) -> None:
         answer = client.request("POST" if body else "GET", path, headers=headers, content=body)
         assert answer.status_code in (200, 201), answer.text
         assert "event: error" not in answer.text
+
+
+# --- who asks
+
+
+def test_keys_and_what_belongs_to_them(systems: "Systems", tmp_path: Path) -> None:
+    keys = tmp_path / "keys.json"
+    ann, bob = ({"authorization": f"Bearer {add_key(keys, name)}"} for name in ("ann", "bob"))
+    body = {"name": "Animals", "source": "en", "target": "de", "entries": [["dog", "Hund"]]}
+    with served(tiny_application(systems, tmp_path / "state", keys=keys)) as client:
+        for path in ("/api/systems", "/api/glossaries"):
+            assert client.get(path).status_code == 403
+            assert client.get(path, headers={"authorization": "Bearer no"}).status_code == 403
+        for path in ("/api/translate", "/api/explain", "/api/tmx", "/api/glossaries"):
+            assert client.post(path, json={}).status_code == 403
+        assert client.get("/api/systems", headers=ann).json()["key_required"] is True
+        place = client.post("/api/glossaries", json=body, headers=ann).headers["location"]
+        assert client.get(place, headers=ann).status_code == 200
+        assert client.get("/api/glossaries", headers=bob).json() == {"glossaries": []}
+        for method, content in (("GET", None), ("PUT", body), ("DELETE", None)):
+            assert client.request(method, place, json=content, headers=bob).status_code == 404
+        assert client.get(place, headers=ann).json()["name"] == "Animals"

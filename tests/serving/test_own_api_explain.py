@@ -1,6 +1,7 @@
 """Which context decided a word, asked of a server."""
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -8,7 +9,7 @@ import pytest
 from loopback import served
 from tiny_server import tiny_application
 
-from cotext.analysis.context_use import influences
+from cotext.analysis.context_use import influences, score_excerpts
 from cotext.analysis.token_words import token_words
 from cotext.data.documents import Document, ParallelDocument
 from cotext.files.words import words_of
@@ -84,6 +85,36 @@ def test_each_side_is_taken_away_by_itself(client: httpx.Client, systems: "Syste
     assert [(c["number"], c["side"]) for c in found["contexts"]] == [
         (0, "source"), (0, "target"), (1, "source"), (1, "target")
     ]  # fmt: skip
+
+
+def test_sides_are_told_apart_of_sentences_that_matter(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(own_api_explain, "FAINT_NATS", 100.0)
+    targets = [*TARGETS[:3], "Er frisst"]
+    contexts = explained(client, targets=targets)["contexts"]
+    assert [(each["number"], each["side"]) for each in contexts] == [(0, "both"), (1, "both")]
+    assert all(each["change"] == each["together"] for each in contexts)
+
+
+def test_others_get_the_model_between_two_steps(
+    client: httpx.Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once = explained(client)
+    scored = []
+
+    def noted(scorer: Any, found: Any) -> Any:
+        scored.append(len(found))
+        return score_excerpts(scorer, found)
+
+    monkeypatch.setattr(own_api_explain, "score_excerpts", noted)
+    monkeypatch.setattr(own_api_explain, "STEP_CHARACTERS", 100)
+    targets = [*TARGETS[:3], "Er frisst nicht"]  # which the sentence does not see
+    apart = explained(client, targets=targets)
+    assert len(scored) > 3
+    assert max(scored) <= 2
+    for one, other in zip(apart["contexts"], at_once["contexts"], strict=True):
+        assert one == {**other, "change": near(other["change"]), "together": near(other["together"])}
 
 
 def test_the_decisive_sentence_is_clear_of_noise(
@@ -167,3 +198,8 @@ def test_what_cannot_be_explained(client: httpx.Client, changes: dict[str, Any],
 def test_what_is_remembered_is_bounded(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(own_api_explain, "MAX_FIGURES", 1)
     assert explained(client, sentence=1, characters=[0, 1])["word"]["text"] == "Sie"
+
+
+def test_an_explanation_takes_no_longer_than_a_request_may(systems: "Systems", tmp_path: Path) -> None:
+    with served(tiny_application(systems, tmp_path, request_seconds=0.0)) as client:
+        assert client.post("/api/explain", json=asked()).status_code == 503

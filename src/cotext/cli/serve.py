@@ -57,6 +57,10 @@ def serve(
     keep_files_hours: Annotated[
         float, typer.Option(help="How long a translated file can be fetched.", min=0.01)
     ] = 24.0,
+    max_files_bytes: Annotated[
+        int, typer.Option(help="Of all files that are kept together; the oldest are deleted first.", min=1)
+    ] = 4 << 30,
+    files_at_once: Annotated[int, typer.Option(help="Files that are translated at once.", min=1)] = 4,
     threads: Annotated[int | None, typer.Option(help="Threads of the CPU.", min=1)] = None,
     page: Annotated[bool, typer.Option("--page/--no-page", help="Serve the page for people.")] = True,
     device: Device = None,
@@ -81,6 +85,8 @@ def serve(
         "max_waiting_of_client": max_waiting_of_client,
         "requests_per_minute": requests_per_minute,
         "keep_jobs_seconds": keep_files_hours * 3600.0,
+        "max_jobs_bytes": max_files_bytes,
+        "files_at_once": files_at_once,
     }
     pair = _pair(languages)
     # What can be refused at once is, before models are loaded.

@@ -74,6 +74,10 @@ class DocumentPool:
             missing -= group.cost
         return list(found)
 
+    def waits(self, group: RowGroup) -> bool:
+        """Whether a group that was ready has not been searched, and its document is here."""
+        return group in self._ready.get(group.document, ())
+
     def search(self, batch: Sequence[RowGroup]) -> int:
         """Search a batch of windows of one width; the number of sentences that are finished with them.
 

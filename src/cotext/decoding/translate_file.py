@@ -74,7 +74,8 @@ class FileReport:
 class CorpusJob:
     """A corpus file that is going to be translated into the same format, checked: `sentences` counts them.
 
-    The file is read twice, for its checksum and for its documents, which stay in memory.
+    The file is read twice, for its checksum and for its documents, which stay in memory. `by_window`: the
+    journal has the windows of documents, too, for files that may be one long document.
 
     Raises:
         CotextError: as `translate_file`; all that can be known beforehand.
@@ -91,7 +92,9 @@ class CorpusJob:
         splitting: Splitting | None = None,
         wishes: Wishes | None = None,
         on_message: Callable[[str], None] = lambda text: None,
+        by_window: bool = False,
     ) -> None:
+        self._by_window = by_window
         self._wishes = Wishes() if wishes is None else wishes
         self._wishes.check(opened.translator)
         if self._wishes.memory is not None:
@@ -146,6 +149,7 @@ class CorpusJob:
                 self._prose.split,
                 self._prose.join,
                 self._guide,
+                by_window=self._by_window,
             )
             lock.require()
             if self._scores is not None:

@@ -256,11 +256,12 @@ def open_job(
     scores: Path | None = None,
     on_message: Callable[[str], None],
     alone: Callable[[], AbstractContextManager[object]] = nullcontext,
+    by_window: bool = False,
 ) -> Job:
     """A file to be translated, read and checked; `format` as `format_of` gives it.
 
     `entries`: of a file that holds both languages, those that are translated. `alone`: the right to use the
-    model other than to translate.
+    model other than to translate. `by_window`: the journal of a corpus has windows, too.
     """
     if isinstance(format, str):
         return CorpusJob(
@@ -272,6 +273,7 @@ def open_job(
             splitting=splitting,
             wishes=wishes,
             on_message=on_message,
+            by_window=by_window,
         )
     return BlocksJob(
         opened,

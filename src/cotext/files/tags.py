@@ -45,6 +45,8 @@ def project(
             proportion to length.
         shown: What stands for copied text, by key; itself where not given.
     """
+    if all(isinstance(piece, str) for piece in pieces):
+        return merged([target])
     shown = shown or {}
     source = shown_text(pieces, shown)
     if source == target:

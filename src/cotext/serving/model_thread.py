@@ -52,25 +52,19 @@ class ModelThread:
         return self._holder == threading.get_ident()
 
     def begin(self, work: Work, search: WindowSearch, tells: bool = True) -> Flow:
-        """A flow for documents of a piece of work; `tells`: the work hears of their sentences.
+        """A flow for documents of a piece of work; `tells`: the work hears of their sentences."""
+        return Flow(work, self._pools.setdefault(search, DocumentPool(search)), tells=tells)
+
+    def end(self, flow: Flow) -> None:
+        """Take back a flow with all that waits in it, at the next batch."""
+        flow.is_over = True  # there is time to hear of it
+
+    def add(self, flow: Flow, opened: OpenDocument) -> None:
+        """Let a document wait in a flow; it is the model's until it is complete, or the flow over.
 
         Raises:
             CancelledError: the server stops.
         """
-        with self._changed:
-            pool = self._pools.setdefault(search, DocumentPool(search))
-        flow = Flow(work, pool, tells=tells)
-        self._come(flow)
-        return flow
-
-    def end(self, flow: Flow) -> None:
-        """Take back a flow with all that waits in it, at the next batch."""
-        with self._changed:
-            flow.is_over = True
-            self._changed.notify_all()
-
-    def add(self, flow: Flow, opened: OpenDocument) -> None:
-        """Let a document wait in a flow; it is the model's until it is complete, or the flow over."""
         assert flow.pool is not None
         if flow.tells:
             # Those without a token, and those that a log has found.
@@ -81,14 +75,13 @@ class ModelThread:
         if opened.log is not None:
             opened.log = _Notes(opened.log, flow)
         with self._changed:
-            if flow not in self._flows:
+            if flow.is_over:
                 return  # its error is in its inbox
             if not flow.documents:
-                self._turns.begin(flow)
+                self._come(flow)
             flow.pool.add(opened)
             flow.documents[opened] = None
             self._tell(flow, [opened])
-            self._changed.notify_all()
 
     @contextmanager
     def exclusively(self, work: Work) -> Iterator[None]:
@@ -101,7 +94,8 @@ class ModelThread:
             yield
             return
         turn = Turn()
-        self._come(Flow(work, turn=turn))
+        with self._changed:
+            self._come(Flow(work, turn=turn))
         turn.granted.wait()
         if turn.error is not None:
             raise turn.error
@@ -122,15 +116,15 @@ class ModelThread:
             thread.join()
 
     def _come(self, flow: Flow) -> None:
-        with self._changed:
-            if self._is_stopped:
-                raise CancelledError("the server stops")
-            self._turns.begin(flow)
-            self._flows[flow] = None
-            if self._thread is None:
-                self._thread = threading.Thread(target=self._run, name="model", daemon=True)
-                self._thread.start()
-            self._changed.notify_all()
+        """Let a flow wait that has had nothing to be done."""
+        if self._is_stopped:
+            raise CancelledError("the server stops")
+        self._turns.begin(flow)
+        self._flows[flow] = None
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="model", daemon=True)
+            self._thread.start()
+        self._changed.notify_all()
 
     def _run(self) -> None:
         torch.set_num_threads(self._threads)
@@ -189,15 +183,17 @@ class ModelThread:
             pool.search(groups)
         except Exception as error:
             failed = error
-        left = [group for group in groups if group in pool.ready(group.document, 0)]
+        left = [group for group in groups if pool.waits(group)]
         if failed is not None and len(left) == 1:
             with self._changed:
                 for flow in [flow for flow in self._flows if left[0].document in flow.documents]:
                     self._fail(flow, failed)
         elif left:
             failed = None  # its frames hold memory of the device
-            self._search(pool, left[: len(left) // 2])
-            self._search(pool, left[len(left) // 2 :])
+            for half in (left[: len(left) // 2], left[len(left) // 2 :]):
+                # What has failed in the first half may have taken other documents with it.
+                if rest := [group for group in half if pool.waits(group)]:
+                    self._search(pool, rest)
 
     def _tell(self, flow: Flow, touched: Sequence[OpenDocument]) -> None:
         if flow in self._flows:
@@ -208,6 +204,7 @@ class ModelThread:
 
     def _fail(self, flow: Flow, error: BaseException) -> None:
         """End a flow, whose documents leave their pool."""
+        flow.is_over = True
         del self._flows[flow]
         for opened in flow.documents:
             assert flow.pool is not None

@@ -108,7 +108,7 @@ async def translate(request: Request) -> Response:
     body = await body_of(request, TranslateBody)
     service = service_of(request)
     system = service.systems.named(body.system)
-    check_size(service.settings, [body.text])
+    check_size(service.settings, [body.text, *body.given.values()])
     asked = Asked(system, body.text, body.glossary, body.given, body.fast)
     events = events_of(service, asked, client)
     accepted = request.headers.get("accept", "")

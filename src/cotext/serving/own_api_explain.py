@@ -1,11 +1,13 @@
 """Which context decided a word of a translation: the figures of `cotext context`, for one word."""
 
+import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
 from functools import partial
+from itertools import accumulate, takewhile
 from typing import Any, Final
 
 from cotext.analysis.context_use import (
@@ -20,7 +22,7 @@ from cotext.data.context_edits import Excerpt, one_sided, without
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.tokenizer import Side
 from cotext.files.words import words_of
-from cotext.reports.context_page import STRONG_NATS
+from cotext.reports.context_page import FAINT_NATS, STRONG_NATS
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
 from cotext.serving.service import Client, Service
@@ -28,7 +30,7 @@ from cotext.serving.sharing import Work
 from cotext.serving.systems import System
 
 SIDES: Final[tuple[Side, ...]] = ("source", "target")
-EXCERPTS_AT_ONCE: Final = 8  # scored while others wait for the model
+STEP_CHARACTERS: Final = 8_000  # that are scored at once, while others wait for the model
 MAX_FIGURES: Final = 1_000_000  # that are remembered
 
 
@@ -67,9 +69,9 @@ class Question:
 class _Found:
     """What is known of a sentence: its words, and changes of the log-probabilities of their tokens.
 
-    `sides`: with one side of a context sentence taken away, by its number and the side; empty where the
-    system reads context on the source side alone. `without`: the translation that the system itself finds
-    without a context sentence, by its number, of those asked for so far.
+    `sides`: with one side of a context sentence taken away, by its number and the side; only of sentences
+    that change a word, where the system reads both sides. `without`: the translation that the system itself
+    finds without a context sentence, by its number, of those asked for so far.
     """
 
     words: list[TokenWord]
@@ -93,8 +95,16 @@ class Explanations:
         """The word, all words of its sentence, and the influence of each context sentence on it, in nats.
 
         Raises:
-            RequestError: 400, the system has no context or no probabilities of words, or there is no word.
+            RequestError: 400, the system has no context or no probabilities of words, or there is no word;
+                503, it takes too long.
         """
+        try:
+            async with asyncio.timeout(service.settings.request_seconds):
+                return await self._answer(service, question, client)
+        except TimeoutError:
+            raise RequestError(503, "not done in time; ask about a shorter text, or try later") from None
+
+    async def _answer(self, service: Service, question: Question, client: Client) -> dict[str, Any]:
         refusal = unexplained(question.system)
         if refusal:
             raise RequestError(400, refusal)
@@ -142,27 +152,47 @@ def _find(service: Service, question: Question, work: Work) -> _Found:
     [found] = excerpts(translator, document, [question.sentence])
     score = partial(_score, service, question.system, work)
     asked = counterfactuals(found)
-    places = [] if _reads_source_alone(question.system) else list(found.context)
-    halves = [(place, side) for place in places for side in SIDES]
-    scores = score([*asked, *(one_sided(found, place, side) for place, side in halves)])
+    scores = score(asked)
     full = scores[0]
-    if len(full) <= max(word.tokens.stop for word in words) - 1:
+    if len(full) < words[-1].tokens.stop:
         raise RequestError(400, "the system has no way to write this sentence, whatever its context")
-    sides = {}
-    for (place, side), tokens in zip(halves, scores[len(asked) :], strict=True):
-        number = found.numbers[place]
-        assert number is not None
-        sides[number, side] = tuple(a - b for a, b in zip(full, tokens, strict=True))
-    return _Found(words, influences_of(list(zip(asked, scores, strict=False))), sides)
+    influences = influences_of(list(zip(asked, scores, strict=True)))
+    telling = {
+        each.number
+        for each in influences.influences
+        if any(abs(word.total(each.tokens)) >= FAINT_NATS for word in words)
+    }
+    both = not _reads_source_alone(question.system)
+    halves = [
+        (found.numbers[place], side, one_sided(found, place, side))
+        for place in found.context
+        for side in SIDES
+        if both and found.numbers[place] in telling
+    ]
+    sides = {
+        (number, side): tuple(a - b for a, b in zip(full, tokens, strict=True))
+        for (number, side, _), tokens in zip(halves, score([each for *_, each in halves]), strict=True)
+        if number is not None
+    }
+    return _Found(words, influences, sides)
 
 
 def _score(service: Service, system: System, work: Work, found: Sequence[Excerpt]) -> list[tuple[float, ...]]:
     """The log-probabilities of tokens, a few excerpts at a time."""
-    shared, scores = service.shared(system), []
-    for first in range(0, len(found), EXCERPTS_AT_ONCE):
+    shared = service.shared(system)
+    scores: list[tuple[float, ...]] = []
+    while len(scores) < len(found):
+        step = _step(found[len(scores) :])
         with shared.exclusively(work):
-            scores += score_excerpts(system.opened.translator, found[first : first + EXCERPTS_AT_ONCE])
+            scores += score_excerpts(system.opened.translator, step)
     return scores
+
+
+def _step(found: Sequence[Excerpt]) -> Sequence[Excerpt]:
+    """The first few, of STEP_CHARACTERS at most if they are several."""
+    characters = accumulate(sum(map(len, (*e.document.source, *e.document.target))) for e in found)
+    fitting = takewhile(lambda count: count <= STEP_CHARACTERS, characters)
+    return found[: max(1, sum(1 for _ in fitting))]
 
 
 def _translated_without(service: Service, question: Question, found: _Found, number: int, work: Work) -> str:
@@ -207,20 +237,21 @@ def _told(question: Question, found: _Found) -> dict[str, Any]:
     def change(of_tokens: Sequence[float]) -> float:
         return round(word.total(of_tokens), 4) + 0.0
 
+    texts = {"source": question.sources, "target": question.targets}
+    whole = "source" if _reads_source_alone(question.system) else "both"
     contexts = []
     for influence in found.influences.influences:
-        for side, texts in zip(SIDES, (question.sources, question.targets), strict=True):
-            alone = found.sides.get((influence.number, side)) if found.sides else influence.tokens
-            if alone is None or (side == "target" and not found.sides):
-                continue
+        halves = [(side, found.sides.get((influence.number, side))) for side in SIDES]
+        for side, tokens in halves if halves[0][1] else [(whole, influence.tokens)]:
+            assert tokens is not None
             contexts.append(
                 {
                     "number": influence.number,
                     "side": side,
-                    "text": texts[influence.number],
-                    "change": change(alone),
+                    "text": texts.get(side, question.sources)[influence.number],
+                    "change": change(tokens),
                     "together": change(influence.tokens),
-                    "meant": abs(change(alone)) >= STRONG_NATS,
+                    "meant": abs(change(tokens)) >= STRONG_NATS,
                 }
             )
     most = max(found.influences.influences, key=lambda each: word.total(each.tokens), default=None)

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final
@@ -13,13 +13,12 @@ from cotext.decoding.confidence import least_sure
 from cotext.decoding.translate_blocks import PairedSentence
 from cotext.files.block_sentences import cut
 from cotext.files.blocks import Block
-from cotext.files.placeholders import shown, with_placeholders
-from cotext.files.tags import shown_text
+from cotext.files.placeholders import with_placeholders
+from cotext.serving.answers import Listener, SourceSentence, TextAnswer
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import Event, Events
 from cotext.serving.glossary_store import distinct, wishes_of
-from cotext.serving.own_api_bodies import check_size
-from cotext.serving.service import Client, Listener, Service, TextAnswer, TextRequest
+from cotext.serving.service import Client, Service, TextRequest
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System
 
@@ -63,19 +62,17 @@ async def events_of(service: Service, asked: Asked, client: Client) -> Events:
     Closing the generator stops the work.
 
     Raises:
-        RequestError: as `Service.translate`; 400, the translation of a sentence is given that is not there;
-            413, too many sentences.
+        RequestError: as `Service.translate`; 400, the translation of a sentence is given that is not there.
     """
     begun = time.monotonic()
     lines = _Lines.of(asked.text)
-    start = await service.in_thread(partial(_start, asked, lines), Work(client.name))
-    check_size(service.settings, (), len(start["sentences"]))
-    given, wishes = _given(asked, len(start["sentences"])), wishes_of(distinct(asked.glossary))
+    before = await service.in_thread(partial(_before, asked.system, lines), Work(client.name))
+    given, wishes = _given(asked, len(before)), wishes_of(distinct(asked.glossary))
     request = TextRequest(asked.system, (lines.blocks,), wishes, {0: given}, asked.fast)
     # As many entries as sentences at most, and what they hold is part of the answer.
     queue: asyncio.Queue[Event | None] = asyncio.Queue()
     heard = Listener(
-        lambda _: queue.put_nowait(Event("start", start)),
+        lambda sentences: queue.put_nowait(Event("start", _start(asked.system, lines, sentences, before))),
         lambda _, number, target: queue.put_nowait(Event("sentence", {"number": number, "target": target})),
     )
     task = asyncio.ensure_future(service.translate(request, client, heard))
@@ -102,23 +99,26 @@ async def last_of(events: Events) -> Any:
     return [event.content async for event in events][-1]
 
 
-def _start(asked: Asked, lines: _Lines) -> dict[str, Any]:
+def _before(system: System, lines: _Lines) -> list[str]:
+    """What stands between each sentence and the one before it in its paragraph."""
+    splitter = Splitting().splitter(system.languages.source)
+    found: list[str] = []
+    for block in lines.blocks:
+        pieces = with_placeholders(block.pieces)
+        parts = cut(replace(block, pieces=pieces), splitter.spans).parts
+        found += (Block(before).text for before in parts.between[:-1])
+    return found
+
+
+def _start(
+    system: System, lines: _Lines, sentences: Sequence[SourceSentence], before: Sequence[str]
+) -> dict[str, Any]:
     """All sentences, as the model reads them."""
-    opened = asked.system.opened
-    splitter = Splitting().splitter(opened.languages.source)
-    sentences: list[dict[str, Any]] = []
-    for paragraph, block in enumerate(lines.blocks):
-        found = cut(replace(block, pieces=with_placeholders(block.pieces)), splitter.spans).parts
-        for pieces, before in zip(found.sentences, found.between, strict=False):
-            sentences.append(
-                {
-                    "number": len(sentences),
-                    "paragraph": paragraph,
-                    "source": shown_text(pieces, shown(pieces, opened.translator.tokenizer)),
-                    "before": Block(before).text,
-                }
-            )
-    return {"system": asked.system.name, "paragraphs": len(lines.blocks), "sentences": sentences}
+    described = [
+        {"number": each.number, "paragraph": each.block, "source": each.text, "before": space}
+        for each, space in zip(sentences, before, strict=True)
+    ]
+    return {"system": system.name, "paragraphs": len(lines.blocks), "sentences": described}
 
 
 def _given(asked: Asked, sentences: int) -> dict[int, str]:

@@ -7,7 +7,7 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import AsyncGenerator, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
 
@@ -89,13 +89,12 @@ class Jobs:
     def upload(self, size: int) -> Iterator[Path]:
         """A path that a file of at most `size` bytes may be written to; deleted unless it is submitted."""
         folder, _, workers = self._parts()
-        workers.make_room(size)
-        folder.require_room(size)
-        path = folder.upload()
-        try:
-            yield path
-        finally:
-            remove(path)
+        with workers.room_for(size):
+            path = folder.upload()
+            try:
+                yield path
+            finally:
+                remove(path)
 
     def submit(
         self, client: Asker, system: System, content: bytes | Path, file_name: str, options: JobOptions
@@ -109,15 +108,22 @@ class Jobs:
             RequestError: 400, a file of no format, terms that the system cannot keep; 413, too long; 429 and
                 503, too many files wait, or there is no room.
         """
-        folder, table, workers = self._parts()
+        _, table, workers = self._parts()
         size = content.stat().st_size if isinstance(content, Path) else len(content)
         if size > self._settings.max_file_bytes:
             raise RequestError(413, f"a file may have {self._settings.max_file_bytes:,} bytes at most")
         self._check_waiting(table, client)
-        workers.make_room(size)
-        folder.require_room(size)
-        name, ticket = clean_name(file_name), JobTicket(_generated(16), _generated(32))
-        languages = system.languages
+        with nullcontext() if isinstance(content, Path) else workers.room_for(size):
+            ticket = self._take(client, system, content, clean_name(file_name), options)
+        workers.wake()
+        return ticket
+
+    def _take(
+        self, client: Asker, system: System, content: bytes | Path, name: str, options: JobOptions
+    ) -> JobTicket:
+        """Put a file on the disk, then into the table: killed in between, a server finds a file of no job."""
+        folder, table, _ = self._parts()
+        ticket, languages = JobTicket(_generated(16), _generated(32)), system.languages
         try:
             check_options(options, system)
             path = folder.take(content, ticket.id, suffix_of(name))
@@ -143,7 +149,6 @@ class Jobs:
             raise RequestError(
                 503, "the server cannot keep this file; try again later", RETRY_SECONDS
             ) from None
-        workers.wake()
         return ticket
 
     def _check_waiting(self, table: JobTable, client: Asker) -> None:

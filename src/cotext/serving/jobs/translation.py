@@ -52,6 +52,7 @@ def translate_job(
             wishes=wanted.wishes,
             on_message=said.append,
             alone=partial(shared.exclusively, running.work),
+            by_window=True,
         )
         on_read(job.sentences, job.characters)
         before = list(said)

@@ -6,7 +6,8 @@ import threading
 import time
 import traceback
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Final
 
 from cotext.runtime.errors import CotextError
@@ -42,6 +43,7 @@ class Workers:
         self._folder, self._table, self._settings = folder, table, settings
         self._systems, self._shared = {system.name: system for system in systems}, shared
         self._running: dict[str, Running] = {}
+        self._arriving = 0  # bytes
         self._changed = threading.Condition()
         self._stopping = threading.Event()
         self._threads = [
@@ -110,12 +112,24 @@ class Workers:
         for row in rows:
             self._folder.discard(row.id)
 
-    def make_room(self, size: int) -> None:
-        """Forget finished jobs, the oldest first, until so many bytes more are within the limit.
+    @contextmanager
+    def room_for(self, size: int) -> Iterator[None]:
+        """Keep room for a file of so many bytes while it arrives; the oldest finished jobs make it.
 
         Raises:
-            RequestError: 503, what is not finished fills it.
+            RequestError: 503, what is not finished takes it all.
         """
+        with self._changed:
+            self._make_room(size + self._arriving)
+            self._folder.require_room(size + self._arriving)
+            self._arriving += size
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._arriving -= size
+
+    def _make_room(self, size: int) -> None:
         rows = self._table.everything()
         sizes = {row.id: self._folder.size(row.id) for row in rows}
         over = sum(sizes.values()) + size - self._settings.max_jobs_bytes

@@ -1,0 +1,305 @@
+"""Requests of a service: equal ones are computed once, those that nobody waits for stop, limits hold."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from cotext.decoding.window_search import RowGroup, WindowSearch
+from cotext.decoding.wishes import Wishes
+from cotext.files.blocks import Block
+from cotext.files.glossary import Glossary
+from cotext.serving import answers
+from cotext.serving.errors import RequestError
+from cotext.serving.service import Client, Listener, Service, SourceSentence, TextAnswer, TextRequest
+from cotext.serving.settings import ServerSettings
+from cotext.serving.sharing import Work
+from cotext.serving.systems import Systems
+
+TEXT = "The cat sees a dog. It runs. The bird sings. A red fish eats. The dog runs."
+ANNA, BEN = Client("anna"), Client("ben")
+
+
+@pytest.fixture
+def service(systems: Systems, tmp_path: Path) -> Iterator[Service]:
+    made = Service(
+        systems, ServerSettings(tmp_path, max_sentences=20, max_waiting=4, max_waiting_of_client=3)
+    )
+    yield made
+    asyncio.run(made.stop())
+
+
+def request(service: Service, text: str = TEXT, name: str = "window", **more: Any) -> TextRequest:
+    return TextRequest(service.systems.named(name), ((Block((text,)),),), **more)
+
+
+def held(service: Service, then: Callable[[], Coroutine[Any, Any, Any]], name: str = "window") -> Any:
+    """What a coroutine gives that begins while nothing is searched; `service.let_go` lets search begin."""
+
+    async def whole() -> Any:
+        with service.shared(service.systems.named(name)).exclusively(Work()):
+            task = asyncio.ensure_future(then())
+            await until(lambda: all(asked.sources is not None for asked in service._answers.asked))
+            await asyncio.sleep(0.02)
+        return await task
+
+    return asyncio.run(whole())
+
+
+async def until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.002)
+
+
+def searched(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many windows each batch has."""
+    windows: list[int] = []
+    search = WindowSearch.search
+
+    def counting(self: WindowSearch, groups: Sequence[RowGroup]) -> int:
+        windows.append(len(groups))
+        return search(self, groups)
+
+    monkeypatch.setattr(WindowSearch, "search", counting)
+    return windows
+
+
+def test_equal_requests_of_a_client_are_computed_once(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    windows = searched(monkeypatch)
+
+    async def several() -> list[TextAnswer]:
+        equal = [service.translate(request(service), ANNA) for _ in range(5)]
+        return list(await asyncio.gather(*equal, service.translate(request(service), BEN)))
+
+    found = held(service, several)
+    assert sum(windows) == 2 * 5
+    assert found.count(found[0]) == 6
+    assert found[0] is found[4]
+    assert found[0] is not found[5]  # nothing of one client is another's
+    windows.clear()
+    assert asyncio.run(service.translate(request(service), ANNA)) is found[0]
+    assert not windows
+    monkeypatch.setattr(answers, "KEPT_SECONDS", 0.0)
+    again = asyncio.run(service.translate(request(service), ANNA))
+    assert again == found[0]
+    assert sum(windows) == 5
+
+
+def test_what_decides_an_answer_tells_requests_apart(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    windows = searched(monkeypatch)
+    own = request(service)
+    different = [
+        own,
+        request(service, TEXT + " It eats."),
+        request(service, name="sentence"),
+        request(service, fast=True),
+        request(service, splitting=None),
+        request(service, given={0: {0: "Ja!"}}),
+        request(service, given={0: {1: "Ja!"}}),
+        request(service, wishes=Wishes(Glossary.of({"cat": "Kater"}))),
+        request(service, wishes=Wishes(Glossary.of({"cat": "Katze"}))),
+        TextRequest(own.system, ((Block((TEXT,), split=False),),)),
+        TextRequest(own.system, ((Block(("It sings.",), translate=False), *own.documents[0]),)),
+        TextRequest(own.system, (own.documents[0], own.documents[0])),
+    ]
+    for each in different:
+        windows.clear()
+        asyncio.run(service.translate(each, ANNA))
+        assert windows, each
+
+
+def test_whoever_comes_later_hears_what_was_missed(service: Service) -> None:
+    heard: list[list[Any]] = [[], [], []]
+
+    def listener(number: int) -> Listener:
+        def start(sentences: list[SourceSentence]) -> None:
+            heard[number].append([sentence.number for sentence in sentences])
+
+        return Listener(start, lambda *each: heard[number].append(each))
+
+    async def come(number: int) -> TextAnswer:
+        return await service.translate(request(service), ANNA, listener(number))
+
+    async def several() -> TextAnswer:
+        first = asyncio.ensure_future(come(0))
+        await until(lambda: len(heard[0]) > 2)
+        await come(1)
+        await first
+        return await come(2)
+
+    answer = asyncio.run(several())
+    expected = [[0, 1, 2, 3, 4], *((0, pair.number, pair.target) for pair in answer.pairs)]
+    assert heard == [expected] * 3  # in the window view, in the order of the text
+
+
+def test_work_that_nobody_waits_for_stops(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answers, "LINGER_SECONDS", 0.05)
+
+    async def gone() -> Work:
+        [first, second] = [asyncio.ensure_future(service.translate(request(service), ANNA)) for _ in range(2)]
+        await until(lambda: len(service._answers.asked) == 1 and service._answers.asked[0].waiting == 2)
+        [asked] = service._answers.asked
+        first.cancel()
+        await asyncio.sleep(0.1)
+        assert not asked.work.cancelled
+        assert not asked.work.background
+        second.cancel()
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        assert asked.work.background  # behind what somebody waits for
+        await until(lambda: asked.work.cancelled)
+        return asked.work
+
+    held(service, gone)
+    asyncio.run(until_empty(service))
+
+
+async def until_empty(service: Service) -> None:
+    await until(lambda: not service._answers.asked)
+
+
+def test_whoever_asks_again_in_time_goes_on_with_it(
+    service: Service, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the client of DeepL does, which waits for ten seconds at a time."""
+    windows = searched(monkeypatch)
+
+    async def again() -> TextAnswer:
+        for _ in range(3):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(service.translate(request(service), ANNA), 0.01)
+        [asked] = service._answers.asked
+        answering = asyncio.ensure_future(service.translate(request(service), ANNA))
+        await asyncio.sleep(0.01)
+        assert not asked.work.background
+        return await answering
+
+    held(service, again)
+    assert sum(windows) == 5
+
+
+def test_too_much_at_once_is_refused(service: Service) -> None:
+    async def many() -> list[Any]:
+        mine = [service.translate(request(service, f"{TEXT} It is {n}."), ANNA) for n in range(4)]
+        bens = [service.translate(request(service, f"{TEXT} It is {n}."), BEN) for n in range(2)]
+        return await asyncio.gather(*mine, *bens, return_exceptions=True)
+
+    found = held(service, many)
+    assert [each.status for each in found if isinstance(each, RequestError)] == [429, 503]
+    assert all(each.retry_after for each in found if isinstance(each, RequestError))
+    assert sum(isinstance(each, TextAnswer) for each in found) == 4
+
+
+def test_what_nobody_waits_for_makes_room(service: Service) -> None:
+    async def many() -> list[Any]:
+        for n in range(5):
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(service.translate(request(service, f"{TEXT} {n}."), ANNA), 0.01)
+        assert sum(not asked.work.cancelled for asked in service._answers.asked) == 3
+        return await asyncio.gather(
+            *(service.translate(request(service, f"{TEXT} It {n}."), ANNA) for n in range(3))
+        )
+
+    assert len(held(service, many)) == 3
+
+
+def test_more_sentences_than_are_taken_are_refused(service: Service) -> None:
+    with pytest.raises(RequestError, match="21 sentences; 20 are taken at once") as refused:
+        asyncio.run(service.translate(request(service, "It runs. " * 21), ANNA))
+    assert refused.value.status == 413
+
+
+def test_what_is_not_done_in_time_is_refused(systems: Systems, tmp_path: Path) -> None:
+    service = Service(systems, ServerSettings(tmp_path, request_seconds=0.05, stop_seconds=0.1))
+
+    async def late() -> None:
+        with pytest.raises(RequestError, match=r"not done within 0\.05 seconds") as refused:
+            await service.translate(request(service), ANNA)
+        assert refused.value.status == 503
+        await service.stop()
+
+    held(service, late)
+
+
+@pytest.mark.parametrize("name", ["sentence", "window", "document"])
+def test_given_translations_are_kept_and_are_context(service: Service, name: str) -> None:
+    plain = asyncio.run(service.translate(request(service, name=name), ANNA))
+    other = request(service, name=name, given={0: {1: "der hund der hund rote vogel"}})
+    found = asyncio.run(service.translate(other, ANNA))
+    assert found.pairs[1].target == "der hund der hund rote vogel"
+    assert found.pairs[1].taken
+    assert found.pairs[0].target == plain.pairs[0].target
+    same = [own.target == before.target for own, before in zip(found.pairs, plain.pairs, strict=True)]
+    assert all(same[2:]) == (name != "window")  # whole documents are searched before anything is replaced
+
+
+@pytest.mark.parametrize("given", [{0: {5: "x"}}, {1: {0: "x"}}, {0: {-1: "x"}}])
+def test_what_is_given_for_no_sentence_is_refused(service: Service, given: Any) -> None:
+    with pytest.raises(RequestError, match="is not there: both count from 0") as refused:
+        asyncio.run(service.translate(request(service, given=given), ANNA))
+    assert refused.value.status == 400
+
+
+def test_documents_are_counted_as_they_were_sent(service: Service) -> None:
+    """Empty ones among them, too."""
+    system = service.systems.named("sentence")
+    texts = ("", "The cat runs. It eats.", " ", "A dog.")
+    heard: list[Any] = []
+    listener = Listener(lambda s: heard.extend((e.document, e.number, e.text) for e in s))
+    asked = TextRequest(system, tuple((Block((text,)),) for text in texts), given={3: {0: "Ein Hund!"}})
+    answer = asyncio.run(service.translate(asked, ANNA, listener))
+    assert [(pair.document, pair.number) for pair in answer.pairs] == [(1, 0), (1, 1), (3, 0)]
+    assert heard == [(1, 0, "The cat runs."), (1, 1, "It eats."), (3, 0, "A dog.")]
+    assert [len(document) for document in answer.documents] == [1] * 4
+    assert answer.documents[3][0].text == "Ein Hund!"
+
+
+def test_too_little_memory_for_a_sentence_is_told(service: Service, monkeypatch: pytest.MonkeyPatch) -> None:
+    def search(*arguments: Any) -> None:
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(WindowSearch, "_search", search)
+    with pytest.raises(RequestError, match="takes more memory than there is") as refused:
+        asyncio.run(service.translate(request(service), ANNA))
+    assert refused.value.status == 413
+
+
+def test_a_server_that_stops_finishes_what_it_has_begun_and_takes_no_more(
+    systems: Systems, tmp_path: Path
+) -> None:
+    service = Service(systems, ServerSettings(tmp_path))
+
+    async def stopped() -> TextAnswer:
+        begun = asyncio.ensure_future(service.translate(request(service), ANNA))
+        await until(lambda: bool(service._answers.asked))
+        await service.stop()
+        with pytest.raises(RequestError, match="the server stops"):
+            await service.translate(request(service), BEN)
+        return await begun
+
+    assert len(asyncio.run(stopped()).pairs) == 5
+
+
+def test_a_server_waits_no_longer_than_it_is_to(systems: Systems, tmp_path: Path) -> None:
+    service = Service(systems, ServerSettings(tmp_path, stop_seconds=0.05))
+
+    async def stopped() -> None:
+        with service.shared(service.systems.named("window")).exclusively(Work()):
+            begun = asyncio.ensure_future(service.translate(request(service), ANNA))
+            await until(lambda: bool(service._answers.asked))
+            stopping = asyncio.ensure_future(service.stop())
+            await asyncio.sleep(0.2)
+            assert not begun.done()
+        await stopping
+        with pytest.raises(RequestError, match="the server stops"):
+            await begun
+
+    asyncio.run(stopped())
