@@ -19,7 +19,7 @@ test-slow: $(READY)
 
 # Attacks at random, counted: kills, damage, settings, inputs; a quarter of an hour. COTEXT_HOSTILE_SEED=2 draws others.
 test-hostile: $(READY)
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m hostile tests/hostile
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m hostile tests/hostile tests/serving
 
 # With programs of others, as COMET in an environment of its own (COTEXT_COMET_PYTHON); skipped where they are not.
 test-outside: $(READY)

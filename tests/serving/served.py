@@ -67,7 +67,7 @@ class Served:
 
 def insisting(client: httpx.Client, path: str) -> httpx.Response:
     """The answer to a request that is repeated until there is a server."""
-    deadline = time.monotonic() + SECONDS
+    deadline = time.monotonic() + 10 * SECONDS
     while True:
         try:
             return client.get(path)

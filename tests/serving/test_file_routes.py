@@ -19,6 +19,7 @@ from waiting import TEXT, until
 
 from cotext.files.table import file_formats, recognise
 from cotext.serving.jobs import JobTicket
+from cotext.serving.jobs.folder import JobFolder
 from cotext.serving.systems import System, Systems
 
 CORPORA = {
@@ -116,6 +117,17 @@ def test_the_commands_of_the_documentation(systems: Systems, tmp_path: Path) -> 
     assert (tmp_path / "letter.de.docx").read_bytes()[:2] == b"PK"
 
 
+def test_clients_do_not_see_each_others_files(client: TestClient) -> None:
+    own, other = {"Authorization": "Bearer one"}, {"Authorization": "Bearer two"}
+    files = {"file": ("a.txt", TEXT)}
+    id = client.post("/api/files", files=files, headers=own).json()["id"]
+    for path in ("", "/events", "/result"):
+        assert client.get(f"/api/files/{id}{path}", headers=other).status_code == 404
+    assert client.delete(f"/api/files/{id}", headers=other).status_code == 404
+    assert client.get("/api/files", headers=other).json() == {"files": []}
+    assert len(client.get("/api/files", headers=own).json()["files"]) == 1
+
+
 def test_an_error_is_an_event_and_a_message(client: TestClient) -> None:
     id = sent(client, b'{"a": "text", }', "letter.json")
     kind, last = events(client, id)[-1]
@@ -206,6 +218,15 @@ def test_a_file_arrives_whole_in_whatever_pieces(client: TestClient, piece: int)
     headers = {"Content-Type": "multipart/form-data; boundary=b"}
     assert client.post("/api/files", content=pieces, headers=headers).json() == {"id": "id"}
     assert seen == {"content": tricky, "name": "Grüße.txt"}
+
+
+def test_a_disk_that_is_full_while_a_file_arrives(
+    client: TestClient, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(JobFolder, "upload", lambda self: Path("/dev/full/x"))
+    answer = client.post("/api/files", files={"file": ("a.txt", TEXT)})
+    assert (answer.status_code, "no room" in answer.json()["message"]) == (503, True)
+    assert "retry-after" in answer.headers
 
 
 def test_nothing_is_left_of_a_client_that_hangs_up(client: TestClient, tmp_path: Path) -> None:

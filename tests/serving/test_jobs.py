@@ -515,6 +515,20 @@ async def statuses(jobs: Jobs, id: str, client: Client) -> list[str]:
     return [status.state async for status in jobs.watch(id, client)]
 
 
+def test_who_watches_may_be_sent_away(opened: Opened, held: Callable[[Sender], Callable[[], None]]) -> None:
+    sender = opened()
+    held(sender)
+    ticket, seen = sender.send(), []
+
+    async def watch() -> None:
+        jobs = sender.service.jobs
+        async for status in jobs.watch(ticket.id, sender.client, is_over=lambda: len(seen) > 0):
+            seen.append(status.state)
+
+    asyncio.run(asyncio.wait_for(watch(), 60))
+    assert seen
+
+
 def test_watched_until_it_is_done(opened: Opened) -> None:
     sender = opened()
     ticket = sender.send()

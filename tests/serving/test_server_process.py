@@ -1,9 +1,12 @@
 """`cotext serve` as a process: what it prints, refuses and logs, and how it stops."""
 
 import json
+import re
+import shutil
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -230,6 +233,19 @@ class in_thread:  # noqa: N801
         self._made.state.admission.stopping = True
         self._thread.join(20)
         assert not self._thread.is_alive()
+
+
+@pytest.mark.outside
+def test_the_unit_of_the_documentation_is_one(tmp_path: Path) -> None:
+    program = shutil.which("systemd-analyze")
+    if program is None:
+        pytest.skip("needs systemd-analyze")
+    page = Path(__file__).resolve().parents[2] / "docs" / "serving.md"
+    [unit] = re.findall(r"```ini\n(.*?)```", page.read_text(encoding="utf-8"), re.DOTALL)
+    path = tmp_path / "cotext.service"
+    path.write_text(unit.replace("/opt/cotext/bin/cotext", sys.executable))
+    done = subprocess.run([program, "verify", path], capture_output=True, text=True, timeout=60, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
 
 
 def test_loopback_by_other_names() -> None:

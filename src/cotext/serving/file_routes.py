@@ -17,6 +17,7 @@ from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import Event, EventStream
 from cotext.serving.jobs import JobOptions, JobStatus
 from cotext.serving.jobs.names import attachment
+from cotext.serving.limits import Admission
 from cotext.serving.requests import client_of, service_of
 from cotext.serving.service import Client
 from cotext.serving.uploads import received_file
@@ -81,7 +82,10 @@ async def events(request: Request) -> Response:
     client, jobs = _client(request), service_of(request).jobs
     id = request.path_params["id"]
     jobs.status(id, client)  # what is no file of the client's is told by the status of the answer
-    return EventStream(_events(jobs.watch(id, client)))
+    admission: Admission = request.app.state.admission
+    # A server that stops does not wait for those who watch: they ask again.
+    statuses = jobs.watch(id, client, is_over=lambda: admission.stopping)
+    return EventStream(_events(statuses))
 
 
 async def _events(statuses: AsyncGenerator[JobStatus]) -> AsyncGenerator[Event]:

@@ -3,7 +3,6 @@
 import asyncio
 import signal
 import socket
-from asyncio import Transport
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -131,7 +130,7 @@ class TimedProtocol(H11Protocol):
         super().__init__(*arguments, **options)
         self._overdue: asyncio.TimerHandle | None = None
 
-    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+    def connection_made(self, transport: Any) -> None:
         """Begin to wait, unless there are too many that do."""
         super().connection_made(transport)
         if len(self.connections) > MAX_CONNECTIONS:

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import Final
 
 from anyio import to_thread
 from python_multipart.exceptions import FormParserError
@@ -56,20 +56,19 @@ async def received_file(
         most = int(declared)
     with jobs.upload(most) as path:
         form = _Form(Upload(path), boundary, max_file_bytes, max_field_bytes)
-        with path.open("xb") as file:
-            await _read(request, form, file)
+        await _read(request, form, path)
         yield form.received()
 
 
-async def _read(request: Request, form: "_Form", file: BinaryIO) -> None:
+async def _read(request: Request, form: "_Form", path: Path) -> None:
     try:
-        async for chunk in request.stream():
-            form.write(chunk)
-            if len(form.waiting) >= WRITTEN_BYTES:
-                await to_thread.run_sync(file.write, form.taken())
-        form.finish()
-        await to_thread.run_sync(file.write, form.taken())
-        await to_thread.run_sync(file.flush)
+        with path.open("xb") as file:
+            async for chunk in request.stream():
+                form.write(chunk)
+                if len(form.waiting) >= WRITTEN_BYTES:
+                    await to_thread.run_sync(file.write, form.taken())
+            form.finish()
+            await to_thread.run_sync(file.write, form.taken())
     except (FormParserError, ValueError, KeyError):
         raise RequestError(400, "the form is damaged or cut short; send it as multipart/form-data") from None
     except ClientDisconnect:

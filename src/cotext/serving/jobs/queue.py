@@ -6,7 +6,7 @@ import hmac
 import secrets
 import sqlite3
 import threading
-from collections.abc import AsyncGenerator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import Final
@@ -207,10 +207,12 @@ class Jobs:
         _, _, workers = self._parts()
         workers.forget([self._row(id, client, key)])
 
-    async def watch(self, id: str, client: Asker, key: str | None = None) -> AsyncGenerator[JobStatus]:
-        """The status of a job, now and whenever it has changed, until it is finished or the server stops."""
+    async def watch(
+        self, id: str, client: Asker, key: str | None = None, is_over: Callable[[], bool] = lambda: False
+    ) -> AsyncGenerator[JobStatus]:
+        """The status of a job, now and whenever it has changed, until it is finished, or watching is over."""
         told = None
-        while not self._closed:
+        while not (self._closed or is_over()):
             status = self.status(id, client, key)
             if status != told:
                 told = status
