@@ -139,6 +139,9 @@ def test_glossaries_of_several_dictionaries(server: httpx.Client) -> None:
     check(server.put(f"{of_one}/dictionaries", json=entries), f"{one}/dictionaries")
     check(server.delete(f"{of_one}/dictionaries", params=pair), f"{one}/dictionaries")
     check(server.delete(of_one), one)
+    form = {"name": "n"} | {f"dictionaries[0].{field}": value for field, value in entries.items()}
+    made = check(server.post(path, data=form), path).json()
+    assert made["dictionaries"] == [{**pair, "entry_count": 1}]
 
 
 def test_documents(server: httpx.Client) -> None:

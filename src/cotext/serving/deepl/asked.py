@@ -1,5 +1,6 @@
 """What is asked in DeepL's way: who asks, and fields that come as JSON, as a form or in the address."""
 
+import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
@@ -50,6 +51,17 @@ class Asked:
         """A field that is a list; anything else is a list of it alone."""
         found = self._found.get(name, [])
         return found if isinstance(found, list) else [found]
+
+    def objects(self, name: str) -> "list[Asked]":
+        """A field that is a list of objects; a form has their fields as in `name[0].field`."""
+        numbered: dict[str, dict[str, Any]] = {}
+        for field, value in self._found.items():
+            if found := re.fullmatch(rf"{re.escape(name)}\[(\d+)\]\.(\w+)", field):
+                numbered.setdefault(found[1], {})[found[2]] = value
+        objects = self.several(name) or list(numbered.values())
+        if not all(isinstance(each, dict) for each in objects):
+            raise _bad_type(name, "a list of objects")
+        return [Asked(each) for each in objects]
 
     def texts(self, name: str) -> list[str]:
         """A field that is a list of texts; a text alone is one of one."""

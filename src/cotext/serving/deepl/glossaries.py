@@ -117,7 +117,7 @@ async def edit_multilingual(request: Request) -> Response:
     """`PATCH /v3/glossaries/{id}`: another name, entries that are added to a dictionary or replace some."""
     wanted, client = await asked(request)
     store, identity = service_of(request).glossaries, request.path_params["id"]
-    dictionaries = list(_dictionaries(wanted)) if "dictionaries" in wanted else []
+    dictionaries = _dictionaries(wanted)
     if len(dictionaries) > 1:
         raise RequestError(400, "Parameter 'dictionaries' may hold one dictionary here")
     store.get(client.name, identity)
@@ -170,12 +170,8 @@ def _pair(languages: Languages) -> dict[str, str]:
     return {"source_lang": languages.source, "target_lang": languages.target}
 
 
-def _dictionaries(wanted: Asked) -> Iterator[tuple[Languages, Entries]]:
-    found = wanted.several("dictionaries")
-    if not found or not all(isinstance(each, dict) for each in found):
-        raise RequestError(400, "Parameter 'dictionaries' has to be a list of dictionaries")
-    for each in map(Asked, found):
-        yield _languages(each), _entries(each)
+def _dictionaries(wanted: Asked) -> list[tuple[Languages, Entries]]:
+    return [(_languages(each), _entries(each)) for each in wanted.objects("dictionaries")]
 
 
 # --- entries

@@ -6,6 +6,7 @@ system that translates; `session`, `segment` and `confirmed` there are those of 
 each document is a segment.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, cast
@@ -192,10 +193,13 @@ def _context(wanted: Asked) -> tuple[Block, ...]:
 
 
 def _extension(request: Request, wanted: Asked) -> _Extension:
-    """The field `cotext`, of JSON alone, and the session that headers and address name."""
-    value = wanted.value("cotext")
-    if value is None:
-        value = {}
+    """The field `cotext`, an object, in a form as JSON; and the session that headers and address name."""
+    value = {} if (found := wanted.value("cotext")) is None else found
+    if isinstance(value, str):
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            value = None
     known = {"document": bool, "system": str}
     if not isinstance(value, dict) or not all(
         name in OF_SESSIONS or (name in known and isinstance(each, known[name]))
