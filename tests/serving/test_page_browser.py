@@ -74,6 +74,8 @@ def test_a_running_translation_is_cancelled(visit: Open, told: Told) -> None:
         assert 0 < len(targets(page)) < 25
         assert page.locator(".s .failed").first.inner_text() == "not translated"
         assert page.is_visible("#legend-failed")
+        assert page.inner_text("#summary").startswith("Stopped: ")
+        assert page.evaluate("document.activeElement.id") == "result-title"
         page.wait_for_timeout(400)
         assert told.stopped == 1
 
