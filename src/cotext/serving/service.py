@@ -28,6 +28,7 @@ from cotext.serving.session_memory import Sessions
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import CancelledError, SharedSystem, Work
 from cotext.serving.systems import System, Systems
+from cotext.serving.usage_store import UsageStore
 
 __all__ = ["Client", "Listener", "Service", "SourceSentence", "TextAnswer", "TextRequest"]
 
@@ -69,7 +70,7 @@ class Service:
     def __init__(self, systems: Systems, settings: ServerSettings) -> None:
         self.systems, self.settings = systems, settings
         self.sessions = Sessions()
-        self.glossaries = GlossaryStore(settings.state)
+        self.glossaries, self.usage = GlossaryStore(settings.state), UsageStore(settings.state)
         self._shared = {system.name: SharedSystem(system, settings.batch_tokens) for system in systems}
         self.jobs = Jobs(systems, self._shared, settings)
         self._answers = Answers(settings.max_waiting, settings.max_waiting_of_client)

@@ -19,7 +19,7 @@ from cotext.serving.deepl.asked import (
     systems_for,
 )
 from cotext.serving.deepl.terms import glossary_entries
-from cotext.serving.deepl.usage import check_quota, usage_of
+from cotext.serving.deepl.usage import check_quota
 from cotext.serving.errors import RequestError
 from cotext.serving.file_routes import file_answer
 from cotext.serving.jobs import JobOptions
@@ -34,7 +34,7 @@ STATUS: Final = {"queued": "queued", "translating": "translating", "done": "done
 async def send(request: Request) -> Response:
     """`POST /v2/document`: take a file; the key stands in the header, so that nobody else's is read."""
     client, service = client_of(request, header_key(request)), service_of(request)
-    check_quota(request, client.name)
+    check_quota(service, client)
     settings = service.settings
     async with received_file(
         request, service.jobs, settings.max_file_bytes, settings.max_text_bytes
@@ -71,7 +71,8 @@ async def tell_status(request: Request) -> Response:
 async def fetch(request: Request) -> Response:
     """`POST /v2/document/{id}/result`: the translated file, which is then deleted."""
     wanted, client = await asked(request)
-    identity, key, jobs = request.path_params["id"], wanted.needed("document_key"), service_of(request).jobs
+    service, identity, key = service_of(request), request.path_params["id"], wanted.needed("document_key")
+    jobs = service.jobs
     status = jobs.status(identity, client, key)
     if not status.finished:
         raise RequestError(503, "Document not ready; ask for its status until it is done")
@@ -79,7 +80,7 @@ async def fetch(request: Request) -> Response:
         raise RequestError(404, f"Document not found: it was not translated. {status.message}")
 
     def fetched() -> None:
-        usage_of(request).add(client.name, status.billed_characters)
+        service.usage.add(client.name, status.billed_characters)
         jobs.delete(identity, client, key)
 
     return file_answer(*jobs.result(identity, client, key), on_end=fetched)

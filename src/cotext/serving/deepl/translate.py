@@ -27,7 +27,7 @@ from cotext.serving.deepl.asked import (
 from cotext.serving.deepl.formatting import formatted_as
 from cotext.serving.deepl.fragments import Fragment, PlainText, SplitSentences, TagHandling, fragment
 from cotext.serving.deepl.terms import glossary_entries
-from cotext.serving.deepl.usage import check_quota, usage_of
+from cotext.serving.deepl.usage import check_quota
 from cotext.serving.detection import detect
 from cotext.serving.errors import RequestError
 from cotext.serving.glossary_store import wishes_of
@@ -97,13 +97,13 @@ async def translate(request: Request) -> Response:
     if extension.place is not None:
         systems = await to_thread.run_sync(_of_one_language, systems, texts)
     wishes = wishes_of(glossary_entries(service, wanted, client, systems[0]))
-    check_quota(request, client.name)
+    check_quota(service, client)
     documents = await to_thread.run_sync(_documents, texts, systems, extension.document, split, tags)
     answer = _answer(
         service, client, documents, _context(wanted), wishes, model_type == FAST, extension.place
     )
     found = await unless_gone(request, answer)
-    usage_of(request).add(client.name, sum(map(len, texts)))
+    service.usage.add(client.name, sum(map(len, texts)))
     targets = [
         (text, document.system.languages.source)
         for document, blocks in zip(documents, found, strict=True)
