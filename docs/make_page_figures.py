@@ -2,8 +2,8 @@
 
     python docs/make_page_figures.py --runs runs/document runs/sentence [--all FOLDER]
 
-The first run reads documents, the second sentences. `--all`: every state of the page, light and dark, wide and
-narrow, for looking at; else the few that docs/serving.md shows. Needs playwright and Chromium.
+The first run reads documents, the second sentences. `--all`: every state of the page, light and dark, wide
+and narrow, for looking at; else the few that docs/serving.md shows. Needs playwright and Chromium.
 """
 
 import argparse
@@ -31,7 +31,7 @@ SHOWN = {
     ("explained", "light", "narrow"): "page-narrow.png",
     ("translated", "light", "wide"): "page-translated.png",
 }
-FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
+FLAGS = ["--headless=new", "--no-sandbox", "--disable-gpu", "--no-first-run"]
 
 
 @contextmanager
@@ -103,7 +103,8 @@ def small(picture: bytes) -> Image.Image:
 
 def main() -> None:
     """Take the pictures."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    raw = argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=raw)
     parser.add_argument("--runs", type=Path, nargs=2, required=True, help="a document and a sentence system")
     parser.add_argument("--all", type=Path, help="a folder for pictures of every state")
     arguments = parser.parse_args()

@@ -59,3 +59,20 @@ def test_a_document_of_given_sentences_alone_is_not_searched(monkeypatch: pytest
     taken = {0: dict(enumerate("abcde"))}
     [(_, found)] = list(system.translate(DOCUMENTS[:1], taken=taken))
     assert found.document.sentences == tuple("abcde")
+
+
+@pytest.mark.parametrize("length", [12, 100])
+def test_given_sentences_at_the_beginning_of_a_piece_are_its_prefix(length: int) -> None:
+    """In pieces that are searched whole, what stands behind given sentences is what search writes there."""
+    system = translator(pieces(max_tokens=length), beam=1)
+    plain = dict(system.translate(DOCUMENTS))[0]
+    for count in range(1, 5):
+        own = {0: dict(enumerate(plain.document.sentences[:count]))}
+        found = dict(system.translate(DOCUMENTS, taken=own))[0]
+        assert found.document == plain.document
+        assert found.log_probabilities[count:] == pytest.approx(plain.log_probabilities[count:])
+    [(_, other)] = system.translate(DOCUMENTS[:1], taken={0: {0: "e e e e"}})
+    assert other.document.sentences[0] == "e e e e"
+    assert other.log_probabilities[1] != pytest.approx(plain.log_probabilities[1])
+    [(_, apart)] = system.translate(DOCUMENTS[:1], taken={0: {1: "e e e e"}})
+    assert apart.log_probabilities[0] == pytest.approx(plain.log_probabilities[0])

@@ -1,12 +1,23 @@
-"""A real browser for tests of the page: Chromium, its console, and what it asked of whom."""
+"""Chromium for tests of the page: its console, what it asked of whom, and what a person does there."""
 
 import shutil
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
+
+TEXT = "There was a old lamp. It was old.\nThe nights were cold. There was a ring. It was old."
+TARGETS = [
+    "Da war ein alt Lampe.",
+    "Sie war alt.",
+    "Die Nächte waren kalt.",
+    "Da war ein Ring.",
+    "Er war alt.",
+]
+
+Open = Callable[..., "AbstractContextManager[Page]"]
 
 CHROMIUM = shutil.which("chromium")
 FLAGS = [
@@ -69,3 +80,32 @@ def opened(browser: "Browser", address: str, refused: bool = False, **context: A
     if refused:
         wrong = [each for each in wrong if not each.startswith("Failed to load resource")]
     assert not wrong, wrong
+
+
+def translate(page: "Page", text: str = TEXT, beside: str | None = None) -> None:
+    """Translate a text, beside another system or alone."""
+    page.fill("#source", text)
+    if beside:
+        page.select_option("#beside", beside)
+    page.click("#translate")
+    finished(page)
+
+
+def finished(page: "Page") -> None:
+    """Wait until nothing is translated any more."""
+    page.wait_for_selector("#actions:visible, #text-error:visible")
+
+
+def targets(page: "Page", column: int = 0) -> list[str]:
+    """The translations of a column."""
+    return page.locator(f".s[data-column='{column}'] .t").all_text_contents()
+
+
+def sentence(page: "Page", number: int, column: int = 0) -> Any:
+    """A translated sentence."""
+    return page.locator(f".s[data-column='{column}'][data-number='{number}']")
+
+
+def source(page: "Page", number: int) -> Any:
+    """A source sentence."""
+    return page.locator(f".source .s[data-number='{number}']")

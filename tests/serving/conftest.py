@@ -1,9 +1,13 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from browsing import Open
+    from fake_own_api import Told
+    from playwright.sync_api import Browser
+
     from cotext.serving.systems import Systems
 
 
@@ -37,3 +41,40 @@ def translated(quick_systems: "Systems") -> Callable[..., list[str]]:
         return [block.text for blocks in found for block in blocks]
 
     return translate
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    """Chromium, one for the tests of a file."""
+    from browsing import chromium
+
+    with chromium() as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def fake_server() -> "Iterator[tuple[Told, str]]":
+    """A server whose answers tests decide, and its address."""
+    from fake_own_api import Running, Told, fake
+
+    told = Told()
+    running = Running(fake(told))
+    yield told, running.address
+    running.stop()
+
+
+@pytest.fixture
+def told(fake_server: "tuple[Told, str]") -> "Told":
+    """What the fake server does in this test."""
+    fake_server[0].__init__()  # type: ignore[misc]
+    return fake_server[0]
+
+
+@pytest.fixture
+def visit(browser: "Browser", fake_server: "tuple[Told, str]", told: "Told") -> "Open":
+    """Opens the page of the fake server, as `browsing.opened`."""
+    from functools import partial
+
+    from browsing import opened
+
+    return partial(opened, browser, fake_server[1])

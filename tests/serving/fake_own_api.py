@@ -71,7 +71,7 @@ def translated(system: str, sources: list[str], given: dict[str, str], terms: di
         before = targets[-1] if targets and system != "sentence" else ""
         pronoun = next((p for noun, p in PRONOUNS.items() if noun in before), "Es")
         words = {**WORDS, "It": pronoun, **terms}
-        plain = re.sub(r"\w+", lambda match: words.get(match[0], match[0]), source)
+        plain = "".join(words.get(part, part) for part in re.split(r"(\w+)", source))
         targets.append(given.get(str(number), plain))
     return targets
 
@@ -129,9 +129,9 @@ def fake(told: Told) -> Starlette:
                     yield event("sentence", {"number": number, "target": targets[number]})
                 done = [
                     {
-                        "number": number, "target": target, "confidence": 0.4 if " old" in sources[number] else 0.9,
-                        "low": " old" in sources[number], "given": str(number) in asked["given"], "terms": [],
-                        "context": [0, number],
+                        "number": number, "target": target, "low": " old" in sources[number],
+                        "confidence": 0.4 if " old" in sources[number] else 0.9,
+                        "given": str(number) in asked["given"], "terms": [], "context": [0, number],
                     }
                     for number, target in enumerate(targets)
                 ]  # fmt: skip
@@ -188,7 +188,8 @@ def fake(told: Told) -> Starlette:
         identity = f"j{len(told.jobs)}"
         told.jobs[identity] = {
             "id": identity, "state": "translating", "sentences": 10, "sentences_done": 4,
-            "seconds_remaining": 3.0, "billed_characters": 0, "message": "", "messages": [], "file_name": file.filename,
+            "seconds_remaining": 3.0, "billed_characters": 0, "message": "", "messages": [],
+            "file_name": file.filename,
         }  # fmt: skip
         return JSONResponse({"id": identity}, 201)
 

@@ -96,7 +96,8 @@ def test_deeplx(client: TestClient, translated: Callable[..., list[str]]) -> Non
         found = client.post("/deeplx", json=body).json()
         assert found["data"] == translated(LINES[0])[0]
         assert (found["code"], found["source_lang"], found["target_lang"]) == (200, "EN", "DE")
-    for body in ({}, {"text": 3, "target_lang": "DE"}, {"text": "x", "target_lang": "FR"}):
+    plain = {"text": "x", "target_lang": "DE"}
+    for body in ({}, plain | {"text": 3}, plain | {"target_lang": "FR"}, plain | {"cotext": [1]}):
         refused = client.post("/deeplx", json=body)
         assert (refused.status_code, refused.json()["code"]) == (400, 400)
 

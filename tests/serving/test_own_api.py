@@ -130,14 +130,16 @@ def test_a_very_long_line(client: httpx.Client) -> None:
 def test_a_given_sentence_is_kept(client: httpx.Client, name: str) -> None:
     asked = {"system": name, "text": "The cat sees a dog. It runs. It sings!"}
     free = translated(client, asked)["sentences"]
-    edited = translated(client, {**asked, "given": {"1": "Sie  bellt sehr laut."}})
+    given = {"0": free[0]["target"], "1": "Sie  bellt sehr laut."}
+    edited = translated(client, {**asked, "given": given})
     sentences = edited["sentences"]
-    assert [each["given"] for each in sentences] == [False, True, False]
+    assert [each["given"] for each in sentences] == [True, True, False]
     assert sentences[1]["target"] == "Sie bellt sehr laut."
     assert sentences[1]["confidence"] is None
     assert sentences[0]["target"] == free[0]["target"]
     # What has it as context follows.
-    assert (sentences[2]["target"] != free[2]["target"]) == (name != "sentence")
+    same = [sentences[2][key] == free[2][key] for key in ("target", "confidence")]
+    assert all(same) == (name == "sentence")
     assert "Sie bellt sehr laut." in edited["text"]
     found = streamed(client, {**asked, "given": {"1": "Sie"}})
     assert ("sentence", {"number": 1, "target": "Sie"}) in found

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from browsing import CHROMIUM, chromium, opened, until
+from browsing import CHROMIUM, opened, until
 from fake_own_api import Running
 from tiny_server import tiny_application
+
+from cotext.serving.keys import add_key
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -29,12 +31,6 @@ def address(systems: "Systems", tmp_path_factory: pytest.TempPathFactory) -> Ite
     running = Running(tiny_application(systems, tmp_path_factory.mktemp("state")))
     yield running.address
     running.stop()
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    with chromium() as made:
-        yield made
 
 
 def test_a_document_is_translated_compared_explained_edited_and_exported(
@@ -99,3 +95,25 @@ def test_a_glossary_reaches_the_translation(browser: "Browser", address: str) ->
         page.click("#translate")
         page.wait_for_selector("#actions:visible")
         assert "Wachhund" in (page.locator(".s[data-column='0'] .t").first.text_content() or "")
+
+
+def test_a_server_with_keys_shows_the_page_and_answers_a_key(
+    browser: "Browser", systems: "Systems", tmp_path: Path
+) -> None:
+    key = add_key(tmp_path / "keys.json", "reader")
+    running = Running(tiny_application(systems, tmp_path / "state", keys=tmp_path / "keys.json"))
+    try:
+        with opened(browser, running.address, refused=True) as page:
+            page.wait_for_selector("#key-form:visible")
+            page.fill("#key", "no such key")
+            page.keyboard.press("Enter")
+            page.wait_for_selector("#key-error:visible")
+            page.fill("#key", key)
+            page.keyboard.press("Enter")
+            page.wait_for_selector("#systems:visible")
+            page.fill("#source", TEXT)
+            page.click("#translate")
+            page.wait_for_selector(".s[data-column] .t")
+            assert page.is_hidden("#key-form")
+    finally:
+        running.stop()

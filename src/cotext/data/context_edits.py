@@ -1,11 +1,11 @@
 """Edits of the context of one sentence of a document: removal, shuffling and replacement.
 
 An excerpt is what a sentence can be translated in sight of, as a document of its own: nothing moves up into
-the place of what is taken away. Both sides are edited alike, and the sentence itself stays as it is.
+the place of what is taken away. Both sides are edited alike, unless one alone is taken away (`one_sided`),
+and the sentence itself stays as it is.
 
     document   a b c d e f        excerpt of d, which sees two sentences before it      b c d
     without c                                                                           b d
-    without the target of c     (c keeps its place)                                     b c d
     alone                                                                               d
     shuffled                                                                            c b d
     replaced, by sentences of other documents                                           x y d

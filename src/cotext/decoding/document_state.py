@@ -6,6 +6,7 @@ context. Sentence indices count the sentences that are left.
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Protocol
 
 from cotext.data.batch import Instance
@@ -136,16 +137,23 @@ class OpenDocument:
         opened.ready = [number for number, missing in enumerate(opened._missing) if not missing]
         return opened
 
-    def take(self, translations: Mapping[int, str], encode: Callable[[str], list[int]]) -> None:
+    def take(
+        self, translations: Mapping[int, str], encode: Callable[[str], list[int]], forces: bool = False
+    ) -> None:
         """Give the translations of some sentences, by index in the document, before any is searched.
 
-        What search writes for one is replaced; where only such are asked for, nothing is searched.
+        What search writes for one is replaced; where only such are asked for, nothing is searched. `forces`:
+        of a piece that is searched whole, those at its beginning are its forced prefix.
         """
         for j, index in enumerate(self.kept):
             if (text := translations.get(index)) is not None:
                 self.taken[j] = SentenceHypothesis(tuple(encode(text)), text)
                 if self.first_pass is not None:
                     self.first_pass[j] = self.taken[j]
+        for number, window in enumerate(self.windows if forces else ()):
+            if window.target == window.current:
+                leading = takewhile(self.taken.__contains__, window.target)
+                self.given[number] = range(window.target.start, window.target.start + sum(1 for _ in leading))
 
     def finish_taken(self) -> int:
         """Finish the ready windows whose sentences are all given; how many are current in them."""
@@ -170,7 +178,7 @@ class OpenDocument:
         """The hypotheses that are the forced prefix of a window."""
         if self.first_pass is not None:
             return [self.first_pass[j] for j in self.given[number]]
-        return [self._current[j] for j in self.given[number]]
+        return [self.taken[j] if j in self.taken else self._current[j] for j in self.given[number]]
 
     def instance(self, number: int, target: bool = False) -> Instance:
         """A window as a row of a batch; `target`: with its forced prefix and its hypothesis."""

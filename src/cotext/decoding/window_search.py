@@ -119,7 +119,9 @@ class WindowSearch:
             waits=not plan.searches_groups,
         )
         if taken:
-            opened.take(taken, partial(scorer.tokenizer.encode, side="target"))
+            # Constraints of terms, and rows that see others, count the sentences of a whole piece.
+            forces = plan.kind.path is None and guide is None and not plan.sees_other_rows
+            opened.take(taken, partial(scorer.tokenizer.encode, side="target"), forces)
         return opened
 
     def settle(self, opened: OpenDocument) -> int:
@@ -238,7 +240,8 @@ class WindowSearch:
     def _shows(self, row: Row, found: Sequence[SentenceHypothesis]) -> bool:
         """Whether every current sentence, of those requested that were found, holds a visible character."""
         requested = row.document.requested(row.number)
-        return all(found[j - requested.start].text for j in row.instance.window.current)
+        shown = (j for j in row.instance.window.current if j in requested)
+        return all(found[j - requested.start].text for j in shown)
 
     def _recovered(self, row: Row, hypothesis: Hypothesis) -> tuple[list[SentenceHypothesis], bool]:
         """The hypothesis of each sentence requested, and whether it has exactly these sentences, in order."""

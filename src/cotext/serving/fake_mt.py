@@ -53,10 +53,13 @@ async def deeplx(request: Request) -> Response:
     client = client_of(request, bearer or request.query_params.get("token") or None)
     body = await fields(request)
     text, source, target = (body.get(name) for name in ("text", "source_lang", "target_lang"))
+    extension = body.get("cotext") or {}
     if not isinstance(text, str) or not isinstance(target, str):
         raise RequestError(400, "send JSON with text, source_lang and target_lang, each a text")
+    if not isinstance(extension, dict):
+        raise RequestError(400, "cotext has to be an object: session, segment, confirmed")
     system = _system(service_of(request).systems, text, source, code_of(target))
-    place = session_place(request, body.get("cotext") or {})
+    place = session_place(request, extension)
     [translation] = await translated(request, client, system, Texts([text], place=place))
     return JSONResponse(
         {

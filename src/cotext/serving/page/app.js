@@ -186,6 +186,7 @@ function listen() {
     remember("key", byId("key").value.trim());
     byId("key").value = "";
     byId("key-form").hidden = true;
+    byId("main").focus({ preventScroll: true });
     begin();
   });
   byId("source").addEventListener("input", () => {

@@ -28,7 +28,10 @@ export function openDesk(failed) {
   askForKey = failed;
   const click = (id, call) => byId(id).addEventListener("click", call);
   click("back", changeText);
-  click("cancel", stop);
+  click("cancel", () => {
+    stop();
+    byId("result-title").focus();
+  });
   click("undo", undo);
   click("copy", copy);
   click("download", () => save(new Blob([translations[0].text], { type: "text/plain" }), fileName("txt")));
@@ -151,6 +154,9 @@ function summary() {
   const each = translations[0];
   const missing = translations.some((one) => !one.sentences.length || one.sentences.some((s) => s.target === null));
   const parts = [];
+  if (missing && each.sentences.length) {
+    parts.push(`Stopped: ${each.pairs.length.toLocaleString("en")} of ${counted(each.sentences.length, "sentence")}.`);
+  }
   if (each.seconds !== null && !missing) parts.push(`${counted(each.sentences.length, "sentence")} in ${each.seconds.toFixed(1)} s.`);
   if (translations.length > 1 && !missing) {
     const [a, b] = translations.map((one) => one.sentences);

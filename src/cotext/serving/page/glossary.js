@@ -79,7 +79,10 @@ export class Glossary {
         "aria-label": `${side ? "Target" : "Source"} of entry ${i + 1}`,
         change: (event) => this.#edited(i, side, event.target),
       }));
-      const remove = () => this.#replace(this.entries.filter((_, j) => j !== i), "Deleted.");
+      const remove = () => {
+        this.#replace(this.entries.filter((_, j) => j !== i), "Deleted.");
+        byId("term-source").focus();
+      };
       return make(
         "tr",
         {},
