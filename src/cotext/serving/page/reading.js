@@ -41,7 +41,7 @@ export class Reading {
 
   /** Write a sentence anew, with the others of this frame. */
   update(number) {
-    if (!this.waiting.size) setTimeout(() => requestIdleOrFrame(() => this.flush()), 30);
+    if (!this.waiting.size) setTimeout(() => inNextFrame(() => this.flush()), 30);
     this.waiting.add(number);
   }
 
@@ -256,7 +256,7 @@ export class Reading {
 }
 
 // A page in the background draws no frames, and goes on all the same.
-function requestIdleOrFrame(call) {
+function inNextFrame(call) {
   if (document.hidden) call();
   else requestAnimationFrame(call);
 }
