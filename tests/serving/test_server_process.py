@@ -16,10 +16,10 @@ from typing import Any
 
 import httpx
 import pytest
-import tiny_server
 from command_line import cotext, succeed
 from process import ServerProcess, serving
-from tiny_server import write_systems
+from tiny_runs import run_config
+from tiny_server import tiny_tokenizer, write_system, write_systems
 
 from cotext.data.languages import Languages
 from cotext.decoding.open import open_run
@@ -134,12 +134,8 @@ def test_names_of_folders() -> None:
     assert names_of(folders) == ["a/run", "x/b/run", "c", "y/b/run"]
 
 
-def test_languages_of_a_run_that_knows_none(
-    runs: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    plain = tiny_server._config
-    monkeypatch.setattr(tiny_server, "_config", lambda view: plain(view).model_copy(update={"languages": ""}))
-    [run] = write_systems(tmp_path, {"unknown": tiny_server.VIEWS["sentence"]})
+def test_languages_of_a_run_that_knows_none(runs: list[Path], tmp_path: Path) -> None:
+    run = write_system(tmp_path / "unknown", run_config(), tiny_tokenizer(), 1, languages="")
     with pytest.raises(CotextError, match="--languages en-de"):
         open_systems([run], "cpu")
     systems = open_systems([run, runs[0]], "cpu", languages=Languages("fr", "de"))

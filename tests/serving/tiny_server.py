@@ -39,9 +39,11 @@ def write_systems(folder: Path, views: dict[str, dict[str, Any]] = VIEWS, first_
     return runs
 
 
-def write_system(run: Path, config: Config, tokenizer: Tokenizer, seed: int) -> Path:
-    """A run folder of a system from English to German that never learned anything; returns it."""
-    config = config.model_copy(update={"languages": "en-de"})
+def write_system(
+    run: Path, config: Config, tokenizer: Tokenizer, seed: int, languages: str = "en-de"
+) -> Path:
+    """A run folder of a system that never learned anything; returns it."""
+    config = config.model_copy(update={"languages": languages})
     torch.manual_seed(seed)
     model = build_model(config, tokenizer.vocabulary_size)
     with torch.no_grad():
