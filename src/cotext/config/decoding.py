@@ -6,6 +6,8 @@ from pydantic import Field
 
 from cotext.config.fields import Closed, PositiveInt, Sentences
 
+Precision = Literal["float32", "int8"]
+
 
 class DecodeConfig(Closed):
     """Beam search, and how documents are translated sentence after sentence."""
@@ -35,6 +37,9 @@ class DecodeConfig(Closed):
     first_pass: str = ""
     """Run whose translations are the target context, instead of the system's own; `init`: that which training
     started from."""
+    precision: Precision = "float32"
+    """Of the large matrices of the model, to translate and to score on a CPU: `int8` is faster (speed.md), and
+    loses little."""
     source_language: str = ""
     """Of tokenizers with a symbol for each language: that of the source; else that of the run's data."""
     target_language: str = ""

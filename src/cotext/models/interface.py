@@ -10,10 +10,13 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
+from cotext.config.decoding import Precision
 from cotext.data.batch import Source
 from cotext.layers.embedding import Side
 from cotext.layers.flat_batch import RowOrder
+from cotext.layers.int8_linear import Int8Linear
 from cotext.layers.layout import AnyLayout
 from cotext.layers.start import Blended, NewSymbols, StartsFromOthers
 from cotext.layers.state import DecoderState
@@ -70,6 +73,10 @@ class AutoregressiveModel(Protocol):
         """Bias of the output layer, [V], or None: zeros."""
 
     @property
+    def int8_output(self) -> Int8Linear | None:
+        """See `System`."""
+
+    @property
     def loss_bias(self) -> Tensor | None:
         """The same in the loss, where symbols that are new are held back at first."""
 
@@ -88,16 +95,21 @@ class System(nn.Module, ABC):
 
     `spares_parameters`: whether there are batches, or configurations, that leave some parameters unused.
 
+    `precision`: that of its large matrices. int8 ones have no gradients.
+
     `output_bias` [V]: that of the output layer, or None: zeros. `new_symbols` are those of it that come into
-    force by and by, each a `NewSymbols`.
+    force by and by, each a `NewSymbols`. `int8_output`: the output layer with its bias, where logits are
+    computed in int8.
     """
 
     sees_other_rows: bool = False
     spares_parameters: bool = False
+    precision: Precision = "float32"
 
     def __init__(self) -> None:
         super().__init__()
         self.output_bias: Tensor | None = None
+        self.int8_output: Int8Linear | None = None
         self.new_symbols = nn.ModuleList()
 
     @property
@@ -146,6 +158,14 @@ class System(nn.Module, ABC):
         for module in self.modules():
             if isinstance(module, Blended) and module.what in what:
                 module.blended, module.everywhere = share, everywhere
+
+
+def output_logits(model: "AutoregressiveModel | NonAutoregressiveModel", hidden_ND: Tensor) -> Tensor:
+    """Logits of all symbols, without gradients in int8: [N, D] -> [N, V]."""
+    if model.int8_output is None:
+        return linear(hidden_ND, model.output_weight, model.output_bias)
+    logits_NV: Tensor = model.int8_output(hidden_ND)
+    return logits_NV
 
 
 class TranslationModel(System):

@@ -30,7 +30,7 @@ from cotext.data.tokenizer import Tokenizer, TrimmedTokenizer, whole_of
 from cotext.models.checkpoint import load_weights
 from cotext.models.former_names import renamed
 from cotext.models.interface import System
-from cotext.models.run_folder import describe_file, model_file
+from cotext.models.run_folder import describe_file, is_int8, model_file
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed, unsealed
@@ -237,6 +237,11 @@ def start_from(
     """
     path = model_file(run)
     described = describe_file(path)
+    if is_int8(path):
+        raise CotextError(
+            f"{run}: is a run in int8, which translates and scores, and no training starts from; give the run "
+            "that it was exported from"
+        )
     whole = whole_of(tokenizer)
     if described.fingerprint not in (tokenizer.fingerprint, whole.fingerprint):
         raise CotextError(

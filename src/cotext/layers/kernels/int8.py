@@ -1,0 +1,122 @@
+"""Products in int8: every row of states and every row of weights has a scale of its own.
+
+    y[n, v] = s[n] * t[v] * sum over d of q[n, d] * w[v, d]
+    s[n] = max |x[n]| / 127,  q[n] = round(x[n] / s[n]);  t and w are made of the weights in the same way
+
+Scales of whole tensors, as torch's own dynamic operator has them, would make a row depend on the others of its
+batch. Here sums are those of whole numbers: a row is the same to the last bit in any batch.
+
+The scale of a row of weights keeps 16 bits of its fraction, so that a weight w * t is a float32 without
+rounding: quantised once more, a dequantised matrix is the same numbers and scales.
+
+Shapes: N rows of states, V rows of weights, D numbers of each.
+"""
+
+from abc import ABC, abstractmethod
+from functools import cache
+
+import torch
+from torch import Tensor
+from torch.nn.functional import linear
+
+LEVELS = 127
+SCALE_BITS = 16
+SMALLEST = 1e-30  # of the largest number of a row: zeros have a scale, too
+
+
+def quantised_rows(x_ND: Tensor) -> tuple[Tensor, Tensor]:
+    """Rows of float32 as whole numbers, int8 [N, D], and the scale of each, [N, 1]."""
+    largest = torch.maximum(x_ND.amax(dim=1, keepdim=True), x_ND.amin(dim=1, keepdim=True).neg_())
+    largest.clamp_(min=SMALLEST)
+    return (x_ND * (LEVELS / largest)).round_().to(torch.int8), largest.div_(LEVELS)
+
+
+def quantised_weight(weight_VD: Tensor) -> tuple[Tensor, Tensor]:
+    """A matrix of float32 as whole numbers, int8 [V, D], and the scale of every row, [V]."""
+    fraction, exponent = (weight_VD.abs().amax(dim=1).clamp_(min=SMALLEST) / LEVELS).frexp()
+    scale = torch.ldexp(torch.ceil(fraction * 2**SCALE_BITS) / 2**SCALE_BITS, exponent)
+    return (weight_VD / scale[:, None]).round_().to(torch.int8), scale
+
+
+def dequantised(weight_VD: Tensor, scale_V: Tensor) -> Tensor:
+    """The float32 matrix that whole numbers and their scales stand for."""
+    return weight_VD.float() * scale_V[:, None]
+
+
+class Product(ABC):
+    """A matrix of whole numbers, laid out for products with rows of whole numbers."""
+
+    @abstractmethod
+    def __init__(self, weight_VD: Tensor, scale_V: Tensor) -> None:
+        """Lay out int8 weights and the scale of every row."""
+
+    @abstractmethod
+    def __call__(self, rows_ND: Tensor) -> Tensor:
+        """int8 [N, D] -> float32 [N, V], scaled by the scales of the weights."""
+
+
+class OneDNN(Product):
+    """The operator of torch that compiled quantised models run on, x86 alone.
+
+    Its rows are not signed, and 128 higher: of signed ones, processors without AMX have no fast product.
+    """
+
+    def __init__(self, weight_VD: Tensor, scale_V: Tensor) -> None:
+        self.packed = torch.ops.onednn.qlinear_prepack(weight_VD.contiguous(), None)
+        self.scale, self.zeros = scale_V, torch.zeros_like(scale_V, dtype=torch.long)
+
+    def __call__(self, rows_ND: Tensor) -> Tensor:
+        """See `Product`."""
+        higher = rows_ND.view(torch.uint8).bitwise_xor(128)
+        weight = self.packed, self.scale, self.zeros
+        output = None, 1.0, 0, torch.float32, "none", [], ""  # no bias, scale, zero, type, nothing behind it
+        product: Tensor = torch.ops.onednn.qlinear_pointwise(higher, 1.0, 128, *weight, *output)
+        return product
+
+
+class IntMM(Product):
+    """The matrix product of torch from int8 to int32."""
+
+    def __init__(self, weight_VD: Tensor, scale_V: Tensor) -> None:
+        self.weight_DV, self.scale = weight_VD.contiguous().t(), scale_V
+
+    def __call__(self, rows_ND: Tensor) -> Tensor:
+        """See `Product`."""
+        return torch._int_mm(rows_ND, self.weight_DV).float().mul_(self.scale)
+
+
+class Float(Product):
+    """The same whole numbers as float32, whose sums are rounded beyond 2^24: nothing is gained but the file."""
+
+    def __init__(self, weight_VD: Tensor, scale_V: Tensor) -> None:
+        self.weight_VD, self.scale = weight_VD.float(), scale_V
+
+    def __call__(self, rows_ND: Tensor) -> Tensor:
+        """See `Product`."""
+        return linear(rows_ND.float(), self.weight_VD).mul_(self.scale)
+
+
+@cache
+def fastest() -> type[Product]:
+    """The first kind of product that this machine computes correctly."""
+    return next(kind for kind in (OneDNN, IntMM, Float) if kind is Float or is_exact(kind))
+
+
+def is_exact(kind: type[Product]) -> bool:
+    """Whether a kind of product is there and right, at the largest sums too.
+
+    On processors without instructions for it, sums of neighbours are cut off at 16 bits.
+    """
+    generator = torch.Generator().manual_seed(0)
+    weight, rows = (
+        torch.randint(-LEVELS, LEVELS + 1, (n, 256), dtype=torch.int8, generator=generator) for n in (32, 17)
+    )
+    weight[:2], rows[:2] = LEVELS, LEVELS
+    weight[1], rows[1] = -LEVELS, -LEVELS
+    expected = rows.double() @ weight.double().t()
+    try:
+        product = kind(weight, torch.ones(len(weight)))
+        found = torch.cat((product(rows), product(rows[:1])))
+    except (RuntimeError, AttributeError, NotImplementedError):  # not in this torch, or not on this processor
+        return False
+    return torch.equal(found.double(), torch.cat((expected, expected[:1])))
