@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
-from cotext.layers.kernels.int8 import Product, fastest, quantised_rows
+from cotext.layers.kernels.int8 import OFFSET, Product, fastest, quantised_rows
 
 
 class Int8Linear(nn.Module):
@@ -37,7 +37,7 @@ class Int8Linear(nn.Module):
     def part(self, start: int, stop: int) -> "Int8Linear":
         """The layer of some consecutive outputs, laid out when it is first asked for."""
         if (start, stop) not in self._parts:
-            units = torch.eye(self.in_features, dtype=torch.int8)
+            units = torch.eye(self.in_features, dtype=torch.uint8).add_(OFFSET)
             weight = (self.product(units)[:, start:stop].t() / self.scale[start:stop, None]).to(torch.int8)
             bias = None if self.bias is None else self.bias[start:stop]
             self._parts[start, stop] = Int8Linear(weight, self.scale[start:stop], bias, self.kind)

@@ -22,7 +22,7 @@ from cotext.runtime.errors import CotextError
 
 TABLES = ("embedding.weight", "embedding.source_weight")
 OUTPUT = "embedding.weight"
-LEAST = 2**16  # numbers of a matrix: of smaller ones, quantising the states takes longer than it saves
+LEAST = 2**17  # numbers of a matrix: of smaller ones, quantising states takes longer than it saves
 M = TypeVar("M", bound=Model)
 
 
@@ -45,13 +45,13 @@ def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device
         raise CotextError(
             f"decode.precision = int8 is for the CPU, and this is {device}; leave it out, or choose --device cpu"
         )
-    return replace(loaded, model=quantised(loaded.model))
+    return replace(loaded, model=quantised(loaded.model, LEAST))
 
 
-def quantised(model: M, least: int = LEAST) -> M:
+def quantised(model: M, least: int) -> M:
     """A copy of a model that translates and scores in int8; what stays as it is, both share.
 
-    `least`: numbers of the smallest matrix that is quantised.
+    `least`: numbers of the smallest matrix that is.
     """
     shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
     made = copy.deepcopy(model, shared)
@@ -70,16 +70,16 @@ def quantised(model: M, least: int = LEAST) -> M:
     return made.eval()
 
 
-def large_matrices(model: Model, least: int = LEAST) -> list[str]:
+def large_matrices(model: Model, least: int) -> list[str]:
     """Names of the matrices that are in int8: weights of linear layers, and tables of embeddings."""
     linear = [f"{path}.weight" for path, layer in model.named_modules() if type(layer) is nn.Linear]
     there = [name for name in (*linear, *TABLES) if name in model.state_dict()]
     return [name for name in there if model.get_parameter(name).numel() >= least]
 
 
-def int8_weights(model: Model, least: int = LEAST) -> dict[str, Tensor]:
-    """The weights of a model for its file, those matrices as whole numbers and scales of their rows."""
+def int8_weights(model: Model) -> dict[str, Tensor]:
+    """The weights of a model for its file, large matrices as whole numbers and scales of their rows."""
     weights = dict(model.state_dict())
-    for name in large_matrices(model, least):
+    for name in large_matrices(model, LEAST):
         weights[name], weights[f"{name}{INT8_SCALE}"] = quantised_weight(weights[name])
     return weights

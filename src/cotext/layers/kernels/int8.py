@@ -9,6 +9,8 @@ batch. Here sums are those of whole numbers: a row is the same to the last bit i
 The scale of a row of weights keeps 16 bits of its fraction, so that a weight w * t is a float32 without
 rounding: quantised once more, a dequantised matrix is the same numbers and scales.
 
+Rows are kept as uint8, OFFSET too high.
+
 Shapes: N rows of states, V rows of weights, D numbers of each.
 """
 
@@ -20,15 +22,16 @@ from torch import Tensor
 from torch.nn.functional import linear
 
 LEVELS = 127
+OFFSET = 128  # of signed rows, processors without AMX have no fast product
 SCALE_BITS = 16
 SMALLEST = 1e-30  # of the largest number of a row: zeros have a scale, too
 
 
 def quantised_rows(x_ND: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows of float32 as whole numbers, int8 [N, D], and the scale of each, [N, 1]."""
-    largest = torch.maximum(x_ND.amax(dim=1, keepdim=True), x_ND.amin(dim=1, keepdim=True).neg_())
-    largest.clamp_(min=SMALLEST)
-    return (x_ND * (LEVELS / largest)).round_().to(torch.int8), largest.div_(LEVELS)
+    """Rows of float32 as whole numbers that are OFFSET too high, uint8 [N, D], and the scale of each, [N, 1]."""
+    largest = x_ND.abs().amax(dim=1, keepdim=True).clamp_(min=SMALLEST)
+    # What is cut off behind the half is rounded; separate steps, as a fused one rounds otherwise.
+    return (x_ND * (LEVELS / largest)).add_(OFFSET + 0.5).to(torch.uint8), largest.div_(LEVELS)
 
 
 def quantised_weight(weight_VD: Tensor) -> tuple[Tensor, Tensor]:
@@ -43,6 +46,11 @@ def dequantised(weight_VD: Tensor, scale_V: Tensor) -> Tensor:
     return weight_VD.float() * scale_V[:, None]
 
 
+def _signed(rows_ND: Tensor) -> Tensor:
+    """uint8, OFFSET too high -> int8."""
+    return rows_ND.bitwise_xor(OFFSET).view(torch.int8)
+
+
 class Product(ABC):
     """A matrix of whole numbers, laid out for products with rows of whole numbers."""
 
@@ -52,14 +60,11 @@ class Product(ABC):
 
     @abstractmethod
     def __call__(self, rows_ND: Tensor) -> Tensor:
-        """int8 [N, D] -> float32 [N, V], scaled by the scales of the weights."""
+        """uint8 [N, D], OFFSET too high -> float32 [N, V], scaled by the scales of the weights."""
 
 
 class OneDNN(Product):
-    """The operator of torch that compiled quantised models run on, x86 alone.
-
-    Its rows are not signed, and 128 higher: of signed ones, processors without AMX have no fast product.
-    """
+    """The operator of torch that compiled quantised models run on, on x86 alone."""
 
     def __init__(self, weight_VD: Tensor, scale_V: Tensor) -> None:
         self.packed = torch.ops.onednn.qlinear_prepack(weight_VD.contiguous(), None)
@@ -67,10 +72,9 @@ class OneDNN(Product):
 
     def __call__(self, rows_ND: Tensor) -> Tensor:
         """See `Product`."""
-        higher = rows_ND.view(torch.uint8).bitwise_xor(128)
         weight = self.packed, self.scale, self.zeros
         output = None, 1.0, 0, torch.float32, "none", [], ""  # no bias, scale, zero, type, nothing behind it
-        product: Tensor = torch.ops.onednn.qlinear_pointwise(higher, 1.0, 128, *weight, *output)
+        product: Tensor = torch.ops.onednn.qlinear_pointwise(rows_ND, 1.0, OFFSET, *weight, *output)
         return product
 
 
@@ -82,7 +86,7 @@ class IntMM(Product):
 
     def __call__(self, rows_ND: Tensor) -> Tensor:
         """See `Product`."""
-        return torch._int_mm(rows_ND, self.weight_DV).float().mul_(self.scale)
+        return torch._int_mm(_signed(rows_ND), self.weight_DV).float().mul_(self.scale)
 
 
 class Float(Product):
@@ -93,7 +97,7 @@ class Float(Product):
 
     def __call__(self, rows_ND: Tensor) -> Tensor:
         """See `Product`."""
-        return linear(rows_ND.float(), self.weight_VD).mul_(self.scale)
+        return linear(_signed(rows_ND).float(), self.weight_VD).mul_(self.scale)
 
 
 @cache
@@ -116,7 +120,8 @@ def is_exact(kind: type[Product]) -> bool:
     expected = rows.double() @ weight.double().t()
     try:
         product = kind(weight, torch.ones(len(weight)))
-        found = torch.cat((product(rows), product(rows[:1])))
+        higher = (rows.short() + OFFSET).to(torch.uint8)
+        found = torch.cat((product(higher), product(higher[:1])))
     except (RuntimeError, AttributeError, NotImplementedError):  # not in this torch, or not on this processor
         return False
     return torch.equal(found.double(), torch.cat((expected, expected[:1])))
