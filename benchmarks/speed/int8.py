@@ -2,10 +2,10 @@
 
     python -m benchmarks.speed.int8 [--size base] [--systems sentence p ...] [--cells one batch document]
 
-Random weights of 6 + 6 layers and 32,000 subwords; both precisions write sentences as long as their source, with
-the recipes' beams. Sentences have 24 tokens. `one`: a document of one sentence; `batch`: 32 of them side by side;
-`document`: a document of 12 sentences. Both take turns; ratios are those of one round, and the table shows medians
-with the smallest and the largest. The processor's features and the load of the machine are told first.
+Random weights of 6 + 6 layers and 32,000 subwords; both precisions write sentences as long as their source,
+with the recipes' beams. Sentences have 24 tokens. `one`: a document of one sentence; `batch`: 32 of them side by
+side; `document`: a document of 12 sentences. Both take turns; ratios are those of one round, and the table shows
+medians with the smallest and the largest. The processor's features and the load of the machine are told first.
 
     python -m benchmarks.speed.int8 --layers       single layers by width and rows: where int8 begins to pay
 """

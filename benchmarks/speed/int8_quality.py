@@ -2,8 +2,8 @@
 
     python -m benchmarks.speed.int8_quality RUN ... --data FOLDER [--only PART] [--suites pronoun ...]
 
-FOLDER is one of prepared data of the controlled corpus: its test set is translated and its contrastive suites are
-scored in float32 and in int8. `--only output|layers|embedding` quantises a part alone.
+FOLDER is one of prepared data of the controlled corpus: its test set is translated and its contrastive suites
+are scored in float32 and in int8. `--only output|layers|embedding` quantises a part alone.
 """
 
 import argparse

@@ -1,4 +1,4 @@
-"""Products in int8 against arithmetic by hand, and what may not change them: other rows, and being written."""
+"""Products in int8 against arithmetic by hand; other rows may not change them, nor being written."""
 
 import pytest
 import torch
@@ -53,7 +53,9 @@ def test_within_half_a_step_of_either_factor(kind: type[Product]) -> None:
     plain, layer, x = layer_and_states(kind)
     weight = plain.weight.detach()
     off_x, off_w = (y.abs().amax(dim=1) / 127 * 0.5001 for y in (x, weight))
-    most = off_x[:, None] * weight.abs().sum(dim=1) + (x.abs().sum(dim=1)[:, None] + 48 * off_x[:, None]) * off_w
+    most = (
+        off_x[:, None] * weight.abs().sum(dim=1) + (x.abs().sum(dim=1)[:, None] + 48 * off_x[:, None]) * off_w
+    )
     assert bool(((layer(x) - plain(x)).abs() <= most).all())
 
 

@@ -38,8 +38,7 @@ class DecodeConfig(Closed):
     """Run whose translations are the target context, instead of the system's own; `init`: that which training
     started from."""
     precision: Precision = "float32"
-    """Of the large matrices of the model, to translate and to score on a CPU: `int8` is faster (speed.md), and
-    loses little."""
+    """Of the large matrices of the model; `int8`: faster on a CPU, and next to nothing is lost (speed.md)."""
     source_language: str = ""
     """Of tokenizers with a symbol for each language: that of the source; else that of the run's data."""
     target_language: str = ""

@@ -31,9 +31,7 @@ class Beginnings:
 
 
 @torch.no_grad()
-def beginnings(
-    hidden_ND: Tensor, logits: Logits, units: Units, blank: int, chunk: int = 512
-) -> Beginnings:
+def beginnings(hidden_ND: Tensor, logits: Logits, units: Units, blank: int, chunk: int = 512) -> Beginnings:
     """The beginnings of every unit's target, in double precision."""
     begins_GL = hidden_ND.new_full(units.target.shape, -torch.inf, dtype=torch.float64)
     whole_G = begins_GL.new_full(units.target.shape[:1], -torch.inf)

@@ -43,7 +43,8 @@ def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device
         raise CotextError("decode.precision = float32: this run was opened in int8; open it anew in float32")
     if device.type != "cpu":
         raise CotextError(
-            f"decode.precision = int8 is for the CPU, and this is {device}; leave it out, or choose --device cpu"
+            f"decode.precision = int8 is for the CPU, and this is {device}; leave it out, or choose --device "
+            "cpu"
         )
     return replace(loaded, model=quantised(loaded.model, LEAST))
 

@@ -239,8 +239,8 @@ def start_from(
     described = describe_file(path)
     if is_int8(path):
         raise CotextError(
-            f"{run}: is a run in int8, which translates and scores, and no training starts from; give the run "
-            "that it was exported from"
+            f"{run}: is a run in int8, which translates and scores, and no training starts from; give the "
+            "run that it was exported from"
         )
     whole = whole_of(tokenizer)
     if described.fingerprint not in (tokenizer.fingerprint, whole.fingerprint):

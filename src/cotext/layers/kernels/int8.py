@@ -3,8 +3,8 @@
     y[n, v] = s[n] * t[v] * sum over d of q[n, d] * w[v, d]
     s[n] = max |x[n]| / 127,  q[n] = round(x[n] / s[n]);  t and w are made of the weights in the same way
 
-Scales of whole tensors, as torch's own dynamic operator has them, would make a row depend on the others of its
-batch. Here sums are those of whole numbers: a row is the same to the last bit in any batch.
+Scales of whole tensors, as torch's own dynamic operator has them, would make a row depend on the others of
+its batch. Here sums are those of whole numbers: a row is the same to the last bit in any batch.
 
 The scale of a row of weights keeps 16 bits of its fraction, so that a weight w * t is a float32 without
 rounding: quantised once more, a dequantised matrix is the same numbers and scales.
@@ -16,6 +16,7 @@ Shapes: N rows of states, V rows of weights, D numbers of each.
 
 from abc import ABC, abstractmethod
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -28,7 +29,7 @@ SMALLEST = 1e-30  # of the largest number of a row: zeros have a scale, too
 
 
 def quantised_rows(x_ND: Tensor) -> tuple[Tensor, Tensor]:
-    """Rows of float32 as whole numbers that are OFFSET too high, uint8 [N, D], and the scale of each, [N, 1]."""
+    """Rows of float32 as whole numbers, OFFSET too high, uint8 [N, D], and the scale of each, [N, 1]."""
     largest = x_ND.abs().amax(dim=1, keepdim=True).clamp_(min=SMALLEST)
     # What is cut off behind the half is rounded; separate steps, as a fused one rounds otherwise.
     return (x_ND * (LEVELS / largest)).add_(OFFSET + 0.5).to(torch.uint8), largest.div_(LEVELS)
@@ -73,7 +74,8 @@ class OneDNN(Product):
     def __call__(self, rows_ND: Tensor) -> Tensor:
         """See `Product`."""
         weight = self.packed, self.scale, self.zeros
-        output = None, 1.0, 0, torch.float32, "none", [], ""  # no bias, scale, zero, type, nothing behind it
+        # Of the output: no bias, scale, zero and type; then, nothing is done with it.
+        output: tuple[Any, ...] = (None, 1.0, 0, torch.float32, "none", [], "")
         product: Tensor = torch.ops.onednn.qlinear_pointwise(rows_ND, 1.0, OFFSET, *weight, *output)
         return product
 
@@ -90,7 +92,7 @@ class IntMM(Product):
 
 
 class Float(Product):
-    """The same whole numbers as float32, whose sums are rounded beyond 2^24: nothing is gained but the file."""
+    """The same whole numbers as float32, whose sums are rounded beyond 2^24; nothing is faster."""
 
     def __init__(self, weight_VD: Tensor, scale_V: Tensor) -> None:
         self.weight_VD, self.scale = weight_VD.float(), scale_V
