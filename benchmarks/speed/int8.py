@@ -3,9 +3,9 @@
     python -m benchmarks.speed.int8 [--size base] [--systems sentence p ...] [--cells one batch document]
 
 Random weights of 6 + 6 layers and 32,000 subwords; both precisions write sentences as long as their source,
-with the recipes' beams. Sentences have 24 tokens. `one`: a document of one sentence; `batch`: 32 of them side by
-side; `document`: a document of 12 sentences. Both take turns; ratios are those of one round, and the table shows
-medians with the smallest and the largest. The processor's features and the load of the machine are told first.
+with the recipes' beams. Sentences have 24 tokens. `one`: a document of one sentence; `batch`: 32 of them side
+by side; `document`: a document of 12 sentences. Both take turns; ratios are those of one round, and the table
+shows medians with the smallest and the largest. The processor's features and the load come first.
 
     python -m benchmarks.speed.int8 --layers       single layers by width and rows: where int8 begins to pay
 """
@@ -46,7 +46,7 @@ def systems(size: str, names: list[str], cells: list[str], rounds: int, clock: C
     """A row for each system: seconds in float32, and how many times as long that takes as int8, by cell."""
     rows = []
     for name in names:
-        settings = ["decode.max_ratio=1", "decode.max_extra=0", "decode.first_pass=''"]
+        settings = ["decode.max_ratio=1", "decode.max_extra=0", "decode.first_pass=''", "view.numbers=100"]
         config = config_of(SYSTEMS[name], size, *settings)
         model = random_model(config)
         both = {"float32": model, "int8": quantised(model, LEAST)}

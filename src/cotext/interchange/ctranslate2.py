@@ -160,7 +160,7 @@ def positions_for(config: Config) -> int:
 
 
 def _config(config: Config) -> Config:
-    """As it is published, but that a first pass keeps its path, and that the engine has a precision of its own."""
+    """As it is published, but that a first pass keeps its path, and its precision is the engine's."""
     changed = {"precision": "float32"}
     if config.decode.first_pass == "init":
         changed["first_pass"] = config.train.init

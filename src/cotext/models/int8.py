@@ -16,14 +16,14 @@ from cotext.config.decoding import Precision
 from cotext.layers.int8_linear import Int8Linear
 from cotext.layers.kernels.int8 import dequantised, quantised_weight
 from cotext.models.checkpoint import LoadedModel
-from cotext.models.interface import Engine, Model
+from cotext.models.interface import Engine, Model, NonAutoregressiveModel, TranslationModel
 from cotext.models.run_folder import INT8_SCALE
 from cotext.runtime.errors import CotextError
 
 TABLES = ("embedding.weight", "embedding.source_weight")
 OUTPUT = "embedding.weight"
 LEAST = 2**17  # numbers of a matrix: of smaller ones, quantising states takes longer than it saves
-M = TypeVar("M", bound=Model)
+M = TypeVar("M", TranslationModel, NonAutoregressiveModel)
 
 
 def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device) -> LoadedModel:
