@@ -7,7 +7,6 @@ int8 (`int8_weights`) then computes what the same model computes that was quanti
 
 import copy
 from dataclasses import replace
-from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,14 +15,13 @@ from cotext.config.decoding import Precision
 from cotext.layers.int8_linear import Int8Linear
 from cotext.layers.kernels.int8 import dequantised, quantised_weight
 from cotext.models.checkpoint import LoadedModel
-from cotext.models.interface import Engine, Model, NonAutoregressiveModel, TranslationModel
+from cotext.models.interface import Engine, Model
 from cotext.models.run_folder import INT8_SCALE
 from cotext.runtime.errors import CotextError
 
 TABLES = ("embedding.weight", "embedding.source_weight")
 OUTPUT = "embedding.weight"
 LEAST = 2**17  # numbers of a matrix: of smaller ones, quantising states takes longer than it saves
-M = TypeVar("M", TranslationModel, NonAutoregressiveModel)
 
 
 def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device) -> LoadedModel:
@@ -49,7 +47,7 @@ def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device
     return replace(loaded, model=quantised(loaded.model, LEAST))
 
 
-def quantised(model: M, least: int) -> M:
+def quantised(model: Model, least: int) -> Model:
     """A copy of a model that translates and scores in int8; what stays as it is, both share.
 
     `least`: numbers of the smallest matrix that is.
