@@ -26,7 +26,7 @@ from cotext.runtime.timing import Clock, in_turn
 
 SYSTEMS = {
     "sentence": "p-transformer/transformer-sent",
-    "s4to4": "focused-concatenation/s4to4-shift-cd",
+    "s4to4": "focused-concatenation/s4to4-cd",
     "p": "p-transformer/doc",
     "g": "g-transformer/randinit",
     "docflat": "docflat/docflat-c",

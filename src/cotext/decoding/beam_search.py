@@ -27,7 +27,8 @@ from cotext.decoding.constraints import (
 )
 from cotext.decoding.lexical_search import LexicalBeam
 from cotext.decoding.sentence_recovery import begun_input
-from cotext.models.interface import AutoregressiveModel, output_logits
+from cotext.models.int8 import output_logits
+from cotext.models.interface import AutoregressiveModel
 from cotext.runtime.errors import CotextError
 
 

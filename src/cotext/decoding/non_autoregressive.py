@@ -21,7 +21,8 @@ from cotext.decoding.beam_search import Hypothesis, SearchOptions
 from cotext.decoding.constraints import SearchRequest, SearchSymbols, check_requests
 from cotext.decoding.prefix_beam import TextRules, candidates, prefix_beam
 from cotext.decoding.sentence_recovery import recover
-from cotext.models.interface import NonAutoregressiveModel, output_logits
+from cotext.models.int8 import output_logits
+from cotext.models.interface import NonAutoregressiveModel
 from cotext.runtime.errors import CotextError
 
 CHUNK = 1024

@@ -10,18 +10,27 @@ from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import linear
 
 from cotext.config.decoding import Precision
 from cotext.layers.int8_linear import Int8Linear
 from cotext.layers.kernels.int8 import dequantised, quantised_weight
 from cotext.models.checkpoint import LoadedModel
-from cotext.models.interface import Engine, Model
+from cotext.models.interface import AutoregressiveModel, Engine, Model, NonAutoregressiveModel
 from cotext.models.run_folder import INT8_SCALE
 from cotext.runtime.errors import CotextError
 
 TABLES = ("embedding.weight", "embedding.source_weight")
 OUTPUT = "embedding.weight"
 LEAST = 2**17  # numbers of a matrix: of smaller ones, quantising states takes longer than it saves
+
+
+def output_logits(model: AutoregressiveModel | NonAutoregressiveModel, hidden_ND: Tensor) -> Tensor:
+    """Logits of all symbols, without gradients in int8: [N, D] -> [N, V]."""
+    if model.int8_output is None:
+        return linear(hidden_ND, model.output_weight, model.output_bias)
+    logits_NV: Tensor = model.int8_output(hidden_ND)
+    return logits_NV
 
 
 def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device) -> LoadedModel:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
 from cotext.config.decoding import Precision
 from cotext.data.batch import Source
@@ -91,15 +90,9 @@ class System(nn.Module, ABC):
     """A model that is trained, saved and loaded.
 
     `sees_other_rows`: whether a row's result depends on other rows of its document, which then must be given
-    together and in order, in one batch or as extra rows.
-
-    `spares_parameters`: whether there are batches, or configurations, that leave some parameters unused.
-
-    `precision`: that of its large matrices. int8 ones have no gradients.
-
-    `output_bias` [V]: that of the output layer, or None: zeros. `new_symbols` are those of it that come into
-    force by and by, each a `NewSymbols`. `int8_output`: the output layer with its bias, where logits are
-    computed in int8.
+    together and in order, in one batch or as extra rows. `spares_parameters`: whether there are batches, or
+    configurations, that leave some parameters unused. `output_bias` [V]: see `AutoregressiveModel`;
+    `new_symbols` are those of it that come into force by and by. `int8_output`: the output layer in int8.
     """
 
     sees_other_rows: bool = False
@@ -158,14 +151,6 @@ class System(nn.Module, ABC):
         for module in self.modules():
             if isinstance(module, Blended) and module.what in what:
                 module.blended, module.everywhere = share, everywhere
-
-
-def output_logits(model: "AutoregressiveModel | NonAutoregressiveModel", hidden_ND: Tensor) -> Tensor:
-    """Logits of all symbols, without gradients in int8: [N, D] -> [N, V]."""
-    if model.int8_output is None:
-        return linear(hidden_ND, model.output_weight, model.output_bias)
-    logits_NV: Tensor = model.int8_output(hidden_ND)
-    return logits_NV
 
 
 class TranslationModel(System):

@@ -16,7 +16,6 @@ Shapes: N rows of states, V rows of weights, D numbers of each.
 
 from abc import ABC, abstractmethod
 from functools import cache
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -75,8 +74,9 @@ class OneDNN(Product):
         """See `Product`."""
         weight = self.packed, self.scale, self.zeros
         # Of the output: no bias, scale, zero and type; then, nothing is done with it.
-        output: tuple[Any, ...] = (None, 1.0, 0, torch.float32, "none", [], "")
-        product: Tensor = torch.ops.onednn.qlinear_pointwise(rows_ND, 1.0, OFFSET, *weight, *output)
+        output = None, 1.0, 0, torch.float32
+        nothing: tuple[str, list[float], str] = ("none", [], "")
+        product: Tensor = torch.ops.onednn.qlinear_pointwise(rows_ND, 1.0, OFFSET, *weight, *output, *nothing)
         return product
 
 
