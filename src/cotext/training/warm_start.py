@@ -225,6 +225,14 @@ def read_origins(path: Path) -> tuple[list[str], dict[str, tuple[int, int]]]:
         ) from None
 
 
+def _require_float32(run: Path, path: Path) -> None:
+    if is_int8(path):
+        raise CotextError(
+            f"{run}: is a run in int8, which translates and scores, and no training starts from; give the "
+            "run that it was exported from"
+        )
+
+
 def start_from(
     run: Path, model: System, config: Config, tokenizer: Tokenizer, asked: Config | None = None
 ) -> WarmStart:
@@ -237,11 +245,7 @@ def start_from(
     """
     path = model_file(run)
     described = describe_file(path)
-    if is_int8(path):
-        raise CotextError(
-            f"{run}: is a run in int8, which translates and scores, and no training starts from; give the "
-            "run that it was exported from"
-        )
+    _require_float32(run, path)
     whole = whole_of(tokenizer)
     if described.fingerprint not in (tokenizer.fingerprint, whole.fingerprint):
         raise CotextError(
