@@ -225,12 +225,15 @@ def read_origins(path: Path) -> tuple[list[str], dict[str, tuple[int, int]]]:
         ) from None
 
 
-def _require_float32(run: Path, path: Path) -> None:
+def _trainable_file(run: Path) -> Path:
+    """The model file of a run that training may start from."""
+    path = model_file(run)
     if is_int8(path):
         raise CotextError(
             f"{run}: is a run in int8, which translates and scores, and no training starts from; give the "
             "run that it was exported from"
         )
+    return path
 
 
 def start_from(
@@ -243,9 +246,8 @@ def start_from(
     Raises:
         CotextError: no trained run there, one of another tokenizer, no matrix that fits.
     """
-    path = model_file(run)
+    path = _trainable_file(run)
     described = describe_file(path)
-    _require_float32(run, path)
     whole = whole_of(tokenizer)
     if described.fingerprint not in (tokenizer.fingerprint, whole.fingerprint):
         raise CotextError(
