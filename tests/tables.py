@@ -13,7 +13,7 @@ class Table:
     """A model whose next-token distribution is looked up by what it has read so far, sentences included."""
 
     sees_other_rows = False
-    output_bias = None
+    output_bias = int8_output = None
 
     def __init__(self, seed: int, sharpness: float = 2.0, entries: int = 997) -> None:
         generator = torch.Generator().manual_seed(seed)

@@ -1,11 +1,13 @@
 """Beginnings of texts against the enumeration of all paths, and the chain rule that they give."""
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise, product
 
 import pytest
 import torch
 from test_ctc import BLANK, FORCED, PLAIN, VOCABULARY, brackets, collapse, example, units
+from torch.nn.functional import linear
 
 from cotext.losses.ctc import ctc_nll, fits
 from cotext.losses.ctc_prefix import beginnings
@@ -37,7 +39,7 @@ def test_beginnings_by_enumeration(forced: bool) -> None:
             continue
         hidden, weight = (x.detach() for x in example(sum(lengths)))
         asked = units(lengths, targets, forced)
-        found = beginnings(hidden, weight, asked, BLANK)
+        found = beginnings(hidden, partial(linear, weight=weight), asked, BLANK)
         log_p, start = (hidden @ weight.T).log_softmax(dim=1), 0
         for g, (length, target) in enumerate(zip(lengths, targets, strict=True)):
             begins, whole = enumerated(
@@ -56,7 +58,7 @@ def test_the_whole_is_the_likelihood_and_every_step_loses() -> None:
     targets = [[1, 3, 4, 3, 2], [1, 4, 4, 3, 2], [1, 3, 2]]
     hidden, weight = (x.detach() for x in example(sum(lengths), seed=3))
     asked = units(lengths, targets, forced=True)
-    found = beginnings(hidden, weight, asked, BLANK)
+    found = beginnings(hidden, partial(linear, weight=weight), asked, BLANK)
     torch.testing.assert_close(-found.whole, ctc_nll(hidden, weight, asked, BLANK))
     for begins, whole, target in zip(found.begins, found.whole, targets, strict=True):
         chain = [*begins[: len(target)].tolist(), float(whole)]

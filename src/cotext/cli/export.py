@@ -9,12 +9,12 @@ from cotext.cli.options import Checkpoint
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import require_new
 
-TARGETS = ("ctranslate2", "huggingface", "hub")
+TARGETS = ("ctranslate2", "huggingface", "hub", "int8")
 
 
 def export(
     run: Annotated[Path, typer.Argument(help="Run folder.")],
-    to: Annotated[str, typer.Option(help="ctranslate2, huggingface or hub.")],
+    to: Annotated[str, typer.Option(help="ctranslate2, huggingface, hub or int8.")],
     out: Annotated[Path, typer.Option(help="Folder to make.")],
     quantization: Annotated[
         str | None,
@@ -32,7 +32,11 @@ def export(
     ] = None,
     checkpoint: Checkpoint = None,
 ) -> None:
-    """Write a run for other programs: as an engine of CTranslate2, for Hugging Face, or to be published."""
+    """Write a run for other programs, to be published, or in int8.
+
+    ctranslate2: an engine; huggingface: for transformers; hub: to be published; int8: a run to translate and
+    score with, about a fourth of the size.
+    """
     if to not in TARGETS:
         raise CotextError(f"--to {to}: choose one of {', '.join(TARGETS)}")
     if quantization is not None and to != "ctranslate2":
@@ -55,6 +59,11 @@ def export(
             if found
             else f"{out}: load it with transformers"
         )
+    elif to == "int8":
+        from cotext.interchange.int8 import export_int8
+
+        export_int8(run, out, checkpoint)
+        typer.echo(f"{out}: translate and score with it as with {run}; it is not for training")
     else:
         from cotext.analysis.runs.recipe import recipe_of
         from cotext.interchange.hub import export_hub

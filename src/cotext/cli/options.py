@@ -51,6 +51,7 @@ SCORING = (
     "max_tokens",
     "group_windows",
     "before",
+    "precision",
     "source_language",
     "target_language",
 )  # of the decode settings, what scoring takes

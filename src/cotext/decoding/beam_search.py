@@ -27,6 +27,7 @@ from cotext.decoding.constraints import (
 )
 from cotext.decoding.lexical_search import LexicalBeam
 from cotext.decoding.sentence_recovery import begun_input
+from cotext.models.int8 import output_logits
 from cotext.models.interface import AutoregressiveModel
 from cotext.runtime.errors import CotextError
 
@@ -122,8 +123,7 @@ def search(
         # `bos`, languages and prefixes, padded to equal length, and the new tokens but the last, never read.
         longest = max(len(r.prefix) for r in requests) + len(symbols.special.target_prefix)
         state.open(longest + most_tokens)
-        weight, bias = model.output_weight, model.output_bias
-        rules = Rules.of(symbols, options.align, weight.size(0), weight.device)
+        rules = Rules.of(symbols, options.align, model.output_weight.size(0), model.output_weight.device)
         hidden_RD = _read_prefixes(model, state, requests, rules, source.tokens.device)
         state.widen(options.beam)
         hidden_RD = hidden_RD.repeat_interleave(options.beam, dim=0)
@@ -133,7 +133,7 @@ def search(
         # Beyond this many tokens, a hypothesis somewhere may stand at a limit; before, no need to ask.
         first_limit = int(frontier.progress.limits.min()) - 2
         for written in range(most_tokens):
-            next_RV = _next_log_probabilities(hidden_RD, weight, bias)
+            next_RV = _next_log_probabilities(hidden_RD, model)
             rules.forbid(next_RV, frontier.progress, written, written >= first_limit)
             origin, tokens_R1 = _advance(frontier, next_RV, written, rules, options, lexical)
             goes_on = (frontier.log_probability > -torch.inf).any(dim=1)
@@ -212,9 +212,10 @@ def _start(
     )
 
 
-def _next_log_probabilities(hidden_RD: Tensor, weight_VD: Tensor, bias_V: Tensor | None) -> Tensor:
+def _next_log_probabilities(hidden_RD: Tensor, model: AutoregressiveModel) -> Tensor:
     """The output layer: the log-probability of every token to come next, [R, V]."""
-    if hidden_RD.device.type == "cpu" and 4 <= hidden_RD.size(0) < 16:
+    weight_VD, bias_V = model.output_weight, model.output_bias
+    if model.int8_output is None and hidden_RD.device.type == "cpu" and 4 <= hidden_RD.size(0) < 16:
         # For so few rows the whole matrix would be re-packed in memory before it is multiplied; in parts that
         # stay in the cache (half a megabyte) the product is 1.2 to 2.4 times as fast.
         part_size = max(1, 2**17 // weight_VD.size(1))
@@ -223,7 +224,7 @@ def _next_log_probabilities(hidden_RD: Tensor, weight_VD: Tensor, bias_V: Tensor
         if bias_V is not None:
             logits_RV += bias_V
     else:
-        logits_RV = linear(hidden_RD, weight_VD, bias_V)
+        logits_RV = output_logits(model, hidden_RD)
     return logits_RV.log_softmax(dim=1, dtype=torch.promote_types(logits_RV.dtype, torch.float32))
 
 

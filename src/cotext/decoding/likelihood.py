@@ -11,14 +11,18 @@ from functools import partial
 
 import torch
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from cotext.data.batch import Batch
 from cotext.data.collate import bracketed_targets
 from cotext.losses.cross_entropy import output_loss
-from cotext.losses.ctc import ctc_nll, fits
+from cotext.losses.ctc import ctc_scores, fits
 from cotext.losses.ctc_prefix import beginnings
 from cotext.losses.ctc_targets import units
+from cotext.models.int8 import output_logits
 from cotext.models.interface import AutoregressiveModel, NonAutoregressiveModel
+
+CHUNK = 512  # labels whose logits are there at a time
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +65,10 @@ def negative_log_likelihood(
     model: AutoregressiveModel | NonAutoregressiveModel, hidden_ND: Tensor, label_N: Tensor
 ) -> Tensor:
     """Negative log-likelihoods of labels, given their hidden states: [N]."""
+    if model.int8_output is not None:
+        parts = zip(torch.split(hidden_ND, CHUNK), torch.split(label_N, CHUNK), strict=True)
+        found = [cross_entropy(output_logits(model, h), label, reduction="none") for h, label in parts]
+        return torch.cat(found) if found else hidden_ND.new_empty(0)
     ones = torch.ones_like(label_N).to(hidden_ND.dtype)
     _, nll_N = output_loss(hidden_ND, model.output_weight, label_N, ones, 0.0, bias_V=model.output_bias)
     return nll_N
@@ -106,7 +114,7 @@ def non_autoregressive_nll(model: NonAutoregressiveModel, batch: Batch) -> Tenso
         nll = nll.index_add_(0, row_N, nll_N.double()) + model.length_nll(draft).double()
     else:
         batch_units = units(model.path, draft, tokens, sentence)
-        nll = ctc_nll(hidden_ND, model.output_weight.detach(), batch_units, model.blank).double()
+        nll = ctc_scores(hidden_ND, partial(output_logits, model), batch_units, model.blank).double()
         nll = nll.masked_fill(~fits(batch_units, model.blank), math.inf)
     return nll if model.path == "sentences" else (nll / sentences).repeat_interleave(sentences)
 
@@ -121,7 +129,7 @@ def path_token_nll(model: NonAutoregressiveModel, batch: Batch) -> Tensor:
     draft = model.encode(batch.source)
     hidden_ND = model.decode(draft)[draft.sentence >= 0]
     asked = units(model.path, draft, tokens, sentence)
-    found = beginnings(hidden_ND, model.output_weight.detach(), asked, model.blank)
+    found = beginnings(hidden_ND, partial(output_logits, model), asked, model.blank)
     place = torch.arange(asked.target.size(1), device=tokens.device)
     end = place == asked.target_length[:, None] - 1
     log_p = torch.where(end, found.whole[:, None], found.begins)

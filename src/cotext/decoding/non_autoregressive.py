@@ -15,13 +15,13 @@ from dataclasses import dataclass
 
 import torch
 from torch import Tensor
-from torch.nn.functional import linear
 
 from cotext.data.batch import Source
 from cotext.decoding.beam_search import Hypothesis, SearchOptions
 from cotext.decoding.constraints import SearchRequest, SearchSymbols, check_requests
 from cotext.decoding.prefix_beam import TextRules, candidates, prefix_beam
 from cotext.decoding.sentence_recovery import recover
+from cotext.models.int8 import output_logits
 from cotext.models.interface import NonAutoregressiveModel
 from cotext.runtime.errors import CotextError
 
@@ -219,7 +219,7 @@ class _FrameSearch:
 
     def _log_p(self, hidden_ND: Tensor, forbidden: Collection[int]) -> Tensor:
         """Log-probabilities of all symbols, [N, V]; of the forbidden ones -inf."""
-        logits = linear(hidden_ND, self.model.output_weight)
+        logits = output_logits(self.model, hidden_ND)
         log_p = logits.log_softmax(dim=1, dtype=torch.promote_types(logits.dtype, torch.float32))
         return log_p.index_fill_(1, torch.tensor(sorted(forbidden), device=log_p.device), -torch.inf)
 

@@ -12,6 +12,7 @@ from cotext.data.languages import Languages
 from cotext.decoding.engine import MODEL, load_engine
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.checkpoint import LoadedModel, load_run
+from cotext.models.int8 import in_precision
 from cotext.models.run_folder import is_engine, model_file
 from cotext.runtime.devices import choose_device, choose_threads
 from cotext.runtime.errors import CotextError, nearest, shown
@@ -115,6 +116,7 @@ def _opened(
     folder: Path, weights: Path, loaded: LoadedModel, device: torch.device, decode: dict[str, Any]
 ) -> OpenedRun:
     config = _with_decode(loaded.config, decode)
+    loaded = in_precision(loaded, config.decode.precision, device)
     named = config.decode.first_pass
     first_pass = _open_first_pass(Path(named), device) if named else None
     before = None if first_pass is None else first_pass.translator
@@ -134,6 +136,7 @@ def _open_first_pass(run: Path, device: torch.device) -> OpenedRun:
             f"{key}: that system has a first pass itself ({further}), and there are two passes at most; name "
             "one without"
         )
+    loaded = in_precision(loaded, loaded.config.decode.precision, device)
     name = f"{run.resolve().name}-{checksum(weights)[:8]}"
     translator = DocumentTranslator(loaded.model, loaded.config, loaded.tokenizer, device, name=name)
     return OpenedRun(run, weights, loaded, translator)

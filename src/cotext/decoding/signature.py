@@ -6,7 +6,7 @@ The part on the model is made by `cotext.models`, that on decoding by `DecodingP
 from cotext.decoding.open import OpenedRun
 
 # Of the model, what says which it is, and in which engine it runs.
-OF_MODEL = ("model", "updates", "engine", "quantization")
+OF_MODEL = ("model", "updates", "engine", "quantization", "precision")
 # Of the decoding, what changes scores of given translations.
 OF_SCORES = ("view", "path", "group_windows")
 

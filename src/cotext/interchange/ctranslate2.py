@@ -160,12 +160,12 @@ def positions_for(config: Config) -> int:
 
 
 def _config(config: Config) -> Config:
-    """As it is published, but that a first pass keeps the path by which it is found."""
-    published = published_config(config)
-    if config.decode.first_pass != "init":
-        return published
-    decode = config.decode.model_copy(update={"first_pass": config.train.init})
-    return published.model_copy(update={"decode": decode})
+    """As it is published, but that a first pass keeps its path, and its precision is the engine's."""
+    changed = {"precision": "float32"}
+    if config.decode.first_pass == "init":
+        changed["first_pass"] = config.train.init
+    decode = config.decode.model_copy(update=changed)
+    return published_config(config).model_copy(update={"decode": decode})
 
 
 def _spec(loaded: LoadedModel) -> Any:

@@ -22,8 +22,8 @@ from typing import Literal
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
+from cotext.layers.int8_linear import outputs
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import TokenIndices, attend
 from cotext.layers.multi_head import AttentionSize, merge_heads, projection, split_heads
@@ -195,7 +195,7 @@ class FlatBatchAttention(nn.Module):
 
     def _keys_values(self, h_MD: Tensor) -> Tensor:
         size = h_MD.size(1)
-        return linear(h_MD, self.qkv.weight[size:], self.qkv.bias[size:])
+        return outputs(self.qkv, h_MD, size)
 
     def project(self, h_BTD: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values of rows: three [B, H, T, K]."""

@@ -3,11 +3,18 @@
 Shapes: D model.
 """
 
+import torch
 from torch import Tensor, nn
 from torch.nn.functional import linear
 
+from cotext.layers.int8_linear import Int8Linear
 
-def joint(projection: nn.Linear, a: Tensor, b: Tensor) -> Tensor:
+
+def joint(projection: nn.Module, a: Tensor, b: Tensor) -> Tensor:
     """W [a; b] + bias of two [..., D], without putting them together: [..., outputs]."""
+    if isinstance(projection, Int8Linear):
+        whole: Tensor = projection(torch.cat((a, b), dim=-1))
+        return whole
+    assert isinstance(projection, nn.Linear)
     of_a, of_b = projection.weight.chunk(2, dim=1)
     return linear(a, of_a, projection.bias) + linear(b, of_b)

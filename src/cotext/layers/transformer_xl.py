@@ -151,11 +151,11 @@ class MemorySpan(SentenceSpan):
         """Self-attention of complete rows, [N, D] -> [N, D]."""
         score, past, dimension = attention.score, layout.memory, x.size(-1)
         assert isinstance(score, TransformerXLScore)
-        weight, bias = attention.qkv.weight, attention.qkv.bias
-        if past.empty:
-            detached = own = linear(x, weight, bias)
+        if past.empty or not torch.is_grad_enabled():
+            detached = own = attention.qkv(x)
         else:
-            detached = linear(x.detach(), weight, bias)
+            weight = attention.qkv.weight
+            detached = linear(x.detach(), weight, attention.qkv.bias)
             own = _SharedProjection.apply(detached, x, weight)  # type: ignore[no-untyped-call]
         detached = detached[:, dimension:]
         r_nD = score.distances(past.distances, x)

@@ -16,16 +16,18 @@ units, K that fit; T most positions of a unit, L most labels, S = 2L + 1 states,
 V vocabulary.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import ctc_loss
+from torch.nn.functional import ctc_loss, linear
 
+Logits = Callable[[Tensor], Tensor]  # hidden states [N, D] -> logits [N, V]
 GROUP_CELLS = 2**24  # numbers in the padded tensors of the units that are taken together
 
 
@@ -182,21 +184,33 @@ class _Outcome:
     grad_weight: Tensor | None  # [V, D]
 
 
-def output_layer(
-    hidden_MD: Tensor, matrix_VD: Tensor, lattices: Lattices, scale_M: Tensor | None, chunk: int
-) -> tuple[Tensor, Tensor | None, Tensor | None]:
+def class_log_probabilities(hidden_MD: Tensor, logits: Logits, lattices: Lattices, chunk: int) -> Tensor:
+    """Log-probabilities of the classes, [M, C], without gradients."""
+    precise = torch.promote_types(hidden_MD.dtype, torch.float32)
+    log_p_MC = hidden_MD.new_empty(len(hidden_MD), lattices.token.size(1), dtype=precise)
+    for start in range(0, len(hidden_MD), chunk):
+        rows = slice(start, start + chunk)
+        logits_NV = logits(hidden_MD[rows])
+        of_classes = logits_NV.gather(1, lattices.token[lattices.of_position[rows]]).to(precise)
+        log_p_MC[rows] = of_classes - logits_NV.to(precise).logsumexp(dim=1, keepdim=True)
+    return log_p_MC
+
+
+def _output_layer(
+    hidden_MD: Tensor, matrix_VD: Tensor, lattices: Lattices, scale_M: Tensor, chunk: int
+) -> tuple[Tensor, Tensor, Tensor]:
     """Log-probabilities of the classes [M, C], and what the normalisation adds to either gradient.
 
-    Gradients where there is a `scale_M` of each position, else None.
+    `scale_M` is that of the gradients of each position.
 
     The logits of a chunk exist once and become probabilities in place: neither gradient of the log-sum-exp
     needs to know of the lattice.
     """
     precise = torch.promote_types(hidden_MD.dtype, torch.float32)
-    wants, count = scale_M is not None, hidden_MD.size(0)
+    count = hidden_MD.size(0)
     log_p_MC = hidden_MD.new_empty(count, lattices.token.size(1), dtype=precise)
-    grad_hidden = hidden_MD.new_empty(hidden_MD.shape, dtype=precise) if wants else None
-    grad_weight = torch.zeros_like(matrix_VD, dtype=precise) if wants else None
+    grad_hidden = hidden_MD.new_empty(hidden_MD.shape, dtype=precise)
+    grad_weight = torch.zeros_like(matrix_VD, dtype=precise)
     buffer = hidden_MD.new_empty(min(chunk, count), matrix_VD.size(0))
     normalised = buffer if buffer.dtype == precise else torch.empty_like(buffer, dtype=precise)
     for start in range(0, count, chunk):
@@ -205,9 +219,6 @@ def output_layer(
         logits, p = buffer[: hidden.size(0)], normalised[: hidden.size(0)]
         torch.mm(hidden, matrix_VD.T, out=logits)
         log_p = logits.gather(1, lattices.token[lattices.of_position[rows]]).to(precise)
-        if grad_hidden is None or grad_weight is None or scale_M is None:
-            log_p_MC[rows] = log_p - logits.to(precise).logsumexp(dim=1, keepdim=True)
-            continue
         largest = logits.amax(dim=1, keepdim=True).to(precise)
         torch.softmax(logits.to(precise), dim=1, out=p)
         # The largest probability is one over the sum of what is relative to it.
@@ -231,7 +242,11 @@ def _loss(
     hidden_MD, matrix_VD = hidden_ND[lattices.position], weight_VD.to(hidden_ND.dtype)
     precise = torch.promote_types(hidden_ND.dtype, torch.float32)
     scale_M = None if scale_K is None else scale_K.to(precise)[lattices.of_position]
-    log_p_MC, grad_hidden, grad_weight = output_layer(hidden_MD, matrix_VD, lattices, scale_M, chunk)
+    grad_hidden = grad_weight = None
+    if scale_M is None:
+        log_p_MC = class_log_probabilities(hidden_MD, partial(linear, weight=matrix_VD), lattices, chunk)
+    else:
+        log_p_MC, grad_hidden, grad_weight = _output_layer(hidden_MD, matrix_VD, lattices, scale_M, chunk)
     nll_K = log_p_MC.new_empty(len(lattices.unit))
     for group in lattices.groups(hidden_ND.size(1)):
         nll, posterior_KTC = group.nll_and_posterior(log_p_MC, scale_M is not None)
@@ -295,6 +310,17 @@ def ctc_nll(hidden_ND: Tensor, weight_VD: Tensor, units: Units, blank: int, chun
     # The function chooses the precision of each of its products itself.
     with torch.autocast(kind, enabled=False):
         nll_G: Tensor = _CTC.apply(hidden_ND, weight_VD, units, blank, chunk)  # type: ignore[no-untyped-call]
+    return nll_G
+
+
+def ctc_scores(hidden_ND: Tensor, logits: Logits, units: Units, blank: int, chunk: int = 512) -> Tensor:
+    """As `ctc_nll`, without gradients, and with whatever computes logits."""
+    lattices = Lattices.of(units, blank)
+    log_p_MC = class_log_probabilities(hidden_ND[lattices.position], logits, lattices, chunk)
+    nll_G = log_p_MC.new_zeros(len(units.length))
+    for group in lattices.groups(hidden_ND.size(1)):
+        nll, _ = group.nll_and_posterior(log_p_MC, False)
+        nll_G[lattices.unit[group.which]] = nll.to(nll_G.dtype)
     return nll_G
 
 

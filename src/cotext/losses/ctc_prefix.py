@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from cotext.losses.ctc import Group, Lattices, Units, output_layer
+from cotext.losses.ctc import Group, Lattices, Logits, Units, class_log_probabilities
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,15 +31,12 @@ class Beginnings:
 
 
 @torch.no_grad()
-def beginnings(
-    hidden_ND: Tensor, weight_VD: Tensor, units: Units, blank: int, chunk: int = 512
-) -> Beginnings:
+def beginnings(hidden_ND: Tensor, logits: Logits, units: Units, blank: int, chunk: int = 512) -> Beginnings:
     """The beginnings of every unit's target, in double precision."""
     begins_GL = hidden_ND.new_full(units.target.shape, -torch.inf, dtype=torch.float64)
     whole_G = begins_GL.new_full(units.target.shape[:1], -torch.inf)
     lattices = Lattices.of(units, blank)
-    matrix_VD = weight_VD.to(hidden_ND.dtype)
-    log_p_MC, _, _ = output_layer(hidden_ND[lattices.position], matrix_VD, lattices, None, chunk)
+    log_p_MC = class_log_probabilities(hidden_ND[lattices.position], logits, lattices, chunk)
     for group in lattices.groups(hidden_ND.size(1)):
         log_p_KTC = group.scores(group.spread(log_p_MC[:, : group.token.size(1)], torch.float64))
         begins_KL, whole_K = _forward(group, log_p_KTC)

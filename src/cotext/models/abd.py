@@ -28,6 +28,7 @@ from torch import Tensor, nn
 
 from cotext.data.batch import Source
 from cotext.layers.flat_batch import ExtraKeys
+from cotext.layers.int8_linear import outputs
 from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.kernels.sdpa import TokenIndices, attend
 from cotext.layers.masks import is_current
@@ -78,7 +79,7 @@ class DatapointAttention(nn.Module):
         index_Bm = (~sees_BM).byte().argsort(dim=1, stable=True)[:, :count]
         q, own_k, own_v = (split_heads(p, self.heads) for p in self.qkv(running_BQD).chunk(3, dim=-1))
         own_score = (q * own_k).sum(dim=-1, keepdim=True)
-        key_value = nn.functional.linear(complete_MD, self.qkv.weight[size:], self.qkv.bias[size:])
+        key_value = outputs(self.qkv, complete_MD, size)
         k, v = (split_heads(part, self.heads) for part in key_value[index_Bm].chunk(2, dim=-1))
         hidden = ~sees_BM.gather(1, index_Bm)[:, None, None]
         scores = (q @ k.transpose(-2, -1)).masked_fill(hidden, -torch.inf)

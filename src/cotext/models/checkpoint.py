@@ -17,10 +17,12 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from cotext.config.decoding import Precision
 from cotext.config.recipe import Config, dump_config
 from cotext.config.training import TrainConfig
 from cotext.data.languages import Languages
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
+from cotext.layers.kernels.int8 import dequantised
 from cotext.layers.low_rank import fill_merged, merged
 from cotext.models.build import build_model
 from cotext.models.describe import describe_model
@@ -35,6 +37,7 @@ from cotext.models.interface import (
 from cotext.models.parameters import count_parameters, parameters_at_most
 from cotext.models.run_folder import (
     FORMAT,
+    INT8_SCALE,
     checkpoint_folder,
     checkpoints,
     describe_file,
@@ -100,7 +103,23 @@ def load_weights(path: Path) -> dict[str, Tensor]:
             f"{path}: damaged: its checksum does not fit its content; copy it anew, or delete the folder of "
             "the checkpoint that it is"
         )
-    return {renamed(name): weight for name, weight in weights.items()}
+    return {renamed(name): weight for name, weight in _without_int8(weights, path).items()}
+
+
+def _without_int8(weights: Mapping[str, Tensor], path: Path) -> dict[str, Tensor]:
+    """Weights with matrices in int8 as the float32 numbers that they stand for.
+
+    Raises:
+        CotextError: one has not a scale for every row.
+    """
+    found = {name: weight for name, weight in weights.items() if not name.endswith(INT8_SCALE)}
+    for name, weight in found.items():
+        if weight.dtype == torch.int8:
+            scale = weights.get(f"{name}{INT8_SCALE}")
+            if scale is None or weight.dim() != 2 or scale.shape != weight.shape[:1]:
+                raise CotextError(f"{path}: damaged: {shown(name)} is int8 and has not a scale for every row")
+            found[name] = dequantised(weight, scale)
+    return found
 
 
 def model_checksum(weights: Mapping[str, Tensor], metadata: Mapping[str, str]) -> str:
@@ -146,7 +165,13 @@ class LoadedModel:
     def signature(self) -> str:
         """Names the weights in reports: system, and the updates they were taken from."""
         engine = f"|{self.engine}" if self.engine else ""
-        return model_signature(self.config, self.updates) + engine
+        precision = f"|precision:{self.precision}" if self.precision != "float32" else ""
+        return model_signature(self.config, self.updates) + engine + precision
+
+    @property
+    def precision(self) -> Precision:
+        """Of its large matrices; float32 of an engine, whose name says what it computes in."""
+        return "float32" if isinstance(self.model, Engine) else self.model.precision
 
     @property
     def engine(self) -> str:

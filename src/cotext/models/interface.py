@@ -11,9 +11,11 @@ from typing import Any, Literal, Protocol
 
 from torch import Tensor, nn
 
+from cotext.config.decoding import Precision
 from cotext.data.batch import Source
 from cotext.layers.embedding import Side
 from cotext.layers.flat_batch import RowOrder
+from cotext.layers.int8_linear import Int8Linear
 from cotext.layers.layout import AnyLayout
 from cotext.layers.start import Blended, NewSymbols, StartsFromOthers
 from cotext.layers.state import DecoderState
@@ -70,6 +72,10 @@ class AutoregressiveModel(Protocol):
         """Bias of the output layer, [V], or None: zeros."""
 
     @property
+    def int8_output(self) -> Int8Linear | None:
+        """See `System`."""
+
+    @property
     def loss_bias(self) -> Tensor | None:
         """The same in the loss, where symbols that are new are held back at first."""
 
@@ -84,20 +90,19 @@ class System(nn.Module, ABC):
     """A model that is trained, saved and loaded.
 
     `sees_other_rows`: whether a row's result depends on other rows of its document, which then must be given
-    together and in order, in one batch or as extra rows.
-
-    `spares_parameters`: whether there are batches, or configurations, that leave some parameters unused.
-
-    `output_bias` [V]: that of the output layer, or None: zeros. `new_symbols` are those of it that come into
-    force by and by, each a `NewSymbols`.
+    together and in order, in one batch or as extra rows. `spares_parameters`: whether there are batches, or
+    configurations, that leave some parameters unused. `output_bias` [V]: see `AutoregressiveModel`;
+    `new_symbols` are those of it that come into force by and by. `int8_output`: the output layer in int8.
     """
 
     sees_other_rows: bool = False
     spares_parameters: bool = False
+    precision: Precision = "float32"
 
     def __init__(self) -> None:
         super().__init__()
         self.output_bias: Tensor | None = None
+        self.int8_output: Int8Linear | None = None
         self.new_symbols = nn.ModuleList()
 
     @property

@@ -15,8 +15,8 @@ Shapes: B entries, H heads, T queries, S keys, N real tokens of all rows, D mode
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
+from cotext.layers.int8_linear import outputs
 from cotext.layers.kernels.relative import attend_at_distances, attend_relative
 from cotext.layers.layout import AnyLayout, Keys
 from cotext.layers.multi_head import AttentionSize, Score
@@ -51,10 +51,9 @@ class PositionScore(Score):
         if self.gate is not None:
             aware = self.gate(x, aware)
         if compared == fused.out_features:
-            return linear(aware, fused.weight, fused.bias)
-        weight, bias = fused.weight, fused.bias
-        of_positions = linear(aware, weight[:compared], bias[:compared])
-        return torch.cat((of_positions, linear(x, weight[compared:], bias[compared:])), dim=-1)
+            whole: Tensor = fused(aware)
+            return whole
+        return torch.cat((outputs(fused, aware, 0, compared), outputs(fused, x, compared)), dim=-1)
 
     def attend(self, q_BHTK: Tensor, kv: KeysValues, keys: Keys, layout: AnyLayout) -> Tensor:
         """One product of a self-attention: [B, H, T, K]."""

@@ -5,12 +5,18 @@ from torch import nn
 
 from cotext.config.recipe import Config
 from cotext.data.build import build_mixture, further_symbols
+from cotext.layers.int8_linear import Int8Linear
 from cotext.models.build import build_model
 
 
 def count_parameters(model: nn.Module) -> int:
-    """Number of trained numbers."""
-    return sum(p.numel() for p in model.parameters())
+    """Number of trained numbers; those of matrices in int8 are no parameters any more."""
+    in_int8 = (
+        layer.in_features * layer.out_features
+        for name, layer in model.named_modules()
+        if isinstance(layer, Int8Linear) and name != "int8_output"  # which the embedding has, too
+    )
+    return sum(p.numel() for p in model.parameters()) + sum(in_int8)
 
 
 def parameters_at_most(config: Config, vocabulary: int) -> int:

@@ -38,6 +38,7 @@ from cotext.runtime.version import __version__
 SEEDS = "seeds.json"
 IMPORT = "import.json"
 ENGINE = "cotext.json"  # in the folder of an engine: see `engine_folder`
+INT8_SCALE = ".int8_scale"  # of a matrix in int8, after its name: the scales of its rows
 FORMAT = "1"  # raised whenever older model files can no longer be read
 
 
@@ -201,4 +202,21 @@ def describe_file(path: Path) -> Description:
 def read_shapes(path: Path) -> dict[str, list[int]]:
     """The shapes of the tensors of a model file that `read_metadata` has read, by name."""
     with safe_open(path, framework="numpy") as file:
-        return {renamed(name): list(file.get_slice(name).get_shape()) for name in file.keys()}  # noqa: SIM118
+        return {
+            renamed(name): list(file.get_slice(name).get_shape())
+            for name in file.keys()  # noqa: SIM118
+            if not name.endswith(INT8_SCALE)
+        }
+
+
+def is_int8(path: Path) -> bool:
+    """Whether a model file is one in int8, to translate and to score; False where there is no such file.
+
+    Raises:
+        CotextError: as `read_metadata`.
+    """
+    if not path.exists():
+        return False
+    read_metadata(path)
+    with safe_open(path, framework="numpy") as file:
+        return any(name.endswith(INT8_SCALE) for name in file.keys())  # noqa: SIM118

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from cotext.config.recipe import Config, differences, dump_config
 from cotext.data.tokenizer import Tokenizer, load_tokenizer
-from cotext.models.run_folder import SEEDS, noted_seeds
+from cotext.models.run_folder import SEEDS, is_int8, noted_seeds
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed
@@ -53,6 +53,11 @@ def require_own(run: Path, config: Config) -> None:
     """
     path = run / "config.yaml"
     if path.exists():
+        if is_int8(run / "model.safetensors"):
+            raise CotextError(
+                f"{run}: is a run in int8, which translates and scores, and is not trained; choose another "
+                "--out, or go on with the run that it was exported from"
+            )
         _require_same(written_config(path), config, run)
     elif any(not entry.name.startswith((".config.yaml", NAME)) for entry in run.iterdir()):
         raise CotextError(f"{run}: the folder is not empty and holds no run; choose another --out")

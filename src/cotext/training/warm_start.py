@@ -30,7 +30,7 @@ from cotext.data.tokenizer import Tokenizer, TrimmedTokenizer, whole_of
 from cotext.models.checkpoint import load_weights
 from cotext.models.former_names import renamed
 from cotext.models.interface import System
-from cotext.models.run_folder import describe_file, model_file
+from cotext.models.run_folder import describe_file, is_int8, model_file
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed, unsealed
@@ -225,6 +225,17 @@ def read_origins(path: Path) -> tuple[list[str], dict[str, tuple[int, int]]]:
         ) from None
 
 
+def _trainable_file(run: Path) -> Path:
+    """The model file of a run that training may start from."""
+    path = model_file(run)
+    if is_int8(path):
+        raise CotextError(
+            f"{run}: is a run in int8, which translates and scores, and no training starts from; give the "
+            "run that it was exported from"
+        )
+    return path
+
+
 def start_from(
     run: Path, model: System, config: Config, tokenizer: Tokenizer, asked: Config | None = None
 ) -> WarmStart:
@@ -235,7 +246,7 @@ def start_from(
     Raises:
         CotextError: no trained run there, one of another tokenizer, no matrix that fits.
     """
-    path = model_file(run)
+    path = _trainable_file(run)
     described = describe_file(path)
     whole = whole_of(tokenizer)
     if described.fingerprint not in (tokenizer.fingerprint, whole.fingerprint):

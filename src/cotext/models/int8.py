@@ -1,0 +1,93 @@
+"""Models in int8: their large matrices quantised once, before they translate or score.
+
+Linear layers and the output layer multiply in int8 (`layers/int8_linear.py`). Tables of embeddings are looked
+up as float32, of numbers that int8 has: the output layer is such a table, too, and a model that is written in
+int8 (`int8_weights`) then computes what the same model computes that was quantised when it was opened.
+"""
+
+import copy
+from dataclasses import replace
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import linear
+
+from cotext.config.decoding import Precision
+from cotext.layers.int8_linear import Int8Linear
+from cotext.layers.kernels.int8 import dequantised, quantised_weight
+from cotext.models.checkpoint import LoadedModel
+from cotext.models.interface import AutoregressiveModel, Engine, Model, NonAutoregressiveModel
+from cotext.models.run_folder import INT8_SCALE
+from cotext.runtime.errors import CotextError
+
+TABLES = ("embedding.weight", "embedding.source_weight")
+OUTPUT = "embedding.weight"
+LEAST = 2**17  # numbers of a matrix: of smaller ones, quantising states takes longer than it saves
+
+
+def output_logits(model: AutoregressiveModel | NonAutoregressiveModel, hidden_ND: Tensor) -> Tensor:
+    """Logits of all symbols, without gradients in int8: [N, D] -> [N, V]."""
+    if model.int8_output is None:
+        return linear(hidden_ND, model.output_weight, model.output_bias)
+    logits_NV: Tensor = model.int8_output(hidden_ND)
+    return logits_NV
+
+
+def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device) -> LoadedModel:
+    """A loaded model as `decode.precision` asks for it.
+
+    Raises:
+        CotextError: int8 on another device than a CPU, or of an engine; float32 of what was opened in int8.
+    """
+    if precision == loaded.precision:
+        return loaded
+    if isinstance(loaded.model, Engine):
+        raise CotextError(
+            f"decode.precision = {precision}: an engine computes as it was exported (--quantization int8); "
+            "leave it out"
+        )
+    if precision == "float32":
+        raise CotextError("decode.precision = float32: this run was opened in int8; open it anew in float32")
+    if device.type != "cpu":
+        raise CotextError(
+            f"decode.precision = int8 is for the CPU, and this is {device}; leave it out, or choose --device "
+            "cpu"
+        )
+    return replace(loaded, model=quantised(loaded.model, LEAST))
+
+
+def quantised(model: Model, least: int) -> Model:
+    """A copy of a model that translates and scores in int8; what stays as it is, both share.
+
+    `least`: numbers of the smallest matrix that is.
+    """
+    shared = {id(tensor): tensor for tensor in (*model.parameters(), *model.buffers())}
+    made = copy.deepcopy(model, shared)
+    for name in large_matrices(model, least):
+        path, _, own = name.rpartition(".")
+        weight, scale = quantised_weight(model.get_parameter(name).detach())
+        layer = model.get_submodule(path)
+        if isinstance(layer, nn.Linear):
+            parent, _, attribute = path.rpartition(".")
+            setattr(made.get_submodule(parent), attribute, Int8Linear(weight, scale, layer.bias))
+            continue
+        setattr(made.get_submodule(path), own, nn.Parameter(dequantised(weight, scale), requires_grad=False))
+        if name == OUTPUT:
+            made.int8_output = Int8Linear(weight, scale, model.output_bias)
+    made.precision = "int8"
+    return made.eval()
+
+
+def large_matrices(model: Model, least: int) -> list[str]:
+    """Names of the matrices that are in int8: weights of linear layers, and tables of embeddings."""
+    linear = [f"{path}.weight" for path, layer in model.named_modules() if type(layer) is nn.Linear]
+    there = [name for name in (*linear, *TABLES) if name in model.state_dict()]
+    return [name for name in there if model.get_parameter(name).numel() >= least]
+
+
+def int8_weights(model: Model) -> dict[str, Tensor]:
+    """The weights of a model for its file, large matrices as whole numbers and scales of their rows."""
+    weights = dict(model.state_dict())
+    for name in large_matrices(model, LEAST):
+        weights[name], weights[f"{name}{INT8_SCALE}"] = quantised_weight(weights[name])
+    return weights

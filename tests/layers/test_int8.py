@@ -1,0 +1,129 @@
+"""Products in int8 against arithmetic by hand; other rows may not change them, nor being written."""
+
+import pytest
+import torch
+from torch import nn
+
+from cotext.layers.gate import joint
+from cotext.layers.int8_linear import Int8Linear, outputs
+from cotext.layers.kernels.int8 import (
+    OFFSET,
+    Float,
+    IntMM,
+    OneDNN,
+    Product,
+    dequantised,
+    fastest,
+    is_exact,
+    quantised_rows,
+    quantised_weight,
+)
+
+KINDS = [kind for kind in (OneDNN, IntMM, Float) if is_exact(kind)]
+kinds = pytest.mark.parametrize("kind", KINDS)
+
+
+def layer_and_states(kind: type[Product]) -> tuple[nn.Linear, Int8Linear, torch.Tensor]:
+    torch.manual_seed(3)
+    plain = nn.Linear(48, 40)
+    weight, bias = plain.weight.detach(), plain.bias.detach()
+    states = torch.randn(37, 48) * torch.logspace(-3, 3, 37)[:, None]
+    return plain, Int8Linear(*quantised_weight(weight), bias, kind), states
+
+
+@kinds
+def test_by_hand(kind: type[Product]) -> None:
+    # Rows of weights: the largest is 127 and 254, hence scales of 1 and 2. Of states: scales of 1 and 0.5.
+    weight = torch.tensor([[127.0, -3.0], [10.0, 254.0]])
+    states = torch.tensor([[127.0, 2.4], [-63.5, 10.1]])
+    rows, scale = quantised_weight(weight)
+    assert rows.tolist() == [[127, -3], [5, 127]]
+    assert scale.tolist() == [1, 2]
+    rows, scale = quantised_rows(states)
+    assert (rows.int() - OFFSET).tolist() == [[127, 2], [-127, 20]]
+    assert scale.tolist() == [[1], [0.5]]
+    layer = Int8Linear(*quantised_weight(weight), torch.tensor([0.5, 0.0]), kind)
+    first = [127 * 127 - 3 * 2 + 0.5, 2 * (127 * 5 + 2 * 127)]
+    second = [0.5 * (-127 * 127 - 3 * 20) + 0.5, 0.5 * 2 * (-127 * 5 + 20 * 127)]
+    assert layer(states).tolist() == [first, second]
+
+
+@kinds
+def test_within_half_a_step_of_either_factor(kind: type[Product]) -> None:
+    plain, layer, x = layer_and_states(kind)
+    weight = plain.weight.detach()
+    off_x, off_w = (y.abs().amax(dim=1) / 127 * 0.5001 for y in (x, weight))
+    most = (
+        off_x[:, None] * weight.abs().sum(dim=1) + (x.abs().sum(dim=1)[:, None] + 48 * off_x[:, None]) * off_w
+    )
+    assert bool(((layer(x) - plain(x)).abs() <= most).all())
+
+
+@kinds
+def test_a_row_is_the_same_to_the_last_bit_in_any_batch(kind: type[Product]) -> None:
+    _, layer, x = layer_and_states(kind)
+    together = layer(x)
+    for rows in (slice(0, 1), slice(5, 9), slice(20, 37)):
+        assert torch.equal(layer(x[rows]), together[rows])
+    shuffled = torch.randperm(37)
+    assert torch.equal(layer(x[shuffled]), together[shuffled])
+    assert torch.equal(layer(x[:36].view(3, 12, 48)).flatten(0, 1), together[:36])
+
+
+def test_kinds_of_product_agree() -> None:
+    results = [layer_and_states(kind)[1](layer_and_states(kind)[2]) for kind in KINDS]
+    for result in results[1:]:
+        torch.testing.assert_close(result, results[0], rtol=1e-6, atol=1e-6)
+
+
+@kinds
+def test_parts_and_two_inputs(kind: type[Product]) -> None:
+    plain, layer, x = layer_and_states(kind)
+    assert torch.equal(outputs(layer, x, 16), layer(x)[:, 16:])
+    assert torch.equal(outputs(layer, x, 0, 16), layer(x)[:, :16])
+    torch.testing.assert_close(outputs(plain, x, 3, 20), plain(x)[:, 3:20])
+    assert torch.equal(joint(layer, x[:, :20], x[:, 20:]), layer(x))
+
+
+def test_quantised_again_is_the_same() -> None:
+    torch.manual_seed(5)
+    weight = torch.randn(50, 33) * torch.logspace(-6, 2, 50)[:, None]
+    weight[7] = 0
+    rows, scale = quantised_weight(weight)
+    again, same = quantised_weight(dequantised(rows, scale))
+    assert torch.equal(again, rows)
+    assert torch.equal(same, scale)
+
+
+def test_what_is_no_number_stays_none() -> None:
+    _, layer, x = layer_and_states(fastest())
+    x[3, 4] = torch.nan
+    assert not bool(layer(x)[3].isfinite().any())
+    assert bool(layer(x)[4].isfinite().all())
+
+
+class Saturating(Float):
+    """Sums that are cut off, as those of processors without instructions for them are."""
+
+    def __call__(self, rows_ND: torch.Tensor) -> torch.Tensor:
+        return super().__call__(rows_ND).clamp(max=2**15 * 10)
+
+
+class Missing(Float):
+    """An operator that this torch does not have."""
+
+    def __call__(self, rows_ND: torch.Tensor) -> torch.Tensor:
+        raise AttributeError("no such operator")
+
+
+@pytest.mark.parametrize("kind", [Saturating, Missing])
+def test_what_cuts_off_or_is_not_there_is_not_chosen(kind: type[Product]) -> None:
+    assert not is_exact(kind)
+    assert is_exact(Float)
+
+
+@pytest.mark.filterwarnings("error")
+def test_no_warning_reaches_users() -> None:
+    for kind in KINDS:
+        _, layer, x = layer_and_states(kind)
+        layer(x)
