@@ -31,6 +31,8 @@ from cotext.models.int8 import output_logits
 from cotext.models.interface import AutoregressiveModel
 from cotext.runtime.errors import CotextError
 
+BLOCK_TOKENS = 64  # in which the vocabulary is searched for the best tokens
+
 
 @dataclass(frozen=True, slots=True)
 class SearchOptions:
@@ -245,7 +247,7 @@ def _advance(
     # Each hypothesis ends in one way at most, so that of 2 * beam candidates beam go on. With a beam of 1
     # the first to end is the answer.
     each = min(2 * beam, next_RV.size(1)) if beam > 1 else 1
-    own, token = next_RV.topk(each, dim=1) if each > 1 else next_RV.max(dim=1, keepdim=True)
+    own, token = best_tokens(next_RV, each) if each > 1 else next_RV.max(dim=1, keepdim=True)
     candidate, origin = own + frontier.log_probability.view(-1, 1), torch.zeros_like(token)
     if beam > 1:
         candidate, at = candidate.view(entries, -1).topk(min(2 * beam, beam * each), dim=1)
@@ -273,6 +275,25 @@ def _advance(
     if beam == 1:
         return None, following
     return (origin + beam * torch.arange(entries, device=origin.device)[:, None]).flatten(), following
+
+
+def best_tokens(values_RV: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The largest values of every row, in descending order, and their tokens: [R, count] each.
+
+    As `topk`, which is among the slowest steps of a beam on a CPU: the largest values lie in the blocks of
+    the largest maxima, so that most blocks are read once. Which of equal values comes first may differ.
+    """
+    size = BLOCK_TOKENS
+    blocks = values_RV.size(1) // size
+    if values_RV.device.type != "cpu" or blocks < 4 * count:
+        return values_RV.topk(count, dim=1)
+    blocks_RNS = values_RV[:, : blocks * size].view(-1, blocks, size)
+    best_RC = blocks_RNS.amax(dim=2).topk(count, dim=1, sorted=False).indices
+    in_best = blocks_RNS.gather(1, best_RC[:, :, None].expand(-1, -1, size)).flatten(1)
+    behind = values_RV[:, blocks * size :]
+    found, at = torch.cat([in_best, behind], dim=1).topk(count, dim=1)
+    block = best_RC.gather(1, (at // size).clamp(max=count - 1))
+    return found, torch.where(at < count * size, block * size + at % size, at - count * size + blocks * size)
 
 
 def _picked(x: Tensor, at: Tensor) -> Tensor:
