@@ -27,7 +27,7 @@ from cotext.data.contrastive_suites import ContrastiveExample
 from cotext.data.suite_files import read_suite
 from cotext.files.words import Word, words_of
 from cotext.runtime.tables import render_rows
-from cotext.serving.own_api_explain import Explanations, Question
+from cotext.serving.own_api.explanations import Explanations, Question
 from cotext.serving.service import Client, Service
 from cotext.serving.settings import ServerSettings
 from cotext.serving.systems import System, open_systems

@@ -132,6 +132,10 @@ def test_glossaries_of_several_dictionaries(server: httpx.Client) -> None:
     of_one, one = f"{path}/{made['glossary_id']}", f"{path}/{{glossary_id}}"
     check(server.get(of_one), one)
     check(server.patch(of_one, json={"name": "m", "dictionaries": [entries]}), one)
+    unnamed = {"name": " ", "dictionaries": [entries | {"entries": "more,mehr"}]}
+    assert check(server.patch(of_one, json=unnamed), one).status_code == 400
+    [left] = check(server.get(f"{of_one}/entries", params=pair), f"{one}/entries").json()["dictionaries"]
+    assert left["entries"] == "a\tb"
     both = {"dictionaries": [entries, entries | {"target_lang": "fr"}]}
     assert check(server.patch(of_one, json=both), one).status_code == 400
     check(server.get(f"{of_one}/entries", params=pair), f"{one}/entries")

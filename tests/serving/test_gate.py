@@ -126,6 +126,19 @@ def test_a_fault_of_ours_is_told_without_text_and_logged_without_text(made: Any,
     assert request["route"] == "/probe/{what}"
 
 
+def test_the_log_names_the_system_that_was_asked(made: Any, lines: Any) -> None:
+    world = made()
+    question = {"sources": ["A.", "B."], "targets": ["C", "D"], "sentence": 1, "characters": [0, 1]}
+    world.ask("POST", "/api/explain", json={"system": "window", **question})
+    world.ask("POST", "/api/files", data={"system": "document"}, files={"file": ("a.txt", b"A.")})
+    world.ask("POST", "/api/translate", json={"system": "sentence", "text": "was " * 2000})
+    assert [line["system"] for line in lines() if line["event"] == "request"] == [
+        "window",
+        "document",
+        "sentence",
+    ]
+
+
 def test_a_fault_in_mid_answer_cuts_it_off(made: Any, lines: Any) -> None:
     world = made()
 

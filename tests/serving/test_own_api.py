@@ -156,6 +156,7 @@ def test_a_given_sentence_is_kept(client: httpx.Client, name: str) -> None:
         ({"system": "window", "text": "A cat.", "given": {"1": "x"}}, "no sentence 1"),
         ({"system": "window", "text": "A cat.", "given": {"-1": "x"}}, "no sentence -1"),
         ({"system": "window", "text": "A cat.", "given": {"0": " "}}, "no words"),
+        ({"system": "window", "text": "A cat. It runs.", "given": {"1": "xa" * 2000}}, "target sentence 2"),
         ({"system": "window", "text": "A cat.", "glossary": [["cat", "Katze"], ["cat", "Kater"]]}, "entry 2"),
         ({"system": "window", "text": "A cat.", "glossary": [["", "Katze"]]}, "no term"),
     ],

@@ -13,8 +13,8 @@ from cotext.analysis.context_use import influences, score_excerpts
 from cotext.analysis.token_words import token_words
 from cotext.data.documents import Document, ParallelDocument
 from cotext.files.words import words_of
-from cotext.serving import own_api_explain
 from cotext.serving.errors import RequestError
+from cotext.serving.own_api import explanations
 
 if TYPE_CHECKING:
     from cotext.serving.systems import Systems
@@ -90,7 +90,7 @@ def test_each_side_is_taken_away_by_itself(client: httpx.Client, systems: "Syste
 def test_sides_are_told_apart_of_sentences_that_matter(
     client: httpx.Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(own_api_explain, "FAINT_NATS", 100.0)
+    monkeypatch.setattr(explanations, "FAINT_NATS", 100.0)
     targets = [*TARGETS[:3], "Er frisst"]
     contexts = explained(client, targets=targets)["contexts"]
     assert [(each["number"], each["side"]) for each in contexts] == [(0, "both"), (1, "both")]
@@ -107,8 +107,8 @@ def test_others_get_the_model_between_two_steps(
         scored.append(len(found))
         return score_excerpts(scorer, found)
 
-    monkeypatch.setattr(own_api_explain, "score_excerpts", noted)
-    monkeypatch.setattr(own_api_explain, "STEP_CHARACTERS", 100)
+    monkeypatch.setattr(explanations, "score_excerpts", noted)
+    monkeypatch.setattr(explanations, "STEP_CHARACTERS", 100)
     targets = [*TARGETS[:3], "Er frisst nicht"]  # which the sentence does not see
     apart = explained(client, targets=targets)
     assert len(scored) > 3
@@ -123,7 +123,7 @@ def test_the_decisive_sentence_is_clear_of_noise(
     together = {each["number"]: each["together"] for each in explained(client)["contexts"]}
     most = max(together, key=lambda number: together[number])
     for limit, decisive in ((together[most] - 0.01, most), (together[most] + 0.01, None)):
-        monkeypatch.setattr(own_api_explain, "STRONG_NATS", limit)
+        monkeypatch.setattr(explanations, "STRONG_NATS", limit)
         assert explained(client)["decisive"] == decisive
 
 
@@ -134,7 +134,7 @@ def test_a_second_click_asks_no_model(client: httpx.Client, monkeypatch: pytest.
     def refuse(*_: Any) -> None:
         raise RequestError(400, "asked the model")
 
-    monkeypatch.setattr(own_api_explain, "score_excerpts", refuse)
+    monkeypatch.setattr(explanations, "score_excerpts", refuse)
     again = explained(client, targets=targets, characters=[0, 0])
     assert again["word"]["text"] == "Er"
     assert again["words"] == first["words"]
@@ -147,7 +147,7 @@ def test_a_second_click_asks_no_model(client: httpx.Client, monkeypatch: pytest.
 def test_what_would_stand_there_without_the_decisive_sentence(
     client: httpx.Client, systems: "Systems", monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(own_api_explain, "STRONG_NATS", -100.0)
+    monkeypatch.setattr(explanations, "STRONG_NATS", -100.0)
     targets = ["Ja", "Nein", "Doch", "Vielleicht"]
     found = explained(client, system=name, targets=targets, characters=[0, 4])
     seen = 3 if name == "window" else 4
@@ -196,7 +196,7 @@ def test_what_cannot_be_explained(client: httpx.Client, changes: dict[str, Any],
 
 
 def test_what_is_remembered_is_bounded(client: httpx.Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(own_api_explain, "MAX_FIGURES", 1)
+    monkeypatch.setattr(explanations, "MAX_FIGURES", 1)
     assert explained(client, sentence=1, characters=[0, 1])["word"]["text"] == "Sie"
 
 

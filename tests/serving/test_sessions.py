@@ -24,7 +24,7 @@ DOCUMENT = [
     "A red bird.",
     "7 × 8",
     "Was it new?",
-    "<b>It</b> was {name}.",
+    "It was it.",
 ]
 OTHER = "A green dog eats."
 

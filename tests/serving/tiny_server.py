@@ -31,11 +31,14 @@ def tiny_tokenizer() -> Tokenizer:
     return train_tokenizer(sentences + TEXTS, settings)
 
 
-def write_systems(folder: Path, views: dict[str, dict[str, Any]] = VIEWS, first_seed: int = 1) -> list[Path]:
+def write_systems(
+    folder: Path, views: dict[str, dict[str, Any]] = VIEWS, first_seed: int = 1, **decode: Any
+) -> list[Path]:
     """Run folders of a system for each view, from English to German, whose tokenizer can write anything."""
+    plain = with_section(run_config(), "decode", **decode)
     tokenizer, runs = tiny_tokenizer(), []
     for seed, (name, view) in enumerate(views.items(), first_seed):
-        runs.append(write_system(folder / name, with_section(run_config(), "view", **view), tokenizer, seed))
+        runs.append(write_system(folder / name, with_section(plain, "view", **view), tokenizer, seed))
     return runs
 
 
@@ -56,9 +59,9 @@ def write_system(
     return run
 
 
-def tiny_systems(folder: Path, seed: int = 1) -> Systems:
+def tiny_systems(folder: Path, seed: int = 1, **decode: Any) -> Systems:
     """The systems of `write_systems`, opened."""
-    return open_systems(write_systems(folder, first_seed=seed), "cpu")
+    return open_systems(write_systems(folder, first_seed=seed, **decode), "cpu")
 
 
 def tiny_application(systems: Systems, state: Path, **settings: Any) -> Any:

@@ -161,7 +161,8 @@ class BlockDocuments:
                         f"a translation is given for sentence {j} of document {number}, which is not there: "
                         "both count from 0"
                     )
-            self._translator.encoded_target(str(number + 1), list(given.values()))
+            targets = [given.get(j, "") for j in range(len(sentences))]
+            self._translator.encoded_target(str(number + 1), targets)
 
     def _first_refused(self, document: int) -> str:
         """The place of the first sentence of a document that is refused even alone."""

@@ -12,7 +12,7 @@ from starlette.types import Receive, Scope, Send
 from cotext.serving.errors import RequestError
 from cotext.serving.logs import log_error
 from cotext.serving.record import record_of
-from cotext.serving.work import CancelledError
+from cotext.serving.sharing.work import CancelledError
 
 KEEP_ALIVE_SECONDS: Final = 10.0
 

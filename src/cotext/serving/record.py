@@ -49,11 +49,17 @@ def begin(scope: Scope, record: RequestRecord) -> None:
     _CURRENT.set(record)
 
 
-def note_translated(system: str, translations: Iterable[Translation]) -> None:
+def note_system(name: str) -> None:
+    """Note the system that is asked, in the record of the request that this task or thread answers."""
+    record = _CURRENT.get()
+    if record is not None:
+        record.system = name
+
+
+def note_translated(translations: Iterable[Translation]) -> None:
     """Add what was translated to the record of the request that this task or thread answers, if it does."""
     record = _CURRENT.get()
     if record is not None:
-        record.system = system
         for each in translations:
             record.sentences += len(each.document.sentences)
             record.tokens += sum(each.tokens)

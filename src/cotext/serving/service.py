@@ -23,7 +23,7 @@ from cotext.serving.answers import Answers, Asked, Listener, SourceSentence, Tex
 from cotext.serving.errors import RequestError, without_paths
 from cotext.serving.glossary_store import GlossaryStore
 from cotext.serving.jobs import Jobs
-from cotext.serving.record import note_translated
+from cotext.serving.record import note_system, note_translated
 from cotext.serving.session_memory import Sessions
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import CancelledError, SharedSystem, Work
@@ -126,6 +126,7 @@ class Service:
         """
         if self._is_stopping:
             raise _stopping()
+        note_system(request.system.name)
         key = _key(request, client)
         compute = partial(self._compute, request)
         try:
@@ -180,7 +181,7 @@ class Service:
         everything = range(len(texts.documents))
         guide, taken = texts.guide(everything), texts.taken(everything)
         found = dict(opened.translator.translate(texts.documents, guide=guide, taken=taken, log=request.log))
-        note_translated(request.system.name, list(found.values()))
+        note_translated(found.values())
         pairs = (replace(pair, document=texts.numbers[pair.document]) for pair in texts.paired(found))
         return TextAnswer(texts.blocks(found), list(pairs))
 

@@ -120,12 +120,12 @@ async def edit_multilingual(request: Request) -> Response:
     dictionaries = _dictionaries(wanted)
     if len(dictionaries) > 1:
         raise RequestError(400, "Parameter 'dictionaries' may hold one dictionary here")
-    store.get(client.name, identity)
+    name = wanted.needed("name") if "name" in wanted else None
     for languages, entries in dictionaries:
-        put = partial(store.put, client.name, identity, languages, entries, merge=True)
+        put = partial(store.put, client.name, identity, languages, entries, merge=True, name=name)
         await to_thread.run_sync(put)
-    if "name" in wanted:
-        store.rename(client.name, identity, wanted.needed("name"))
+    if name is not None and not dictionaries:
+        store.rename(client.name, identity, name)
     return JSONResponse(_of_any(store.get(client.name, identity)))
 
 

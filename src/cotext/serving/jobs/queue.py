@@ -21,6 +21,7 @@ from cotext.serving.jobs.table import JobTable, Row
 from cotext.serving.jobs.translation import check_options, check_source
 from cotext.serving.jobs.values import FINISHED, STATES, Asker, JobOptions, JobStatus, JobTicket, Owner, State
 from cotext.serving.jobs.workers import Workers
+from cotext.serving.record import note_system
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import SharedSystem
 from cotext.serving.systems import System, Systems
@@ -108,6 +109,7 @@ class Jobs:
             RequestError: 400, a file of no format, terms that the system cannot keep; 413, too long; 429 and
                 503, too many files wait, or there is no room.
         """
+        note_system(system.name)
         _, table, workers = self._parts()
         size = content.stat().st_size if isinstance(content, Path) else len(content)
         if size > self._settings.max_file_bytes:

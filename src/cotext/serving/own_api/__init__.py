@@ -11,13 +11,13 @@ from starlette.routing import BaseRoute, Route
 
 from cotext.files.table import file_formats
 from cotext.files.tmx import written
-from cotext.serving import own_api_glossaries
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import EventStream
 from cotext.serving.language_names import name_of
-from cotext.serving.own_api_bodies import Body, asking, body_of, check_size
-from cotext.serving.own_api_explain import Explanations, Question, unexplained
-from cotext.serving.own_api_texts import Asked, events_of, first_of, last_of
+from cotext.serving.own_api import glossaries
+from cotext.serving.own_api.bodies import Body, asking, body_of, check_size
+from cotext.serving.own_api.explanations import Explanations, Question, unexplained
+from cotext.serving.own_api.texts import Asked, events_of, first_of, last_of
 from cotext.serving.requests import service_of, unless_gone
 from cotext.serving.systems import System
 
@@ -57,7 +57,7 @@ def routes() -> list[BaseRoute]:
         Route("/api/translate", translate, methods=["POST"]),
         Route("/api/explain", partial(explain, Explanations()), methods=["POST"]),
         Route("/api/tmx", tmx, methods=["POST"]),
-        *own_api_glossaries.routes(),
+        *glossaries.routes(),
     ]
 
 

@@ -20,7 +20,7 @@ from itertools import count
 from cotext.decoding.document_state import FoundWindow, OpenDocument, WindowLog
 from cotext.decoding.pool import DocumentPool
 from cotext.decoding.window_search import RowGroup
-from cotext.serving.work import Work
+from cotext.serving.sharing.work import Work
 
 BACKGROUND_WEIGHT = 1 / 8
 # Of so many batches' worth of windows those of like length share a batch.

@@ -9,8 +9,8 @@ import torch
 from cotext.decoding.document_state import FoundWindow, OpenDocument, WindowLog
 from cotext.decoding.pool import DocumentPool
 from cotext.decoding.window_search import RowGroup, WindowSearch
-from cotext.serving.turns import Batch, Flow, Turn, Turns
-from cotext.serving.work import CancelledError, Work
+from cotext.serving.sharing.turns import Batch, Flow, Turn, Turns
+from cotext.serving.sharing.work import CancelledError, Work
 
 IDLE_SECONDS = 5.0  # without work, after which the thread ends, to be started again
 

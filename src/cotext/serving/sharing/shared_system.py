@@ -8,13 +8,11 @@ from cotext.decoding.document_state import OpenDocument
 from cotext.decoding.open import OpenedRun
 from cotext.decoding.pool import Pool
 from cotext.decoding.translator import DocumentTranslator
-from cotext.serving.model_thread import ModelThread
 from cotext.serving.settings import BATCH_TOKENS
+from cotext.serving.sharing.model_thread import ModelThread
+from cotext.serving.sharing.turns import Flow
+from cotext.serving.sharing.work import Work
 from cotext.serving.systems import System
-from cotext.serving.turns import Flow
-from cotext.serving.work import CancelledError, Work
-
-__all__ = ["CancelledError", "SharedSystem", "Work"]
 
 
 class _SharedPool:

@@ -25,6 +25,7 @@ from cotext.files.words import words_of
 from cotext.reports.context_page import FAINT_NATS, STRONG_NATS
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
+from cotext.serving.record import note_system
 from cotext.serving.service import Client, Service
 from cotext.serving.sharing import Work
 from cotext.serving.systems import System
@@ -98,6 +99,7 @@ class Explanations:
             RequestError: 400, the system has no context or no probabilities of words, or there is no word;
                 503, it takes too long.
         """
+        note_system(question.system.name)
         try:
             async with asyncio.timeout(service.settings.request_seconds):
                 return await self._answer(service, question, client)

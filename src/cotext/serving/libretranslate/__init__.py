@@ -17,7 +17,7 @@ from cotext.runtime.errors import shown
 from cotext.serving.detection import Detected, detect
 from cotext.serving.errors import RequestError
 from cotext.serving.language_names import name_of
-from cotext.serving.libretranslate_files import download_file, supported_suffixes, translate_file
+from cotext.serving.libretranslate.files import download_file, supported_suffixes, translate_file
 from cotext.serving.requests import client_of, fields, service_of
 from cotext.serving.service import Service
 from cotext.serving.sessions import also_in_sessions, session_place
