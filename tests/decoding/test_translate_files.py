@@ -12,11 +12,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cotext.cli import stream
+from cotext.data.formats import FORMATS
 from cotext.data.splitting import Splitting
 from cotext.decoding import translate_files
 from cotext.decoding.open import OpenedRun, open_run
 from cotext.decoding.partial_output import TranslationJournal
 from cotext.decoding.translate_blocks import translate_blocks
+from cotext.decoding.translate_files import format_of
 from cotext.files.blocks import Block, Close, Contents, Copied, Open, Piece, Point, merged
 from cotext.files.markdown import MarkdownFile
 from cotext.files.text import FORMAT
@@ -142,6 +144,10 @@ def test_nothing_is_overwritten_unasked(world: World, folder: Path) -> None:
             "big.txt: holds 10,737,418,240 bytes, and a file at most",
         ),
         (["big.txt", "--out", "x", "--format", "markdown"], "big.txt: holds 10,737,418,240 bytes"),
+        (["lines.docx", "--out", "x"], "lines.docx: ends in .docx, and what it holds is only text; save it as"),
+        (["prose.json", "notes.txt", "--out-dir", "y"], "rename it to .txt, to have it translated as text"),
+        (["table.po", "--out", "x"], "table.po: ends in .po, and what it holds is only text"),
+        (["lines.docx", "--out", "x", "--format", "docx"], "lines.docx: no archive, as a file of this kind is"),
     ],
 )
 def test_what_is_refused_is_refused_before_any_work(
@@ -153,6 +159,9 @@ def test_what_is_refused_is_refused_before_any_work(
     Path("bad.txt").write_bytes(b"caf\xe9\xff. It was.\n")
     Path("bad.txt").write_bytes(b"the \xff. It was.\n")
     Path("bad.md").write_bytes(b"the \0\n")
+    Path("lines.docx").write_text("the dog\nthe cat\n")
+    Path("prose.json").write_text(NOTES)
+    Path("table.po").write_text("a\tthe dog\na\tthe cat\n")
     Path("big.txt").touch()
     os.truncate("big.txt", 10 << 30)
     before = sorted(folder.rglob("*"))
@@ -346,3 +355,17 @@ TEXTS = st.lists(
 def test_a_text_comes_back(text: str) -> None:
     file = FORMAT.open(text.encode(), "x.txt")
     assert file.written(file.contents.documents) == text.encode()
+
+
+@pytest.mark.parametrize("name", ["a.html", "a.yaml", "a.md", "a.text", "a.en", "a"])
+def test_any_text_may_have_such_a_name(name: str, tmp_path: Path) -> None:
+    (tmp_path / name).write_text("the dog\nthe cat\n")
+    found = format_of(tmp_path / name)
+    of_name = {"a.html": "html", "a.yaml": "yaml", "a.md": "markdown"}.get(name, "text")
+    assert (found if isinstance(found, str) else found.name) == of_name
+
+
+@pytest.mark.parametrize("content", ['{"sentences": ["a", "b"]}\n', "<d>\nthe dog\n</d>\n"])
+def test_a_corpus_that_is_marked_may_have_any_name(content: str, tmp_path: Path) -> None:
+    (tmp_path / "a.json").write_text(content)
+    assert format_of(tmp_path / "a.json") in FORMATS

@@ -23,7 +23,6 @@ from cotext.serving.jobs.folder import JobFolder
 from cotext.serving.systems import System, Systems
 
 CORPORA = {
-    "lines.txt": b"The cat sees a dog.\nIt runs.\n\nIt sings!\n",
     "documents.jsonl": b'{"id": "a", "sentences": ["It runs.", "It sings!"]}\n',
     "table.tsv": b"a\tIt runs.\na\tIt sings!\nb\tA dog eats.\n",
 }
@@ -102,6 +101,25 @@ def test_every_format_comes_back_as_from_the_command(
         kind, last = events(client, id)[-1]
         assert kind == "done", (name, last["message"])
         assert client.get(f"/api/files/{id}/result").content == (tmp_path / "out" / name).read_bytes(), name
+
+
+def test_a_text_that_could_be_a_corpus_is_one_document(
+    client: TestClient, systems: Systems, tmp_path: Path
+) -> None:
+    content = b"\n  The cat sees a dog\n\n\nIt runs\r\n* It sings"
+    (tmp_path / "list.txt").write_bytes(content)
+    run = systems.named("window").opened.folder
+    written = tmp_path / "out.txt"
+    succeed("translate", run, tmp_path / "list.txt", "--format", "prose", "--out", written, "--device", "cpu")
+    for name in ("list.txt", "list"):
+        id = sent(client, content, name)
+        kind, last = events(client, id)[-1]
+        assert (kind, last["sentences"]) == ("done", 3), last["message"]
+        result = client.get(f"/api/files/{id}/result").content
+        assert result == written.read_bytes()
+        assert (result[:3], result.count(b"\n"), result.count(b"\r\n* "), result[-1:] == b"\n") == (
+            b"\n  ", 5, 1, False
+        )  # fmt: skip
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")

@@ -200,10 +200,12 @@ def test_what_is_wrong_with_a_file_is_told_without_paths(opened: Opened, tmp_pat
         (b"\x89PNG\r\n\x1a\n\0\0", "a.png", "a.png"),
         (b"\x1f\x8b\x08\0", "a.txt", "unpack"),
         (TEXT, "a.txt.gz", "unpack"),
+        (b"The cat", "a.docx", "a.docx: ends in .docx, and what it holds is only text; save it"),
     ):
         error = refused(lambda: sender.send(content, name))  # noqa: B023
         assert (error.status, word in error.message) == (400, True), error.message
         assert str(tmp_path) not in error.message
+        assert "--" not in error.message
     assert folders(tmp_path) == set()
 
 

@@ -138,7 +138,10 @@ def test_a_click_on_a_word_shows_which_context_decided_it(visit: Open, told: Tol
         assert page.locator(".influences li").count() == 4
         assert page.locator(".influences .figures").first.inner_text() == "+3.25"
         assert "lit" in (source(page, 3).get_attribute("class") or "")
+        # The sentence has its figure once, where the source stands.
         assert source(page, 3).locator(".figure").inner_text() == "+3.25"
+        assert "lit" in (sentence(page, 3).get_attribute("class") or "")
+        assert sentence(page, 3).locator(".figure").count() == 0
         assert "down" in (source(page, 0).get_attribute("class") or "")
         widths = page.locator(".bar").evaluate_all("all => all.map(e => e.getBoundingClientRect().width)")
         assert widths[0] > 5 * widths[1] > 0

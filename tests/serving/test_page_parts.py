@@ -196,7 +196,9 @@ def test_files_are_handed_in_watched_downloaded_and_cancelled(visit: Open, told:
         page.get_by_role("button", name="Cancel b.txt").click()
         until(page, "document.querySelectorAll('.job').length === 1")
         page.set_input_files("#upload", {"name": "b.exe", "mimeType": "x/y", "buffer": b"abc"})
-        assert "not taken" in page.inner_text("#files-error")
+        assert page.inner_text("#files-error") == (
+            "b.exe: files of this kind are not taken; those that are stand above."
+        )
         page.set_input_files("#upload", {"name": "b.md", "mimeType": "x/y", "buffer": b"a" * 1001})
         until(page, "document.getElementById('files-error').textContent.includes('at most')")
 

@@ -35,13 +35,14 @@ from cotext.files.bilingual import BilingualFormat, Entries
 from cotext.files.bilingual import Job as BilingualJob
 from cotext.files.blocks import FileFormat
 from cotext.files.macros import without_macros
-from cotext.files.table import file_formats, recognise
+from cotext.files.table import ANY_TEXT, file_formats, named_format, recognise
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
 
 T = TypeVar("T")
 MAX_FILE_BYTES: Final = MAX_WHOLE_BYTES
+PLAIN: Final = ("text", "tsv")  # corpora that are recognised by nothing but their lines
 GENERIC: Final = "prose"  # the format of files that any text has that is no corpus of another
 WITH_MACROS: Final = frozenset({"docx", "odt", "pptx", "xlsx"})
 
@@ -226,13 +227,21 @@ def format_of(path: Path, name: str | None = None) -> FileFormat | str:
     if not path.stat().st_size:
         raise CotextError(f"{path}: is empty, so that there is nothing to translate; leave it out")
     found = recognise(_beginning(path), path.name)
-    if found is None:
-        return detect_format(path)
-    if found.name == "json" and path.suffix == ".jsonl":
+    if found is not None and found.name == "json" and path.suffix == ".jsonl":
         return "jsonl"  # with a line that is broken
-    if found.name == GENERIC and (corpus := detect_format(path)) != "text":
+    if found is not None and found.name != GENERIC:
+        return found
+    if (corpus := detect_format(path)) not in PLAIN:
         return corpus
-    return found
+    named = named_format(path.name)
+    if named is None:
+        return corpus if found is None or corpus != "text" else found
+    if named.name not in ANY_TEXT:
+        raise CotextError(
+            f"{path}: ends in {path.suffix}, and what it holds is only text; save it as {path.suffix} again, "
+            "or rename it to .txt, to have it translated as text (--format prose)"
+        )
+    return named
 
 
 def _beginning(path: Path) -> bytes:

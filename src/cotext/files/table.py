@@ -27,6 +27,8 @@ MODULES: Final[tuple[str, ...]] = (
 )
 # Formats that any text has, taken only where its name says so.
 BY_NAME: Final = frozenset({"markdown", "yaml"})
+# Formats of which any text may be a file, though it is not recognised as one.
+ANY_TEXT: Final = BY_NAME | {"html"}
 
 
 def file_formats() -> dict[str, FileFormat]:
@@ -44,3 +46,10 @@ def recognise(head: bytes, name: str) -> FileFormat | None:
     suffix = Path(name).suffix.lower()
     named = [format for format in found if suffix in format.suffixes]
     return next(iter(named or (format for format in found if format.name not in BY_NAME)), None)
+
+
+def named_format(name: str) -> FileFormat | None:
+    """The format that the ending of a name says; None: none, or that of plain text."""
+    suffix = Path(name).suffix.lower()
+    said = [format for format in file_formats().values() if suffix in format.suffixes]
+    return next((format for format in said if format.name != "prose"), None)

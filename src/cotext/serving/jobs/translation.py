@@ -8,7 +8,9 @@ from typing import Final
 
 from cotext.data.formats.streams import COMPRESSIONS, GZ_BEGINNING, XZ_BEGINNING
 from cotext.decoding.translate_file import FileReport
-from cotext.decoding.translate_files import format_of, open_job
+from cotext.decoding.translate_files import GENERIC, format_of, open_job
+from cotext.files.blocks import FileFormat
+from cotext.files.table import file_formats
 from cotext.runtime.errors import CotextError
 from cotext.serving.jobs.folder import JobFolder
 from cotext.serving.jobs.progress import Running
@@ -47,7 +49,7 @@ def translate_job(
             opened,
             source,
             out,
-            format_of(source),
+            format_of_job(source),
             splitting=wanted.splitting,
             wishes=wanted.wishes,
             on_message=said.append,
@@ -66,6 +68,19 @@ def translate_job(
     return told
 
 
+def format_of_job(path: Path) -> FileFormat | str:
+    """The format of a file: as `format_of`, but a text is prose even where it could be a corpus of lines.
+
+    People send notes, lists and poems without a full stop, in which an empty line begins no other document;
+    a corpus whose format is marked is one.
+
+    Raises:
+        CotextError: as `format_of`.
+    """
+    found = format_of(path)
+    return file_formats()[GENERIC] if found == "text" else found
+
+
 def check_source(path: Path, name: str) -> None:
     """Refuse a file of no format; `name`: the client's.
 
@@ -79,7 +94,7 @@ def check_source(path: Path, name: str) -> None:
     try:
         format_of(path)
     except CotextError as error:
-        raise CotextError(str(error).replace(str(path), name)) from None
+        raise CotextError(_OPTION.sub("", str(error).replace(str(path), name))) from None
 
 
 def check_options(options: JobOptions, system: System) -> None:

@@ -157,7 +157,7 @@ function summary() {
   if (missing && each.sentences.length) {
     parts.push(`Stopped: ${each.pairs.length.toLocaleString("en")} of ${counted(each.sentences.length, "sentence")}.`);
   }
-  if (each.seconds !== null && !missing) parts.push(`${counted(each.sentences.length, "sentence")} in ${each.seconds.toFixed(1)} s.`);
+  if (each.seconds !== null && !missing) parts.push(`${counted(each.sentences.length, "sentence")} ${each.seconds < 0.05 ? "at once" : `in ${each.seconds.toFixed(1)} s`}.`);
   if (translations.length > 1 && !missing) {
     const [a, b] = translations.map((one) => one.sentences);
     const different = a.filter((s, i) => s.target !== b[i].target).length;

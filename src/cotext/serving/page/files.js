@@ -61,7 +61,7 @@ export class Files {
   #refused(file) {
     const name = file.name.toLowerCase();
     if (!this.suffixes.some((suffix) => name.endsWith(suffix))) {
-      return `${file.name}: files of this kind are not taken. Taken are ${this.suffixes.join(", ")}.`;
+      return `${file.name}: files of this kind are not taken; those that are stand above.`;
     }
     if (file.size > this.limits.file_bytes) {
       return `${file.name} has ${megabytes(file.size)}; at most ${megabytes(this.limits.file_bytes)} are taken.`;

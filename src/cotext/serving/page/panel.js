@@ -183,7 +183,7 @@ function bySentence(contexts) {
   return [...found.values()].sort((a, b) => Math.abs(b.together) - Math.abs(a.together));
 }
 
-// A context sentence lights up on the source side by both, in the translation by what is its own.
+// A context sentence lights up on the source side by both, with the figure; in the translation by what is its own.
 function lights({ number, together, target }, most) {
   return [
     { number, side: "source", change: together },
@@ -193,7 +193,7 @@ function lights({ number, together, target }, most) {
     .map(({ change, ...where }) => ({
       ...where,
       share: Math.min(1, Math.abs(change) / most),
-      figure: signed(change),
+      figure: where.side === "source" ? signed(change) : "",
       up: change > 0,
     }));
 }

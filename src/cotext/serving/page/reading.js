@@ -64,7 +64,7 @@ export class Reading {
     return this.places[column][number];
   }
 
-  /** Light context up, `{side, number, share (0 to 1), figure, up}`, and the word that begins at `first`. */
+  /** Light context up, `{side, number, share (0 to 1), figure (or empty), up}`, and the word that begins at `first`. */
   light(column, contexts, number, first) {
     this.unlight();
     for (const { side, number: other, share, figure, up } of contexts) {
@@ -73,7 +73,7 @@ export class Reading {
       element.classList.add("lit", up ? "up" : "down");
       element.style.setProperty("--shade", `${Math.round(12 + 33 * share)}%`);
       const note = make("span", { class: "figure" }, figure);
-      element.append(note);
+      if (figure) element.append(note);
       this.lit.push({ element, note });
     }
     const chosen = this.element(column + 1, number);
