@@ -37,13 +37,13 @@ def request(service: Service, text: str = TEXT, name: str = "window", **more: An
 
 
 def held(service: Service, then: Callable[[], Coroutine[Any, Any, Any]], name: str = "window") -> Any:
-    """What a coroutine gives that begins while nothing is searched; `service.let_go` lets search begin."""
+    """What a coroutine gives that begins while nothing is searched."""
 
     async def whole() -> Any:
         with service.shared(service.systems.named(name)).exclusively(Work()):
             task = asyncio.ensure_future(then())
             await until(lambda: bool(service._answers.asked) or task.done())
-            await until(lambda: all(asked.sources is not None for asked in service._answers.asked))
+            await until(lambda: all(asked.heard.sources is not None for asked in service._answers.asked))
             await asyncio.sleep(0.02)
         return await task
 
@@ -159,7 +159,8 @@ def test_work_that_nobody_waits_for_stops(service: Service, monkeypatch: pytest.
         await until(lambda: asked.work.cancelled)
         return asked.work
 
-    held(service, gone)
+    with service.shared(service.systems.named("window")).exclusively(Work()):  # so that it can't be done
+        asyncio.run(gone())
     asyncio.run(until_empty(service))
 
 

@@ -47,7 +47,7 @@ def serve(
     ] = None,
     batch_tokens: Annotated[
         int, typer.Option(help="Tokens of a batch, which all clients share.", min=1)
-    ] = 2048,
+    ] = 4096,
     max_text_bytes: Annotated[int, typer.Option(help="Of the texts of a request.", min=1)] = 128 * 1024,
     max_file_bytes: Annotated[int, typer.Option(help="Of a file.", min=1)] = 32 * 1024 * 1024,
     max_sentences: Annotated[int, typer.Option(help="Of a request; files have any number.", min=1)] = 2_000,

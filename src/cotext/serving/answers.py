@@ -65,31 +65,12 @@ class _Ear:
     heard: int = -1  # sentences; -1: not the start
 
 
-@dataclass(slots=True, eq=False)
-class Asked:
-    """A request that is worked at, or was: what was heard of it so far, in threads, and told, in the loop."""
+@dataclass(slots=True)
+class _Heard:
+    """What was heard of a request so far, in threads, and is told, in the loop."""
 
-    work: Work
-    loop: asyncio.AbstractEventLoop
-    task: "asyncio.Task[TextAnswer] | None" = None
-    waiting: int = 0
     sources: list[SourceSentence] | None = None
     sentences: list[tuple[int, int, str]] = field(default_factory=list)
-    ears: list[_Ear] = field(default_factory=list)
-
-    def start(self, sources: list[SourceSentence]) -> None:
-        """Note all sentences; from any thread."""
-        self.sources = sources
-        self._call()
-
-    def hear(self, document: int, number: int, target: str) -> None:
-        """Note a sentence that is finished; from any thread."""
-        self.sentences.append((document, number, target))
-        self._call()
-
-    def _call(self) -> None:
-        for ear in list(self.ears):
-            self.loop.call_soon_threadsafe(self.tell, ear)
 
     def tell(self, ear: _Ear) -> None:
         """Tell a listener what it has not heard, in the loop."""
@@ -103,13 +84,49 @@ class Asked:
             ear.listener.on_sentence(*self.sentences[ear.heard - 1])
 
 
+@dataclass(slots=True, eq=False)
+class Asked:
+    """A request that is worked at."""
+
+    work: Work
+    loop: asyncio.AbstractEventLoop
+    task: "asyncio.Task[TextAnswer] | None" = None
+    waiting: int = 0
+    heard: _Heard = field(default_factory=_Heard)
+    ears: list[_Ear] = field(default_factory=list)
+
+    def start(self, sources: list[SourceSentence]) -> None:
+        """Note all sentences; from any thread."""
+        self.heard.sources = sources
+        self._call()
+
+    def hear(self, document: int, number: int, target: str) -> None:
+        """Note a sentence that is finished; from any thread."""
+        self.heard.sentences.append((document, number, target))
+        self._call()
+
+    def _call(self) -> None:
+        for ear in list(self.ears):
+            self.loop.call_soon_threadsafe(self.heard.tell, ear)
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """A complete answer, without the request and its work, which hold more than the answer itself."""
+
+    since: float
+    bytes: int
+    heard: _Heard
+    answer: TextAnswer
+
+
 class Answers:
     """The requests of all clients that are worked at, at most so many, and the answers kept."""
 
     def __init__(self, most: int, most_of_client: int) -> None:
         self._most, self._most_of_client = most, most_of_client
         self._asked: dict[str, Asked] = {}
-        self._kept: OrderedDict[str, tuple[float, int, Asked]] = OrderedDict()
+        self._kept: OrderedDict[str, _Kept] = OrderedDict()
         self._bytes = 0
 
     @property
@@ -129,21 +146,24 @@ class Answers:
         Raises:
             RequestError: 429, 503: too much is worked at.
         """
+        ear = _Ear(listener or Listener())
+        self._forget()
+        if (kept := self._kept.get(key)) is not None:
+            kept.heard.tell(ear)
+            return kept.answer
         asked = self._known(key)
         if asked is None:
             self._require_place(client)
             asked = self._begun(key, client, compute)
         assert asked.task is not None
-        ear = _Ear(listener or Listener())
         asked.waiting += 1
         asked.work.background = False
         if listener is not None:
             asked.ears.append(ear)
         try:
-            asked.tell(ear)
-            # A task that others wait for, too; one that is done may be of a loop before.
-            answer = asked.task.result() if asked.task.done() else await asyncio.shield(asked.task)
-            asked.tell(ear)
+            asked.heard.tell(ear)
+            answer = await asyncio.shield(asked.task)  # others may wait for it, too
+            asked.heard.tell(ear)
             return answer
         finally:
             asked.waiting -= 1
@@ -154,9 +174,6 @@ class Answers:
                 asked.loop.call_later(LINGER_SECONDS, _stop_unless_waited_for, asked)
 
     def _known(self, key: str) -> Asked | None:
-        self._forget()
-        if key in self._kept:
-            return self._kept[key][2]
         asked = self._asked.get(key)
         # Of another loop, or no more to be had, it is of no use to this one.
         alive = asked is not None and not asked.work.cancelled and asked.loop is asyncio.get_running_loop()
@@ -189,27 +206,27 @@ class Answers:
             if self._asked.get(key) is asked:
                 del self._asked[key]
             if not task.cancelled() and task.exception() is None:
-                self._keep(key, asked, task.result())
+                self._keep(key, asked.heard, task.result())
 
         asked.task.add_done_callback(over)
         return asked
 
-    def _keep(self, key: str, asked: Asked, answer: TextAnswer) -> None:
-        size = answer.bytes + 4 * sum(len(text) for _, _, text in asked.sentences)
+    def _keep(self, key: str, heard: _Heard, answer: TextAnswer) -> None:
+        size = answer.bytes + sum(4 * len(text) + 500 for _, _, text in heard.sentences)
         if size <= KEPT_BYTES // 8 and key not in self._kept:
             self._bytes += size
-            self._kept[key] = time.monotonic(), size, asked
+            self._kept[key] = _Kept(time.monotonic(), size, heard, answer)
             self._forget()
 
     def _forget(self) -> None:
         """Let go of answers that are old, or too many."""
         now = time.monotonic()
         while self._kept:
-            key, (since, size, _) = next(iter(self._kept.items()))
-            if now - since < KEPT_SECONDS and self._bytes <= KEPT_BYTES:
+            key, oldest = next(iter(self._kept.items()))
+            if now - oldest.since < KEPT_SECONDS and self._bytes <= KEPT_BYTES:
                 return
             del self._kept[key]
-            self._bytes -= size
+            self._bytes -= oldest.bytes
 
 
 def _stop_unless_waited_for(asked: Asked) -> None:

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-BATCH_TOKENS: Final = 2048
+BATCH_TOKENS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True)
