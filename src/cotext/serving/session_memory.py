@@ -20,7 +20,7 @@ SESSIONS_OF_CLIENT: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """A sentence of a segment, as search wrote it, or as it was `confirmed`; `exact`: with its own subwords."""
+    """A sentence of a segment, as search wrote it or as it was `confirmed`; `exact`: with its subwords."""
 
     block: int
     hypothesis: SentenceHypothesis

@@ -51,8 +51,8 @@ class Flow:
     """What one piece of work has a model do: search documents of a pool, or leave it alone for a `turn`.
 
     Its thread hears of it through `inbox`: progress, or the error that ended it. `tells`: the work hears of
-    its sentences. `is_over`: its thread wants no more of it. `background` is that of its work when it was last
-    looked at: other threads may change that at any moment, and a batch is made of one state of all flows.
+    its sentences. `is_over`: its thread wants no more of it. `background` is that of its work when it was
+    last looked at: other threads may change that at any moment, and a batch is made of one state of all.
     """
 
     work: Work
