@@ -250,6 +250,17 @@ def test_what_is_given_for_no_sentence_is_refused(service: Service, given: Any) 
     assert refused.value.status == 400
 
 
+def test_what_is_given_is_heard_as_it_is_answered(service: Service) -> None:
+    """A full stop too, where the source has none."""
+    heard: list[tuple[int, int, str]] = []
+    listener = Listener(on_sentence=lambda *each: heard.append(each))
+    blocks = (Block(("A heading",)), Block(("It runs.",)))
+    request = TextRequest(service.systems.named("window"), (blocks,), given={0: {0: "Ganz genau."}})
+    answer = asyncio.run(service.translate(request, Client(), listener))
+    assert answer.pairs[0].target == "Ganz genau."
+    assert sorted(heard) == [(pair.document, pair.number, pair.target) for pair in answer.pairs]
+
+
 def test_documents_are_counted_as_they_were_sent(service: Service) -> None:
     """Empty ones among them, too."""
     system = service.systems.named("sentence")

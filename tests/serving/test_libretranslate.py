@@ -48,6 +48,7 @@ def test_items_of_a_list_are_documents_unless_they_are_one(
     assert together["translatedText"] == translated(*LINES)
     assert answer(client, json={"q": LINES[:1], **EN_DE})["translatedText"] == translated(LINES[0])
     assert answer(client, json={"q": [], **EN_DE})["translatedText"] == []
+    assert answer(client, json={"q": [], "source": "auto", "target": "de"})["translatedText"] == []
     mixed = answer(client, json={"q": ["", "7 × 8", LINES[0]], **EN_DE})["translatedText"]
     assert mixed == ["", "7 × 8", *translated(LINES[0])]
 
@@ -201,6 +202,10 @@ def test_sessions_by_header_address_and_field(
     assert (
         answer(client, json={"q": LINES[0], **EN_DE, "cotext": confirmed})["translatedText"] == "Die Katze."
     )
+    with_tags = {"q": "<b>A cat</b>", **EN_DE, "format": "html", "cotext": confirmed}
+    refused = client.post("/translate", json=with_tags)
+    assert refused.status_code == 400
+    assert "plain text" in refused.json()["error"]
 
 
 # --- files

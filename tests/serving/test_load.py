@@ -391,6 +391,58 @@ def test_who_listens_badly_harms_nobody_else(many: Systems, shared: SharedSystem
     assert len(askers[1].found) == 1
 
 
+class Restless(Work):
+    """Work that is in the background, and is not, whenever it is looked at."""
+
+    looks = 0
+
+    @property
+    def background(self) -> bool:  # type: ignore[override]
+        self.looks += 1
+        return self.looks % 2 == 1
+
+    @background.setter
+    def background(self, value: bool) -> None:
+        pass
+
+
+def test_work_that_goes_into_the_background_at_any_moment(many: Systems, shared: SharedSystem) -> None:
+    """As that of clients who hang up and come back while a batch is chosen."""
+    system = many.named("sentence")
+    sources = [[long_document(system, 8, seed)] for seed in range(6)]
+    with shared.exclusively(Work()):
+        askers = [Asker(shared, each, Restless(str(n % 2))) for n, each in enumerate(sources)]
+        wait_for(lambda: len(waiting(shared)) == len(askers))
+    for asker, each in zip(askers, sources, strict=True):
+        asker.thread.join(30)
+        [expected] = dict(system.opened.translator.translate(each)).values()
+        assert asker.found[0].document == expected.document
+        assert sorted(j for _, j, _ in asker.sentences) == list(range(8))
+
+
+def test_a_document_that_leaves_while_it_is_searched_takes_no_other_along(
+    many: Systems, shared: SharedSystem, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system, search = many.named("sentence"), WindowSearch._search
+    gone = long_document(system, 3, 77)
+
+    def leaving(self: WindowSearch, batch: Any, *rest: Any) -> Any:
+        for pool in shared._model._pools.values():
+            for opened in pool.documents:
+                if opened.document == gone:
+                    pool.remove(opened)
+        return search(self, batch, *rest)
+
+    monkeypatch.setattr(WindowSearch, "_search", leaving)
+    with shared.exclusively(Work()):
+        askers = [Asker(shared, [gone], Work()), Asker(shared, [long_document(system, 3)], Work("b"))]
+        wait_for(lambda: len(waiting(shared)) == 2)
+    askers[1].thread.join(30)
+    assert sorted(j for _, j, _ in askers[1].sentences) == [0, 1, 2]
+    askers[0].work.cancel()
+    askers[0].thread.join(30)
+
+
 def test_stopped_all_that_waits_is_cancelled(many: Systems, shared: SharedSystem) -> None:
     system = many.named("sentence")
     long = Asker(shared, [long_document(system, 400)], Work("long"))

@@ -305,3 +305,60 @@ def test_what_names_no_place_is_refused(named: dict[str, object]) -> None:
     with pytest.raises(RequestError) as refused:
         session_place(asking({}, None), named)
     assert refused.value.status == 400
+
+
+def test_what_is_refused_leaves_no_trace_of_the_texts_before_it(tool: Tool) -> None:
+    tool.ask("A cat sees.", "It runs.")
+    before = list(tool.service.sessions.of("a", "s", "window").segments)
+    with pytest.raises(RequestError):
+        tool.ask("It sings!", "the cat " * 2_000)
+    assert tool.service.sessions.of("a", "s", "window").segments == before
+    assert tool.ask(OTHER) == tool.whole(["A cat sees.", "It runs.", OTHER])[2:]
+
+
+def test_requests_of_several_texts_are_answered_one_after_the_other(tool: Tool) -> None:
+    halves = [DOCUMENT[:3], DOCUMENT[3:]]
+
+    async def together() -> list[str]:
+        requests = [TextRequest(tool.system, tuple((Block((text,)),) for text in half)) for half in halves]
+        place = SessionPlace("s")
+        answers = [translate(tool.service, request, Client(), place) for request in requests]
+        return [blocks[0].text for each in await asyncio.gather(*answers) for blocks in each.documents]
+
+    assert asyncio.run(together()) == tool.whole(DOCUMENT)
+
+
+def test_what_is_confirmed_is_context_in_whole_documents(quick_systems: Systems, tmp_path: Path) -> None:
+    tool = Tool(quick_systems, tmp_path, "document")
+    own, texts = "Ganz andere Hunde!", ["A cat sees.", "It runs."]
+    assert tool.ask(texts[0], confirmed=(own,)) == [own]
+    assert tool.ask(texts[1]) == tool.whole(texts, {0: own})[1:] != tool.whole(texts)[1:]
+
+
+def test_what_was_answered_is_the_context_in_whole_documents(quick_systems: Systems, tmp_path: Path) -> None:
+    tool = Tool(quick_systems, tmp_path, "document")
+    first = tool.ask(DOCUMENT[1])
+    given = {0: first[0]}
+    assert tool.ask(OTHER) == tool.whole([DOCUMENT[1], OTHER], given)[1:]
+
+
+def test_a_segment_with_a_sentence_of_no_token_is_answered_alike(
+    tool: Tool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There is no window of it, as of letters that a tokenizer drops."""
+    translator = type(tool.system.opened.translator)
+    encoded = translator.encoded
+
+    def without(self: Any, name: str, sentences: Any) -> Any:
+        found = encoded(self, name, sentences)
+        return [[] if text == "Hm!" else each for text, each in zip(sentences, found, strict=True)]
+
+    monkeypatch.setattr(translator, "encoded", without)
+    first = tool.ask("Hm! A red bird.")
+    assert first[0].startswith("Hm! ")
+    assert tool.ask("Hm! A red bird.") == first
+
+
+def test_more_translations_than_texts_are_refused(tool: Tool) -> None:
+    with pytest.raises(RequestError, match="more translations"):
+        tool.ask("A cat.", confirmed=("Eine Katze.", "Ein Hund."))

@@ -88,7 +88,8 @@ class DocumentPool:
         finally:
             for group in batch:
                 if all(group.document.is_finished(row.number) for row in group.rows):
-                    del self._ready[group.document][group]
+                    # Whoever owns the pool may have removed the document meanwhile.
+                    self._ready.get(group.document, {}).pop(group, None)
 
     def advance(self, on_sentences: Callable[[int], None]) -> None:
         """Search all that is ready now, in batches of `decode.max_tokens`."""

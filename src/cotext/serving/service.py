@@ -175,11 +175,13 @@ class Service:
         asked.start([SourceSentence(*each) for each in texts.sentences])
 
         def on_sentence(index: int, sentence: int, target: str) -> None:
-            asked.hear(texts.numbers[index], sentence, texts.written(index, sentence, target))
+            own = taken.get(index, {}).get(sentence)
+            text = texts.written(index, sentence, target) if own is None else own
+            asked.hear(texts.numbers[index], sentence, text)
 
-        work.on_sentence = on_sentence
         everything = range(len(texts.documents))
         guide, taken = texts.guide(everything), texts.taken(everything)
+        work.on_sentence = on_sentence
         found = dict(opened.translator.translate(texts.documents, guide=guide, taken=taken, log=request.log))
         note_translated(found.values())
         pairs = (replace(pair, document=texts.numbers[pair.document]) for pair in texts.paired(found))

@@ -3,6 +3,8 @@
 import asyncio
 import time
 from collections import OrderedDict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -18,11 +20,12 @@ SESSIONS_OF_CLIENT: Final = 32
 
 @dataclass(frozen=True, slots=True)
 class Spoken:
-    """A sentence of a segment, as search wrote it; `exact`: with its own subwords."""
+    """A sentence of a segment, as search wrote it or as it was `confirmed`; `exact`: with its subwords."""
 
     block: int
     hypothesis: SentenceHypothesis
     exact: bool
+    confirmed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,16 @@ class SessionMemory:
             ]
             blocks[:0] = context.blocks
         return Context(tuple(blocks), tuple(found))
+
+    @asynccontextmanager
+    async def unless_refused(self) -> AsyncIterator[None]:
+        """What is kept meanwhile is forgotten where an exception ends it."""
+        segments, last = list(self.segments), self.last
+        try:
+            yield
+        except BaseException:
+            self.segments, self.last = segments, last
+            raise
 
     def keep(self, at: int, segment: Segment, replaced: bool) -> None:
         """Put a segment in its place, and forget what is too much."""

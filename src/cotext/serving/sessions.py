@@ -79,12 +79,15 @@ async def translate(
     sentences (`given`) is for requests without a session.
 
     Raises:
-        RequestError: as `Service.translate`; 413, more texts than a session keeps.
+        RequestError: as `Service.translate`; 400, more translations confirmed than there are texts; 413, more
+            texts than a session keeps.
     """
     if place is None:
         return await service.translate(request, client)
     if len(request.documents) > KEPT_SEGMENTS:
         raise RequestError(413, f"a request in a session has {KEPT_SEGMENTS} texts at most; send several")
+    if len(place.confirmed) > len(request.documents):
+        raise RequestError(400, "confirmed: more translations than texts; send one for each, or null")
     memory = service.sessions.of(client.name, place.name, request.system.name)
     seconds = service.settings.request_seconds
     try:
@@ -102,13 +105,13 @@ async def _one_by_one(
     documents: list[list[Block]] = []
     pairs: list[PairedSentence] = []
     confirmed = [*place.confirmed, *[None] * len(request.documents)]
-    for index, blocks in enumerate(request.documents):
-        number = None if place.number is None else place.number + index
-        async with memory.lock:
+    async with memory.lock, memory.unless_refused():
+        for index, blocks in enumerate(request.documents):
+            number = None if place.number is None else place.number + index
             one = _InSession(service, replace(request, documents=(blocks,)), client, memory)
             answer = await one.answer(number, confirmed[index])
-        documents += answer.documents
-        pairs += [replace(pair, document=index) for pair in answer.pairs]
+            documents += answer.documents
+            pairs += [replace(pair, document=index) for pair in answer.pairs]
     return TextAnswer(documents, pairs)
 
 
@@ -153,10 +156,17 @@ class _InSession:
     ) -> tuple[TextAnswer, tuple[Spoken, ...]]:
         """The translation of the segment in a context, and its sentences; `known`: found before."""
         before = (*context.sentences, *known)
-        exact = all(each.exact for each in before)
+        system = self._request.system
+        exact = _searches_each_alone(system) and all(each.exact for each in before)
         [own] = self._request.documents
         log = _Replay(before if exact else ())
-        given = {} if exact else {i: each.hypothesis.text for i, each in enumerate(before)}
+        # A first pass is the context in place of what is found, and not of what is given.
+        over_first_pass = system.opened.first_pass is not None
+        given = {
+            i: each.hypothesis.text
+            for i, each in enumerate(before)
+            if not exact or (each.confirmed and over_first_pass)
+        }
         asked = replace(self._request, documents=((*context.blocks, *own),), given={0: given}, log=log)
         answer = await self._service.translate(asked, self._client)
         first, size = len(context.blocks), len(context.sentences)
@@ -165,8 +175,13 @@ class _InSession:
             for pair in answer.pairs
             if pair.block >= first
         ]
+        # Windows count the sentences that have a token.
+        counted = len(log.found(0)) + len(log.noted) == len(answer.pairs)
         spoken = tuple(
-            known[i] if i < len(known) else _spoken(pair, log, size) for i, pair in enumerate(pairs)
+            known[i]
+            if i < len(known)
+            else _spoken(pair, log.noted.get(size + pair.number) if counted else None)
+            for i, pair in enumerate(pairs)
         )
         return TextAnswer([answer.documents[0][first:]], pairs), spoken
 
@@ -192,8 +207,7 @@ class _InSession:
         return Context(blocks, spoken) if within else Context()
 
 
-def _spoken(pair: PairedSentence, log: _Replay, before: int) -> Spoken:
-    window = log.noted.get(before + pair.number)
+def _spoken(pair: PairedSentence, window: FoundWindow | None) -> Spoken:
     if window is not None and len(window.sentences) == 1:
         return Spoken(pair.block, window.sentences[0], exact=True)
     return Spoken(pair.block, SentenceHypothesis((), pair.target), exact=False)
@@ -201,7 +215,7 @@ def _spoken(pair: PairedSentence, log: _Replay, before: int) -> Spoken:
 
 def _as_if_found(system: System, block: int, text: str) -> Spoken:
     tokens = tuple(system.opened.translator.tokenizer.encode(text, side="target"))
-    return Spoken(block, SentenceHypothesis(tokens, text, labels=len(tokens) + 1), exact=True)
+    return Spoken(block, SentenceHypothesis(tokens, text, labels=len(tokens) + 1), True, confirmed=True)
 
 
 def _may_be_read(system: System, source: str, spoken: Spoken) -> bool:
@@ -212,6 +226,13 @@ def _may_be_read(system: System, source: str, spoken: Spoken) -> bool:
     except CotextError:
         return False
     return 0 < len(spoken.hypothesis.tokens) <= translator.config.decode.max_source_tokens
+
+
+def _searches_each_alone(system: System) -> bool:
+    """Whether what is found for a sentence stays what it is in a document that goes on."""
+    plan = system.opened.translator.plan
+    whole = system.opened.config.view.kind == "document" and plan.searched_view is plan.view
+    return plan.group_windows == 1 and not whole
 
 
 def _context_sentences(system: System) -> int:
@@ -231,6 +252,16 @@ def _written(blocks: Sequence[Block], text: str) -> list[Block]:
     for i, line in zip(own, lines, strict=True):
         found[i] = replace(blocks[i], pieces=(line,))
     return found
+
+
+def refuse_confirmed_tags(place: SessionPlace | None) -> None:
+    """Refuse a translation that is confirmed where texts have tags, of which it would have others.
+
+    Raises:
+        RequestError: 400.
+    """
+    if place is not None and any(text is not None for text in place.confirmed):
+        raise RequestError(400, "confirmed: is plain text; send it without the handling of tags")
 
 
 def also_in_sessions(routes: Sequence[Route]) -> list[BaseRoute]:

@@ -16,7 +16,7 @@ from cotext.serving.deepl.fragments import Fragment, TagHandling, fragment
 from cotext.serving.errors import RequestError
 from cotext.serving.requests import service_of, unless_gone
 from cotext.serving.service import Client, TextRequest
-from cotext.serving.sessions import SessionPlace, translate
+from cotext.serving.sessions import SessionPlace, refuse_confirmed_tags, translate
 from cotext.serving.systems import System
 
 
@@ -59,6 +59,8 @@ async def translated(request: Request, client: Client, system: System, asked: Te
             413, f"{size:,} bytes of text, and {most:,} at most; send less at a time, or a file"
         )
     tags = TagHandling("html") if asked.html else None
+    if asked.html:
+        refuse_confirmed_tags(asked.place)
     parts = [
         fragment(text, "nonewlines" if asked.html else "1", tags, f"text {number}")
         for number, text in enumerate(asked.texts, 1)

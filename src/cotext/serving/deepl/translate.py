@@ -33,7 +33,7 @@ from cotext.serving.errors import RequestError
 from cotext.serving.glossary_store import wishes_of
 from cotext.serving.requests import service_of, unless_gone
 from cotext.serving.service import Client, Service, TextRequest
-from cotext.serving.sessions import SessionPlace, session_place
+from cotext.serving.sessions import SessionPlace, refuse_confirmed_tags, session_place
 from cotext.serving.sessions import translate as translate_in_session
 from cotext.serving.systems import System
 
@@ -91,6 +91,8 @@ async def translate(request: Request) -> Response:
     check_formality(wanted, systems[0])
     model_type = wanted.one_of("model_type", MODEL_TYPES)
     tags = _tag_handling(wanted)
+    if tags is not None:
+        refuse_confirmed_tags(extension.place)
     split = _split_sentences(wanted, tags)
     formatted = wanted.flag("preserve_formatting")
     texts = _texts(request, wanted)

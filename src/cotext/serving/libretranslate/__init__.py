@@ -116,7 +116,7 @@ async def translate(request: Request) -> Response:
         of_one = together or place is not None
         found = await _detected(service, ["\n".join(texts)] if of_one else texts, target)
         found = found * len(texts) if of_one else found
-    sources = [each.language for each in found] or [source] * max(1, len(texts))
+    sources = [each.language for each in found] if source == AUTO else [source] * max(1, len(texts))
     answers = [""] * len(texts)
     for code in dict.fromkeys(sources):
         system = _system(service, code, target, extension.get("system"))

@@ -155,6 +155,7 @@ class ModelThread:
     def _chosen(self) -> Batch | Turn | None:
         ready: dict[Flow, list[RowGroup]] = {}
         for flow in list(self._flows):
+            flow.look()
             if flow.is_over or flow.work.cancelled:
                 self._fail(flow, CancelledError())
                 continue

@@ -51,7 +51,8 @@ class Flow:
     """What one piece of work has a model do: search documents of a pool, or leave it alone for a `turn`.
 
     Its thread hears of it through `inbox`: progress, or the error that ended it. `tells`: the work hears of
-    its sentences. `is_over`: its thread wants no more of it.
+    its sentences. `is_over`: its thread wants no more of it. `background` is that of its work when it was
+    last looked at: other threads may change that at any moment, and a batch is made of one state of all.
     """
 
     work: Work
@@ -66,16 +67,24 @@ class Flow:
     inbox: "queue.SimpleQueue[Progress | BaseException]" = field(default_factory=queue.SimpleQueue)
     is_over: bool = False
     number: int = field(default_factory=lambda: next(_NUMBERS))
+    background: bool = False
+
+    def __post_init__(self) -> None:
+        self.look()
+
+    def look(self) -> None:
+        """See whether its work is in the background by now."""
+        self.background = self.work.background
 
     @property
     def order(self) -> tuple[float, bool, bool, int]:
         """Its place in the queue."""
-        return self.clock, self.work.background, self.served > 0, self.number
+        return self.clock, self.background, self.served > 0, self.number
 
     @property
     def sort(self) -> tuple[str, bool]:
         """The flows that share a weight."""
-        return self.work.client, self.work.background
+        return self.work.client, self.background
 
     def ready(self, tokens: float) -> list[RowGroup]:
         """What is ready of its documents: as many groups of rows as take so many tokens."""
@@ -175,7 +184,7 @@ class Turns:
             alike = {
                 flow: [g for g in groups if g.width == first.width and g is not first]
                 for flow, groups in ready.items()
-                if flow.pool is pool and flow.work.background == background
+                if flow.pool is pool and flow.background == background
             }
             candidates = self._in_turn(alike, members)
             candidates.sort(key=lambda each: abs(each[1].longest - first.longest))
