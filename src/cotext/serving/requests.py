@@ -37,6 +37,12 @@ def client_of(request: Request, key: str | None) -> Client:
     return admission.admit(record_of(request.scope), key)
 
 
+def bearer_key(request: Request) -> str | None:
+    """The key of `Authorization: Bearer KEY` (RFC 6750, 2.1), if there is one."""
+    kind, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() if kind.lower() == "bearer" else None
+
+
 async def fields(request: Request) -> dict[str, Any]:
     """The fields of a request, of a JSON object or of a form; of a form, every field has a list of values.
 

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import Request
 
 from cotext.serving.errors import RequestError
-from cotext.serving.requests import client_of, fields
+from cotext.serving.requests import bearer_key, client_of, fields
 from cotext.serving.service import Client
 from cotext.serving.settings import ServerSettings
 
@@ -27,8 +27,7 @@ def asking(request: Request) -> Client:
     Raises:
         RequestError: 403, a key is needed, or this is none.
     """
-    kind, _, key = request.headers.get("authorization", "").partition(" ")
-    return client_of(request, key.strip() if kind.lower() == "bearer" else None)
+    return client_of(request, bearer_key(request))
 
 
 async def body_of(request: Request, kind: type[B]) -> B:
