@@ -276,7 +276,7 @@ async def _run(attack: Attack, requests: int) -> None:
 def run_attack(server: ServerProcess, clients: list[Known], requests: int) -> Attack:
     attack = Attack(server, clients)
     process = psutil.Process(server.pid)
-    asyncio.run(_run(attack, 40))  # whatever is made once
+    asyncio.run(_run(attack, 20))  # whatever is made once
     memory, files, threads = process.memory_info().rss, process.num_fds(), process.num_threads()
     asyncio.run(_run(attack, requests))
     assert attack.faults == []
@@ -302,7 +302,7 @@ def _settled(condition: Callable[[], bool]) -> None:
 
 
 def test_good_and_hostile_clients_at_once(server: ServerProcess, clients: list[Known]) -> None:
-    run_attack(server, clients, 80)
+    run_attack(server, clients, 70)
 
 
 @pytest.mark.hostile
