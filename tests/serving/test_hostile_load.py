@@ -260,17 +260,15 @@ async def _run(attack: Attack, requests: int) -> None:
     left = iter(range(requests))
     limits = httpx.Limits(max_connections=WORKERS * 2)
 
-    async def work(number: int) -> None:
+    async def work(http: httpx.AsyncClient, number: int) -> None:
         chance = random.Random(number)
-        async with httpx.AsyncClient(
-            base_url=attack.server.address, timeout=SLOW_SECONDS, limits=limits
-        ) as http:
-            for _ in left:
-                kind = chance.choice(GOOD if chance.random() < 0.5 else HOSTILE)
-                with suppress(httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-                    await kind(attack, http, chance, chance.randrange(CLIENTS))
+        for _ in left:
+            kind = chance.choice(GOOD if chance.random() < 0.5 else HOSTILE)
+            with suppress(httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+                await kind(attack, http, chance, chance.randrange(CLIENTS))
 
-    await asyncio.gather(*(work(number) for number in range(WORKERS)))
+    async with httpx.AsyncClient(base_url=attack.server.address, timeout=SLOW_SECONDS, limits=limits) as http:
+        await asyncio.gather(*(work(http, number) for number in range(WORKERS)))
 
 
 def run_attack(server: ServerProcess, clients: list[Known], requests: int) -> Attack:
