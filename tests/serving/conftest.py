@@ -55,12 +55,12 @@ def browser() -> "Iterator[Browser]":
 @pytest.fixture(scope="module")
 def fake_server() -> "Iterator[tuple[Told, str]]":
     """A server whose answers tests decide, and its address."""
-    from fake_own_api import Running, Told, fake
+    from fake_own_api import Told, fake
+    from loopback import served
 
     told = Told()
-    running = Running(fake(told))
-    yield told, running.address
-    running.stop()
+    with served(fake(told)) as client:
+        yield told, str(client.base_url)
 
 
 @pytest.fixture

@@ -3,14 +3,12 @@
 import asyncio
 import json
 import re
-import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import uvicorn
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
@@ -221,22 +219,3 @@ def fake(told: Told) -> Starlette:
     )
     made.state.service = SimpleNamespace(settings=ServerSettings(Path("unused")))
     return made
-
-
-class Running:
-    """An application on a free port of the loopback, in a thread."""
-
-    def __init__(self, application: Any) -> None:
-        config = uvicorn.Config(application, host="127.0.0.1", port=0, log_level="critical", lifespan="on")
-        self._server = uvicorn.Server(config)
-        self._thread = threading.Thread(target=self._server.run, daemon=True)
-        self._thread.start()
-        while not self._server.started:
-            threading.Event().wait(0.01)
-        port = self._server.servers[0].sockets[0].getsockname()[1]
-        self.address = f"http://127.0.0.1:{port}"
-
-    def stop(self) -> None:
-        self._server.should_exit = True
-        self._server.force_exit = True
-        self._thread.join(10)

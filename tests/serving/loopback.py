@@ -14,7 +14,9 @@ import uvicorn
 @contextmanager
 def served(application: Any) -> Iterator[httpx.Client]:
     """A client of the application, which runs in a thread."""
-    server = uvicorn.Server(uvicorn.Config(application, port=0, log_level="error"))
+    server = uvicorn.Server(
+        uvicorn.Config(application, port=0, log_level="error", timeout_graceful_shutdown=2)
+    )
     thread = threading.Thread(target=server.run)
     thread.start()
     try:

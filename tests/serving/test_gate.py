@@ -187,12 +187,12 @@ def test_what_is_not_there_is_told_in_the_form_of_the_dialect(
 
 
 def test_paths_of_this_machine_are_taken_out() -> None:
-    folders = [Path("/home/me/my runs/a"), Path("runs/b")]
+    folders = {Path("/home/me/my runs/a"): "a", Path("runs/b"): "b"}
     assert without_paths("/home/me/my runs/a: no model", folders) == "a: no model"
     assert without_paths("runs/b/model.safetensors: no", folders) == "b/model.safetensors: no"
-    assert without_paths("see '/var/lib/x/y.json'; /tmp/a/: 3", []) == "see 'y.json'; ...: 3"
+    assert without_paths("see '/var/lib/x/y.json'; /tmp/a/: 3", {}) == "see 'y.json'; ...: 3"
     kept = "km/h, and/or, </b>, https://example.org/a/b, /v2, 1/2/3"
-    assert without_paths(kept) == kept
+    assert without_paths(kept, {}) == kept
 
 
 # --- headers

@@ -260,23 +260,21 @@ async def _run(attack: Attack, requests: int) -> None:
     left = iter(range(requests))
     limits = httpx.Limits(max_connections=WORKERS * 2)
 
-    async def work(number: int) -> None:
+    async def work(http: httpx.AsyncClient, number: int) -> None:
         chance = random.Random(number)
-        async with httpx.AsyncClient(
-            base_url=attack.server.address, timeout=SLOW_SECONDS, limits=limits
-        ) as http:
-            for _ in left:
-                kind = chance.choice(GOOD if chance.random() < 0.5 else HOSTILE)
-                with suppress(httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
-                    await kind(attack, http, chance, chance.randrange(CLIENTS))
+        for _ in left:
+            kind = chance.choice(GOOD if chance.random() < 0.5 else HOSTILE)
+            with suppress(httpx.RemoteProtocolError, httpx.ReadError, httpx.WriteError):
+                await kind(attack, http, chance, chance.randrange(CLIENTS))
 
-    await asyncio.gather(*(work(number) for number in range(WORKERS)))
+    async with httpx.AsyncClient(base_url=attack.server.address, timeout=SLOW_SECONDS, limits=limits) as http:
+        await asyncio.gather(*(work(http, number) for number in range(WORKERS)))
 
 
 def run_attack(server: ServerProcess, clients: list[Known], requests: int) -> Attack:
     attack = Attack(server, clients)
     process = psutil.Process(server.pid)
-    asyncio.run(_run(attack, 40))  # whatever is made once
+    asyncio.run(_run(attack, 20))  # whatever is made once
     memory, files, threads = process.memory_info().rss, process.num_fds(), process.num_threads()
     asyncio.run(_run(attack, requests))
     assert attack.faults == []
@@ -302,7 +300,7 @@ def _settled(condition: Callable[[], bool]) -> None:
 
 
 def test_good_and_hostile_clients_at_once(server: ServerProcess, clients: list[Known]) -> None:
-    run_attack(server, clients, 80)
+    run_attack(server, clients, 70)
 
 
 @pytest.mark.hostile

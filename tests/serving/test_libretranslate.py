@@ -1,17 +1,20 @@
 """LibreTranslate's interface, by requests as programs send them; `libretranslatepy` is one of these."""
 
+import asyncio
 import io
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import httpx
 import pytest
 from loopback import served
 from starlette.testclient import TestClient
 from tiny_server import tiny_application
 
 from cotext.serving.jobs import Jobs, JobStatus
+from cotext.serving.keys import add_key
 from cotext.serving.systems import Systems
 
 LINES = ["A cat sees.", "It runs.", "It sings!"]
@@ -268,6 +271,64 @@ def test_a_file_that_cannot_be_read_is_refused(client: TestClient) -> None:
     assert found.json().keys() == {"error"}
     assert str(Path.home()) not in found.text
     assert "/tmp" not in found.text
+
+
+@pytest.mark.parametrize(
+    ("size", "shown", "status"),
+    [
+        (3_000_000, {}, 403),
+        (3_000_000, {"headers": {"authorization": "Bearer wrong"}}, 403),
+        (3_000_000, {"params": {"api_key": "wrong"}}, 403),
+        (3_000_000, {"headers": {"authorization": "Bearer KEY"}}, 413),
+        (3_000_000, {"params": {"api_key": "KEY"}}, 413),
+        (3_000_000, {"data": {"api_key": "KEY"}}, 413),
+        (8, {"last": True}, 200),
+        (8, {}, 403),
+    ],
+)
+def test_of_a_file_without_a_key_little_is_read(
+    quick_systems: Systems, tmp_path: Path, size: int, shown: dict[str, Any], status: int
+) -> None:
+    """With a key, the size is what refuses it; without one, or with a wrong one, the key, and before."""
+    key = add_key(tmp_path / "keys", "desk")
+    fields = {name: (None, value) for name, value in (EN_DE | shown.get("data", {})).items()}
+    file = {"file": ("a.txt", b"A cat. " * (size // 7))}
+    form: dict[str, Any] = fields | file
+    if shown.get("last"):
+        form = file | fields | {"api_key": (None, "KEY")}
+    form = {name: (a, key if b == "KEY" else b) for name, (a, b) in form.items()}
+    others = {
+        kind: {name: value.replace("KEY", key) for name, value in shown[kind].items()}
+        for kind in ("headers", "params")
+        if kind in shown
+    }
+    application = tiny_application(quick_systems, tmp_path, keys=tmp_path / "keys", max_file_bytes=2_000_000)
+    received: list[int] = []
+
+    async def counting(scope: Any, receive: Any, send: Any) -> None:
+        async def counted() -> Any:
+            message = await receive()
+            received.append(len(message.get("body", b"")))
+            return message
+
+        await application(scope, counted, send)
+
+    async def chunks(content: bytes) -> AsyncIterator[bytes]:
+        for start in range(0, len(content), 65_536):
+            yield content[start : start + 65_536]
+
+    async def ask() -> httpx.Response:
+        transport = httpx.ASGITransport(counting)
+        async with httpx.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
+            request = client.build_request("POST", "/translate_file", files=form, **others)
+            content, headers = await request.aread(), dict(request.headers)
+            del headers["content-length"]
+            return await client.post(request.url, content=chunks(content), headers=headers)
+
+    found = asyncio.run(ask())
+    assert found.status_code == status, found.text
+    if status == 403:
+        assert sum(received) < 1_300_000
 
 
 def test_libretranslatepy(

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 from browsing import CHROMIUM, opened, until
-from fake_own_api import Running
+from loopback import served
 from tiny_server import tiny_application
 
 from cotext.serving.keys import add_key
@@ -28,9 +28,8 @@ TEXT = "The cat sees a dog. It runs.\nIt sings! A red bird eats."
 
 @pytest.fixture(scope="module")
 def address(systems: "Systems", tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    running = Running(tiny_application(systems, tmp_path_factory.mktemp("state")))
-    yield running.address
-    running.stop()
+    with served(tiny_application(systems, tmp_path_factory.mktemp("state"))) as client:
+        yield str(client.base_url)
 
 
 def test_a_document_is_translated_compared_explained_edited_and_exported(
@@ -101,19 +100,16 @@ def test_a_server_with_keys_shows_the_page_and_answers_a_key(
     browser: "Browser", systems: "Systems", tmp_path: Path
 ) -> None:
     key = add_key(tmp_path / "keys.json", "reader")
-    running = Running(tiny_application(systems, tmp_path / "state", keys=tmp_path / "keys.json"))
-    try:
-        with opened(browser, running.address, refused=True) as page:
-            page.wait_for_selector("#key-form:visible")
-            page.fill("#key", "no such key")
-            page.keyboard.press("Enter")
-            page.wait_for_selector("#key-error:visible")
-            page.fill("#key", key)
-            page.keyboard.press("Enter")
-            page.wait_for_selector("#systems:visible")
-            page.fill("#source", TEXT)
-            page.click("#translate")
-            page.wait_for_selector(".s[data-column] .t")
-            assert page.is_hidden("#key-form")
-    finally:
-        running.stop()
+    application = tiny_application(systems, tmp_path / "state", keys=tmp_path / "keys.json")
+    with served(application) as client, opened(browser, str(client.base_url), refused=True) as page:
+        page.wait_for_selector("#key-form:visible")
+        page.fill("#key", "no such key")
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#key-error:visible")
+        page.fill("#key", key)
+        page.keyboard.press("Enter")
+        page.wait_for_selector("#systems:visible")
+        page.fill("#source", TEXT)
+        page.click("#translate")
+        page.wait_for_selector(".s[data-column] .t")
+        assert page.is_hidden("#key-form")

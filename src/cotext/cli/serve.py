@@ -91,6 +91,7 @@ def serve(
     pair = _pair(languages)
     # What can be refused at once is, before models are loaded.
     with listening_socket(host, port, keys is not None) as listening:
+        os.umask(0o077)  # what clients send and get is nobody else's, whatever file of it is written
         folder = state or _state_folder(listening.getsockname()[1])
         settings = ServerSettings(folder, keys, _origins(cors), page=page, **limits)
         service = Service(open_systems(runs, device, threads, pair), settings)

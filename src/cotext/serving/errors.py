@@ -1,7 +1,7 @@
 """What a client is told when a request cannot be answered; every dialect writes it in its own form."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
@@ -20,13 +20,13 @@ class RequestError(Exception):
         self.status, self.message, self.retry_after = status, message, retry_after
 
 
-def without_paths(message: str, folders: Iterable[Path] = ()) -> str:
+def without_paths(message: str, names: Mapping[Path, str]) -> str:
     """A message for a client: of paths of this machine, only the last part is left.
 
-    `folders`: known ones, which are found with spaces in their names, and relative ones.
+    `names`: what known ones are called, which are found with spaces in their names, and relative ones.
     """
-    for folder in folders:
-        for form in sorted({str(folder), str(folder.absolute())}, key=len, reverse=True):
-            if form not in (".", "/"):
-                message = message.replace(form, folder.absolute().name)
+    forms = {form: name for path, name in names.items() for form in (str(path), str(path.absolute()))}
+    for form in sorted(forms, key=len, reverse=True):
+        if form not in (".", "/"):
+            message = message.replace(form, forms[form])
     return _ABSOLUTE_PATH.sub(lambda match: match[1] or "...", message)

@@ -13,15 +13,17 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
+from cotext.serving.dialects import plain_refusal
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import Event, EventStream
 from cotext.serving.jobs import JobOptions, JobStatus
 from cotext.serving.jobs.names import attachment
 from cotext.serving.limits import Admission
-from cotext.serving.requests import client_of, service_of
-from cotext.serving.service import Client
+from cotext.serving.own_api.bodies import asking
+from cotext.serving.requests import service_of
 from cotext.serving.uploads import received_file
 
+refusal = plain_refusal
 PIECE_BYTES: Final = 256 * 1024
 
 
@@ -37,14 +39,9 @@ def routes() -> list[BaseRoute]:
     ]
 
 
-def refusal(error: RequestError) -> Response:
-    """An error as the own API writes it."""
-    return JSONResponse({"message": error.message}, error.status)
-
-
 async def send(request: Request) -> Response:
     """Take a file."""
-    client, service = _client(request), service_of(request)
+    client, service = asking(request), service_of(request)
     settings = service.settings
     async with received_file(
         request, service.jobs, settings.max_file_bytes, settings.max_text_bytes
@@ -59,27 +56,27 @@ async def send(request: Request) -> Response:
 
 async def all_of(request: Request) -> Response:
     """The files of a client, the newest first."""
-    client = _client(request)
+    client = asking(request)
     found = service_of(request).jobs.of_client(client)
     return JSONResponse({"files": [asdict(status) for status in found]})
 
 
 async def one(request: Request) -> Response:
     """How far a file is."""
-    client = _client(request)
+    client = asking(request)
     return JSONResponse(asdict(service_of(request).jobs.status(request.path_params["id"], client)))
 
 
 async def forget(request: Request) -> Response:
     """Cancel the translation of a file, and forget it."""
-    client = _client(request)
+    client = asking(request)
     service_of(request).jobs.delete(request.path_params["id"], client)
     return Response(status_code=204)
 
 
 async def events(request: Request) -> Response:
     """How far a file is, whenever that changes, until it is done."""
-    client, jobs = _client(request), service_of(request).jobs
+    client, jobs = asking(request), service_of(request).jobs
     id = request.path_params["id"]
     jobs.status(id, client)  # what is no file of the client's is told by the status of the answer
     admission: Admission = request.app.state.admission
@@ -96,7 +93,7 @@ async def _events(statuses: AsyncGenerator[JobStatus]) -> AsyncGenerator[Event]:
 
 async def result(request: Request) -> Response:
     """The translated file, to be saved and not to be shown."""
-    client = _client(request)
+    client = asking(request)
     return file_answer(*service_of(request).jobs.result(request.path_params["id"], client))
 
 
@@ -126,11 +123,6 @@ def _pieces(file: BinaryIO, on_end: Callable[[], None]) -> Iterator[bytes]:
             piece = following
         on_end()
         yield piece
-
-
-def _client(request: Request) -> Client:
-    kind, _, key = request.headers.get("authorization", "").partition(" ")
-    return client_of(request, key.strip() if kind.lower() == "bearer" else None)
 
 
 def _glossary(text: str) -> tuple[tuple[str, str], ...]:

@@ -92,7 +92,7 @@ class Gate:
         except RequestError as error:
             refused = error
         except CotextError as error:
-            refused = RequestError(400, without_paths(str(error), self._service.folders))
+            refused = RequestError(400, without_paths(str(error), self._service.folder_names))
         except Exception as error:
             log_error(record, error)
             refused = RequestError(500, f"a fault of this server, which is in its log as {record.id}")

@@ -1,7 +1,7 @@
 """What the dialects read of a request in the same way: fields as JSON or as a form, and who asks."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterable
 from typing import Any, Final, TypeVar
 from urllib.parse import parse_qsl
 
@@ -13,6 +13,7 @@ from cotext.serving.errors import RequestError
 from cotext.serving.limits import Admission
 from cotext.serving.record import record_of
 from cotext.serving.service import Client, Service
+from cotext.serving.settings import ServerSettings
 
 T = TypeVar("T")
 
@@ -35,6 +36,12 @@ def client_of(request: Request, key: str | None) -> Client:
     """
     admission: Admission = request.app.state.admission
     return admission.admit(record_of(request.scope), key)
+
+
+def bearer_key(request: Request) -> str | None:
+    """The key of `Authorization: Bearer KEY` (RFC 6750, 2.1), if there is one."""
+    kind, _, key = request.headers.get("authorization", "").partition(" ")
+    return key.strip() if kind.lower() == "bearer" else None
 
 
 async def fields(request: Request) -> dict[str, Any]:
@@ -121,6 +128,21 @@ async def _parts(request: Request) -> dict[str, Any]:
             if "\0" in name or any("\ud800" <= c <= "\udfff" for c in text):
                 raise RequestError(400, "the form holds half characters")
     return found
+
+
+def check_size(settings: ServerSettings, texts: Iterable[str], sentences: int = 0) -> None:
+    """Refuse more text, or more sentences, than a request may have.
+
+    Raises:
+        RequestError: 413, there is more.
+    """
+    size = sum(len(text.encode()) for text in texts)
+    if size > settings.max_text_bytes:
+        most = f"{settings.max_text_bytes:,} at most"
+        raise RequestError(413, f"{size:,} bytes of text, and {most}; send less at a time, or a file")
+    if sentences > settings.max_sentences:
+        most = f"{settings.max_sentences:,} at most"
+        raise RequestError(413, f"{sentences:,} sentences, and {most}; send less at a time, or a file")
 
 
 async def unless_gone(request: Request, answer: Coroutine[Any, Any, T]) -> T:

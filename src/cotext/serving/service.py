@@ -100,9 +100,10 @@ class Service:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     @property
-    def folders(self) -> list[Path]:
-        """Folders of this machine that no client hears of."""
-        return [*(system.opened.folder for system in self.systems), self.settings.state]
+    def folder_names(self) -> dict[Path, str]:
+        """Folders of this machine that no client hears of, and the part of each that is told instead."""
+        folders = [*(system.opened.folder for system in self.systems), self.settings.state]
+        return {folder: folder.absolute().name for folder in folders}
 
     @property
     def waiting(self) -> int:
@@ -154,7 +155,7 @@ class Service:
         except CancelledError:
             raise _stopping() from None
         except CotextError as error:
-            raise RequestError(400, without_paths(str(error), self.folders)) from None
+            raise RequestError(400, without_paths(str(error), self.folder_names)) from None
         except (MemoryError, RuntimeError) as error:
             if not _is_of_memory(error):
                 raise

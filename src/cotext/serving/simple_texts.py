@@ -14,7 +14,7 @@ from cotext.data.languages import language_code
 from cotext.runtime.errors import CotextError
 from cotext.serving.deepl.fragments import Fragment, TagHandling, fragment
 from cotext.serving.errors import RequestError
-from cotext.serving.requests import service_of, unless_gone
+from cotext.serving.requests import check_size, service_of, unless_gone
 from cotext.serving.service import Client, TextRequest
 from cotext.serving.sessions import SessionPlace, refuse_confirmed_tags, translate
 from cotext.serving.systems import System
@@ -46,18 +46,10 @@ async def translated(request: Request, client: Client, system: System, asked: Te
     """The translations of texts, in their order.
 
     Raises:
-        RequestError: 400, text that is no Unicode; 413, too much of it; else as `Service.translate`.
+        RequestError: 413, too much text; else as `Service.translate`.
     """
     service = service_of(request)
-    settings = service.settings
-    try:
-        size = sum(len(text.encode()) for text in asked.texts)
-    except UnicodeEncodeError:
-        raise RequestError(400, "the text holds half characters, which are no Unicode") from None
-    if size > (most := settings.max_text_bytes):
-        raise RequestError(
-            413, f"{size:,} bytes of text, and {most:,} at most; send less at a time, or a file"
-        )
+    check_size(service.settings, asked.texts)
     tags = TagHandling("html") if asked.html else None
     if asked.html:
         refuse_confirmed_tags(asked.place)

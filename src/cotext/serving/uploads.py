@@ -4,7 +4,7 @@ Starlette's own reader of forms takes files of any size, and as many as a thousa
 folder for temporary files, before a handler sees any. Here the limits hold while a file arrives.
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -39,9 +39,15 @@ class Upload:
 
 @asynccontextmanager
 async def received_file(
-    request: Request, jobs: Jobs, max_file_bytes: int, max_field_bytes: int
+    request: Request,
+    jobs: Jobs,
+    max_file_bytes: int,
+    max_field_bytes: int,
+    check: Callable[[Upload, int], None] = lambda upload, size: None,
 ) -> AsyncIterator[Upload]:
     """The form of a request, with the file in its field `file`; deleted afterwards unless it is submitted.
+
+    `check` is called while it arrives, with the fields so far and the bytes of the file, and may refuse it.
 
     Raises:
         RequestError: 400, no such form, no file in it, several, or cut short; 413, a file or its fields are
@@ -56,15 +62,16 @@ async def received_file(
         most = int(declared)
     with jobs.upload(most) as path:
         form = _Form(Upload(path), boundary, max_file_bytes, max_field_bytes)
-        await _read(request, form, path)
+        await _read(request, form, path, check)
         yield form.received()
 
 
-async def _read(request: Request, form: "_Form", path: Path) -> None:
+async def _read(request: Request, form: "_Form", path: Path, check: Callable[[Upload, int], None]) -> None:
     try:
         with path.open("xb") as file:
             async for chunk in request.stream():
                 form.write(chunk)
+                check(form.upload, form.file_bytes)
                 if len(form.waiting) >= WRITTEN_BYTES:
                     await to_thread.run_sync(file.write, form.taken())
             form.finish()
@@ -94,9 +101,9 @@ class _Form:
     """The parts of a form as they come: content of the file waits to be written, fields are kept."""
 
     def __init__(self, upload: Upload, boundary: bytes, max_file_bytes: int, max_field_bytes: int) -> None:
-        self._upload, self._most, self._most_of_fields = upload, max_file_bytes, max_field_bytes
+        self.upload, self._most, self._most_of_fields = upload, max_file_bytes, max_field_bytes
         self.waiting = bytearray()
-        self._file_bytes = self._field_bytes = self._parts = self._files = 0
+        self.file_bytes = self._field_bytes = self._parts = self._files = 0
         self._header, self._value = b"", b""
         self._disposition = b""
         self._name: str | None = None  # of a field; None: the file
@@ -141,7 +148,7 @@ class _Form:
         """The file, which has arrived whole."""
         if not self._files:
             raise RequestError(400, "the form has no file in its field `file`")
-        return self._upload
+        return self.upload
 
     def _begin(self) -> None:
         self._parts += 1
@@ -168,12 +175,12 @@ class _Form:
             self._files += 1
             if self._files > 1:
                 raise RequestError(400, "the form has several files; send one at a time")
-            self._upload.file_name = _text(options[b"filename"])
+            self.upload.file_name = _text(options[b"filename"])
 
     def _on_data(self, data: bytes, start: int, end: int) -> None:
         if self._name is None:
-            self._file_bytes += end - start
-            if self._file_bytes > self._most:
+            self.file_bytes += end - start
+            if self.file_bytes > self._most:
                 raise _too_long(self._most)
             self.waiting += data[start:end]
             return
@@ -184,7 +191,7 @@ class _Form:
 
     def _end(self) -> None:
         if self._name is not None:
-            self._upload.fields.setdefault(self._name, []).append(_text(self._content))
+            self.upload.fields.setdefault(self._name, []).append(_text(self._content))
 
     def _on_end(self) -> None:
         self._ended = True

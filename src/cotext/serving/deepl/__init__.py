@@ -4,14 +4,15 @@ Texts, documents, glossaries, languages and usage; what Cotext cannot do (formal
 translation memories, other formats of a document) is refused with 400 and its name.
 """
 
-from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from cotext.serving.deepl import documents, glossaries, languages
 from cotext.serving.deepl.translate import translate
 from cotext.serving.deepl.usage import tell_usage
-from cotext.serving.errors import RequestError
+from cotext.serving.dialects import plain_refusal
 from cotext.serving.sessions import also_in_sessions
+
+refusal = plain_refusal
 
 
 def routes() -> list[BaseRoute]:
@@ -44,8 +45,3 @@ def routes() -> list[BaseRoute]:
             Route(dictionaries, glossaries.delete_dictionary, methods=["DELETE"]),
         ]
     )
-
-
-def refusal(error: RequestError) -> Response:
-    """An error as the clients read it: texts, never lists."""
-    return JSONResponse({"message": error.message}, error.status)

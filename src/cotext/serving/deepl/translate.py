@@ -31,7 +31,7 @@ from cotext.serving.deepl.usage import check_quota
 from cotext.serving.detection import detect
 from cotext.serving.errors import RequestError
 from cotext.serving.glossary_store import wishes_of
-from cotext.serving.requests import service_of, unless_gone
+from cotext.serving.requests import check_size, service_of, unless_gone
 from cotext.serving.service import Client, Service, TextRequest
 from cotext.serving.sessions import SessionPlace, refuse_confirmed_tags, session_place
 from cotext.serving.sessions import translate as translate_in_session
@@ -175,15 +175,7 @@ def _texts(request: Request, wanted: Asked) -> list[str]:
     texts = wanted.texts("text")
     if not texts:
         raise RequestError(400, "Parameter 'text' not specified.")
-    most = service_of(request).settings.max_text_bytes
-    try:
-        size = sum(len(text.encode()) for text in (*texts, wanted.text("context")))
-    except UnicodeEncodeError:
-        raise RequestError(400, "Parameter 'text' holds half characters, which are no Unicode") from None
-    if size > most:
-        raise RequestError(
-            413, f"{size:,} bytes of text, and {most:,} at most; send fewer texts, or a file to /v2/document"
-        )
+    check_size(service_of(request).settings, (*texts, wanted.text("context")))
     return texts
 
 

@@ -12,6 +12,7 @@ from cotext.decoding.translate_files import GENERIC, format_of, open_job
 from cotext.files.blocks import FileFormat
 from cotext.files.table import file_formats
 from cotext.runtime.errors import CotextError
+from cotext.serving.errors import without_paths
 from cotext.serving.jobs.folder import JobFolder
 from cotext.serving.jobs.progress import Running
 from cotext.serving.jobs.table import Row
@@ -43,6 +44,7 @@ def translate_job(
     wanted = row.wanted
     source, out = folder.source(row.id, row.suffix), folder.result(row.id, row.suffix)
     said: list[str] = []
+    names = _names(row, folder, system)
     try:
         opened = shared.opened_for(running.work, wanted.fast)
         job = open_job(
@@ -60,9 +62,9 @@ def translate_job(
         before = list(said)
         report = job.run(running.advance, overwrite=True, keep=True)
     except CotextError as error:
-        raise CotextError(without_paths(str(error), row, folder, system)) from None
+        raise CotextError(without_paths(str(error), names)) from None
     messages = [*before, *report.messages, *_of_sentences(report)]
-    told = [without_paths(_OPTION.sub("", each), row, folder, system) for each in dict.fromkeys(messages)]
+    told = [without_paths(_OPTION.sub("", each), names) for each in dict.fromkeys(messages)]
     if len(told) > MAX_MESSAGES:
         told[MAX_MESSAGES:] = [f"... and {len(told) - MAX_MESSAGES:,} more messages"]
     return told
@@ -115,10 +117,10 @@ def _of_sentences(report: FileReport) -> Iterable[str]:
             yield f"{len(where):,} sentence{'s' if len(where) > 1 else ''} {what}; {report.places} {some}"
 
 
-def without_paths(text: str, row: Row, folder: JobFolder, system: System) -> str:
-    """A message in which files are called as the client does, and nothing of this machine is named."""
+def _names(row: Row, folder: JobFolder, system: System) -> dict[Path, str]:
+    """What the client calls the files of a job and the system."""
     result = folder.result(row.id, row.suffix)
-    names = {
+    return {
         folder.source(row.id, row.suffix): row.file_name,
         result.with_name(f"{result.name}.partial"): row.result_name,
         result: row.result_name,
@@ -126,6 +128,3 @@ def without_paths(text: str, row: Row, folder: JobFolder, system: System) -> str
         folder.root: "the server",
         system.opened.folder: system.name,
     }
-    for path in sorted(names, key=lambda path: -len(str(path))):
-        text = text.replace(str(path), names[path])
-    return text

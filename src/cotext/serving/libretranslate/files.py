@@ -18,13 +18,15 @@ from cotext.files.table import file_formats
 from cotext.serving.errors import RequestError
 from cotext.serving.file_routes import file_answer
 from cotext.serving.jobs import JobOptions, JobStatus, JobTicket
-from cotext.serving.requests import client_of, service_of, unless_gone
+from cotext.serving.limits import Admission
+from cotext.serving.requests import bearer_key, client_of, service_of, unless_gone
 from cotext.serving.service import Client, Service
 from cotext.serving.simple_texts import code_of
 from cotext.serving.systems import System
 from cotext.serving.uploads import Upload, received_file
 
 WAITING_SHARE: Final = 0.8  # of the time that a request may take
+BEFORE_KEY_BYTES: Final = 1 << 20  # of a file that are read before a key is shown
 ID_CHARACTERS: Final = 32
 
 
@@ -34,13 +36,25 @@ def supported_suffixes() -> list[str]:
 
 
 async def translate_file(request: Request) -> Response:
-    """Take a file, and answer where its translation is."""
+    """Take a file, and answer where its translation is.
+
+    The key may stand in the form behind the file, as pages in a browser put it: then the file is read for a
+    while before anybody knows whose it is.
+    """
     service = service_of(request)
     settings = service.settings
+    admission: Admission = request.app.state.admission
+    shown = bearer_key(request) or request.query_params.get("api_key")
+
+    def check(upload: Upload, size: int) -> None:
+        key = shown or upload.value("api_key")
+        if admission.key_required and (key or size > BEFORE_KEY_BYTES):
+            client_of(request, key or None)
+
     async with received_file(
-        request, service.jobs, settings.max_file_bytes, settings.max_text_bytes
+        request, service.jobs, settings.max_file_bytes, settings.max_text_bytes, check
     ) as upload:
-        client = client_of(request, upload.value("api_key") or None)
+        client = client_of(request, shown or upload.value("api_key") or None)
         system = _system(service, upload)
         submit = partial(service.jobs.submit, client, system, upload.path, upload.file_name, JobOptions())
         ticket = await to_thread.run_sync(submit)

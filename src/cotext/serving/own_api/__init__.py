@@ -11,15 +11,18 @@ from starlette.routing import BaseRoute, Route
 
 from cotext.files.table import file_formats
 from cotext.files.tmx import written
+from cotext.serving.dialects import plain_refusal
 from cotext.serving.errors import RequestError
 from cotext.serving.event_stream import EventStream
 from cotext.serving.language_names import name_of
 from cotext.serving.own_api import glossaries
-from cotext.serving.own_api.bodies import Body, asking, body_of, check_size
+from cotext.serving.own_api.bodies import Body, asking, body_of
 from cotext.serving.own_api.explanations import Explanations, Question, unexplained
 from cotext.serving.own_api.texts import Asked, events_of, first_of, last_of
-from cotext.serving.requests import service_of, unless_gone
+from cotext.serving.requests import check_size, service_of, unless_gone
 from cotext.serving.systems import System
+
+refusal = plain_refusal
 
 
 class TranslateBody(Body):
@@ -59,11 +62,6 @@ def routes() -> list[BaseRoute]:
         Route("/api/tmx", tmx, methods=["POST"]),
         *glossaries.routes(),
     ]
-
-
-def refusal(error: RequestError) -> Response:
-    """An error as the own API writes it."""
-    return JSONResponse({"message": error.message}, error.status)
 
 
 async def systems(request: Request) -> Response:

@@ -1,15 +1,13 @@
 """What the routes of the own API read of a request: its body, and who asks."""
 
-from collections.abc import Iterable
 from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from starlette.requests import Request
 
 from cotext.serving.errors import RequestError
-from cotext.serving.requests import client_of, fields
+from cotext.serving.requests import bearer_key, client_of, fields
 from cotext.serving.service import Client
-from cotext.serving.settings import ServerSettings
 
 
 class Body(BaseModel):
@@ -27,8 +25,7 @@ def asking(request: Request) -> Client:
     Raises:
         RequestError: 403, a key is needed, or this is none.
     """
-    kind, _, key = request.headers.get("authorization", "").partition(" ")
-    return client_of(request, key.strip() if kind.lower() == "bearer" else None)
+    return client_of(request, bearer_key(request))
 
 
 async def body_of(request: Request, kind: type[B]) -> B:
@@ -43,18 +40,3 @@ async def body_of(request: Request, kind: type[B]) -> B:
         first = error.errors(include_url=False, include_input=False)[0]
         where = ".".join(map(str, first["loc"]))
         raise RequestError(400, f"{where[:100]}: {first['msg'].lower()}") from None
-
-
-def check_size(settings: ServerSettings, texts: Iterable[str], sentences: int = 0) -> None:
-    """Refuse more text, or more sentences, than a request may have.
-
-    Raises:
-        RequestError: 413, there is more.
-    """
-    size = sum(len(text.encode()) for text in texts)
-    if size > settings.max_text_bytes:
-        most = f"{settings.max_text_bytes:,} at most"
-        raise RequestError(413, f"{size:,} bytes of text, and {most}; send less at a time, or a file")
-    if sentences > settings.max_sentences:
-        most = f"{settings.max_sentences:,} at most"
-        raise RequestError(413, f"{sentences:,} sentences, and {most}; send less at a time, or a file")
