@@ -144,10 +144,16 @@ def test_nothing_is_overwritten_unasked(world: World, folder: Path) -> None:
             "big.txt: holds 10,737,418,240 bytes, and a file at most",
         ),
         (["big.txt", "--out", "x", "--format", "markdown"], "big.txt: holds 10,737,418,240 bytes"),
-        (["lines.docx", "--out", "x"], "lines.docx: ends in .docx, and what it holds is only text; save it as"),
+        (
+            ["lines.docx", "--out", "x"],
+            "lines.docx: ends in .docx, and what it holds is only text; save it as",
+        ),
         (["prose.json", "notes.txt", "--out-dir", "y"], "rename it to .txt, to have it translated as text"),
         (["table.po", "--out", "x"], "table.po: ends in .po, and what it holds is only text"),
-        (["lines.docx", "--out", "x", "--format", "docx"], "lines.docx: no archive, as a file of this kind is"),
+        (
+            ["lines.docx", "--out", "x", "--format", "docx"],
+            "lines.docx: no archive, as a file of this kind is",
+        ),
     ],
 )
 def test_what_is_refused_is_refused_before_any_work(

@@ -44,7 +44,11 @@ class Archive:
             self._zip = zipfile.ZipFile(io.BytesIO(content))
             self._members = {info.filename: info for info in self._zip.infolist()}
         except (zipfile.BadZipFile, ValueError, OverflowError, struct.error, NotImplementedError) as error:
-            kind = f"a damaged archive ({error})" if b"PK" in content else "no archive, as a file of this kind is"
+            kind = (
+                f"a damaged archive ({error})"
+                if b"PK" in content
+                else "no archive, as a file of this kind is"
+            )
             raise self._refused(f"{kind}; open it in its program and save it again") from None
         self._check_directory()
         self._check_sizes()
