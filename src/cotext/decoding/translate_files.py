@@ -235,7 +235,7 @@ def format_of(path: Path, name: str | None = None) -> FileFormat | str:
         return found
     if kind := binary_kind(head):
         raise CotextError(
-            f"{path}: not a supported format: it looks like {kind}; save it in one that is, as .docx, .odt or "
+            f"{path}: not a supported format: it looks like {kind}; save it in one that is, as .docx or "
             "plain text"
         )
     if (corpus := detect_format(path)) not in PLAIN:
