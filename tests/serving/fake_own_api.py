@@ -153,7 +153,7 @@ def fake(told: Told) -> Starlette:
         for number in range(asked["sentence"]):
             change = 3.25 if number == asked["sentence"] - 1 else -0.2
             for side in ("source", "target"):
-                own = change if side == "source" else 0.05
+                own = change if side == "source" else min(change, 0.25)
                 text_of = asked[f"{side}s"][number]
                 contexts.append(
                     {"number": number, "side": side, "text": text_of, "change": own, "together": change,

@@ -199,8 +199,14 @@ def test_files_are_handed_in_watched_downloaded_and_cancelled(visit: Open, told:
         assert page.inner_text("#files-error") == (
             "b.exe: files of this kind are not taken; those that are stand above."
         )
-        page.set_input_files("#upload", {"name": "b.md", "mimeType": "x/y", "buffer": b"a" * 1001})
-        until(page, "document.getElementById('files-error').textContent.includes('at most')")
+        several = (("b.md", b"a" * 1001), ("b.exe", b"abc"), ("c.txt", b"abc"))
+        page.set_input_files(
+            "#upload", [{"name": n, "mimeType": "x/y", "buffer": content} for n, content in several]
+        )
+        page.get_by_role("button", name="Cancel c.txt").wait_for()
+        told_of = page.inner_text("#files-error").split("\n")
+        assert [line.partition(" ")[0] for line in told_of] == ["b.md", "b.exe:"]
+        assert "at most" in told_of[0]
 
 
 DROP = """([selector, name, text]) => {

@@ -12,6 +12,7 @@ from typing import Final, Protocol, TypeVar
 
 from cotext.data.formats import FORMATS, detect_format
 from cotext.data.formats.detection import BEGINNING_BYTES
+from cotext.data.formats.foreign import binary_kind
 from cotext.data.formats.streams import MAX_WHOLE_BYTES, check_readable
 from cotext.data.languages import name_warning
 from cotext.data.splitting import Splitting
@@ -211,7 +212,7 @@ def format_of(path: Path, name: str | None = None) -> FileFormat | str:
     """The format of a file, or the name of that of a corpus, by its content; `name`: as a person says.
 
     Raises:
-        CotextError: no such format, or a file of none.
+        CotextError: no such format, a file of none, or one that is named as a format and holds only text.
     """
     formats = file_formats()
     if name is not None:
@@ -226,11 +227,17 @@ def format_of(path: Path, name: str | None = None) -> FileFormat | str:
     _check_regular(path)
     if not path.stat().st_size:
         raise CotextError(f"{path}: is empty, so that there is nothing to translate; leave it out")
-    found = recognise(_beginning(path), path.name)
+    head = _beginning(path)
+    found = recognise(head, path.name)
     if found is not None and found.name == "json" and path.suffix == ".jsonl":
         return "jsonl"  # with a line that is broken
     if found is not None and found.name != GENERIC:
         return found
+    if kind := binary_kind(head):
+        raise CotextError(
+            f"{path}: not a supported format: it looks like {kind}; save it in one that is, as .docx or "
+            "plain text"
+        )
     if (corpus := detect_format(path)) not in PLAIN:
         return corpus
     named = named_format(path.name)

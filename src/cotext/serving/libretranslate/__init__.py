@@ -163,7 +163,7 @@ async def _detected(service: Service, texts: list[str], target: str) -> list[Det
         dict.fromkeys(each.languages.source for each in service.systems if each.languages.target == to)
     )
     if not candidates:
-        raise RequestError(400, f"{shown(target)} is not supported")
+        raise _unsupported(service, target)
     return await to_thread.run_sync(lambda: [detect(text, candidates) for text in texts])
 
 
@@ -187,8 +187,13 @@ def _system(service: Service, source: str, target: str, name: Any) -> System:
     pair = (_code(source), _code(target))
     for code, side in zip((source, target), ("source", "target"), strict=True):
         if not any(getattr(each.languages, side) == _code(code) for each in service.systems):
-            raise RequestError(400, f"{shown(code)} is not supported")
+            raise _unsupported(service, code)
     return service.systems.choose(*pair)
+
+
+def _unsupported(service: Service, code: str) -> RequestError:
+    pairs = ", ".join(dict.fromkeys(str(each.languages) for each in service.systems))
+    return RequestError(400, f"{shown(code)} is not supported; there are {pairs}")
 
 
 async def detect_language(request: Request) -> Response:

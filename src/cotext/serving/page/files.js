@@ -26,17 +26,22 @@ export class Files {
   async submit(files) {
     showError("files-error", "");
     const { system, glossary } = this.chosen();
+    const wrong = []; // a line for each file that is not taken
+    const refuse = (message) => {
+      wrong.push(message);
+      showError("files-error", wrong.join("\n"));
+    };
     for (const file of files) {
-      const wrong = this.#refused(file);
-      if (wrong) {
-        showError("files-error", wrong);
+      const refused = this.#refused(file);
+      if (refused) {
+        refuse(refused);
         continue;
       }
       try {
         await api.submit(file, system.name, glossary);
         say(`${file.name} is handed in.`);
       } catch (error) {
-        showError("files-error", `${file.name}: ${error.message}`);
+        refuse(error.message.startsWith(`${file.name}:`) ? error.message : `${file.name}: ${error.message}`);
         this.failed(error);
       }
     }
