@@ -21,6 +21,7 @@ from cotext.data.documents import Document, ParallelDocument
 from cotext.decoding import plan as plan_module
 from cotext.decoding.beam_search import Hypothesis, search
 from cotext.decoding.constraints import SearchRequest
+from cotext.decoding.pool import DocumentPool
 from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.decoding.window_groups import group_of
 from cotext.decoding.window_search import WindowSearch
@@ -566,3 +567,32 @@ def test_the_signature_tells_schedule_neighbours_and_first_pass() -> None:
 
 def entries(t: DocumentTranslator) -> dict[str, str]:
     return dict(entry.split(":", 1) for entry in t.signature.split("|"))
+
+
+def test_a_group_that_failed_in_the_middle_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Searched again whole, as its windows see each other; what was finished before is not told again."""
+    t = translator(SYSTEMS["alone"], "flat", schedule="simultaneous", beam=1)
+    assert t.plan.searches_groups
+    pool = DocumentPool(t.windows)
+    told: list[int] = []
+    whole = dict(t.translate(CORPUS[:1]))[0]
+    opened = t.windows.opened(0, CORPUS[0], None, None, None)
+    opened.on_sentence = lambda sentence, text: told.append(sentence)
+    pool.add(opened)
+    recovered, calls = WindowSearch._recovered, []
+
+    def failing(self: WindowSearch, *row: Any) -> Any:
+        calls.append(row)
+        if len(calls) == 2:
+            raise MemoryError
+        return recovered(self, *row)
+
+    monkeypatch.setattr(WindowSearch, "_recovered", failing)
+    [group, *_] = pool.ready(opened)
+    with pytest.raises(MemoryError):
+        pool.search([group])
+    assert len(told) == 1
+    while not opened.done:
+        pool.search([pool.ready(opened)[0]])
+    assert sorted(told) == opened.kept
+    assert [each.text for each in opened.sentences()] == list(whole.document.sentences)

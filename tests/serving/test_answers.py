@@ -17,7 +17,7 @@ from cotext.serving.errors import RequestError
 from cotext.serving.service import Client, Listener, Service, SourceSentence, TextAnswer, TextRequest
 from cotext.serving.settings import ServerSettings
 from cotext.serving.sharing import Work
-from cotext.serving.systems import Systems
+from cotext.serving.systems import System, Systems
 
 TEXT = "The cat sees a dog. It runs. The bird sings. A red fish eats. The dog runs."
 ANNA, BEN = Client("anna"), Client("ben")
@@ -316,3 +316,19 @@ def test_a_server_waits_no_longer_than_it_is_to(systems: Systems, tmp_path: Path
             await begun
 
     asyncio.run(stopped())
+
+
+def test_what_free_search_left_out_is_heard_as_it_is_answered(systems: Systems, tmp_path: Path) -> None:
+    opened = systems.named("window").opened.with_decode({"align": "free"})
+    service = Service(Systems([System("free", opened)]), ServerSettings(tmp_path))
+    heard: dict[int, str] = {}
+
+    async def ask() -> TextAnswer:
+        listener = Listener(on_sentence=lambda document, number, target: heard.update({number: target}))
+        answer = await service.translate(request(service, 3 * f"{TEXT} ", "free"), ANNA, listener)
+        await service.stop()
+        return answer
+
+    targets = {pair.number: pair.target for pair in asyncio.run(ask()).pairs}
+    assert "" in targets.values()
+    assert heard == targets

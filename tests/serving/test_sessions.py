@@ -279,6 +279,7 @@ def asking(headers: dict[str, str], prefix: str | None) -> Request:
         ({"x-cotext-session": "a"}, {"session": "b", "segment": 3}, None, SessionPlace("b", 3, (None,))),
         ({}, {"confirmed": "t"}, "p", SessionPlace("p", None, ("t",))),
         ({}, {"confirmed": ["t", None]}, "p", SessionPlace("p", None, ("t", None))),
+        ({}, {"confirmed": ["t", " "]}, "p", SessionPlace("p", None, ("t", None))),  # a field left empty
     ],
 )
 def test_a_place_is_named_by_headers_fields_or_address(

@@ -237,9 +237,12 @@ class BlockDocuments:
 
     def written(self, index: int, sentence: int, target: str) -> str:
         """A translation, found by search, as it is written: see `without_added_stop`."""
-        source = self._whole[self.numbers[index]].sentences[sentence].text
-        # Without a visible character there is no translation.
-        return without_added_stop(source, target, self._language) if target else source
+        source, translator = self._whole[self.numbers[index]].sentences[sentence].text, self._translator
+        if target:
+            return without_added_stop(source, target, self._language)
+        # Without a visible character there is no translation; what free search left out stays empty.
+        may_miss = translator.plan.options.align == "free" and translator.tokenizer.encode(source)
+        return "" if may_miss else source
 
     def _translated(self, document: _CutDocument, targets: Sequence[str]) -> Iterator[Block]:
         alignments = _alignments(self._translator, document.sentences, targets, self._alone)

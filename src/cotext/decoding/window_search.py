@@ -189,7 +189,12 @@ class WindowSearch:
         return sum(len(row.instance.window.current) for row in batch)
 
     def _finish(self, row: Row, found: list[SentenceHypothesis], exact: bool, drafts: list[Draft]) -> None:
-        """Finish the window of a row, or put it to the drafts, where it was searched without constraints."""
+        """Finish the window of a row, or put it to the drafts, where it was searched without constraints.
+
+        One of a group that failed in the middle, and is searched again, may be finished.
+        """
+        if row.document.is_finished(row.number):
+            return
         if row.document.guide is None or self._scorer.plan.sees_other_rows:
             row.document.finish(row.number, found, exact)
         else:

@@ -297,5 +297,5 @@ def session_place(request: Request, named: Mapping[str, object]) -> SessionPlace
     for each in confirmed if isinstance(confirmed, list) else [confirmed]:
         if each is not None and not isinstance(each, str):
             raise RequestError(400, "confirmed: the translation as a text; for several texts, a list of them")
-        texts.append(each)
+        texts.append(each if each and each.strip() else None)  # forms send fields that are empty
     return SessionPlace(name, number, tuple(texts))
