@@ -74,14 +74,15 @@ class Server:
 
 
 @contextmanager
-def serving(run: Path) -> Iterator[Server]:
-    """`cotext serve` on a free port."""
+def serving(run: Path, threads: int) -> Iterator[Server]:
+    """`cotext serve` on a free port, its model on so many threads."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     begun = time.perf_counter()
     with tempfile.TemporaryDirectory() as state:
         command = [sys.executable, "-m", "cotext", "serve", str(run), "--port", str(port), "--state", state]
+        command += ["--threads", str(threads)]
         process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         try:
             while not _is_ready(port):
@@ -213,7 +214,7 @@ def main() -> None:
     lines = options.text.read_text(encoding="utf-8").splitlines()
     sentences = list(islice(dict.fromkeys(line for line in lines if line.strip()), options.sentences))
     print(f"{options.run}: {len(sentences)} sentences; {load()}", flush=True)
-    with serving(options.run) as server:
+    with serving(options.run, options.threads) as server:
         print(f"ready after {server.started_seconds:.1f} s, {server.resident_mebibytes:.0f} MiB", flush=True)
         if options.memory:
             memory(options.memory, sentences, server)
