@@ -25,7 +25,8 @@ from cotext.serving.systems import Systems
 
 SURFACE = Path(__file__).with_name("surface.yaml")
 METHODS = ("get", "post", "put", "patch", "delete")
-LEAKS = re.compile(r"Traceback|/work/|/tmp/|/home/|site-packages|\.py\b|Exception\b|Error:")
+CHECKOUT = re.escape(str(Path(__file__).parents[2]))
+LEAKS = re.compile(rf"Traceback|{CHECKOUT}|/tmp/|/home/|site-packages|\.py\b|Exception\b|Error:")
 
 
 def operations(path: Path) -> list[tuple[str, str]]:
