@@ -22,7 +22,7 @@ from cotext.decoding.translate_files import format_of, open_job
 from cotext.decoding.wishes import Wishes
 from cotext.runtime.errors import CotextError
 from cotext.serving.errors import RequestError
-from cotext.serving.jobs import JobOptions, Jobs, progress
+from cotext.serving.jobs import JobOptions, Jobs, JobTicket, progress
 from cotext.serving.jobs.progress import Running
 from cotext.serving.service import Client, Service
 from cotext.serving.settings import ServerSettings
@@ -143,16 +143,24 @@ def test_a_job_is_its_clients(opened: Opened) -> None:
     assert sender.finished(ticket).state == "done"
 
 
-def test_cancelled_while_it_waits_while_it_is_translated_and_when_it_is_done(
-    opened: Opened, held: Callable[[Sender], Callable[[], None]], tmp_path: Path
-) -> None:
-    sender = opened(files_at_once=1)
-    jobs, client = sender.service.jobs, sender.client
+def in_every_state(
+    sender: Sender, held: Callable[[Sender], Callable[[], None]]
+) -> tuple[Callable[[], None], JobTicket, JobTicket, JobTicket]:
+    """What lets the model go, and three files: translated, being translated, and waiting behind it."""
     done = sender.send()
     sender.translated(done)
     release = held(sender)
     begun, waiting = sender.send(long_text(12)), sender.send()
     until(lambda: sender.status(begun).sentences == 12)
+    return release, done, begun, waiting
+
+
+def test_cancelled_while_it_waits_while_it_is_translated_and_when_it_is_done(
+    opened: Opened, held: Callable[[Sender], Callable[[], None]], tmp_path: Path
+) -> None:
+    sender = opened(files_at_once=1)
+    jobs, client = sender.service.jobs, sender.client
+    release, done, begun, waiting = in_every_state(sender, held)
     assert (sender.status(begun).state, sender.status(waiting).state) == ("translating", "queued")
     assert "not translated yet" in refused(lambda: jobs.result(waiting.id, client)).message
     for ticket in (waiting, begun):
@@ -172,11 +180,7 @@ def test_deleted_at_once_whatever_its_state(
 ) -> None:
     sender = opened(files_at_once=1)
     jobs, client = sender.service.jobs, sender.client
-    done = sender.send()
-    sender.translated(done)
-    release = held(sender)
-    begun, waiting = sender.send(long_text(12)), sender.send()
-    until(lambda: sender.status(begun).sentences == 12)
+    release, done, begun, waiting = in_every_state(sender, held)
     for ticket in (done, begun, waiting):
         jobs.delete(ticket.id, client)
         assert refused(lambda ticket=ticket: sender.status(ticket)).status == 404  # type: ignore[misc]
