@@ -37,7 +37,7 @@ from cotext.cli.serve import serve, serve_key
 from cotext.cli.speed import speed
 from cotext.cli.train import train
 from cotext.cli.translate import translate
-from cotext.runtime.errors import CotextError
+from cotext.runtime.errors import CotextError, is_out_of_memory
 from cotext.runtime.signals import INTERRUPTED, termination_interrupts
 from cotext.runtime.version import __version__
 
@@ -215,11 +215,8 @@ def main() -> None:
             app()
     except CotextError as error:
         sys.exit(_fail(str(error), 2))
-    except MemoryError:
-        sys.exit(_fail(OUT_OF_MEMORY, 2))
-    except RuntimeError as error:
-        # The only sign by which torch tells it on a CPU.
-        if "can't allocate memory" not in str(error) and "out of memory" not in str(error):
+    except (MemoryError, RuntimeError) as error:
+        if not is_out_of_memory(error):
             raise
         sys.exit(_fail(OUT_OF_MEMORY, 2))
     except OSError as error:

@@ -17,6 +17,12 @@ class CotextError(Exception):
     """
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether there was not enough memory; by their words alone errors of torch on a CPU tell it."""
+    said = str(error)
+    return isinstance(error, MemoryError) or "can't allocate memory" in said or "out of memory" in said
+
+
 def shown(value: object) -> str:
     """A value as messages show it: as Python writes it, but no more than the beginning and end of a long one.
 

@@ -3,7 +3,7 @@
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -26,21 +26,38 @@ class Database:
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """A transaction that writes: all of it is kept, or nothing if an exception leaves it."""
         with self._lock:
-            connection = self._connection = self._connection or self._opened()
-            connection.execute("BEGIN IMMEDIATE")
-            try:
+            self._connection = self._connection or self._opened()
+            with transaction(self._connection) as connection:
                 yield connection
-                connection.execute("COMMIT")
-            except BaseException:
-                if connection.in_transaction:
-                    connection.execute("ROLLBACK")
-                raise
 
     def _opened(self) -> sqlite3.Connection:
         self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        connection = sqlite3.connect(self._path, BUSY_SECONDS, isolation_level=None, check_same_thread=False)
-        connection.execute("PRAGMA journal_mode = WAL")
-        connection.execute(f"PRAGMA synchronous = {'FULL' if self._durable else 'NORMAL'}")
+        connection = connect(self._path, BUSY_SECONDS)
+        write_ahead(connection, self._durable)
         connection.execute("PRAGMA foreign_keys = ON")
         connection.executescript(self._schema)
         return connection
+
+
+def connect(path: Path, busy_seconds: float) -> sqlite3.Connection:
+    """A connection for all threads, one at a time, whose transactions are begun by `transaction` alone."""
+    return sqlite3.connect(path, busy_seconds, isolation_level=None, check_same_thread=False)
+
+
+def write_ahead(connection: sqlite3.Connection, durable: bool = True) -> None:
+    """Let those who read and the one who writes not wait for each other; `durable`: see `Database`."""
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+
+
+@contextmanager
+def transaction(connection: sqlite3.Connection) -> Iterator[sqlite3.Connection]:
+    """A transaction that writes: all of it is kept, or nothing if an exception leaves it."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        yield connection
+        connection.execute("COMMIT")
+    except BaseException:
+        with suppress(sqlite3.Error):  # a full disk may have rolled back by itself
+            connection.execute("ROLLBACK")
+        raise

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
+STOPPED_SECONDS: Final = 10.0
 # Two parts at least: "and/or" and "/v2" are no paths of this machine.
 _ABSOLUTE_PATH: Final = re.compile(r"(?<![\w/:<.])/(?:[^\s/:'\"(),;<>]+/)+([^\s/:'\"(),;<>]*)")
 
@@ -18,6 +19,11 @@ class RequestError(Exception):
     def __init__(self, status: int, message: str, retry_after: float | None = None) -> None:
         super().__init__(message)
         self.status, self.message, self.retry_after = status, message, retry_after
+
+
+def stopping() -> RequestError:
+    """What is told of work that ends, or is not begun, because the server stops."""
+    return RequestError(503, "the server stops; try again later", STOPPED_SECONDS)
 
 
 def without_paths(message: str, names: Mapping[Path, str]) -> str:

@@ -166,8 +166,15 @@ def entries_together(dictionaries: Iterable[Entries]) -> Entries:
 
 
 def wishes_of(entries: Entries) -> Wishes:
-    """What is asked of a translation by such entries; nothing by none."""
-    return Wishes(Glossary.of(dict(entries)) if entries else None)
+    """What is asked of a translation by such entries; nothing by none. Several of one term are alternatives.
+
+    Raises:
+        CotextError: an empty term, or an empty translation.
+    """
+    terms: dict[str, list[str]] = {}
+    for source, target in entries:
+        terms.setdefault(source, []).append(target)
+    return Wishes(Glossary.of(terms) if terms else None)
 
 
 def _read(database: sqlite3.Connection, client: str, identity: str) -> StoredGlossary:

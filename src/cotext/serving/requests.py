@@ -130,8 +130,8 @@ async def _parts(request: Request) -> dict[str, Any]:
     return found
 
 
-def check_size(settings: ServerSettings, texts: Iterable[str], sentences: int = 0) -> None:
-    """Refuse more text, or more sentences, than a request may have.
+def check_size(settings: ServerSettings, texts: Iterable[str]) -> None:
+    """Refuse more text than a request may have.
 
     Raises:
         RequestError: 413, there is more.
@@ -140,9 +140,6 @@ def check_size(settings: ServerSettings, texts: Iterable[str], sentences: int = 
     if size > settings.max_text_bytes:
         most = f"{settings.max_text_bytes:,} at most"
         raise RequestError(413, f"{size:,} bytes of text, and {most}; send less at a time, or a file")
-    if sentences > settings.max_sentences:
-        most = f"{settings.max_sentences:,} at most"
-        raise RequestError(413, f"{sentences:,} sentences, and {most}; send less at a time, or a file")
 
 
 async def unless_gone(request: Request, answer: Coroutine[Any, Any, T]) -> T:

@@ -11,16 +11,14 @@ from itertools import count
 from pathlib import Path
 from typing import Final, TypeVar
 
-import torch
-
 from cotext.data.splitting import Splitting
 from cotext.decoding.document_state import WindowLog
 from cotext.decoding.translate_blocks import BlockDocuments
 from cotext.decoding.wishes import Wishes
 from cotext.files.blocks import Block, Contents
-from cotext.runtime.errors import CotextError
+from cotext.runtime.errors import CotextError, is_out_of_memory
 from cotext.serving.answers import Answers, Asked, Listener, SourceSentence, TextAnswer
-from cotext.serving.errors import RequestError, without_paths
+from cotext.serving.errors import RequestError, stopping, without_paths
 from cotext.serving.glossary_store import GlossaryStore
 from cotext.serving.jobs import Jobs
 from cotext.serving.record import note_system, note_translated
@@ -34,7 +32,6 @@ __all__ = ["Client", "Listener", "Service", "SourceSentence", "TextAnswer", "Tex
 
 T = TypeVar("T")
 RETRY_SECONDS: Final = 10.0
-STOPPED_SECONDS: Final = 10.0
 _NUMBERS = count()
 
 
@@ -126,7 +123,7 @@ class Service:
             RequestError: what the client has to put right (400), or too much of it (413, 429, 503).
         """
         if self._is_stopping:
-            raise _stopping()
+            raise stopping()
         note_system(request.system.name)
         key = _key(request, client)
         compute = partial(self._compute, request)
@@ -153,11 +150,11 @@ class Service:
             work.cancel()
             raise
         except CancelledError:
-            raise _stopping() from None
+            raise stopping() from None
         except CotextError as error:
             raise RequestError(400, without_paths(str(error), self.folder_names)) from None
         except (MemoryError, RuntimeError) as error:
-            if not _is_of_memory(error):
+            if not is_out_of_memory(error):
                 raise
             raise RequestError(413, "a sentence takes more memory than there is; send shorter ones") from None
 
@@ -171,7 +168,7 @@ class Service:
         contents = Contents([list(blocks) for blocks in request.documents])
         alone = partial(shared.exclusively, work)
         texts = BlockDocuments(opened, contents, splitter, request.wishes, alone, request.given)
-        self._check_sentences(sum(len(document.sentences) for document in texts.documents))
+        self.check_sentences(sum(len(document.sentences) for document in texts.documents))
         texts.check()
         asked.start([SourceSentence(*each) for each in texts.sentences])
 
@@ -188,7 +185,8 @@ class Service:
         pairs = (replace(pair, document=texts.numbers[pair.document]) for pair in texts.paired(found))
         return TextAnswer(texts.blocks(found), list(pairs))
 
-    def _check_sentences(self, sentences: int) -> None:
+    def check_sentences(self, sentences: int) -> None:
+        """Refuse a request of more sentences than are taken at once, with RequestError 413."""
         if sentences > self.settings.max_sentences:
             raise RequestError(
                 413,
@@ -212,12 +210,3 @@ def _key(request: TextRequest, client: Client) -> str:
         by_itself,
     )
     return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _is_of_memory(error: Exception) -> bool:
-    said = str(error)
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in said
-
-
-def _stopping() -> RequestError:
-    return RequestError(503, "the server stops; try again later", STOPPED_SECONDS)

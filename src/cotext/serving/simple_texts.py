@@ -12,8 +12,8 @@ from starlette.requests import Request
 
 from cotext.data.languages import language_code
 from cotext.runtime.errors import CotextError
-from cotext.serving.deepl.fragments import Fragment, TagHandling, fragment
 from cotext.serving.errors import RequestError
+from cotext.serving.fragments import Fragment, TagHandling, fragment
 from cotext.serving.requests import check_size, service_of, unless_gone
 from cotext.serving.service import Client, TextRequest
 from cotext.serving.sessions import SessionPlace, refuse_confirmed_tags, translate

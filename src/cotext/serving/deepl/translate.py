@@ -25,11 +25,11 @@ from cotext.serving.deepl.asked import (
     systems_for,
 )
 from cotext.serving.deepl.formatting import formatted_as
-from cotext.serving.deepl.fragments import Fragment, PlainText, SplitSentences, TagHandling, fragment
 from cotext.serving.deepl.terms import glossary_entries
 from cotext.serving.deepl.usage import check_quota
 from cotext.serving.detection import detect
 from cotext.serving.errors import RequestError
+from cotext.serving.fragments import Fragment, PlainText, SplitSentences, TagHandling, fragment
 from cotext.serving.glossary_store import wishes_of
 from cotext.serving.requests import check_size, service_of, unless_gone
 from cotext.serving.service import Client, Service, TextRequest

@@ -14,7 +14,7 @@ from typing import Final
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import remove
 from cotext.runtime.locks import working_in
-from cotext.serving.errors import RequestError
+from cotext.serving.errors import RequestError, stopping
 from cotext.serving.jobs.folder import RETRY_SECONDS, TABLE, JobFolder, private
 from cotext.serving.jobs.names import clean_name, result_name, suffix_of
 from cotext.serving.jobs.table import JobTable, Row
@@ -56,7 +56,7 @@ class Jobs:
         """
         with self._starting:
             if self._closed:
-                raise RequestError(503, "the server stops; try again later", 10.0)
+                raise stopping()
             if self._opened is None:
                 self._opened = self._open()
 

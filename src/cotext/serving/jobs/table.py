@@ -5,12 +5,13 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from cotext.runtime.errors import CotextError
+from cotext.serving.database import connect, transaction, write_ahead
 from cotext.serving.jobs.names import suffix_of
 from cotext.serving.jobs.values import STATES, JobOptions, JobStatus, State
 
@@ -105,9 +106,7 @@ class JobTable:
 
     def __init__(self, path: Path) -> None:
         self._lock = threading.RLock()
-        self._connection = sqlite3.connect(
-            path, timeout=BUSY_SECONDS, isolation_level=None, check_same_thread=False
-        )
+        self._connection = connect(path, BUSY_SECONDS)
         try:
             self._prepare(path)
         except sqlite3.DatabaseError as error:
@@ -120,8 +119,7 @@ class JobTable:
             raise
 
     def _prepare(self, path: Path) -> None:
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA synchronous = FULL")
+        write_ahead(self._connection)
         with self._transaction() as run:
             [version] = run.execute("PRAGMA user_version").fetchone()
             [application] = run.execute("PRAGMA application_id").fetchone()
@@ -140,15 +138,8 @@ class JobTable:
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
-        with self._lock:
-            self._connection.execute("BEGIN IMMEDIATE")
-            try:
-                yield self._connection
-                self._connection.execute("COMMIT")
-            except BaseException:
-                with suppress(sqlite3.Error):  # a full disk may have rolled back by itself
-                    self._connection.execute("ROLLBACK")
-                raise
+        with self._lock, transaction(self._connection) as connection:
+            yield connection
 
     def close(self) -> None:
         """Close the file."""

@@ -6,7 +6,7 @@ from typing import Final, Literal, Protocol, get_args
 
 from cotext.data.splitting import Splitting
 from cotext.decoding.wishes import Wishes
-from cotext.files.glossary import Glossary
+from cotext.serving.glossary_store import wishes_of
 
 State = Literal["queued", "translating", "done", "error", "cancelled"]
 STATES: Final[tuple[State, ...]] = get_args(State)
@@ -50,12 +50,7 @@ class JobOptions:
         Raises:
             CotextError: an empty term, or an empty translation.
         """
-        if not self.glossary_entries:
-            return Wishes()
-        terms: dict[str, list[str]] = {}
-        for source, target in self.glossary_entries:
-            terms.setdefault(source, []).append(target)
-        return Wishes(Glossary.of(terms))
+        return wishes_of(self.glossary_entries)
 
     def to_json(self) -> str:
         """As it is kept on disk."""

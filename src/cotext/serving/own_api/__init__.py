@@ -122,7 +122,8 @@ async def explain(explanations: Explanations, request: Request) -> Response:
     body = await body_of(request, ExplainBody)
     service = service_of(request)
     system = service.systems.named(body.system)
-    check_size(service.settings, [*body.sources, *body.targets], len(body.sources))
+    check_size(service.settings, [*body.sources, *body.targets])
+    service.check_sentences(len(body.sources))
     question = Question(system, tuple(body.sources), tuple(body.targets), body.sentence, body.characters)
     return JSONResponse(await unless_gone(request, explanations.answer(service, question, client)))
 
