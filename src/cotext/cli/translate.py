@@ -18,12 +18,15 @@ from cotext.cli.options import (
     Decode,
     Device,
     Json,
+    On,
     SourceLanguage,
     SplitBy,
     TargetLanguage,
+    Workers,
     as_json,
     counted,
     decode_settings,
+    placed,
     splitting,
 )
 from cotext.runtime.errors import CotextError
@@ -117,6 +120,8 @@ def translate(
     device: Device = None,
     set: Decode = None,
     checkpoint: Checkpoint = None,
+    on: On = None,
+    workers: Workers = None,
     overwrite: Annotated[
         bool,
         typer.Option(
@@ -144,7 +149,9 @@ def translate(
             split_by,
             wishes,
             refused=len(files) > 1
-            or any((out, out_dir, memory, bilingual, explain, scores, overwrite, drop_macros, json)),
+            or any(
+                (out, out_dir, memory, bilingual, explain, scores, overwrite, drop_macros, json, on, workers)
+            ),
         )
         return
     outs = _outs(files, out, out_dir)
@@ -172,7 +179,9 @@ def translate(
         raise CotextError("--scores is of one corpus, a sentence a line; leave it out")
     check_bilingual(bilingual, files, outs, [*formats], overwrite, explain)
     check_outputs_of(files, outs, scores, overwrite, out_dir)
+    _check_cluster(on, files, formats, glossary or keep or memory)
     opened = open_run(run, device, decode, checkpoint)
+    opened = placed(opened, on, workers, device, decode, checkpoint)
     if explain:
         opened.translator.plan.require_token_probabilities()
     asked = read_wishes(opened.languages, **wishes)
@@ -205,6 +214,25 @@ def translate(
     for job, report in zip(jobs, reports, strict=True):
         _tell(job.out, report)
     typer.echo(reports[0].signature)
+
+
+def _check_cluster(
+    on: str | None, files: Sequence[Path], formats: Sequence[object], wish: Path | None
+) -> None:
+    """Refuse what is not handed out to a cluster.
+
+    Raises:
+        CotextError: a file that is no corpus; a glossary and the like.
+    """
+    if on is None:
+        return
+    for file, kind in zip(files, formats, strict=True):
+        if not isinstance(kind, str):
+            raise CotextError(
+                f"{file}: --on is for corpora (docs/data-format.md); leave it out for this file"
+            )
+    if wish is not None:
+        raise CotextError(f"{wish}: glossaries, words to keep and memories are not for --on; leave one out")
 
 
 def _outs(files: Sequence[Path], out: Path | None, out_dir: Path | None) -> list[Path]:

@@ -30,7 +30,7 @@ from cotext.data.prepared import REPORT, checked_digests, file_digests, read_rep
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
 from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import with_all_processors
-from cotext.decoding.open import open_run
+from cotext.decoding.open import OpenedRun, open_run
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.run_folder import model_file
 from cotext.runtime.errors import CotextError
@@ -286,9 +286,14 @@ def _is_written(folder: Path) -> bool:
 
 @contextmanager
 def distillation(
-    request: DistillationRequest, shard: Shard | None = None, device: str | None = None
+    request: DistillationRequest,
+    shard: Shard | None = None,
+    device: str | None = None,
+    placed: Callable[[OpenedRun], OpenedRun] = lambda opened: opened,
 ) -> Iterator[Distillation]:
     """Open a distillation, or go on with an interrupted one; without a shard, all that is left to be done.
+
+    `placed`: the teacher as it translates elsewhere, as on a cluster.
 
     Raises:
         CotextError: no teacher or prepared data there, settings that are unknown or differ from those of the
@@ -300,7 +305,7 @@ def distillation(
     if not finished:
         _require_new(out, request)
     data = open_data(request.data)
-    opened = open_run(request.teacher, device, request.decode, request.update)
+    opened = placed(open_run(request.teacher, device, request.decode, request.update))
     translator, loaded = opened.translator, opened.loaded
     translator.plan.check_passes()
     request, texts = _texts(replace(request, out=out), data, loaded.languages)
