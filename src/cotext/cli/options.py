@@ -82,7 +82,8 @@ On = Annotated[
     str | None,
     typer.Option(
         "--on",
-        help="Cluster of Ray that translates: ray (RAY_ADDRESS, or this machine), ray://HOST:10001 or HOST:6379.",
+        help="Cluster of Ray that translates: ray (RAY_ADDRESS, or this machine), ray://HOST:10001 or "
+        "HOST:6379.",
     ),
 ]
 Workers = Annotated[

@@ -1,7 +1,7 @@
 """Translation on a cluster of Ray: a pipeline stage for Ray Data, and opened runs that translate there.
 
-Ray hands out tables of documents to workers, each a process that has the run open, starts workers anew that are
-lost, and gives their tables to others. A document is never lost nor twice in the result. `pip install
+Ray hands out tables of documents to workers, each a process that has the run open, starts workers anew that
+are lost, and gives their tables to others. A document is never lost nor twice in the result. `pip install
 'cotext[ray]'`; on every machine of the cluster, the same Cotext and the same run under the same path.
 """
 
@@ -10,7 +10,6 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -35,7 +34,7 @@ class RayCluster:
     """A cluster and what of it is used.
 
     `address`: `ray`, or as Ray writes them: `ray://HOST:10001` (a client) or `HOST:6379` (from one of its
-    machines). `workers`: how many processes translate; None: one for every `cpus` processors, or for every GPU.
+    machines). `workers`: how many processes translate; None: one for every `cpus` processors, or every GPU.
     `device`: cpu or cuda; None: GPUs where the cluster has some.
     """
 
@@ -152,8 +151,8 @@ def workers_of(cluster: RayCluster, there: Mapping[str, float]) -> tuple[int, st
     workers = room if cluster.workers is None else cluster.workers
     if not 0 < workers <= room:
         raise CotextError(
-            f"--on {cluster.address}: the cluster has {processors} processors and {gpus} GPUs, room for {room} "
-            f"workers on {device}, and {cluster.workers or 1} are asked for"
+            f"--on {cluster.address}: the cluster has {processors} processors and {gpus} GPUs, room for "
+            f"{room} workers on {device}, and {cluster.workers or 1} are asked for"
         )
     return workers, device
 

@@ -1,9 +1,9 @@
-"""Translation as a stage of a data engine: an Arrow table of documents in, the same rows with translations out.
+"""Translation as a stage of a data engine: an Arrow table of documents in, the same rows translated out.
 
-Columns in: `id` (text) and `source` or `sentences` (a list of texts); others are handed on. Columns out, beside
-them: `target`, a list of as many texts; `problem`, null, or why a document could not be translated, whose
-`target` is null then; and what else `Translation` says of a document, under the names of its fields. A row is a
-document, and needs no other: an engine may divide, repeat and reorder them as it likes.
+Columns in: `id` (text) and `source` or `sentences` (a list of texts); others are handed on. Columns out,
+beside them: `target`, a list of as many texts; `problem`, null, or why a document could not be translated,
+whose `target` is null then; and what else `Translation` says of a document, under the names of its fields. A
+row is a document, and needs no other: an engine may divide, repeat and reorder them as it likes.
 """
 
 from collections.abc import Mapping, Sequence
