@@ -64,7 +64,7 @@ def test_a_dataset_of_documents(run: Path, cluster: Any) -> None:
 
     ray.init(cluster.address, ignore_reinit_error=True, log_to_driver=False)
     documents = DOCUMENTS[:90]
-    dataset = ray.data.from_arrow(table_of(documents)).repartition(9)
+    dataset = ray.data.from_arrow([table_of(documents[n : n + 10]) for n in range(0, 90, 10)])
     rows = translate_dataset(dataset, Translate(run, threads=1), workers=2, documents=8).take_all()
     found = {row["id"]: tuple(row["target"]) for row in rows}
     expected = {t.document.id: t.document.sentences for _, t in open_run(run).translator.translate(documents)}
@@ -97,7 +97,9 @@ def test_what_workers_refuse_is_told(run: Path, cluster: Any, tmp_path: Path) ->
             list(opened.translator.translate(DOCUMENTS[:9]))
     finally:
         weights.write_bytes(content)
-    shown = cotext("translate", run, source, "--out", tmp_path / "o", "--on", cluster.address, "--workers", "9")
+    shown = cotext(
+        "translate", run, source, "--out", tmp_path / "o", "--on", cluster.address, "--workers", "9"
+    )
     assert (shown.code, "room for 2 workers" in shown.err) == (2, True)
     assert not (tmp_path / "o.partial").exists()
 

@@ -8,7 +8,7 @@ from typing import Final
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import detect_format
 from cotext.data.formats.docids import find_side_file
-from cotext.data.formats.streams import check_readable, numbered_lines
+from cotext.data.formats.streams import check_readable, is_regular, numbered_lines
 from cotext.data.selection import Selection
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
 from cotext.data.store import StoreWriter
@@ -44,7 +44,7 @@ def corpus_of_files(split: str, source: Path, target: Path | None, selection: Se
     files = (source,) if target is None else (source, target)
     for path in files:
         check_readable(path)
-        if not path.is_file():
+        if not is_regular(path):
             raise CotextError(f"{path}: not a regular file; preparing reads the text twice")
     return CorpusSplit(split, selection.read, files, selection)
 

@@ -15,7 +15,7 @@ from cotext.config.recipe import dump_config
 from cotext.config.view import ViewConfig
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel, write_translations
-from cotext.data.formats.streams import atomic_sinks
+from cotext.data.formats.streams import atomic_sinks, is_regular
 from cotext.data.formats.table import FORMATS, find_format
 from cotext.data.languages import check_sides, name_warning
 from cotext.data.splitting import Splitting
@@ -385,7 +385,7 @@ def score_file(
                 require_column(document.id)
             yield document
 
-    if all(path.is_file() for path in paths):
+    if all(is_regular(path) for path in paths):
         with naming(*paths):
             translator.check_pairs(documents())
     scored = ((document.id, translator.score([document])[0]) for document in documents())

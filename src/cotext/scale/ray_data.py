@@ -50,7 +50,8 @@ def translate_dataset(
     """A dataset of Ray Data with translations beside its documents: a lazy step, as `map_batches`.
 
     `documents`: of a table that a worker is given; None: as they are stored. The columns are those of
-    `cotext.scale.stage`; rows stay what they are, so that Ray's own checkpoints by `id` work.
+    `cotext.scale.stage`; rows stay what they are, so that Ray's own checkpoints by `id` work. Workers keep
+    their `cpus` for themselves: what reads and writes in the same pipeline needs processors beside them.
     """
     return dataset.map_batches(
         Translate,

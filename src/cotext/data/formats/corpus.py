@@ -93,7 +93,7 @@ def read_parallel(
 
 def second_file(source: Path, target: Path | None) -> Path | None:
     """The second file for `read_parallel`: None where the target is the source file."""
-    same = target is None or (target.exists() and source.exists() and target.samefile(source))
+    same = target in (None, source) or (target.exists() and source.exists() and target.samefile(source))
     return None if same else target
 
 
@@ -292,6 +292,9 @@ def _write(
     documents: Iterable[tuple[Record, ...]],
 ) -> None:
     """Write the i-th record of every tuple to the i-th path, and side files where the format has them."""
+    if row.write is not None:
+        row.write(paths[0], (records[0] for records in documents))
+        return
     side_paths = list(dict.fromkeys(map(side_file_to_write, paths))) if row.name == "docids" else []
     with atomic_sinks([*paths, *side_paths]) as sinks:
         side_files = [_SideFile(sink, paths) for sink in sinks[len(paths) :]]
