@@ -26,7 +26,7 @@ from pydantic import TypeAdapter, ValidationError
 from cotext.config.recipe import Config
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.languages import Languages, check_pair, name_warning
-from cotext.data.prepared import REPORT, checked_digests, file_digests, read_report, write_report
+from cotext.data.prepared import REPORT, checked_digests, digest_file, file_digests, read_report, write_report
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
 from cotext.data.store import StoreWriter
 from cotext.data.tokenizer import with_all_processors
@@ -50,11 +50,11 @@ from cotext.training.distillation_shards import (
     working_folder,
 )
 from cotext.training.distillation_texts import CorpusTexts, MonolingualTexts, Texts, choose_side
-from cotext.training.prepared_data import READ, PreparedData, open_data
+from cotext.training.prepared_data import PreparedData, open_data
 
 EXAMPLES: Final = 5
 # Of a prepared folder, what a distilled one takes over as it is.
-UNCHANGED: Final = ("tokenizer/*", "contrastive/*", "dev.*", "test.*")
+UNCHANGED: Final = ("tokenizer/*", "contrastive/*", "dev.*", "dev.*/*", "test.*", "test.*/*")
 
 
 @dataclass(slots=True)
@@ -197,7 +197,8 @@ class Distillation:
         return True
 
     def _copy_unchanged(self) -> None:
-        paths = [path for pattern in UNCHANGED for path in sorted(self.data.folder.glob(pattern))]
+        found = (path for pattern in UNCHANGED for path in sorted(self.data.folder.glob(pattern)))
+        paths = [path for path in found if path.is_file()]
         checked_digests(self.data.folder, (str(path.relative_to(self.data.folder)) for path in paths))
         for path in paths:
             copy = self.folder / path.relative_to(self.data.folder)
@@ -233,7 +234,11 @@ class Distillation:
         """As that of `prepare`, with what the teacher did, and from what its corpus was prepared."""
         request = self.request
         before = self.data.report
-        inputs = self.data.train.path, model_file(request.teacher, request.update), *self.texts.inputs()
+        inputs = (
+            digest_file(self.data.train.path),
+            model_file(request.teacher, request.update),
+            *self.texts.inputs(),
+        )
         command = {"distill": str(request.teacher), "data": str(request.data)}
         if request.monolingual is not None:
             command |= {"monolingual": str(request.monolingual), "side": request.side}
@@ -352,7 +357,7 @@ def _job(request: DistillationRequest, data: PreparedData, translator: DocumentT
     """Everything that decides what the distilled corpus holds."""
     job: dict[str, Any] = {
         "cotext": __version__,
-        "data": checked_digests(data.folder, READ),
+        "data": checked_digests(data.folder, data.files_read),
         "tokenizer": data.tokenizer.fingerprint,
         "teacher": _system(model_file(request.teacher, request.update), translator),
     }
