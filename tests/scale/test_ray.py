@@ -115,5 +115,5 @@ def test_lost_workers_and_nodes_lose_no_document(run: Path, cluster: Any) -> Non
         if len(found) == 150:
             os.kill(workers()[0], signal.SIGKILL)
         if len(found) == 600:
-            cluster.remove_node(cluster.list_all_nodes[-1], allow_graceful=False)
+            cluster.remove_node(cluster.list_all_nodes()[-1], allow_graceful=False)
     assert found == {number: translation.document for number, translation in expected.items()}

@@ -68,9 +68,11 @@ def train(
                     )
                 if message := other_languages(start.run, data):
                     callbacks.on_message(message)
-                measured = start_loss(
-                    start.run, setup.model, config, data.dev, data.tokenizer, accelerator.device
-                )
+                measured = None
+                if not config.train.shard_model:  # of which this process has a part
+                    measured = start_loss(
+                        start.run, setup.model, config, data.dev, data.tokenizer, accelerator.device
+                    )
                 start.write(run / "init.json", {} if measured is None else asdict(measured))
                 if measured is not None:
                     callbacks.on_message(measured.render())

@@ -24,6 +24,7 @@ from cotext.training.corpus import Corpus, corpus_of
 from cotext.training.low_rank import adapt, require_start
 from cotext.training.prepared_data import PreparedData, open_data
 from cotext.training.resolve import settle
+from cotext.training.sharding import require_shardable
 from cotext.training.trainer import Trainer
 from cotext.training.warm_start import WarmStart, read_origins, start_from
 
@@ -125,6 +126,7 @@ def set_up(config: Config, data_folder: Path, run: Path, recipe: str, device: st
     torch.manual_seed(config.train.seed)
     model = build_model(config, *sizes)
     accelerator = make_accelerator(config.train, model.spares_parameters, device)
+    require_shardable(config.train, accelerator.num_processes)
     threads = choose_threads(config.model.dimension, config.train.threads)
     if not config.train.threads:
         threads = max(1, threads // accelerator.num_processes)  # which share the cores

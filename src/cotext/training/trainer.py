@@ -36,6 +36,7 @@ from cotext.training.corpus import Corpus
 from cotext.training.log import MetricsLog
 from cotext.training.optimizer import make_optimizer, set_rate
 from cotext.training.resume import ProcessState, TrainingProgress
+from cotext.training.sharding import shard, whole
 from cotext.training.start_settings import blended
 from cotext.training.sums import IntervalSums, add_over_processes
 from cotext.training.validation import Validator
@@ -90,8 +91,13 @@ class Trainer:
         self.callbacks = callbacks
         self.model = model
         self.accelerator = accelerator or make_accelerator(config.train, model.spares_parameters)
+        objective = Objective(model, loss)
+        if config.train.shard_model:
+            shard(objective, self.accelerator.device, self.accelerator.num_processes)
         optimizer, names = make_optimizer(model, config.train, fresh)
-        self.objective, self.optimizer = self.accelerator.prepare(Objective(model, loss), optimizer)
+        # What is divided already is not to be wrapped to be the same on all processes.
+        self.objective = self.accelerator.prepare_model(objective, evaluation_mode=config.train.shard_model)
+        self.optimizer = self.accelerator.prepare(optimizer)
         self.sampler = self._sampler()
         self.validator = Validator(
             config, corpus, model, self.objective, self.accelerator, callbacks.on_stage, score_development
@@ -247,7 +253,7 @@ class Trainer:
         # Data-parallel wrappers average over processes; the sum is what is divided by the global count.
         torch._foreach_mul_(gradients, self.accelerator.num_processes / count)
         limit = self.config.train.clip_norm or math.inf
-        norm = float(self.accelerator.clip_grad_norm_(self.objective.parameters(), limit))
+        norm = float(whole(self.accelerator.clip_grad_norm_(self.objective.parameters(), limit)))
         if self.accelerator.scaler is None:  # which leaves out such an update, and lowers its scale
             self._require_finite(norm, update)
         self.interval.grad_norm = norm
@@ -334,9 +340,9 @@ class Trainer:
             self.checkpoints.require_run()
             self.journal.write("validation", figures)
             self.callbacks.on_validation({**figures, "best": float(improved)})
-            # Before the checkpoint: a process killed in between does both again.
-            if improved:
-                self.checkpoints.save_final_model([progress.update])
+        # Before the checkpoint: a process killed in between does both again.
+        if improved:
+            self.checkpoints.save_final_model([progress.update])
         self._save_checkpoint()
 
     def _quality(self, figures: dict[str, float]) -> float:
@@ -376,8 +382,8 @@ class Trainer:
             chosen = [progress.best_update]
             figures = self._validated(chosen)
         progress.finished = True
+        self.checkpoints.save_final_model(chosen)
         if main:
-            self.checkpoints.save_final_model(chosen)
             self.callbacks.on_message(f"model.safetensors: {made_of}; best at update {progress.best_update}")
             self.journal.write("final", figures)
             self.callbacks.on_validation({**figures, "final": 1.0})

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import islice
 
 import torch
 from accelerate import Accelerator
@@ -68,12 +69,16 @@ class Validator:
         main, process = self.accelerator.is_main_process, self.accelerator.process_index
         interval = IntervalSums(0.0)
         totals, done = self.corpus.dev.totals, 0
-        for number, batch in enumerate(self.batches()):
-            if number % self.accelerator.num_processes == process:
-                outcome: LossParts = self.objective(batch.to(self.accelerator.device))
+        batches = self.batches()
+        while group := list(islice(batches, self.accelerator.num_processes)):
+            # Every process makes as many passes, which a divided model needs all of them for: of the last
+            # batches there may be fewer than processes.
+            own = group[process if process < len(group) else 0]
+            outcome: LossParts = self.objective(own.to(self.accelerator.device))
+            if process < len(group):
                 interval.add(outcome)
             if main:
-                done += int(batch.is_current.sum())
+                done += sum(int(batch.is_current.sum()) for batch in group)
                 self.on_stage("validating, tokens", done, totals.target_tokens + totals.sentences)
         reduced = add_over_processes(interval.as_floats())
         loss, count = reduced.pop("loss")
