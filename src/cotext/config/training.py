@@ -93,7 +93,7 @@ class TrainConfig(Closed):
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
     """Of matrix products; weights and sums stay fp32. Less than fp32 pays on a GPU alone."""
     shard_model: bool = False
-    """Divide weights, gradients and Adam's moments among the processes, for models too large for one device."""
+    """Divide weights, gradients and Adam's moments among processes, for models too large for one device."""
     validate_every: PositiveInt | Literal["epoch"] = 1000
     """Updates between validations, or `epoch`: one after each; a checkpoint is written at each."""
     validate_bleu: bool = True

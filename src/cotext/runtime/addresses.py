@@ -9,9 +9,12 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, Any, Final, cast
+from typing import IO, TYPE_CHECKING, Any, Final, cast
 
 from cotext.runtime.errors import CotextError
+
+if TYPE_CHECKING:
+    from fsspec import AbstractFileSystem
 
 _ADDRESS: Final = re.compile(r"([a-z][a-z0-9+.-]+):/(.+)", re.DOTALL)
 _ROOTED: Final = ("file", "local", "memory")  # whose paths begin with a slash, as in file:///home
@@ -38,8 +41,7 @@ def address_exists(address: str) -> bool:
         CotextError: nobody answers, or what fsspec needs is not installed.
     """
     with _named(address):
-        system, path = _found(address)
-        return bool(system.isfile(path))
+        return bool(_found(address).isfile(address))
 
 
 @contextmanager
@@ -50,8 +52,7 @@ def opened_address(address: str) -> Iterator[IO[bytes]]:
         CotextError: no such file; else as `address_exists`.
     """
     with _named(address):
-        system, path = _found(address)
-        stream = system.open(path, "rb")
+        stream = _found(address).open(address, "rb")
     with stream:
         yield cast(IO[bytes], _Named(stream, address))
 
@@ -75,11 +76,10 @@ class _Named:
             return cast(bytes, self._stream.readline(size))
 
 
-def _found(address: str) -> tuple[Any, str]:
+def _found(address: str) -> "AbstractFileSystem":
     import fsspec
 
-    system, path = fsspec.core.url_to_fs(address)
-    return system, path
+    return fsspec.core.url_to_fs(address)[0]
 
 
 @contextmanager

@@ -115,16 +115,44 @@ class _OnRay(DocumentTranslator):
         tables = tables_of(list(documents), self._workers)
         if not tables:
             return
-        dataset = _ray().data.from_arrow(tables)
-        # Ray refuses to leave the size of a batch open where there is a GPU.
-        most = max(map(len, tables)) if self._gpus else None
-        found = translate_dataset(dataset, self._stage, self._workers, self._cpus, self._gpus, most)
         with _told():
-            for table in found.iter_batches(batch_size=None, batch_format="pyarrow"):
+            for table in _pipeline(tables, self._stage, self._workers, self._cpus, self._gpus):
                 numbers = table.column(NUMBER).to_pylist()
                 for number, translation in zip(numbers, translations_of(table), strict=True):
                     on_sentences(len(translation.document))
                     yield number, translation
+
+
+def _pipeline(tables: list[pa.Table], *settings: Any) -> Iterator[pa.Table]:
+    """Tables with translations, as they are ready; `settings` as of `_Pipeline`."""
+    ray = _ray()
+    if not ray.util.client.ray.is_connected():
+        yield from _Pipeline(tables, *settings)
+        return
+    # Datasets are not made over the connection of a client, but by a process of the cluster.
+    far = ray.remote(num_cpus=0)(_Pipeline).remote(tables, *settings)
+    while (table := ray.get(far.next.remote())) is not None:
+        yield table
+
+
+class _Pipeline:
+    """A dataset of tables under translation, table by table."""
+
+    def __init__(self, tables: list[pa.Table], stage: Translate, workers: int, cpus: int, gpus: int) -> None:
+        data = _ray().data
+        data.DataContext.get_current().enable_progress_bars = False  # the command has its own
+        logging.getLogger("ray.data").setLevel(logging.ERROR)
+        # Ray refuses to leave the size of a batch open where there is a GPU.
+        most = max(map(len, tables)) if gpus else None
+        found = translate_dataset(data.from_arrow(tables), stage, workers, cpus, gpus, most)
+        self._tables = iter(found.iter_batches(batch_size=None, batch_format="pyarrow"))
+
+    def __iter__(self) -> Iterator[pa.Table]:
+        return self._tables
+
+    def next(self) -> pa.Table | None:
+        """The next table; None behind the last."""
+        return next(self._tables, None)
 
 
 def tables_of(documents: list[Document], workers: int) -> list[pa.Table]:
@@ -177,8 +205,6 @@ def _connected(address: str) -> Any:
             ray.init(None if address == LOCAL else address, logging_level="error", log_to_driver=False)
         except (ConnectionError, ValueError, RuntimeError, OSError) as error:
             raise CotextError(f"--on {address}: no cluster there: {_first_line(error)}") from None
-    ray.data.DataContext.get_current().enable_progress_bars = False  # the command has its own
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
     return ray
 
 

@@ -52,11 +52,11 @@ class Translate:
         self._device, self._update, self._threads, self._weights = device, update, threads, weights
 
     @property
-    def settings(self) -> tuple[Any, ...]:
+    def settings(self) -> tuple[str, dict[str, Any], str | None, int | None, int | None, str]:
         """What it was made of."""
         return str(self._run), self._decode, self._device, self._update, self._threads, self._weights
 
-    def __reduce__(self) -> tuple[type, tuple[Any, ...]]:
+    def __reduce__(self) -> tuple[type, tuple[object, ...]]:
         return type(self), self.settings
 
     @cached_property

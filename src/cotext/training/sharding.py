@@ -32,8 +32,8 @@ def require_shardable(config: TrainConfig, processes: int) -> None:
         return
     if processes == 1:
         raise CotextError(
-            "train.shard_model = true: divides the model among processes, and there is one; start several, as "
-            "in `torchrun --nproc-per-node=8 -m cotext train ...`"
+            "train.shard_model = true: divides the model among processes, and there is one; start several, "
+            "as in `torchrun --nproc-per-node=8 -m cotext train ...`"
         )
     if config.validate_bleu:
         raise CotextError(
@@ -42,7 +42,8 @@ def require_shardable(config: TrainConfig, processes: int) -> None:
         )
     if config.lora.rank:
         raise CotextError(
-            "train.shard_model = true: low-rank adaptation keeps so little that it is not divided; leave one out"
+            "train.shard_model = true: low-rank adaptation keeps so little that it is not divided; leave one "
+            "of them out"
         )
 
 

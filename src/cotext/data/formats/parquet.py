@@ -8,7 +8,7 @@ sentence, and consecutive rows of one id are a document. Files are read in piece
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,6 +22,12 @@ IDS: Final = ("id", "document", "docid")
 SIDES: Final = ("sentences", "source", "target")
 ROWS: Final = 1024  # read at once
 WRITTEN_SENTENCES: Final = 100_000  # at most of a row group, but for the document that ends it
+
+
+class _Row(NamedTuple):
+    number: int
+    id: Any
+    sides: list[Any]
 
 
 def read_parquet(path: Path) -> Iterator[Record]:
@@ -68,17 +74,17 @@ def _is_text(kind: Any) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
 
 
-def _rows(tables: Iterable[Any], id_column: str, sides: list[str]) -> Iterator[tuple[int, Any, list[Any]]]:
+def _rows(tables: Iterable[Any], id_column: str, sides: list[str]) -> Iterator[_Row]:
     """Row number, id and sides."""
     number = 0
     for table in tables:
         columns = [table.column(name).to_pylist() for name in (id_column, *sides)]
         for name, *values in zip(*columns, strict=True):
             number += 1
-            yield number, name, values
+            yield _Row(number, name, values)
 
 
-def _documents(path: Path, rows: Iterable[tuple[int, Any, list[Any]]], sides: list[str]) -> Iterator[Record]:
+def _documents(path: Path, rows: Iterable[_Row], sides: list[str]) -> Iterator[Record]:
     for number, name, values in rows:
         document_id = _checked_id(path, number, name)
         given = {
@@ -89,10 +95,8 @@ def _documents(path: Path, rows: Iterable[tuple[int, Any, list[Any]]], sides: li
         yield Record(document_id, number, 0, **given)
 
 
-def _of_sentences(
-    path: Path, rows: Iterable[tuple[int, Any, list[Any]]], sides: list[str]
-) -> Iterator[Record]:
-    for name, group in groupby(rows, key=lambda row: row[1]):
+def _of_sentences(path: Path, rows: Iterable[_Row], sides: list[str]) -> Iterator[Record]:
+    for name, group in groupby(rows, key=lambda row: row.id):
         gathered = [Gathered(path) for _ in sides]
         first, document_id = 0, ""
         for number, _, values in group:
