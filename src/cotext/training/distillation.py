@@ -310,6 +310,10 @@ def distillation(
     if not finished:
         _require_new(out, request)
     data = open_data(request.data)
+    if data.address:
+        raise CotextError(
+            f"{data.address}: distillation copies its data; fetch the folder to this machine first"
+        )
     opened = placed(open_run(request.teacher, device, request.decode, request.update))
     translator, loaded = opened.translator, opened.loaded
     translator.plan.check_passes()
