@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cotext.cli.options import Json, as_json
+from cotext.cli.options import Json, as_json, write_figures
 from cotext.runtime.errors import CotextError, shown
 
 if TYPE_CHECKING:
@@ -36,6 +36,19 @@ def _join(out: Path, parts: "JoinedParts", json: bool) -> None:
         from cotext.decoding.translate_shards import join_translations
 
         tell_files([out], [join_translations(out, parts)], json)
+    elif parts.command == "contrastive":
+        from cotext.analysis.contrastive_shards import JoinedSuites
+        from cotext.cli.contrastive import tell_of, write_reports
+
+        joined = JoinedSuites(parts)
+        found = joined.found()
+        write_reports(out, joined.suites, found, joined.rules, joined.window, tell_of(json), json)
+    elif parts.command == "cxmi":
+        from cotext.analysis.context_shards import joined_use
+
+        use = joined_use(parts)
+        write_figures(out, use.as_dict())
+        typer.echo(as_json(use.as_dict()) if json else use.render())
     else:
         raise CotextError(f"{out}: its shards are of an unknown command, {shown(parts.command)}")
 

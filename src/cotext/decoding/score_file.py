@@ -12,7 +12,7 @@ from cotext.decoding.score_table import ScoredDocument, require_column
 from cotext.decoding.scorer import SentenceScore
 from cotext.decoding.signature import scoring_signature
 from cotext.decoding.source_file import checksums_of
-from cotext.decoding.translate_file import naming, system_of
+from cotext.decoding.translate_file import naming, systems_of
 from cotext.runtime.shards import JoinedParts, Part, Shard, ShardedJob, ShardReport
 from cotext.runtime.version import __version__
 
@@ -78,7 +78,7 @@ def score_shard(
         "cotext": __version__,
         "inputs": checksums_of(paths, format),
         "format": format or "",
-        **system_of(opened),
+        **systems_of(opened),
     }
     sizes = [len(document.source) for document in read_parallel(source, target, format)]
     units = shard.units(sizes)

@@ -311,16 +311,19 @@ def job_header(
         "cotext": __version__,
         "source": sources,
         "format": format,
-        **system_of(opened),
+        **systems_of(opened),
     }
-    if opened.first_pass is not None:
-        header["first_pass"] = system_of(opened.first_pass)
     terms = {"terms": wishes.settings} if wishes.settings else {}
     return {**header, "split": split, **terms}
 
 
-def system_of(opened: OpenedRun) -> dict[str, Any]:
-    """The model of a run and how it is used, by checksums and its whole configuration."""
+def systems_of(opened: OpenedRun) -> dict[str, Any]:
+    """A run and that of its first pass, by checksums of their models and their whole configurations."""
+    before = {} if opened.first_pass is None else {"first_pass": _system(opened.first_pass)}
+    return {**_system(opened), **before}
+
+
+def _system(opened: OpenedRun) -> dict[str, Any]:
     engine = {"engine": opened.loaded.engine} if opened.loaded.engine else {}
     return {
         **engine,
