@@ -19,7 +19,8 @@ from cotext.decoding.open import OpenedRun
 from cotext.decoding.source_file import checksums_of
 from cotext.decoding.translate_file import systems_of
 from cotext.runtime.errors import CotextError
-from cotext.runtime.shards import JoinedParts, Part, Shard, ShardedJob, ShardReport
+from cotext.runtime.joining import JoinedParts
+from cotext.runtime.shards import Part, Shard, ShardedJob, ShardReport
 from cotext.runtime.version import __version__
 
 COMMAND = "cxmi"
@@ -90,7 +91,7 @@ def joined_use(parts: JoinedParts) -> CorpusUse:
         names = " and ".join(map(str, files))
         raise CotextError(f"{names}: not what the shards have scored; put that back")
     asked = CorpusQuestion(**parts.job["asked"])
-    documents = list(read_parallel(files[0], *(files[1:] or [None]), format))
+    documents = list(read_parallel(files[0], files[1] if files[1:] else None, format))
     found: list[SentenceUse] = []
     written: dict[str, list[Document]] = {}
     for unit, group in enumerate(groups_of(len(documents))):

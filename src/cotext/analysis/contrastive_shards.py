@@ -25,7 +25,8 @@ from cotext.metrics.contrastive import CandidateScores, ContrastiveReport
 from cotext.metrics.generative import GenerativeReport, generative_accuracy
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
-from cotext.runtime.shards import JoinedParts, Part, Shard, ShardedJob, ShardReport
+from cotext.runtime.joining import JoinedParts
+from cotext.runtime.shards import Part, Shard, ShardedJob, ShardReport
 from cotext.runtime.version import __version__
 
 COMMAND = "contrastive"

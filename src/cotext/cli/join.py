@@ -11,7 +11,7 @@ from cotext.runtime.errors import CotextError, shown
 
 if TYPE_CHECKING:
     from cotext.decoding.score_table import ScoredDocument
-    from cotext.runtime.shards import JoinedParts
+    from cotext.runtime.joining import JoinedParts
 
 
 def join(
@@ -20,7 +20,7 @@ def join(
     json: Json = False,
 ) -> None:
     """Put the shards of a job together (`--shard i/n`): OUT is what one process would have written."""
-    from cotext.runtime.shards import joining
+    from cotext.runtime.joining import joining
 
     with joining(out, overwrite) as parts:
         _join(out, parts, json)
@@ -49,6 +49,14 @@ def _join(out: Path, parts: "JoinedParts", json: bool) -> None:
         use = joined_use(parts)
         write_figures(out, use.as_dict())
         typer.echo(as_json(use.as_dict()) if json else use.render())
+    elif parts.command == "distill":
+        from cotext.cli.data import tell_distilled
+        from cotext.runtime.progress import meter
+        from cotext.training.distillation import join_distilled
+
+        with meter("writing documents", 0) as progress:
+            outcome = join_distilled(out, parts, progress.restart, progress.advance)
+        tell_distilled(out, outcome, bool(parts.joining["monolingual"]), "", json)
     else:
         raise CotextError(f"{out}: its shards are of an unknown command, {shown(parts.command)}")
 

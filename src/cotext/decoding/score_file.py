@@ -13,7 +13,8 @@ from cotext.decoding.scorer import SentenceScore
 from cotext.decoding.signature import scoring_signature
 from cotext.decoding.source_file import checksums_of
 from cotext.decoding.translate_file import naming, systems_of
-from cotext.runtime.shards import JoinedParts, Part, Shard, ShardedJob, ShardReport
+from cotext.runtime.joining import JoinedParts
+from cotext.runtime.shards import Part, Shard, ShardedJob, ShardReport
 from cotext.runtime.version import __version__
 
 COMMAND = "score"

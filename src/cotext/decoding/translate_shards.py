@@ -16,7 +16,8 @@ from cotext.decoding.translate_file import (
 )
 from cotext.decoding.translator import Translation
 from cotext.runtime.errors import CotextError
-from cotext.runtime.shards import JoinedParts, Part, Shard, ShardedJob, ShardReport
+from cotext.runtime.joining import JoinedParts
+from cotext.runtime.shards import Part, Shard, ShardedJob, ShardReport
 
 COMMAND = "translate"
 
