@@ -407,7 +407,7 @@ def test_ctrl_c_is_a_message(world: World, tmp_path: Path, monkeypatch: pytest.M
 
     monkeypatch.setattr(Part, "add", interrupt)
     stopped = cotext(*command(world, tmp_path / "kd"))
-    assert (stopped.code, "prepare and shards resume with the same command" in stopped.err) == (
+    assert (stopped.code, "distill and prepare resume with the same command" in stopped.err) == (
         130,
         True,
     )

@@ -232,7 +232,7 @@ def main() -> None:
     except OSError as error:
         sys.exit(_fail(f"{error.filename or 'file system'}: {error.strerror or error}", 2))
     except (InterruptionError, KeyboardInterrupt):
-        going_on = "train, translate, distill, prepare and shards resume with the same command"
+        going_on = "train, translate, distill and prepare resume with the same command, as any shard does"
         sys.exit(_fail(f"interrupted; {going_on}", INTERRUPTED))
 
 
