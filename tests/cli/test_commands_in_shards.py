@@ -171,6 +171,10 @@ def test_the_scripts_for_slurm_do_what_one_process_does(world: World, tmp_path: 
         array = {"SLURM_ARRAY_TASK_ID": str(task), "SLURM_ARRAY_TASK_COUNT": "4", "SLURM_CPUS_PER_TASK": "1"}
         [call] = jobs_of(DOCS / "slurm" / f"{name}.sbatch", {**environment, **array}, tmp_path)
         succeed(*call)
+    # Some tasks alone, which SLURM counts for themselves.
+    some = {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_COUNT": "1", "SHARDS": "4"}
+    [call] = jobs_of(DOCS / "slurm" / f"{name}.sbatch", {**environment, **some}, tmp_path)
+    assert call[-2:] == ["--shard", "3/4"]
     [call] = jobs_of(DOCS / "slurm" / "join.sbatch", environment, tmp_path)
     succeed(*call)
     if name == "distill":
