@@ -330,7 +330,8 @@ def test_a_sentence_system_makes_no_use_of_context() -> None:
 def test_n_sentences_in_n_sentences_out(name: str, condition: str) -> None:
     t = translator(SYSTEMS[name])
     other = ParallelDocument("o", ("f e", "b"), ("b", "x"))
-    written = translate_under(t, [LONG, other], condition, 1)
+    documents = [LONG, other]
+    written = translate_under(t, documents, range(2), Pool(documents), condition, 1)
     assert [(d.id, len(d)) for d in written] == [("l", 7), ("o", 2)]
     assert [bool(s) for s in written[0].sentences] == [bool(s) for s in LONG.source]
     if condition == "none":

@@ -101,7 +101,9 @@ def test_all_commands_that_print_figures_are_asked() -> None:
         name for name, each in commands.items() if "json" in inspect.signature(each.callback).parameters
     }
     assert taking == commands.keys() - without
-    assert taking - {"head", "prepare", "train", "import"} == {line.split()[0] for line in COMMANDS.values()}
+    assert taking - {"head", "join", "prepare", "train", "import"} == {
+        line.split()[0] for line in COMMANDS.values()
+    }
 
 
 def test_what_is_no_number_is_null_and_half_characters_are_escapes() -> None:

@@ -16,7 +16,8 @@ from cotext.data.formats import read_documents, write_documents
 from cotext.data.tokenizer import load_tokenizer
 from cotext.decoding import translate_file as jobs
 from cotext.decoding.open import open_run, open_scorer
-from cotext.decoding.translate_file import score_file, translate_file
+from cotext.decoding.score_file import score_file
+from cotext.decoding.translate_file import translate_file
 from cotext.models.build import build_model
 from cotext.models.checkpoint import save_model
 from cotext.runtime.errors import CotextError

@@ -8,7 +8,8 @@ from tiny_runs import toy_documents
 
 from cotext.decoding import open as opening
 from cotext.decoding.open import open_run
-from cotext.decoding.translate_file import score_file, translate_file
+from cotext.decoding.score_file import score_file
+from cotext.decoding.translate_file import translate_file
 from cotext.runtime.errors import CotextError
 
 

@@ -124,7 +124,8 @@ def test_ctrl_c_is_a_message_and_the_same_command_goes_on(world: World, tmp_path
     stopped = signal_when(process, lambda: finished_documents(out) >= 3, signal.SIGINT)
     assert stopped.code == 130, stopped
     assert stopped.err.splitlines()[-1] == (
-        "cotext: interrupted; train, translate, distill and prepare resume with the same command"
+        "cotext: interrupted; train, translate, distill and prepare resume with the same command, as any "
+        "shard does"
     )
     assert "Traceback" not in stopped.err
     assert not out.exists()

@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
 from command_line import (
@@ -28,8 +29,9 @@ from cotext.data.formats import read_documents, write_documents
 from cotext.data.prepared import write_report
 from cotext.data.store import StoreWriter, TokenStore
 from cotext.data.tokenizer import load_tokenizer
+from cotext.runtime.shards import Part, folder_of
 from cotext.training.distillation import Distillation
-from cotext.training.distillation_shards import Parts
+from cotext.training.distilled_corpus import DistilledCorpus
 
 DOCUMENTS = 24
 Targets = list[list[list[int]]]
@@ -47,14 +49,10 @@ def command(world: World, out: Path, *more: str | Path, data: Path | None = None
     return ["distill", world.run, "--data", data or world.folder / "data", "--out", out, *more]
 
 
-def hidden(out: Path) -> Path:
-    return out.with_name(f".{out.name}.distilling")
-
-
 def finished_documents(out: Path) -> int:
     """How many documents the parts hold; -1 before there is any part."""
-    parts = list(hidden(out).glob("part-*.jsonl"))
-    return sum(path.read_bytes().count(b"\n") for path in parts) if parts else -1
+    parts = list(folder_of(out).glob("*.jsonl"))
+    return sum(path.read_bytes().count(b"\n") - 1 for path in parts) if parts else -1
 
 
 def targets(store: TokenStore) -> Targets:
@@ -226,33 +224,28 @@ def test_a_document_that_the_teacher_does_not_take_keeps_its_target(world: World
 # ------------------------------------------------------------------------------------------------ shards
 
 
-@pytest.mark.parametrize("order", [(1, 2, 3), (3, 1), ()])
-def test_shards_joined_are_the_whole(
-    world: World, whole: Path, tmp_path: Path, order: tuple[int, ...]
-) -> None:
-    """In any order; what no shard has done, the joining call does."""
+def test_shards_joined_are_the_whole(world: World, whole: Path, tmp_path: Path) -> None:
+    """In any order; one of them has nothing to do where there are more than documents."""
     out = tmp_path / "data-kd"
-    for number in order:
+    for number in (3, 1, 2):
         shown = succeed(*command(world, out, "--shard", f"{number}/3"))
         assert f"shard {number}/3: " in shown.out
         assert not out.exists()
-    done = len(order) * DOCUMENTS // 3
-    assert finished_documents(out) == (done or -1)
-    shown = succeed(*command(world, out)).out
-    assert (f"({done} of them before)" in shown) == (done > 0)
+    assert finished_documents(out) == DOCUMENTS
+    shown = succeed("join", out).out
+    assert shown == succeed(*command(world, whole)).out.replace(str(whole), str(out))
     assert listing(out) == listing(whole)
     assert [p.name for p in tmp_path.iterdir()] == ["data-kd"]
 
 
-def test_more_shards_than_documents_and_shards_of_another_division(
-    world: World, whole: Path, tmp_path: Path
-) -> None:
+def test_one_process_does_not_take_the_place_of_shards(world: World, tmp_path: Path) -> None:
     out = tmp_path / "data-kd"
-    assert "0 sentences in 0 documents" in succeed(*command(world, out, "--shard", "30/30")).out
-    assert "1 document translated" in succeed(*command(world, out, "--shard", "4/30")).out
-    assert "6 documents translated (1 of them before)" in succeed(*command(world, out, "--shard", "4/4")).out
-    succeed(*command(world, out))
-    assert listing(out) == listing(whole)
+    succeed(*command(world, out, "--shard", "1/2"))
+    refused = cotext(*command(world, out))
+    assert (refused.code, "1-of-2.jsonl: is of another job" in refused.err) == (2, True)
+    assert "shards: 2 there, 1 now" in refused.err
+    refused = cotext("join", out)
+    assert (refused.code, "shard 2 of 2 is missing; run it" in refused.err) == (2, True)
 
 
 @pytest.mark.parametrize("text", ["0/3", "4/3", "3", "a/b", "1/", "-1/3", "1/2/3", ""])
@@ -270,15 +263,19 @@ def test_processes_that_would_be_in_each_others_way(
 
     def meanwhile(*arguments: object) -> None:
         monkeypatch.undo()
-        for shard in ("1/2", "2/2", ""):
-            found[shard] = cotext(*command(world, out, *(["--shard", shard] if shard else [])))
+        for shard in ("1/2", "2/2"):
+            found[shard] = cotext(*command(world, out, "--shard", shard))
+        found["join"] = cotext("join", out)
 
     monkeypatch.setattr(Distillation, "translate", meanwhile)
     succeed(*command(world, out, "--shard", "1/2"))
     assert (found["1/2"].code, "shard 1/2: another process is at work on it" in found["1/2"].err) == (2, True)
     assert found["2/2"].code == 0
-    assert (found[""].code, "part-1-of-2: another process is at work on it" in found[""].err) == (2, True)
-    assert finished_documents(out) == DOCUMENTS // 2
+    assert (found["join"].code, "shard 1/2: another process is at work" in found["join"].err) == (
+        2,
+        True,
+    )
+    assert 0 < finished_documents(out) < DOCUMENTS
 
 
 # ---------------------------------------------------------------------------------------- interruptions
@@ -305,27 +302,27 @@ def test_the_size_of_batches_may_change_on_the_way(world: World, whole: Path, tm
     """As where memory has run out."""
     out = tmp_path / "data-kd"
     succeed(*command(world, out, "--set", "max_tokens=300", "--shard", "1/2"))
-    succeed(*command(world, out, "--set", "max_tokens=100"))
+    succeed(*command(world, out, "--set", "max_tokens=100", "--shard", "2/2"))
+    succeed("join", out)
     assert (out / "train.arrow").read_bytes() == (whole / "train.arrow").read_bytes()
 
 
 @pytest.mark.parametrize(
     "moment",
     [
-        Moment(path=".distilling"),  # before the work has a folder
-        Moment(path="distillation.json"),
+        Moment(path="data-kd.shards", operations=("mkdir",)),  # before the work has a folder
         Moment(path="train.arrow", operations=("replace",)),
         Moment(path="report.json", operations=("replace",)),
-        Moment(path="part-1-of-1.jsonl", operations=("unlink",)),  # the report says that all is written
         Moment(path="/data-kd", operations=("replace",)),
-        Moment(path="/.data-kd.lock", operations=("unlink",)),  # all is done
+        Moment(path="/.data-kd.lock", operations=("unlink",)),  # the corpus has its name
+        Moment(path="1-of-1.jsonl", operations=("unlink",)),
+        Moment(path="data-kd.shards", operations=("rmdir",)),  # all is done
     ],
     ids=lambda moment: moment.path,
 )
 def test_killed_while_the_folder_is_made(world: World, whole: Path, tmp_path: Path, moment: Moment) -> None:
     out = tmp_path / "data-kd"
     assert run_killed(command(world, out), moment)
-    assert (tmp_path / ".data-kd.lock").exists()
     succeed(*command(world, out))
     assert listing(out) == listing(whole)
     assert [p.name for p in tmp_path.iterdir()] == ["data-kd"]
@@ -344,26 +341,28 @@ def test_a_damaged_line_and_what_follows_it_are_translated_again(
     world: World, whole: Path, tmp_path: Path
 ) -> None:
     out = tmp_path / "data-kd"
-    succeed(*command(world, out, "--shard", "1/2"))
-    part = hidden(out) / "part-1-of-2.jsonl"
+    for shard in ("1/2", "2/2"):
+        succeed(*command(world, out, "--shard", shard))
+    part = folder_of(out) / "1-of-2.jsonl"
     lines = part.read_text().splitlines(keepends=True)
     lines[6] = lines[6].replace('"sentences": ["', '"sentences": ["X', 1)
     part.write_text("".join(lines))
-    shown = succeed(*command(world, out))
-    assert "damaged parts, translated again from the first damaged line on: 1" in shown.err
-    assert "(6 of them before)" in shown.out
+    refused = cotext("join", out)
+    assert (refused.code, "shard 1/2 lacks" in refused.err, "--array=1)" in refused.err) == (2, True, True)
+    shown = succeed(*command(world, out, "--shard", "1/2"))
+    assert f"{part}: a damaged line, done again with what followed it" in shown.err
+    assert "(5 of them before)" in shown.out
+    succeed("join", out)
     assert listing(out) == listing(whole)
 
 
 def test_a_part_that_is_no_file(world: World, tmp_path: Path) -> None:
     out = tmp_path / "data-kd"
-    succeed(*command(world, out, "--shard", "1/2"))
-    pipe = hidden(out) / "part-2-of-2.jsonl"
+    pipe = folder_of(out) / "1-of-1.jsonl"
+    pipe.parent.mkdir()
     os.mkfifo(pipe)
     refused = cotext(*command(world, out))
     assert (refused.code, f"{pipe}: is in the way, and no regular file" in refused.err) == (2, True)
-    pipe.unlink()
-    succeed(*command(world, out))
 
 
 def test_data_that_are_not_what_their_report_says(world: World, tmp_path: Path) -> None:
@@ -385,20 +384,18 @@ def test_a_part_cut_anywhere_is_taken_up(
     world: World, whole: Path, tmp_path: Path, data: st.DataObject
 ) -> None:
     """Whatever byte a write ends at, and whatever follows it after a crash of the machine."""
-    out, part = tmp_path / "data-kd", tmp_path / "part-1-of-2.jsonl"
+    out, kept = tmp_path / "data-kd", tmp_path / "kept"
     shutil.rmtree(out, ignore_errors=True)
-    if not part.exists():
-        succeed(*command(world, out, "--shard", "1/2"))
-        shutil.copytree(hidden(out), tmp_path / "kept")
-        shutil.copyfile(hidden(out) / part.name, part)
-        shutil.rmtree(hidden(out))
+    if not kept.exists():
+        with patch.object(DistilledCorpus, "write", side_effect=KeyboardInterrupt):
+            assert cotext(*command(world, out)).code == 130
+        folder_of(out).replace(kept)
+    shutil.copytree(kept, folder_of(out))
+    part = folder_of(out) / "1-of-1.jsonl"
     content = part.read_bytes()
     cut = data.draw(st.integers(0, len(content)))
-    shutil.copytree(tmp_path / "kept", hidden(out))
-    (hidden(out) / part.name).write_bytes(content[:cut] + data.draw(st.sampled_from([b"", b"\0\0", b"{}\n"])))
-    if data.draw(st.booleans()):
-        succeed(*command(world, out, "--shard", "1/2"))
-        assert finished_documents(out) == DOCUMENTS // 2
+    begun = content[:cut].count(b"\n") > 0  # before, its header is no header
+    part.write_bytes(content[:cut] + data.draw(st.sampled_from([b"", b"\0\0", b"{}\n"] if begun else [b""])))
     shown = succeed(*command(world, out)).out
     assert "Traceback" not in shown
     assert listing(out) == listing(whole)
@@ -408,9 +405,12 @@ def test_ctrl_c_is_a_message(world: World, tmp_path: Path, monkeypatch: pytest.M
     def interrupt(*arguments: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(Parts, "add", interrupt)
+    monkeypatch.setattr(Part, "add", interrupt)
     stopped = cotext(*command(world, tmp_path / "kd"))
-    assert (stopped.code, "distill and prepare resume with the same command" in stopped.err) == (130, True)
+    assert (stopped.code, "distill and prepare resume with the same command" in stopped.err) == (
+        130,
+        True,
+    )
 
 
 def test_a_full_disk(world: World, whole: Path, tmp_path: Path) -> None:
@@ -441,18 +441,17 @@ def test_what_another_job_has_translated_is_not_taken_over(
     other_run = tmp_path / "run"
     succeed(*train_arguments(world.folder, other_run, "train.max_updates=3", "train.validate_bleu=false"))
     succeed(*command(world, out, "--shard", "1/2"))
-    before = listing(hidden(out))
+    before = listing(folder_of(out))
     for differing, arguments in (
         ("teacher.config.decode.beam: 4 there, 1 now", command(world, out, "--set", "beam=1")),
         ("data.train.arrow: ", command(world, out, data=other_data)),
         ("teacher.model: ", ["distill", other_run, *command(world, out)[2:]]),
         ("teacher.model: ", command(world, out, "--checkpoint", "3")),
-        ("teacher.config.decode.beam", command(world, out, "--set", "beam=1", "--shard", "2/2")),
     ):
-        refused = cotext(*arguments)
-        assert (refused.code, f"\n  {differing}" in refused.err) == (2, True), refused.err
-        assert "interrupted distillation" in refused.err
-        assert listing(hidden(out)) == before
+        refused = cotext(*arguments, "--shard", "2/2")
+        assert (refused.code, f"\n  job.{differing}" in refused.err) == (2, True), refused.err
+        assert "is of another job; give the same again to go on with it" in refused.err
+        assert listing(folder_of(out)) == before
         assert not out.exists()
 
 
@@ -480,10 +479,10 @@ def test_what_is_refused_leaves_nothing_behind(world: World, whole: Path, tmp_pa
         ([world.run, "--data", cut, "--out", kd], "train.arrow: not a token store, or cut off"),
         (
             [world.run, "--data", data, "--out", whole, "--set", "beam=1"],
-            "is there already; choose another --out:\n  teacher.config.decode.beam: 4 there, 1 now",
+            "exists; choose another --out:\n  teacher.config.decode.beam: 4 there, 1 now",
         ),
-        ([world.run, "--data", data, "--out", data], "is there already"),
-        ([world.run, "--data", data, "--out", note], "is there already"),
+        ([world.run, "--data", data, "--out", data], "exists; choose another --out"),
+        ([world.run, "--data", data, "--out", note], "exists; choose another --out"),
         ([world.run, "--data", data, "--out", data / "kd"], "lies inside the data to be distilled"),
         ([world.run, "--data", data, "--out", kd, "--set", "baem=1"], "unknown decode setting 'baem'"),
         ([world.run, "--data", data, "--out", kd, "--set", "beam"], "write key=value"),
@@ -497,13 +496,12 @@ def test_what_is_refused_leaves_nothing_behind(world: World, whole: Path, tmp_pa
         assert listing(tmp_path) == before, message
 
 
-def test_a_folder_of_somebody_else_in_the_way_is_left_alone(world: World, tmp_path: Path) -> None:
+def test_files_of_somebody_else_beside_the_parts_are_left_alone(world: World, tmp_path: Path) -> None:
     out = tmp_path / "kd"
-    hidden(out).mkdir()
-    (hidden(out) / "thesis.txt").write_text("do not touch\n")
-    refused = cotext(*command(world, out))
-    assert (refused.code, "is in the way" in refused.err) == (2, True)
-    assert list(listing(tmp_path)) == [".kd.distilling", ".kd.distilling/thesis.txt"]
+    folder_of(out).mkdir()
+    (folder_of(out) / "thesis.txt").write_text("do not touch\n")
+    succeed(*command(world, out))
+    assert list(listing(folder_of(out))) == ["thesis.txt"]
 
 
 def test_an_empty_folder_is_as_good_as_none(world: World, whole: Path, tmp_path: Path) -> None:

@@ -1,6 +1,6 @@
 """Conditional cross-mutual information (CXMI) of a corpus: `cotext cxmi`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -91,76 +91,132 @@ class CorpusUse:
         return "\n".join([render_rows(rows, left=1), counts, *signatures, self.signature])
 
 
+@dataclass(frozen=True, slots=True)
+class CorpusQuestion:
+    """What is asked of a corpus: the conditions beside `none`, and whether to translate under each, too.
+
+    `protocols` evaluate the translations; `seed` is that of shuffled and random context.
+
+    Raises CotextError for an unknown protocol.
+    """
+
+    conditions: Sequence[str] = CONDITIONS
+    translate: bool = False
+    protocols: Sequence[str] = DEFAULT_PROTOCOLS
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        for name in self.protocols:
+            find_protocol(name)
+
+    @property
+    def wanted(self) -> list[str]:
+        """The conditions in their usual order, `none` always among them."""
+        return [c for c in CONDITIONS if c in self.conditions or c == "none"]
+
+    def signature(self, opened: OpenedRun) -> str:
+        """The system and what is random."""
+        return "|".join([opened.signature, f"seed:{self.seed}", "unit:nats"])
+
+
 def measure_corpus(
     opened: OpenedRun,
     source: Path,
     target: Path | None,
+    asked: CorpusQuestion,
     *,
-    conditions: Sequence[str] = CONDITIONS,
-    translate: bool = False,
-    protocols: Sequence[str] | None = None,
-    seed: int = 1,
     format: str | None = None,
     on_start: Callable[[int], None] = lambda total: None,
     on_sentences: Callable[[int], None] = lambda count: None,
 ) -> CorpusUse:
-    """Score reference translations under every condition; `translate`: write under every condition, too.
+    """Score reference translations under every condition; if it is asked for, write under each, too.
 
     `on_start` is told how many sentences there are, and `on_sentences` of each few that are scored.
 
     Raises:
-        CotextError: unreadable or unequal files, files whose names are the languages of the run the wrong
-            way round, a sentence over the limit, no context at all, an unknown condition or protocol.
+        CotextError: as `read_checked`.
     """
-    chosen = tuple(protocols) if protocols else DEFAULT_PROTOCOLS
-    for name in chosen:
-        find_protocol(name)
+    documents = read_checked(opened, source, target, asked, format)
+    translator = opened.translator
+    on_start(sum(map(len, documents)))
+    found = list(measure(translator, documents, asked.wanted, asked.seed, on_sentences))
+    written = {}
+    if asked.translate:
+        pool, everything = Pool(documents), range(len(documents))
+        for condition in asked.wanted:
+            written[condition] = translate_under(
+                translator, documents, everything, pool, condition, asked.seed
+            )
+    return corpus_use(documents, found, written, asked, asked.signature(opened))
+
+
+def read_checked(
+    opened: OpenedRun, source: Path, target: Path | None, asked: CorpusQuestion, format: str | None
+) -> list[ParallelDocument]:
+    """The documents of a corpus, which a run can be asked about.
+
+    Raises:
+        CotextError: unreadable or unequal files, files whose names are the languages of the run the wrong
+            way round, a sentence over the limit, no context at all, an unknown condition.
+    """
     documents = list(read_parallel(source, second_file(source, target), format))
-    check_conditions(conditions, len(documents))
-    wanted = [c for c in CONDITIONS if c in conditions or c == "none"]
+    check_conditions(asked.conditions, len(documents))
     translator = opened.translator
     check_sides(opened.languages, source, target, f"{opened.folder} translates")
-    if translate:
-        translator.check(Document(d.id, d.source) for d in documents)
+    if asked.translate:
+        translator.check(_sources(documents))
     translator.plan.require_token_probabilities()
     translator.check_pairs(documents)
-    sources = (Document(d.id, d.source) for d in documents)
-    if all(len(visible) < 2 for each in sources for visible in translator.visible_sentences(each)):
+    if all(
+        len(visible) < 2 for each in _sources(documents) for visible in translator.visible_sentences(each)
+    ):
         raise CotextError(
             f"{opened.folder}: no sentence of {source} is translated with another in its context window; "
             "measure a system with context, on documents of several sentences"
         )
-    on_start(sum(map(len, documents)))
-    found = tuple(measure(translator, documents, wanted, seed, on_sentences))
-    means = tuple(mean_use(found, condition) for condition in wanted if condition != "none")
-    scores = {}
-    if translate:
-        references = [Document(d.id, d.target) for d in documents]
-        for condition in wanted:
-            written = translate_under(translator, documents, condition, seed)
-            scores[condition] = tuple(evaluate(written, references, chosen))
-    parts = [opened.signature, f"seed:{seed}", "unit:nats"]
+    return documents
+
+
+def corpus_use(
+    documents: Sequence[ParallelDocument],
+    found: Sequence[SentenceUse],
+    written: Mapping[str, Sequence[Document]],
+    asked: CorpusQuestion,
+    signature: str,
+) -> CorpusUse:
+    """The figures of a corpus all of whose sentences are scored, and `written` under the conditions."""
+    means = tuple(mean_use(found, condition) for condition in asked.wanted if condition != "none")
+    references = [Document(d.id, d.target) for d in documents]
+    scores = {
+        condition: tuple(evaluate(list(written[condition]), references, tuple(asked.protocols)))
+        for condition in written
+    }
     pairs = ((s, t) for d in documents for s, t in zip(d.source, d.target, strict=True))
     without_path = sum(
         bool(s.strip() and t.strip()) and not use.tokens["none"]
         for use, (s, t) in zip(found, pairs, strict=True)
     )
-    return CorpusUse("|".join(parts), found, means, scores, without_path)
+    return CorpusUse(signature, tuple(found), means, scores, without_path)
 
 
 def translate_under(
-    translator: DocumentTranslator, documents: Sequence[ParallelDocument], condition: str, seed: int
+    translator: DocumentTranslator,
+    documents: Sequence[ParallelDocument],
+    numbers: Sequence[int],
+    pool: Pool,
+    condition: str,
+    seed: int,
 ) -> list[Document]:
-    """Translate every sentence in its excerpt under a condition; as many documents and sentences come back.
+    """Translate every sentence of the numbered documents in its excerpt under a condition.
 
-    The context is what is translated with it: target sentences of the corpus are not shown.
+    As many documents and sentences come back. The context is what is translated with it: target sentences of
+    the corpus are not shown. `pool` is of all documents.
     """
-    pool = Pool(documents)
     asked: dict[tuple[str, ...], int] = {}
     wanted: list[list[tuple[int, int]]] = []
-    for number, document in enumerate(documents):
+    for number in numbers:
         of_document = []
-        excerpts_of = excerpts(translator, document)
+        excerpts_of = excerpts(translator, documents[number])
         for made in conditions_of(excerpts_of, [condition], pool.without(number), seed):
             found = made[condition]
             of_document.append((asked.setdefault(found.document.source, len(asked)), found.sentence))
@@ -168,6 +224,10 @@ def translate_under(
     todo = (Document(str(index), source) for source, index in asked.items())
     written = {index: found.document.sentences for index, found in translator.translate(todo)}
     return [
-        Document(document.id, tuple(written[index][sentence] for index, sentence in indices))
-        for document, indices in zip(documents, wanted, strict=True)
+        Document(documents[number].id, tuple(written[index][sentence] for index, sentence in indices))
+        for number, indices in zip(numbers, wanted, strict=True)
     ]
+
+
+def _sources(documents: Sequence[ParallelDocument]) -> Iterator[Document]:
+    return (Document(d.id, d.source) for d in documents)

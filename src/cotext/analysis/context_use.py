@@ -196,24 +196,42 @@ def measure(
         CotextError: an unknown condition; `random` with one document.
     """
     check_conditions(conditions, len(documents))
-    wanted = tuple(c for c in CONDITIONS if c in conditions or c == "none")
     pool = Pool(documents)
-    for first in range(0, len(documents), DOCUMENTS_AT_ONCE):
-        numbers = range(first, min(first + DOCUMENTS_AT_ONCE, len(documents)))
-        made = []
-        for number in numbers:
-            found = excerpts(scorer, documents[number])
-            made.append(conditions_of(found, wanted, pool.without(number), seed))
-        flat = [
-            found for of_document in made for of_sentence in of_document for found in of_sentence.values()
-        ]
-        scores = iter(score_excerpts(scorer, flat))
-        for number, of_document in zip(numbers, made, strict=True):
-            for index, of_sentence in enumerate(of_document):
-                tokens = {condition: next(scores) for condition in of_sentence}
-                context = len(of_sentence["true"].context) if "true" in of_sentence else 0
-                yield SentenceUse(documents[number].id, index, context, tokens)
-            on_sentences(len(of_document))
+    for numbers in groups_of(len(documents)):
+        found = measure_group(scorer, documents, numbers, pool, conditions, seed)
+        yield from found
+        on_sentences(len(found))
+
+
+def groups_of(documents: int) -> list[range]:
+    """The numbers of documents that are scored together, all documents once, in order."""
+    firsts = range(0, documents, DOCUMENTS_AT_ONCE)
+    return [range(first, min(first + DOCUMENTS_AT_ONCE, documents)) for first in firsts]
+
+
+def measure_group(
+    scorer: TokenScorer,
+    documents: Sequence[ParallelDocument],
+    numbers: Sequence[int],
+    pool: "Pool",
+    conditions: Sequence[str],
+    seed: int,
+) -> list[SentenceUse]:
+    """Score every sentence of some documents of a corpus, as `measure` does; `pool` is of all of them."""
+    wanted = tuple(c for c in CONDITIONS if c in conditions or c == "none")
+    made = [
+        conditions_of(excerpts(scorer, documents[number]), wanted, pool.without(number), seed)
+        for number in numbers
+    ]
+    flat = [found for of_document in made for of_sentence in of_document for found in of_sentence.values()]
+    scores = iter(score_excerpts(scorer, flat))
+    uses = []
+    for number, of_document in zip(numbers, made, strict=True):
+        for index, of_sentence in enumerate(of_document):
+            tokens = {condition: next(scores) for condition in of_sentence}
+            context = len(of_sentence["true"].context) if "true" in of_sentence else 0
+            uses.append(SentenceUse(documents[number].id, index, context, tokens))
+    return uses
 
 
 def check_conditions(conditions: Sequence[str], documents: int) -> None:

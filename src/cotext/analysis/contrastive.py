@@ -1,6 +1,8 @@
 """Contrastive suites with a run: which candidate it prefers, and which form it writes by itself."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from cotext.analysis.contrastive_contexts import ForeignSentences, score_in_contexts
@@ -16,7 +18,8 @@ from cotext.metrics.generative import GenerativeReport, generative_accuracy
 from cotext.metrics.readings import Readings
 from cotext.runtime.errors import CotextError
 
-SUITE_CHUNK = 2000  # candidates scored between two signs of progress
+SUITE_CHUNK = 500  # candidates that are scored together, and never divided among shards
+ChunkScorer = Callable[[Sequence[ContrastiveExample]], dict[str, list[CandidateScores]]]
 
 
 def run_suite(
@@ -41,24 +44,59 @@ def run_suite(
             context of a suite whose examples are all of one document; `global` of a system whose rows do not
             see each other.
     """
-    if context == "global" and translator.plan.group_windows == 1:
+    rules = SuiteRules(tie, score, controls, context)
+    scorer = suite_scorer(translator, suite, rules)
+    scores: dict[str, list[CandidateScores]] = {}
+    for chunk in chunks_of(suite):
+        for name, found in scorer(chunk).items():
+            scores.setdefault(name, []).extend(found)
+        on_candidates(sum(len(e.candidates) for e in chunk))
+    return judged(suite, scores, rules, recipe)
+
+
+@dataclass(frozen=True, slots=True)
+class SuiteRules:
+    """What is scored of a suite, and how a candidate wins: the arguments of `run_suite`."""
+
+    tie: Any = "wrong"
+    score: Any = "sum"
+    controls: bool = False
+    context: str = "true"
+
+
+def suite_scorer(translator: DocumentTranslator, suite: ContrastiveSuite, rules: SuiteRules) -> ChunkScorer:
+    """What scores examples of a suite, as many at a time as `chunks_of` gives, by context.
+
+    Raises:
+        CotextError: as `run_suite`.
+    """
+    if rules.context == "global" and translator.plan.group_windows == 1:
         raise CotextError(
             "--context global replaces what other rows of a batch show, and this system reads each row by "
             "itself; choose shuffled, foreign or none"
         )
     translator.check_pairs(_texts(suite))
-    edits = None if controls else [context] if context != "true" else []
+    edits = None if rules.controls else [rules.context] if rules.context != "true" else []
     foreign = ForeignSentences.of(suite) if edits != [] else None
-    scores: dict[str, list[CandidateScores]] = {}
-    for chunk in _chunks(suite):
-        for name, found in score_in_contexts(translator, chunk, foreign, edits).items():
-            scores.setdefault(name, []).extend(found)
-        on_candidates(sum(len(e.candidates) for e in chunk))
-    own = scores.pop(context, [])
-    if context != "true":
-        recipe = {**(recipe or {}), "context": context}
-    rules = {"tie": tie, "score": score, "recipe": recipe}
-    return contrastive_accuracy(suite, own, **rules, controls=scores if controls else None)
+    return partial(score_in_contexts, translator, foreign=foreign, edits=edits)
+
+
+def judged(
+    suite: ContrastiveSuite,
+    scores: Mapping[str, Sequence[CandidateScores]],
+    rules: SuiteRules,
+    recipe: Mapping[str, str] | None = None,
+) -> ContrastiveReport:
+    """The report on a suite all of whose examples are scored."""
+    controls = {name: found for name, found in scores.items() if name != rules.context}
+    return contrastive_accuracy(
+        suite,
+        scores.get(rules.context, []),
+        tie=rules.tie,
+        score=rules.score,
+        recipe=recipe if rules.context == "true" else {**(recipe or {}), "context": rules.context},
+        controls=controls if rules.controls else None,
+    )
 
 
 def context_window_of(translator: DocumentTranslator) -> ContextWindow:
@@ -97,12 +135,20 @@ def write_suite_forms(
     Raises:
         CotextError: a sentence longer than the system takes, or a suite whose candidates differ in no word.
     """
-    indices = {source: n for n, source in enumerate(dict.fromkeys(e.source for e in suite.examples))}
+    translator.check(Document(e.id, e.source) for e in suite.examples)
+    return generative_accuracy(suite, written(translator, suite.examples, on_sentences), recipe)
+
+
+def written(
+    translator: DocumentTranslator,
+    examples: Sequence[ContrastiveExample],
+    on_sentences: Callable[[int], None] = lambda count: None,
+) -> list[Document]:
+    """The translations of the sources of examples; equal ones are translated once."""
+    indices = {source: n for n, source in enumerate(dict.fromkeys(e.source for e in examples))}
     documents = [Document(str(n), source) for source, n in indices.items()]
-    translator.check(documents)
     found = dict(translator.translate(documents, on_sentences))
-    translations = [found[indices[e.source]].document for e in suite.examples]
-    return generative_accuracy(suite, translations, recipe)
+    return [found[indices[e.source]].document for e in examples]
 
 
 def _texts(suite: ContrastiveSuite) -> Iterator[ParallelDocument]:
@@ -116,7 +162,7 @@ def _texts(suite: ContrastiveSuite) -> Iterator[ParallelDocument]:
             yield ParallelDocument(example.id, nothing, tuple(differing))
 
 
-def _chunks(suite: ContrastiveSuite) -> Iterator[list[ContrastiveExample]]:
+def chunks_of(suite: ContrastiveSuite) -> Iterator[list[ContrastiveExample]]:
     """The examples in turn, so many at a time that there are SUITE_CHUNK candidates, or a few more."""
     chunk: list[ContrastiveExample] = []
     for example in suite.examples:

@@ -1,5 +1,6 @@
 """Commands about the use of context: `context`, `cxmi` and `profile`."""
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,11 +15,15 @@ from cotext.cli.options import (
     Json,
     OneDocument,
     Protocols,
+    ShardOption,
     TranslationFile,
     as_json,
+    check_shard_output,
     decode_settings,
     output,
     require_translations,
+    shard_of,
+    tell_shard,
     write_figures,
 )
 
@@ -84,26 +89,36 @@ def cxmi(
     device: Device = None,
     set: Decode = None,
     checkpoint: Checkpoint = None,
+    shard: ShardOption = None,
     json: Json = False,
 ) -> None:
     """Conditional cross-mutual information (CXMI): what context adds to reference log-probabilities."""
     decode = decode_settings(set)
     require_translations(protocol, translate)
-    from cotext.analysis.context_corpus import measure_corpus
+    part = shard_of(shard, out)
+    from cotext.analysis.context_corpus import CorpusQuestion, measure_corpus
+    from cotext.analysis.context_shards import COMMAND, cxmi_shard
     from cotext.analysis.context_use import CONDITIONS
     from cotext.decoding.open import open_run, open_scorer
+    from cotext.metrics.bleu import DEFAULT_PROTOCOLS
     from cotext.runtime.progress import meter
 
+    asked = CorpusQuestion(context or CONDITIONS, translate, protocol or DEFAULT_PROTOCOLS, seed)
+    open_one = partial(open_run if translate else open_scorer, run, device, decode, checkpoint)
+    if part is not None and out is not None:
+        check_shard_output(out, [source, target])
+        opened = open_one()
+        with meter("scoring", 0) as progress:
+            watched: Any = {"on_start": progress.restart, "on_sentences": progress.advance}
+            report = cxmi_shard(opened, source, target, asked, out, part, format=format, **watched)
+        tell_shard(COMMAND, out, report, json)
+        return
     with output(out, [source, target]), meter("scoring", 0) as progress:
-        opened = (open_run if translate else open_scorer)(run, device, decode, checkpoint)
         found = measure_corpus(
-            opened,
+            open_one(),
             source,
             target,
-            conditions=context or CONDITIONS,
-            translate=translate,
-            protocols=protocol,
-            seed=seed,
+            asked,
             format=format,
             on_start=progress.restart,
             on_sentences=progress.advance,

@@ -1,6 +1,7 @@
 """The command `contrastive`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -11,19 +12,30 @@ from cotext.cli.options import (
     Decode,
     Device,
     Json,
+    ShardOption,
     as_json,
+    check_shard_output,
     decode_settings,
     output,
     scoring_settings,
+    shard_of,
+    tell_shard,
     write_figures,
 )
 from cotext.runtime.errors import CotextError
 
 if TYPE_CHECKING:
+    from cotext.analysis.contrastive import SuiteRules
+    from cotext.analysis.contrastive_rows import ContextWindow
     from cotext.data.contrastive_suites import ContrastiveSuite
     from cotext.decoding.open import OpenedRun
     from cotext.metrics.contrastive import ContrastiveReport
     from cotext.metrics.evidence import Evidence
+    from cotext.metrics.generative import GenerativeReport
+    from cotext.runtime.shards import Shard
+
+    Suites = Sequence[tuple[Path, ContrastiveSuite]]
+    Found = tuple[ContrastiveReport, GenerativeReport | None]
 
 Tell = Callable[[str], None]  # what a person reads of the figures
 
@@ -61,6 +73,7 @@ def contrastive(
     device: Device = None,
     set: Decode = None,
     checkpoint: Checkpoint = None,
+    shard: ShardOption = None,
     json: Json = False,
 ) -> None:
     """Score contrastive suites: accuracy by phenomenon and distance of the antecedent."""
@@ -69,58 +82,121 @@ def contrastive(
     _check_rules(tie, score)
     _check_context(context, controls, generate)
     decode = decode_settings(set) if generate else scoring_settings(set)
-    loaded_suites = [read_suite(path) for path in suites]
-    from cotext.analysis.contrastive import context_window_of, evidence_of, run_suite, suite_recipe
+    part = shard_of(shard, out)
+    loaded = [(path, read_suite(path)) for path in suites]
+    from cotext.analysis.contrastive import SuiteRules, context_window_of, suite_recipe
+
+    if part is not None and out is not None:
+        check_shard_output(out, suites)
+    with output(None if part is not None else out, suites):
+        opened = _opened(run, generate, device, decode, checkpoint)
+        _check_languages(opened, loaded)
+        window = context_window_of(opened.translator)
+        if controls and not window.has_context:
+            typer.echo(f"{run} reads single sentences: --controls has no context to remove\n", err=json)
+        rules = SuiteRules(tie, score, controls and window.has_context, context)
+        if part is not None and out is not None:
+            _score_shard(opened, loaded, out, part, rules, generate, json)
+            return
+        tell = tell_of(json)
+        found = _scored(opened, loaded, rules, generate, suite_recipe(opened))
+        write_reports(out, loaded, found, rules, window, tell, json)
+
+
+def _check_languages(opened: "OpenedRun", suites: "Suites") -> None:
     from cotext.data.languages import check_pair
-    from cotext.metrics.contrastive import render_table
-    from cotext.metrics.pooled import ALL_SUITES, pool, to_pool
+
+    for path, suite in suites:
+        check_pair(opened.languages, suite.languages, f"{path}", f"{opened.folder} translates")
+
+
+def _score_shard(
+    opened: "OpenedRun",
+    suites: "Suites",
+    out: Path,
+    shard: "Shard",
+    rules: "SuiteRules",
+    generate: bool,
+    json: bool,
+) -> None:
+    from cotext.analysis.contrastive_shards import COMMAND, contrastive_shard
     from cotext.runtime.progress import meter
 
-    tell: Tell = _silent if json else typer.echo
-    with output(out, suites):
-        opened = _opened(run, generate, device, decode, checkpoint)
-        translator = opened.translator
-        for path, suite in zip(suites, loaded_suites, strict=True):
-            check_pair(opened.languages, suite.languages, f"{path}", f"{run} translates")
-        recipe, window = suite_recipe(opened), context_window_of(translator)
-        if controls and not window.has_context:
-            typer.echo(
-                f"{run} reads single sentences: --controls has no context to remove\n",
-                err=json,
+    with meter("scoring", 0) as progress:
+        report = contrastive_shard(
+            opened,
+            suites,
+            out,
+            shard,
+            rules,
+            generate,
+            on_start=progress.restart,
+            on_candidates=progress.advance,
+        )
+    tell_shard(COMMAND, out, report, json)
+
+
+def _scored(
+    opened: "OpenedRun", suites: "Suites", rules: "SuiteRules", generate: bool, recipe: dict[str, str]
+) -> "Iterator[Found]":
+    """The report on each suite, and that on its translations where they are asked for."""
+    from cotext.analysis.contrastive import run_suite
+    from cotext.runtime.progress import meter
+
+    for _, suite in suites:
+        with meter(suite.name, sum(len(e.candidates) for e in suite.examples)) as progress:
+            report = run_suite(
+                opened.translator, suite, **asdict(rules), recipe=recipe, on_candidates=progress.advance
             )
-        evidence: dict[str, list[Evidence]] = {}
-        reports: dict[str, Any] = {}
-        judged: dict[str, ContrastiveReport] = {}
-        named: dict[str, ContrastiveSuite] = {}
-        for path, suite in zip(suites, loaded_suites, strict=True):
-            with meter(suite.name, sum(len(e.candidates) for e in suite.examples)) as progress:
-                rules: dict[str, Any] = {
-                    "tie": tie,
-                    "score": score,
-                    "controls": controls and window.has_context,
-                    "context": context,
-                }
-                report = run_suite(translator, suite, **rules, recipe=recipe, on_candidates=progress.advance)
-            figures = report.as_dict()
-            tell(f"{suite.name}\n{render_table(report)}\n")
-            if generate:
-                figures["generative"] = _generated(opened, suite, tell)
-            key = f"{suite.name} ({path})" if suite.name in reports else suite.name
-            reports[key] = figures
-            judged[key], named[key] = report, suite
-            if report.readings is not None:
-                evidence[key] = evidence_of(suite, report.readings, window)
-        if together := to_pool(named):
-            pooled = pool(together, judged)
-            tell(f"{ALL_SUITES}, clues in other sentences\n{render_table(pooled)}\n")
-            reports[ALL_SUITES] = pooled.as_dict()
-        if evidence:
-            _conclude(evidence, reports, tell)
-        elif window.has_context and context == "true":
-            tell("Accuracy alone does not show that context is used: add --controls to test it.\n")
-        if json:
-            typer.echo(as_json(reports))
-        write_figures(out, reports)
+        yield report, _generated(opened, suite) if generate else None
+
+
+def write_reports(
+    out: Path | None,
+    suites: "Suites",
+    found: "Iterable[Found]",
+    rules: "SuiteRules",
+    window: "ContextWindow",
+    tell: Tell,
+    json: bool,
+) -> None:
+    """Tell what was found of each suite and of all together, and write the figures."""
+    from cotext.analysis.contrastive import evidence_of
+    from cotext.metrics.contrastive import render_table
+    from cotext.metrics.generative import render_forms
+    from cotext.metrics.pooled import ALL_SUITES, pool, to_pool
+
+    evidence: dict[str, list[Evidence]] = {}
+    reports: dict[str, Any] = {}
+    judged: dict[str, ContrastiveReport] = {}
+    named: dict[str, ContrastiveSuite] = {}
+    for (path, suite), (report, forms) in zip(suites, found, strict=True):
+        figures = report.as_dict()
+        tell(f"{suite.name}\n{render_table(report)}\n")
+        if forms is not None:
+            tell(f"{render_forms(forms)}\n")
+            figures["generative"] = forms.as_dict()
+        key = f"{suite.name} ({path})" if suite.name in reports else suite.name
+        reports[key] = figures
+        judged[key], named[key] = report, suite
+        if report.readings is not None:
+            evidence[key] = evidence_of(suite, report.readings, window)
+    if together := to_pool(named):
+        pooled = pool(together, judged)
+        tell(f"{ALL_SUITES}, clues in other sentences\n{render_table(pooled)}\n")
+        reports[ALL_SUITES] = pooled.as_dict()
+    if evidence:
+        _conclude(evidence, reports, tell)
+    elif window.has_context and rules.context == "true":
+        tell("Accuracy alone does not show that context is used: add --controls to test it.\n")
+    if json:
+        typer.echo(as_json(reports))
+    write_figures(out, reports)
+
+
+def tell_of(json: bool) -> Tell:
+    """What prints for a person: nothing where figures are printed as JSON."""
+    return _silent if json else typer.echo
 
 
 def _silent(text: str) -> None:
@@ -168,16 +244,13 @@ def _conclude(found: "dict[str, list[Evidence]]", reports: dict[str, Any], tell:
         reports[key]["use_of_context"] = [next(rest).as_dict() for _ in of_suite]
 
 
-def _generated(opened: "OpenedRun", suite: "ContrastiveSuite", tell: Tell) -> dict[str, Any]:
-    """The generative reading of a suite, told and as figures."""
+def _generated(opened: "OpenedRun", suite: "ContrastiveSuite") -> "GenerativeReport":
+    """The generative reading of a suite."""
     from cotext.analysis.contrastive import write_suite_forms
     from cotext.decoding.signature import translation_entries
-    from cotext.metrics.generative import render_forms
     from cotext.runtime.progress import meter
 
     sources = dict.fromkeys(example.source for example in suite.examples)
     with meter(f"{suite.name}, translating", sum(map(len, sources))) as progress:
         recipe = translation_entries(opened)
-        forms = write_suite_forms(opened.translator, suite, recipe=recipe, on_sentences=progress.advance)
-    tell(f"{render_forms(forms)}\n")
-    return forms.as_dict()
+        return write_suite_forms(opened.translator, suite, recipe=recipe, on_sentences=progress.advance)

@@ -16,6 +16,7 @@ from cotext.cli.options import (
     Format,
     Json,
     On,
+    ShardOption,
     SplitBy,
     TargetOrder,
     Workers,
@@ -23,12 +24,14 @@ from cotext.cli.options import (
     counted,
     decode_settings,
     placed,
+    shard_of,
     splitting,
+    tell_shard,
 )
 from cotext.runtime.errors import CotextError, shown
 
 if TYPE_CHECKING:
-    from cotext.training.distillation import Noted
+    from cotext.training.distilled_corpus import Noted, Outcome
 
 
 def prepare(
@@ -221,12 +224,7 @@ def distill(
     teacher: Annotated[Path, typer.Argument(help="Run folder of the teacher.")],
     data: Annotated[Path, typer.Option(help="Folder made by `prepare`.")],
     out: Annotated[Path, typer.Option(help="Data folder to make.")],
-    shard: Annotated[
-        str | None,
-        typer.Option(
-            help="i/n: translate only this part; when all n are done, the command without --shard writes OUT."
-        ),
-    ] = None,
+    shard: ShardOption = None,
     monolingual: Annotated[
         Path | None,
         typer.Option(
@@ -253,39 +251,34 @@ def distill(
         raise CotextError("--side and --format describe --monolingual; give it, too, or leave them out")
     decode = decode_settings(set)
     from cotext.runtime.progress import console, meter
-    from cotext.training.distillation import DistillationRequest, distillation
-    from cotext.training.distillation_shards import Shard
+    from cotext.training.distillation import COMMAND, distillation
+    from cotext.training.distilled_corpus import DistillationRequest
 
-    part = None if shard is None else Shard.parse(shard)
+    part = shard_of(shard, out)
     request = DistillationRequest(teacher, data, out, decode, checkpoint, monolingual, format, side or "")
     far = partial(placed, on=on, workers=workers, device=device, decode=decode, checkpoint=checkpoint)
     with distillation(request, part, device, far) as job:
         for message in job.texts.messages():
             typer.echo(message, err=True)
-        if job.parts.damaged:
+        if part is None and job.part is not None and job.part.damaged:
             console.print(
-                f"{job.parts.path.parent}: damaged parts, translated again from the first damaged line on: "
-                f"{job.parts.damaged}",
-                soft_wrap=True,
+                f"{job.part.path}: a damaged line, done again with what followed it", soft_wrap=True
             )
         with meter("translating", job.sentences) as progress:
             job.translate(progress.advance)
-        resumed = f" ({job.resumed_documents:,} of them before)" if job.resumed_documents else ""
-        heading = {"format": "cotext-distill", "version": 1, "out": str(out)}
         if part is not None:
-            if json:
-                done = {"documents": job.documents, "sentences": job.sentences, "signature": job.signature}
-                typer.echo(as_json({**heading, "shard": str(part), **done}))
-                return
-            sentences, documents = counted(job.sentences, "sentence"), counted(job.documents, "document")
-            typer.echo(
-                f"shard {part}: {sentences} in {documents} translated{resumed}\n"
-                f"when all shards are, the same command without --shard writes {out}"
-            )
+            tell_shard(COMMAND, out, job.report(), json)
             return
         with meter("writing documents", job.texts.rows) as progress:
             outcome = job.write(progress.advance)
+        resumed = f" ({job.resumed_documents:,} of them before)" if job.resumed_documents else ""
+    tell_distilled(out, outcome, monolingual is not None, resumed, json)
+
+
+def tell_distilled(out: Path, outcome: "Outcome", monolingual: bool, resumed: str, json: bool) -> None:
+    """Print what a distilled corpus holds."""
     if json:
+        heading = {"format": "cotext-distill", "version": 1, "out": str(out)}
         typer.echo(as_json({**heading, **asdict(outcome)}))
         return
     sentences, documents = counted(outcome.sentences, "sentence"), counted(outcome.documents, "document")

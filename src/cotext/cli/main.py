@@ -4,7 +4,6 @@ Everything that takes long to import is imported inside its command, so that `co
 """
 
 import sys
-from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -20,6 +19,7 @@ from cotext.cli.data import distill, prepare
 from cotext.cli.evaluate import evaluate
 from cotext.cli.export import export
 from cotext.cli.interchange import import_pretrained
+from cotext.cli.join import join, write_scores
 from cotext.cli.look import convert, head, info, systems
 from cotext.cli.messages import on_a_screen, require_text, short_refusals
 from cotext.cli.options import (
@@ -28,10 +28,14 @@ from cotext.cli.options import (
     Format,
     Json,
     Scoring,
+    ShardOption,
     TargetOrder,
     as_json,
+    check_shard_output,
     output,
     scoring_settings,
+    shard_of,
+    tell_shard,
 )
 from cotext.cli.serve import serve, serve_key
 from cotext.cli.speed import speed
@@ -119,22 +123,40 @@ def score(
     device: Device = None,
     set: Scoring = None,
     checkpoint: Checkpoint = None,
+    shard: ShardOption = None,
     json: Json = False,
 ) -> None:
     """Compute the log-probability of each sentence of a translation, in its context (TSV)."""
     decode = scoring_settings(set)
+    part = shard_of(shard, out)
     from cotext.decoding.open import open_scorer
-    from cotext.decoding.score_table import score_figures, score_lines
-    from cotext.decoding.translate_file import score_file
+    from cotext.decoding.score_file import score_file, score_shard
+    from cotext.runtime.progress import meter
 
+    if part is not None and out is not None:
+        check_shard_output(out, [source, target])
+        opened = open_scorer(run, device, decode, checkpoint)
+        with meter("scoring", 0) as progress:
+            report = score_shard(
+                opened,
+                source,
+                target,
+                out,
+                part,
+                format=format,
+                columns=not json,
+                on_start=progress.restart,
+                on_sentences=progress.advance,
+            )
+        tell_shard("score", out, report, json)
+        return
     with output(out, [source, target]):
         opened = open_scorer(run, device, decode, checkpoint)
-        scored, signature = score_file(opened, source, target, format=format, columns=not json)
-        _write_lines(out, [as_json(score_figures(scored, signature))] if json else score_lines(scored))
-    typer.echo(signature, err=True)
+        write_scores(out, *score_file(opened, source, target, format=format, columns=not json), json)
 
 
 app.command()(contrastive)
+app.command()(join)
 
 
 app.command()(evaluate)
@@ -179,18 +201,6 @@ app.command()(export)
 app.command("import")(import_pretrained)
 
 
-def _write_lines(out: Path | None, lines: Iterable[str]) -> None:
-    if out is None:
-        for line in lines:
-            typer.echo(line)
-        return
-    from cotext.data.formats.streams import atomic_sinks
-
-    with atomic_sinks([out]) as [sink]:
-        for line in lines:
-            sink.write(f"{line}\n")
-
-
 def _version(value: bool) -> None:
     if value:
         typer.echo(f"cotext {__version__}")
@@ -222,7 +232,7 @@ def main() -> None:
     except OSError as error:
         sys.exit(_fail(f"{error.filename or 'file system'}: {error.strerror or error}", 2))
     except (InterruptionError, KeyboardInterrupt):
-        going_on = "train, translate, distill and prepare resume with the same command"
+        going_on = "train, translate, distill and prepare resume with the same command, as any shard does"
         sys.exit(_fail(f"interrupted; {going_on}", INTERRUPTED))
 
 

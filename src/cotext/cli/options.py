@@ -14,6 +14,7 @@ from cotext.runtime.errors import CotextError
 if TYPE_CHECKING:
     from cotext.data.splitting import Splitting
     from cotext.decoding.open import OpenedRun
+    from cotext.runtime.shards import Shard, ShardReport
 
 Format = Annotated[
     str | None,
@@ -90,6 +91,15 @@ Workers = Annotated[
     int | None,
     typer.Option(
         "--workers", help="With --on, processes that translate; default: one for every processor or GPU."
+    ),
+]
+
+ShardOption = Annotated[
+    str | None,
+    typer.Option(
+        "--shard",
+        help="i/n, as in 2/4: do only this part of the job, beside others; `cotext join OUT` puts all n "
+        "together (docs/cluster.md).",
     ),
 ]
 
@@ -187,6 +197,54 @@ def output(out: Path | None, inputs: Iterable[Path | None]) -> Iterator[None]:
     check_output(out, [path for path in inputs if path is not None])
     with writing(out):
         yield
+
+
+def shard_of(shard: str | None, out: Path | None) -> "Shard | None":
+    """Read the value of `--shard`.
+
+    Raises:
+        CotextError: no such shard, or an output that has no name.
+    """
+    from cotext.runtime.shards import Shard
+
+    if shard is None:
+        return None
+    if out is None:
+        raise CotextError("--shard keeps what it finds beside the output: add --out")
+    return Shard.parse(shard)
+
+
+def check_shard_output(out: Path, inputs: Iterable[Path | None]) -> None:
+    """Check, before any work is done, that the output of a job in shards can be written, and is new.
+
+    Raises:
+        CotextError: as `check_output`, or it exists.
+    """
+    from cotext.decoding.translate_file import check_output
+    from cotext.runtime.files import require_new
+
+    check_output(out, [path for path in inputs if path is not None])
+    require_new(out)
+
+
+def tell_shard(command: str, out: Path, report: "ShardReport", json: bool) -> None:
+    """Print what a shard has done."""
+    from cotext.cli.messages import printable
+
+    if json:
+        figures = {"format": "cotext-shard", "version": 1, "command": command, "out": str(out)}
+        done = {"shard": str(report.shard), report.unit: report.units, "sentences": report.sentences}
+        before = {"resumed": report.resumed, "signature": report.signature}
+        typer.echo(as_json({**figures, **done, **before}))
+        return
+    if report.damaged:
+        typer.echo(f"{report.damaged}: a damaged line, done again with what followed it", err=True)
+    resumed = f" ({report.resumed:,} of them before)" if report.resumed else ""
+    name = printable(str(out))
+    typer.echo(
+        f"shard {report.shard}: {counted(report.sentences, 'sentence')} in {report.units:,} {report.unit}"
+        f"{resumed}\nwhen all {report.shard.of} shards are done, `cotext join {name}` writes {name}"
+    )
 
 
 def as_json(figures: dict[str, Any]) -> str:

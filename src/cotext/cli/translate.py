@@ -19,6 +19,7 @@ from cotext.cli.options import (
     Device,
     Json,
     On,
+    ShardOption,
     SourceLanguage,
     SplitBy,
     TargetLanguage,
@@ -27,7 +28,9 @@ from cotext.cli.options import (
     counted,
     decode_settings,
     placed,
+    shard_of,
     splitting,
+    tell_shard,
 )
 from cotext.runtime.errors import CotextError
 
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from cotext.data.splitting import Splitting
     from cotext.decoding.translate_file import FileReport
     from cotext.decoding.translate_files import Job
+    from cotext.runtime.shards import Shard
 
 
 def translate(
@@ -128,6 +132,7 @@ def translate(
             help="Replace files that exist, and discard the partial output of a job with other settings."
         ),
     ] = False,
+    shard: ShardOption = None,
     json: Json = False,
 ) -> None:
     """Translate files: text is translated sentence for sentence in context, all else stays as it is."""
@@ -149,12 +154,12 @@ def translate(
             split_by,
             wishes,
             refused=len(files) > 1
-            or any(
-                (out, out_dir, memory, bilingual, explain, scores, overwrite, drop_macros, json, on, workers)
-            ),
+            or any((out, out_dir, memory, bilingual, explain, scores, overwrite, drop_macros, shard, json))
+            or any((on, workers)),
         )
         return
     outs = _outs(files, out, out_dir)
+    part = shard_of(shard, out)
     from cotext.cli.bilingual import check_bilingual, write_bilingual
     from cotext.decoding.open import open_run
     from cotext.decoding.translate_files import (
@@ -177,6 +182,11 @@ def translate(
     formats = unrefused(partial(format_of, file, format) for file in files)
     if scores is not None and not (len(files) == 1 and isinstance(formats[0], str)):
         raise CotextError("--scores is of one corpus, a sentence a line; leave it out")
+    if part is not None and (overwrite or bilingual or not isinstance(formats[0], str)):
+        raise CotextError(
+            "--shard divides a corpus, a sentence a line, among processes: leave out --bilingual and "
+            "--overwrite, and translate other files without it"
+        )
     check_bilingual(bilingual, files, outs, [*formats], overwrite, explain)
     check_outputs_of(files, outs, scores, overwrite, out_dir)
     _check_cluster(on, files, formats, glossary or keep or memory)
@@ -195,6 +205,9 @@ def translate(
         scores=scores,
         on_message=say,
     )
+    if part is not None:
+        _translate_shard(partial(open_one, files[0], outs[0], formats[0], shard=part), part, json)
+        return
     jobs = unrefused(
         partial(open_one, file, target, kind) for file, target, kind in zip(files, outs, formats, strict=True)
     )
@@ -206,13 +219,32 @@ def translate(
         write_page = partial(write_bilingual, bilingual, jobs[0], opened, explain=explain)
     with meter("translating", sum(job.sentences for job in jobs)) as progress:
         reports = run_jobs(jobs, progress.advance, overwrite, write_page)
+    tell_files([job.out for job in jobs], reports, json, in_folder=out_dir is not None)
+
+
+def _translate_shard(open_job: "Callable[[], Job]", shard: "Shard", json: bool) -> None:
+    from cotext.decoding.translate_file import CorpusJob
+    from cotext.decoding.translate_shards import COMMAND, translate_shard
+    from cotext.runtime.progress import meter
+
+    job = open_job()
+    assert isinstance(job, CorpusJob)
+    with meter("translating", job.sentences) as progress:
+        report = translate_shard(job, shard, progress.advance)
+    tell_shard(COMMAND, job.out, report, json)
+
+
+def tell_files(
+    outs: Sequence[Path], reports: "Sequence[FileReport]", json: bool, in_folder: bool = False
+) -> None:
+    """Print what was translated into which files, which are one alone if they are not in a folder."""
     if json:
-        figures = [{"out": str(job.out), **asdict(r)} for job, r in zip(jobs, reports, strict=True)]
-        whole = {"files": figures} if out_dir is not None else figures[0]
+        figures = [{"out": str(out), **asdict(report)} for out, report in zip(outs, reports, strict=True)]
+        whole = {"files": figures} if in_folder else figures[0]
         typer.echo(as_json({"format": "cotext-translate", "version": 2, **whole}))
         return
-    for job, report in zip(jobs, reports, strict=True):
-        _tell(job.out, report)
+    for out, report in zip(outs, reports, strict=True):
+        _tell(out, report)
     typer.echo(reports[0].signature)
 
 
@@ -314,8 +346,8 @@ def _translate_standard_input(
     if refused or format not in (None, "text", "prose"):
         raise CotextError(
             "- reads standard input and writes standard output, a line for a line: leave out other files, "
-            "--out, --out-dir, --drop-macros, --memory, --bilingual, --explain, --scores, --overwrite and "
-            "--json (--format: text or prose), or give a file"
+            "--out, --out-dir, --drop-macros, --memory, --bilingual, --explain, --scores, --overwrite, "
+            "--shard and --json (--format: text or prose), or give a file"
         )
     from cotext.cli.stream import translate_standard_input
 

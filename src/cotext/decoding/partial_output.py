@@ -1,10 +1,10 @@
 """The translations of a long job so far, on disk, so that an interrupted job can go on."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, astuple, fields
 from pathlib import Path
-from typing import Any, Final, TextIO
+from typing import Any, Final, Protocol, TextIO
 
 from cotext.data.documents import Document
 from cotext.decoding.document_state import FoundWindow, SentenceHypothesis
@@ -22,6 +22,16 @@ SPOKEN: Final = {"terms": "glossary, list of words or memory", "split": "way of 
 def journal_of(out: Path) -> Path:
     """Where the journal of an output stands."""
     return out.with_name(f"{out.name}.partial")
+
+
+class Journal(Protocol):
+    """The translations of documents so far, by index, and where others are noted."""
+
+    done: dict[int, Translation]
+
+    def add(self, index: int, translation: Translation) -> None:
+        """Keep the translation of a document."""
+        ...
 
 
 class TranslationJournal:
@@ -79,10 +89,7 @@ class TranslationJournal:
                     self.windows.setdefault(int(entry["index"]), []).append(_window(entry))
                     kept.append(line)
                     continue
-                document = Document(entry["id"], tuple(entry["sentences"]))
-                lists = {k: tuple(entry[k]) for k in LISTS}
-                translation = Translation(document, **lists)
-                self.done[int(entry["index"])] = translation
+                self.done[int(entry["index"])] = translation_of(entry)
             except (ValueError, KeyError, TypeError, OverflowError):
                 damaged += number < len(lines)  # the last is cut off by the interruption, or nothing
                 continue
@@ -118,9 +125,7 @@ class TranslationJournal:
 
     def add(self, index: int, translation: Translation) -> None:
         """Append one document and push it to the disk."""
-        entry = asdict(translation)
-        document = entry.pop("document")
-        self._append({"index": index, **document, **entry})
+        self._append({"index": index, **entry_of(translation)})
         self.done[index] = translation
 
     def add_window(self, index: int, window: FoundWindow) -> None:
@@ -169,6 +174,18 @@ class TranslationJournal:
             # What a full disk has refused once is refused again here, and has been reported.
             with suppress(OSError):
                 self.file.close()
+
+
+def entry_of(translation: Translation) -> dict[str, Any]:
+    """What is noted of the translation of a document."""
+    entry = asdict(translation)
+    return {**entry.pop("document"), **entry}
+
+
+def translation_of(entry: Mapping[str, Any]) -> Translation:
+    """Undo `entry_of`; raises KeyError, TypeError or ValueError for anything else."""
+    document = Document(entry["id"], tuple(entry["sentences"]))
+    return Translation(document, **{name: tuple(entry[name]) for name in LISTS})
 
 
 class JournalWindows:

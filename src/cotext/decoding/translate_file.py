@@ -1,4 +1,4 @@
-"""Translation and scoring of files with a run: resumable, with nothing half-written.
+"""Translation of corpus files with a run: resumable, with nothing half-written.
 
 While a file is being translated, every finished document is appended to `<out>.partial` at once. The output
 appears under its name when it is complete; the same command continues an interrupted job.
@@ -8,23 +8,24 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cotext.config.recipe import dump_config
 from cotext.config.view import ViewConfig
 from cotext.data.documents import Document, ParallelDocument
-from cotext.data.formats import read_parallel, write_translations
-from cotext.data.formats.streams import atomic_sinks, is_regular
+from cotext.data.formats import write_translations
+from cotext.data.formats.streams import atomic_sinks
 from cotext.data.formats.table import FORMATS, find_format
-from cotext.data.languages import check_sides, name_warning
+from cotext.data.languages import name_warning
 from cotext.data.splitting import Splitting
+from cotext.decoding.document_state import WindowLog
 from cotext.decoding.open import OpenedRun
-from cotext.decoding.partial_output import JournalWindows, TranslationJournal, journal_of
+from cotext.decoding.partial_output import Journal, JournalWindows, TranslationJournal, journal_of
 from cotext.decoding.prose import Prose, trained_length
-from cotext.decoding.score_table import ScoredDocument, require_column, score_lines
+from cotext.decoding.score_table import require_column, score_lines
 from cotext.decoding.scorer import SentenceScore
-from cotext.decoding.signature import scoring_signature
 from cotext.decoding.source_file import SourceFile
 from cotext.decoding.translator import DocumentTranslator, Translation
 from cotext.decoding.wishes import Wishes
@@ -34,6 +35,7 @@ from cotext.files.terms import TermGuide
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
 from cotext.runtime.locks import writing
+from cotext.runtime.shards import Shard
 from cotext.runtime.version import __version__
 
 
@@ -71,11 +73,19 @@ class FileReport:
         return "document:sentence" if self.is_corpus else "at"
 
 
+Windows = Callable[[Sequence[int]], WindowLog | None]
+
+
+def _no_windows(chosen: Sequence[int]) -> None:
+    pass
+
+
 class CorpusJob:
     """A corpus file that is going to be translated into the same format, checked: `sentences` counts them.
 
     The file is read twice, for its checksum and for its documents, which stay in memory. `by_window`: the
-    journal has the windows of documents, too, for files that may be one long document.
+    journal has the windows of documents, too, for files that may be one long document. `shard`: only its
+    documents are translated, by `cotext.decoding.shards`.
 
     Raises:
         CotextError: as `translate_file`; all that can be known beforehand.
@@ -93,6 +103,7 @@ class CorpusJob:
         wishes: Wishes | None = None,
         on_message: Callable[[str], None] = lambda text: None,
         by_window: bool = False,
+        shard: Shard | None = None,
     ) -> None:
         self._by_window = by_window
         self._wishes = Wishes() if wishes is None else wishes
@@ -103,10 +114,10 @@ class CorpusJob:
             )
         self.source, self.out = source, out
         self.messages: list[str] = []
-        self._opened, self._scores, self._on_message = opened, scores, on_message
+        self.opened, self.scores, self._on_message = opened, scores, on_message
         translator = opened.translator
         translator.plan.check_passes()
-        self._file = SourceFile(source, format)
+        self._file = SourceFile(source, format, shard)
         if warning := name_warning(source, opened.languages.source, f"{opened.folder} translates"):
             on_message(warning)
         _require_room_for_missing(source, self._file.format, translator)
@@ -121,14 +132,48 @@ class CorpusJob:
 
     def _guide(self, chosen: Sequence[int]) -> TermGuide | None:
         documents = [self._prose.split(self._file.documents[index]).sentences for index in chosen]
-        return self._wishes.guide(self._opened.translator, documents)
+        return self._wishes.guide(self.opened.translator, documents)
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """All that decides the translation."""
+        file = self._file
+        return job_header(file.checksums(), file.format, self.opened, self._prose.settings, self._wishes)
+
+    @property
+    def format(self) -> str:
+        """The format of the file."""
+        return self._file.format
+
+    @property
+    def sizes(self) -> list[int]:
+        """With a shard, the sentences of all documents of the file."""
+        return self._file.sizes
+
+    def translate_into(
+        self,
+        journal: Journal,
+        on_sentences: Callable[[int], None],
+        windows: Windows = _no_windows,
+    ) -> int:
+        """As `translate_remaining`, of the documents of this file."""
+        return translate_remaining(
+            self.opened.translator,
+            self._file.documents,
+            journal,
+            on_sentences,
+            self._prose.split,
+            self._prose.join,
+            self._guide,
+            windows=windows,
+        )
 
     def run(self, on_sentences: Callable[[int], None], overwrite: bool, keep: bool = False) -> FileReport:
         """Translate and write; `keep`: the journal, which `forget` then removes.
 
         `overwrite`: what an interrupted job with other settings has translated may be discarded.
         """
-        opened, file = self._opened, self._file
+        opened, file = self.opened, self._file
         report = FileReport(
             format=file.format,
             sentences=self._prose.lines,
@@ -136,25 +181,16 @@ class CorpusJob:
             piece=pieces_of(opened.translator.config.view),
             signature=opened.signature,
         )
-        header = job_header(file.checksums(), file.format, opened, self._prose.settings, self._wishes)
         with (
             writing(self.out) as lock,
-            TranslationJournal(self.out, header, self._on_message, overwrite) as journal,
+            TranslationJournal(self.out, self.header, self._on_message, overwrite) as journal,
         ):
-            report.resumed_documents = translate_remaining(
-                opened.translator,
-                file.documents,
-                journal,
-                on_sentences,
-                self._prose.split,
-                self._prose.join,
-                self._guide,
-                by_window=self._by_window,
-            )
+            log = partial(JournalWindows, journal) if self._by_window else _no_windows
+            report.resumed_documents = self.translate_into(journal, on_sentences, log)
             lock.require()
-            if self._scores is not None:
-                _write_scores(self._scores, [journal.done[index] for index in range(len(journal.done))])
-            paired = _paired(file.documents, journal.done, report)
+            if self.scores is not None:
+                write_scores(self.scores, [journal.done[index] for index in range(len(journal.done))])
+            paired = paired_documents(file.documents, journal.done, report)
             if journal.output_stands:
                 deque(paired, maxlen=0)
             else:
@@ -211,7 +247,7 @@ def check_outputs(out: Path, scores: Path | None, source: Path) -> None:
             raise CotextError(f"{out}: --out and --scores name one file; give each its own")
 
 
-def _write_scores(path: Path, translations: Iterable[Translation]) -> None:
+def write_scores(path: Path, translations: Iterable[Translation]) -> None:
     """Write the log-probabilities of the tokens that were written for every sentence."""
     documents = (
         (t.document.id, list(map(SentenceScore, t.log_probabilities, t.tokens))) for t in translations
@@ -275,12 +311,16 @@ def job_header(
         "cotext": __version__,
         "source": sources,
         "format": format,
-        **_system(opened),
+        **systems_of(opened),
     }
-    if opened.first_pass is not None:
-        header["first_pass"] = _system(opened.first_pass)
     terms = {"terms": wishes.settings} if wishes.settings else {}
     return {**header, "split": split, **terms}
+
+
+def systems_of(opened: OpenedRun) -> dict[str, Any]:
+    """A run and that of its first pass, by checksums of their models and their whole configurations."""
+    before = {} if opened.first_pass is None else {"first_pass": _system(opened.first_pass)}
+    return {**_system(opened), **before}
 
 
 def _system(opened: OpenedRun) -> dict[str, Any]:
@@ -296,19 +336,19 @@ def _system(opened: OpenedRun) -> dict[str, Any]:
 def translate_remaining(
     translator: DocumentTranslator,
     documents: Sequence[Document],
-    journal: TranslationJournal,
+    journal: Journal,
     on_sentences: Callable[[int], None],
     split: Callable[[Document], Document] = lambda document: document,
     join: Callable[[Document, Translation], Translation] = lambda document, translation: translation,
     guide: Callable[[Sequence[int]], Guide | None] = lambda chosen: None,
     taken: Callable[[Sequence[int]], Mapping[int, Mapping[int, str]]] = lambda chosen: {},
-    by_window: bool = False,
+    windows: Windows = _no_windows,
 ) -> int:
     """Translate what the journal does not hold yet; returns how many documents it held.
 
     `split` gives the sentences of a document that are translated, `join` what is noted of their translation,
     `guide` the constraints of chosen documents, `taken` translations of their sentences that are given.
-    `by_window`: the journal has the windows of documents, too.
+    `windows` gives a log of the windows of chosen documents, where there is one.
     """
     todo = list(_remaining(documents, journal.done))
     resumed = len(journal.done)
@@ -316,9 +356,8 @@ def translate_remaining(
     on_sentences(sum(len(split(d)) for index, d in enumerate(documents) if index not in waiting))
     chosen = [index for index, _ in todo]
     texts = (split(document) for _, document in todo)
-    log = JournalWindows(journal, chosen) if by_window else None
     given = guide(chosen), taken(chosen)
-    for number, translation in translator.translate(texts, on_sentences, *given, log):
+    for number, translation in translator.translate(texts, on_sentences, *given, windows(chosen)):
         index, document = todo[number]
         journal.add(index, join(document, translation))
     return resumed
@@ -333,8 +372,8 @@ def _remaining(documents: Sequence[Document], done: dict[int, Translation]) -> I
             yield index, document
 
 
-def _paired(
-    documents: Sequence[Document], done: dict[int, Translation], report: FileReport
+def paired_documents(
+    documents: Iterable[Document], done: Mapping[int, Translation], report: FileReport
 ) -> Iterator[ParallelDocument]:
     """Source and translation, in input order; fills the report."""
     for index, document in enumerate(documents):
@@ -355,38 +394,3 @@ def _paired(
             for j, (s, t) in enumerate(zip(document.sentences, translation.document.sentences, strict=True))
         )
         yield ParallelDocument(document.id, document.sentences, target)
-
-
-def score_file(
-    opened: OpenedRun,
-    source: Path,
-    target: Path | None,
-    *,
-    format: str | None = None,
-    columns: bool = True,
-) -> tuple[Iterator[ScoredDocument], str]:
-    """Score a translation: the documents with the scores of their sentences, and the signature of these.
-
-    The text is split into subwords by the tokenizer, whatever subwords a system that wrote it chose
-    (`translate_file(scores=...)` has the scores of those). `columns`: ids must fit into a table.
-
-    Raises:
-        CotextError: files named for the languages of the run the wrong way round; unequal files, a sentence
-            over the limit, on either side, or an id that does not fit, before any work is done, or where a
-            pipe, which can be read only once, has come to it.
-    """
-    translator = opened.translator
-    check_sides(opened.languages, source, target, f"{opened.folder} translates")
-    paths = [path for path in (source, target) if path is not None]
-
-    def documents() -> Iterator[ParallelDocument]:
-        for document in read_parallel(source, target, format):
-            if columns:
-                require_column(document.id)
-            yield document
-
-    if all(is_regular(path) for path in paths):
-        with naming(*paths):
-            translator.check_pairs(documents())
-    scored = ((document.id, translator.score([document])[0]) for document in documents())
-    return scored, scoring_signature(opened)

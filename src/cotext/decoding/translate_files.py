@@ -7,6 +7,7 @@ finished ones stay, so that the same command goes on wherever it was interrupted
 import hashlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext, suppress
+from functools import partial
 from pathlib import Path
 from typing import Final, Protocol, TypeVar
 
@@ -17,7 +18,7 @@ from cotext.data.formats.streams import MAX_WHOLE_BYTES, check_readable, is_regu
 from cotext.data.languages import name_warning
 from cotext.data.splitting import Splitting
 from cotext.decoding.open import OpenedRun
-from cotext.decoding.partial_output import TranslationJournal, journal_of
+from cotext.decoding.partial_output import JournalWindows, TranslationJournal, journal_of
 from cotext.decoding.prose import OF_SENTENCES
 from cotext.decoding.translate_blocks import BlockDocuments, PairedSentence
 from cotext.decoding.translate_file import (
@@ -40,6 +41,7 @@ from cotext.files.table import ANY_TEXT, file_formats, named_format, recognise
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.files import replacing
 from cotext.runtime.locks import writing
+from cotext.runtime.shards import Shard
 
 T = TypeVar("T")
 MAX_FILE_BYTES: Final = MAX_WHOLE_BYTES
@@ -138,7 +140,7 @@ class BlocksJob:
                 on_sentences,
                 guide=self._texts.guide,
                 taken=self._texts.taken,
-                by_window=True,
+                windows=partial(JournalWindows, journal),
             )
             lock.require()
             if not journal.output_stands:
@@ -273,11 +275,12 @@ def open_job(
     on_message: Callable[[str], None],
     alone: Callable[[], AbstractContextManager[object]] = nullcontext,
     by_window: bool = False,
+    shard: Shard | None = None,
 ) -> Job:
     """A file to be translated, read and checked; `format` as `format_of` gives it.
 
     `entries`: of a file that holds both languages, those that are translated. `alone`: the right to use the
-    model other than to translate. `by_window`: the journal of a corpus has windows, too.
+    model other than to translate. Of a corpus: `by_window`: the journal has windows, too; `shard`: its part.
     """
     if isinstance(format, str):
         return CorpusJob(
@@ -290,6 +293,7 @@ def open_job(
             wishes=wishes,
             on_message=on_message,
             by_window=by_window,
+            shard=shard,
         )
     return BlocksJob(
         opened,

@@ -145,7 +145,7 @@ class _Pipeline:
         # Ray refuses to leave the size of a batch open where there is a GPU.
         most = max(map(len, tables)) if gpus else None
         found = translate_dataset(data.from_arrow(tables), stage, workers, cpus, gpus, most)
-        self._tables = iter(found.iter_batches(batch_size=None, batch_format="pyarrow"))
+        self._tables: Iterator[pa.Table] = iter(found.iter_batches(batch_size=None, batch_format="pyarrow"))
 
     def __iter__(self) -> Iterator[pa.Table]:
         return self._tables

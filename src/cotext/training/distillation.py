@@ -8,185 +8,97 @@ test sets stay as they are.
 
 Instead, monolingual documents can be translated and added to the corpus: see `distillation_texts.py`.
 
-Documents can be shared out among shards, each a process of its own. Whoever is interrupted goes on with the
-same command; the call without a shard translates what no shard has, and writes the folder.
+Documents can be shared out among shards (`cotext.runtime.shards`), each a process of its own, which are
+joined at last. Whoever is interrupted goes on with the same command; one process alone is shard 1 of 1.
 """
 
-import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from array import array
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-import torch
-from pydantic import TypeAdapter, ValidationError
-
 from cotext.config.recipe import Config
-from cotext.data.documents import Document, ParallelDocument
+from cotext.data.documents import Document
 from cotext.data.languages import Languages, check_pair, name_warning
-from cotext.data.prepared import REPORT, checked_digests, digest_file, file_digests, read_report, write_report
-from cotext.data.statistics import SplitStatistics, StatisticsCollector
-from cotext.data.store import StoreWriter
-from cotext.data.tokenizer import with_all_processors
+from cotext.data.prepared import checked_digests
 from cotext.decoding.open import OpenedRun, open_run
 from cotext.decoding.translator import DocumentTranslator
 from cotext.models.run_folder import model_file
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import checksum
-from cotext.runtime.integrity import require_whole
+from cotext.runtime.files import checksum, require_new
+from cotext.runtime.joining import JoinedParts, clear
 from cotext.runtime.locks import writing
+from cotext.runtime.reading import read_json
+from cotext.runtime.shard_lines import differences
+from cotext.runtime.shards import Part, Shard, ShardedJob, ShardReport
 from cotext.runtime.version import __version__
-from cotext.training.distillation_shards import (
-    JOB,
-    LOCKS,
-    PARTS,
-    Entry,
-    Parts,
-    Shard,
-    differences,
-    storage,
-    working_folder,
-)
-from cotext.training.distillation_texts import CorpusTexts, MonolingualTexts, Texts, choose_side
+from cotext.training.distillation_texts import CorpusTexts, Entry, MonolingualTexts, Texts, choose_side
+from cotext.training.distilled_corpus import JOB, DistillationRequest, DistilledCorpus, Outcome, outcome_of
 from cotext.training.prepared_data import PreparedData, open_data
 
-EXAMPLES: Final = 5
-# Of a prepared folder, what a distilled one takes over as it is.
-UNCHANGED: Final = ("tokenizer/*", "contrastive/*", "dev.*", "dev.*/*", "test.*", "test.*/*")
-
-
-@dataclass(slots=True)
-class Noted:
-    """A number of documents or sentences, and the first of them as examples."""
-
-    count: int = 0
-    examples: list[str] = field(default_factory=list)
-
-    def add(self, name: str) -> None:
-        """Count one more."""
-        self.count += 1
-        if len(self.examples) < EXAMPLES:
-            self.examples.append(name)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The outcome of a distillation; sentences are named document:sentence, from 1.
-
-    `kept`: documents with a sentence that the teacher does not take, which keep the target they had;
-    monolingual ones are left out. The others as in `cotext.decoding.translate_file.FileReport`.
-    """
-
-    documents: int
-    sentences: int
-    signature: str
-    kept: Noted = field(default_factory=Noted)
-    cut: Noted = field(default_factory=Noted)
-    long: Noted = field(default_factory=Noted)
-    missing: Noted = field(default_factory=Noted)
-
-    def note(self, document_id: str, entry: Entry) -> None:
-        """Count what there is to know of one document."""
-        if entry.sentences is None:
-            self.kept.add(document_id)
-        for noted, sentences in (
-            (self.cut, entry.cut),
-            (self.long, entry.long),
-            (self.missing, entry.missing),
-        ):
-            for sentence in sentences:
-                noted.add(f"{document_id}:{sentence + 1}")
-
-
-@dataclass(frozen=True, slots=True)
-class DistillationRequest:
-    """The settings of a distillation; `decode` overrides keys of the teacher's configuration.
-
-    `monolingual`: documents to translate in place of the corpus's sources, which are added to it; `format` of
-    the file; `side`: where they stand, as the languages tell if empty. See `distillation_texts.py`.
-    """
-
-    teacher: Path
-    data: Path
-    out: Path
-    decode: dict[str, Any] = field(default_factory=dict)
-    update: int | None = None
-    monolingual: Path | None = None
-    format: str | None = None
-    side: str = ""
+COMMAND: Final = "distill"
 
 
 class Distillation:
-    """A distillation under way: `translate`, and once all shards have, `write`."""
+    """The documents of a shard that are to be translated: `translate`, and without a shard then `write`.
 
-    def __init__(
-        self,
-        request: DistillationRequest,
-        data: PreparedData,
-        texts: Texts,
-        translator: DocumentTranslator,
-        signature: str,
-        folder: Path,
-        shard: Shard,
-        parts: Parts,
-    ) -> None:
-        self.request = request
-        self.data = data
-        self.texts = texts
+    Without a `part`, the corpus is written already, and there is nothing left to do.
+    """
+
+    def __init__(self, corpus: DistilledCorpus, translator: DocumentTranslator, part: Part | None) -> None:
+        self.corpus, self.texts = corpus, corpus.texts
         self.translator = translator
-        self.signature = signature
-        self.folder = folder
-        self.parts = parts
-        # All is there, but it was interrupted before it had its name: nothing is left to be translated.
-        self.written = _is_written(folder)
-        self._indices = shard.documents(0 if self.written else len(texts))
-        self.documents = len(self._indices)
-        self.sentences = self.resumed_documents = self.resumed_sentences = 0
-        for index in self._indices:
-            sentences = texts.sentences(index)
+        self.part = part
+        self.documents = self.sentences = self.resumed_documents = self.resumed_sentences = 0
+        for index in part.units if part is not None else ():
+            sentences = self.texts.sentences(index)
+            self.documents += 1
             self.sentences += sentences
-            if index in parts:
+            if part is not None and index in part:
                 self.resumed_documents += 1
                 self.resumed_sentences += sentences
 
     def translate(self, on_sentences: Callable[[int], None] = lambda count: None) -> None:
-        """Translate the documents of this shard that no shard has translated yet."""
+        """Translate the documents of this shard that are not translated yet."""
+        if self.part is None:
+            return
+        part = self.part
         on_sentences(self.resumed_sentences)
         under_way: dict[int, int] = {}  # index of each document that the translator has taken
 
         def documents() -> Iterator[Document]:
             number = 0
-            todo = (index for index in self._indices if index not in self.parts)
+            todo = (index for index in part.units if index not in part)
             for index, document in self.texts.documents(todo):
                 if self._takes(document):
                     under_way[number] = index
                     number += 1
                     yield document
                 else:
-                    self.parts.add(Entry(index, None))
+                    part.add(index, Entry(None).content())
                     on_sentences(len(document))
 
         for number, found in self.translator.translate(documents(), on_sentences):
-            sentences = found.document.sentences
-            self.parts.add(
-                Entry(under_way.pop(number), sentences, found.truncated, found.long, found.missing)
-            )
+            entry = Entry(found.document.sentences, found.truncated, found.long, found.missing)
+            part.add(under_way.pop(number), entry.content())
 
     def write(self, on_documents: Callable[[int], None] = lambda count: None) -> Outcome:
-        """Write the distilled corpus, give it its name and say what it holds; all must be translated.
+        """Write the distilled corpus, and say what it holds; all of it must be translated.
 
         Raises:
             CotextError: storage refuses.
         """
-        with storage(self.request.out):
-            if not self.written:
-                self._copy_unchanged()
-                outcome, train = self._write_train(on_documents)
-                # Last: it says that all the others are whole.
-                write_report(self.folder, self._report(outcome, train))
-            return self._publish()
+        if self.part is None:
+            return outcome_of(self.corpus.request.out)
+        return self.corpus.write(partial(_entry, self.part.read), on_documents)
+
+    def report(self) -> ShardReport:
+        """What a shard has done."""
+        assert self.part is not None
+        return self.part.report(self.sentences, self.resumed_documents, self.corpus.signature)
 
     def _takes(self, document: Document) -> bool:
         """Whether the teacher takes every sentence; passes and settings were checked before."""
@@ -196,98 +108,6 @@ class Distillation:
             return False
         return True
 
-    def _copy_unchanged(self) -> None:
-        found = (path for pattern in UNCHANGED for path in sorted(self.data.folder.glob(pattern)))
-        paths = [path for path in found if path.is_file()]
-        checked_digests(self.data.folder, (str(path.relative_to(self.data.folder)) for path in paths))
-        for path in paths:
-            copy = self.folder / path.relative_to(self.data.folder)
-            copy.parent.mkdir(exist_ok=True)
-            # The content alone: what may not be written to, must be so once more after an interruption.
-            shutil.copyfile(path, copy)
-
-    def _write_train(self, on_documents: Callable[[int], None]) -> tuple[Outcome, SplitStatistics]:
-        store, tokenizer = self.data.train, with_all_processors(self.data.tokenizer)
-        noted = Outcome(0, 0, self.signature)
-        collector = StatisticsCollector(tokenizer.unk)
-        with StoreWriter(self.folder / store.path.name, tokenizer.fingerprint) as writer:
-            for chunk in self.texts.chunks(self.parts.read, tokenizer):
-                documents: list[ParallelDocument] = []
-                sources: list[list[int]] = []
-                targets: list[list[int]] = []
-                for row in chunk:
-                    if row.entry is not None:
-                        noted.note(row.id, row.entry)
-                    if row.text is None:
-                        continue
-                    writer.add(row.id, row.source, row.target)
-                    documents.append(row.text)
-                    sources += row.source
-                    targets += row.target
-                if documents:
-                    collector.add(documents, sources, targets)
-                on_documents(len(chunk))
-        totals = writer.totals
-        return replace(noted, documents=totals.documents, sentences=totals.sentences), collector.statistics()
-
-    def _report(self, outcome: Outcome, train: SplitStatistics) -> dict[str, Any]:
-        """As that of `prepare`, with what the teacher did, and from what its corpus was prepared."""
-        request = self.request
-        before = self.data.report
-        inputs = (
-            digest_file(self.data.train.path),
-            model_file(request.teacher, request.update),
-            *self.texts.inputs(),
-        )
-        command = {"distill": str(request.teacher), "data": str(request.data)}
-        if request.monolingual is not None:
-            command |= {"monolingual": str(request.monolingual), "side": request.side}
-        own = {"fingerprint": self.data.tokenizer.fingerprint, "pieces": self.data.tokenizer.pieces}
-        return {
-            "cotext": __version__,
-            "command": {**command, "set": request.decode, "checkpoint": request.update},
-            "inputs": {str(path): checksum(path) for path in inputs},
-            "languages": asdict(self.data.languages),
-            "tokenizer": before.get("tokenizer", own),
-            "splits": {**before.get("splits", {}), "train": asdict(train)},
-            "files": file_digests(self.folder, without=(PARTS, LOCKS)),
-            "notes": before.get("notes", []),
-            "distillation": asdict(outcome),
-            "versions": {"torch": torch.__version__, "numpy": np.__version__},
-            "prepared": {k: before[k] for k in ("cotext", "command", "inputs", "prepared") if k in before},
-        }
-
-    def _publish(self) -> Outcome:
-        """Clear away what the work has needed, and give the folder its name, unless it has it."""
-        outcome = outcome_of(self.folder)
-        if self.folder != self.request.out:
-            for path in (*self.folder.glob(PARTS), *self.folder.glob(".*")):
-                path.unlink()
-            self.folder.replace(self.request.out)
-        return outcome
-
-
-def outcome_of(folder: Path) -> Outcome:
-    """The description of a distilled folder.
-
-    Raises:
-        CotextError: it is not finished, or damaged.
-    """
-    report = read_report(folder)
-    require_whole(folder, report.get("files", {}), "delete the folder to start anew")
-    try:
-        return TypeAdapter(Outcome).validate_python(report["distillation"])
-    except (KeyError, ValidationError):
-        raise CotextError(f"{folder / REPORT}: missing or damaged; delete the folder to start anew") from None
-
-
-def _is_written(folder: Path) -> bool:
-    try:
-        outcome_of(folder)
-    except CotextError:
-        return False
-    return True
-
 
 @contextmanager
 def distillation(
@@ -296,7 +116,7 @@ def distillation(
     device: str | None = None,
     placed: Callable[[OpenedRun], OpenedRun] = lambda opened: opened,
 ) -> Iterator[Distillation]:
-    """Open a distillation, or go on with an interrupted one; without a shard, all that is left to be done.
+    """Open a distillation, or go on with an interrupted one; without a shard, the whole of it.
 
     `placed`: the teacher as it translates elsewhere, as on a cluster.
 
@@ -305,36 +125,79 @@ def distillation(
             interrupted job, data of other languages than the teacher's, a folder `out` that is not empty or
             lies in the data, another process at work.
     """
-    out = request.out.resolve()
-    finished = (out / JOB).is_file()
+    finished = shard is None and (request.out / JOB).is_file()
     if not finished:
-        _require_new(out, request)
+        require_new(request.out)
+    if request.out.resolve().is_relative_to(request.data.resolve()):
+        raise CotextError(f"{request.out}: lies inside the data to be distilled; choose another --out")
     data = open_data(request.data)
     if data.address:
         raise CotextError(
             f"{data.address}: distillation copies its data; fetch the folder to this machine first"
         )
     opened = placed(open_run(request.teacher, device, request.decode, request.update))
-    translator, loaded = opened.translator, opened.loaded
+    translator = opened.translator
     translator.plan.check_passes()
-    request, texts = _texts(replace(request, out=out), data, loaded.languages)
-    job = {**_job(request, data, translator), **texts.identity()}
-    signature = opened.signature
-    chosen = shard or Shard()
+    request, texts = _texts(request, data, opened.languages)
+    identity = {**_job(request, data, translator), **texts.identity()}
+    model = model_file(request.teacher, request.update)
+    corpus = DistilledCorpus(request, data, texts, identity, model, opened.signature)
     if finished:
         # Repeated, or killed before it could say so.
-        if changed := differences(out, job):
-            raise CotextError(f"{request.out}: is there already; choose another --out:\n{changed}")
-        outcome_of(out)
-        with writing(out):
-            yield Distillation(
-                request, data, texts, translator, signature, out, chosen, Parts(out, chosen, 0)
-            )
-        return
-    with working_folder(out, job, shard) as folder:
-        _require_new(out, request)  # still: another process may have made it before this one held the folder
-        with Parts(folder, chosen, len(texts)) as parts:
-            yield Distillation(request, data, texts, translator, signature, folder, chosen, parts)
+        if changed := differences(read_json(request.out / JOB), identity):
+            raise CotextError(f"{request.out}: exists; choose another --out:\n{changed}")
+        with writing(request.out):
+            yield Distillation(corpus, translator, None)
+    else:
+        asked = {**asdict(request), "teacher": str(request.teacher), "data": str(request.data)}
+        asked |= {"monolingual": str(request.monolingual or ""), "out": str(request.out)}
+        joining = {**asked, "model": str(model), "signature": opened.signature}
+        job = ShardedJob(COMMAND, "documents", identity, joining)
+        request.out.parent.mkdir(parents=True, exist_ok=True)
+        sizes = array("I", map(texts.sentences, range(len(texts))))
+        with Part(request.out, shard or Shard(1, 1), sizes, job) as part, ExitStack() as stack:
+            if shard is None:
+                stack.enter_context(writing(request.out))
+            yield Distillation(corpus, translator, part)
+    if shard is None:
+        clear(request.out)
+
+
+def join_distilled(
+    out: Path, parts: JoinedParts, on_start: Callable[[int], None], on_documents: Callable[[int], None]
+) -> Outcome:
+    """Write the corpus that shards have distilled.
+
+    Raises:
+        CotextError: the data, or monolingual documents, are not where they were, or have changed; storage
+            refuses.
+    """
+    asked = parts.joining
+    monolingual = Path(asked["monolingual"]) if asked["monolingual"] else None
+    request = DistillationRequest(
+        Path(asked["teacher"]),
+        Path(asked["data"]),
+        out,
+        asked["decode"],
+        asked["update"],
+        monolingual,
+        asked["format"],
+        asked["side"],
+    )
+    data = open_data(request.data)
+    texts: Texts = CorpusTexts(data)
+    if monolingual is not None:
+        texts = MonolingualTexts(data, monolingual, request.format, request.side)
+    now = {**parts.job, "data": checked_digests(data.folder, data.files_read), **texts.identity()}
+    if changed := differences(parts.job, now):
+        raise CotextError(f"{request.data}: not what the shards have translated; put that back:\n{changed}")
+    corpus = DistilledCorpus(request, data, texts, parts.job, Path(asked["model"]), asked["signature"])
+    on_start(texts.rows)
+    return corpus.write(partial(_entry, parts.read), on_documents)
+
+
+def _entry(read: Callable[[int], Mapping[str, Any]], index: int) -> Entry:
+    return Entry.of(read(index))
 
 
 def _texts(
@@ -348,13 +211,6 @@ def _texts(
     warning = name_warning(request.monolingual, teacher.source, f"{request.teacher} translates")
     texts = MonolingualTexts(data, request.monolingual, request.format, side, warning)
     return replace(request, side=side), texts
-
-
-def _require_new(out: Path, request: DistillationRequest) -> None:
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise CotextError(f"{request.out}: is there already; choose another --out")
-    if out.is_relative_to(request.data.resolve()):
-        raise CotextError(f"{request.out}: lies inside the data to be distilled; choose another --out")
 
 
 def _job(request: DistillationRequest, data: PreparedData, translator: DocumentTranslator) -> dict[str, Any]:

@@ -5,8 +5,8 @@ corpus: as sources of what the teacher wrote (forward translation), or as target
 Sennrich et al. 2016, *Improving Neural Machine Translation Models with Monolingual PreparedData*).
 """
 
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -21,13 +21,36 @@ from cotext.data.sentence_ends import sentence_ends, several_warning
 from cotext.data.tokenizer import Side, Tokenizer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
-from cotext.training.distillation_shards import Entry
 from cotext.training.prepared_data import PreparedData
 
 CHUNK_DOCUMENTS: Final = 256  # encoded and written at once
 SIDES: Final = ("source", "target")
 
 Ids = list[list[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """The translation of one document; `sentences` is None where the teacher refuses it.
+
+    Sentences are counted from 0: `cut`, `long` and `missing` as in `cotext.decoding.translator.Translation`.
+    """
+
+    sentences: tuple[str, ...] | None
+    cut: tuple[int, ...] = ()
+    long: tuple[int, ...] = ()
+    missing: tuple[int, ...] = ()
+
+    def content(self) -> dict[str, Any]:
+        """As it is noted in the part of a shard."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> "Entry":
+        """Undo `content`."""
+        sentences = content["sentences"]
+        lists = {key: tuple(content[key]) for key in ("cut", "long", "missing")}
+        return cls(None if sentences is None else tuple(sentences), **lists)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +129,12 @@ class CorpusTexts:
     def chunks(self, read: Callable[[int], Entry], tokenizer: Tokenizer) -> Iterator[list[Row]]:
         """The documents of the corpus, each with what the teacher wrote."""
         for indices in _in_chunks(len(self)):
-            entries = [read(index) for index in indices]
-            written = [s for e in entries for s in e.sentences or ()]
+            entries = {index: read(index) for index in indices}
+            written = [s for e in entries.values() for s in e.sentences or ()]
             encoded = iter(tokenizer.encode_batch(written, side="target"))
             chunk = []
-            for entry in entries:
-                before = _kept(self._data, entry.index)
+            for index, entry in entries.items():
+                before = _kept(self._data, index)
                 if entry.sentences is None or before.text is None:
                     chunk.append(Row(before.id, entry, before.text, before.source, before.target))
                     continue

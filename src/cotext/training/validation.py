@@ -73,12 +73,12 @@ class Validator:
         while group := list(islice(batches, self.accelerator.num_processes)):
             # Every process makes as many passes, which a divided model needs all of them for: of the last
             # batches there may be fewer than processes.
-            own = group[process if process < len(group) else 0]
-            outcome: LossParts = self.objective(own.to(self.accelerator.device))
+            batch = group[process if process < len(group) else 0]
+            outcome: LossParts = self.objective(batch.to(self.accelerator.device))
             if process < len(group):
                 interval.add(outcome)
             if main:
-                done += sum(int(batch.is_current.sum()) for batch in group)
+                done += sum(int(each.is_current.sum()) for each in group)
                 self.on_stage("validating, tokens", done, totals.target_tokens + totals.sentences)
         reduced = add_over_processes(interval.as_floats())
         loss, count = reduced.pop("loss")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.analysis.attention_of_document import DocumentAttention, document_attention
-from cotext.analysis.context_corpus import measure_corpus
+from cotext.analysis.context_corpus import CorpusQuestion, measure_corpus
 from cotext.analysis.contrastive import context_window_of, run_suite, suite_recipe
 from cotext.analysis.contrastive_rows import ContextWindow
 from cotext.analysis.metrics_file import read_metrics
@@ -223,7 +223,7 @@ def _use(
             opened,
             test.source,
             test.reference,
-            conditions=conditions,
+            CorpusQuestion(conditions),
             format=test.format,
             on_start=task.start,
             on_sentences=task.advance,

@@ -1,0 +1,78 @@
+"""`cotext join`: one output of what shards have found."""
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cotext.cli.options import Json, as_json, write_figures
+from cotext.runtime.errors import CotextError, shown
+
+if TYPE_CHECKING:
+    from cotext.decoding.score_table import ScoredDocument
+    from cotext.runtime.joining import JoinedParts
+
+
+def join(
+    out: Annotated[Path, typer.Argument(help="The --out that all shards were given.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace OUT if it exists.")] = False,
+    json: Json = False,
+) -> None:
+    """Put the shards of a job together (`--shard i/n`): OUT is what one process would have written."""
+    from cotext.runtime.joining import joining
+
+    with joining(out, overwrite) as parts:
+        _join(out, parts, json)
+
+
+def _join(out: Path, parts: "JoinedParts", json: bool) -> None:
+    if parts.command == "score":
+        from cotext.decoding.score_file import joined_scores
+
+        write_scores(out, *joined_scores(parts), json)
+    elif parts.command == "translate":
+        from cotext.cli.translate import tell_files
+        from cotext.decoding.translate_shards import join_translations
+
+        tell_files([out], [join_translations(out, parts)], json)
+    elif parts.command == "contrastive":
+        from cotext.analysis.contrastive_shards import JoinedSuites
+        from cotext.cli.contrastive import tell_of, write_reports
+
+        joined = JoinedSuites(parts)
+        found = joined.found()
+        write_reports(out, joined.suites, found, joined.rules, joined.window, tell_of(json), json)
+    elif parts.command == "cxmi":
+        from cotext.analysis.context_shards import joined_use
+
+        use = joined_use(parts)
+        write_figures(out, use.as_dict())
+        typer.echo(as_json(use.as_dict()) if json else use.render())
+    elif parts.command == "distill":
+        from cotext.cli.data import tell_distilled
+        from cotext.runtime.progress import meter
+        from cotext.training.distillation import join_distilled
+
+        with meter("writing documents", 0) as progress:
+            outcome = join_distilled(out, parts, progress.restart, progress.advance)
+        tell_distilled(out, outcome, bool(parts.joining["monolingual"]), "", json)
+    else:
+        raise CotextError(f"{out}: its shards are of an unknown command, {shown(parts.command)}")
+
+
+def write_scores(out: Path | None, scored: "Iterable[ScoredDocument]", signature: str, json: bool) -> None:
+    """Write the scores of documents, as a table or as JSON, and show their signature."""
+    from cotext.decoding.score_table import score_figures, score_lines
+
+    lines = [as_json(score_figures(scored, signature))] if json else score_lines(scored)
+    if out is None:
+        for line in lines:
+            typer.echo(line)
+    else:
+        from cotext.data.formats.streams import atomic_sinks
+
+        with atomic_sinks([out]) as [sink]:
+            for line in lines:
+                sink.write(f"{line}\n")
+    typer.echo(signature, err=True)

@@ -1,0 +1,183 @@
+"""Jobs in shards: what is joined is what one process writes, byte for byte, whatever happens on the way."""
+
+import json
+import os
+import shlex
+import subprocess
+from pathlib import Path
+
+import pytest
+from command_line import World, cotext, listing, succeed
+
+from cotext.analysis import context_use, contrastive
+from cotext.runtime.shards import Part, folder_of
+
+DOCS = Path(__file__).parents[2] / "docs"
+# Each on files of the world, WORLD, into OUT.
+COMMANDS = {
+    "translate": "translate WORLD/run WORLD/train.en --out OUT --set beam=2",
+    "score": "score WORLD/run --source WORLD/train.en --target WORLD/train.de --out OUT",
+    "contrastive": "contrastive WORLD/run WORLD/suite.json WORLD/suite.json --controls --out OUT",
+    "generative": "contrastive WORLD/run WORLD/suite.json --generate --out OUT --set beam=1",
+    "cxmi": "cxmi WORLD/run --source WORLD/test.en --target WORLD/test.de --out OUT",
+    "cxmi-translate": "cxmi WORLD/run --source WORLD/test.en --target WORLD/test.de --translate "
+    "--context true --context random --protocol chrf --out OUT --set beam=1",
+}
+
+
+@pytest.fixture(autouse=True)
+def small_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Suites and documents of the world are few: those that share batches are fewer."""
+    monkeypatch.setattr(contrastive, "SUITE_CHUNK", 4)
+    monkeypatch.setattr(context_use, "DOCUMENTS_AT_ONCE", 2)
+
+
+def command(name: str, world: World, out: Path) -> list[str]:
+    return [
+        word.replace("WORLD", str(world.folder)).replace("OUT", str(out)) for word in COMMANDS[name].split()
+    ]
+
+
+def interrupted(arguments: list[str], units: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stop after so many units, with a line that is only begun."""
+    add, done = Part.add, 0
+
+    def added(part: Part, unit: int, found: dict[str, object]) -> None:
+        nonlocal done
+        if done == units:
+            with part.path.open("ab") as file:
+                file.write(b'{"index": 3, "fou')
+            raise KeyboardInterrupt
+        add(part, unit, found)
+        done += 1
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Part, "add", added)
+        assert cotext(*arguments).code == 130
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_shards_joined_are_what_one_process_writes(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    one, out = tmp_path / "one", tmp_path / "out"
+    whole = succeed(*command(name, world, one))
+    sharded = command(name, world, out)
+    for shard in ("2/2", "1/2"):
+        arguments = [*sharded, "--shard", shard]
+        if shard == "2/2":
+            interrupted(arguments, 1, monkeypatch)
+        shown = succeed(*arguments).out
+        assert shown.startswith(f"shard {shard}: ")
+        assert ("(1 of them before)" in shown) == (shard == "2/2")
+        assert not out.exists()
+    joined = succeed("join", out)
+    assert out.read_bytes() == one.read_bytes()
+    assert joined.out == whole.out.replace(str(one), str(out))
+    assert not folder_of(out).exists()
+
+
+def test_scores_for_programs(world: World, tmp_path: Path) -> None:
+    one, out = tmp_path / "one", tmp_path / "out"
+    succeed(*command("score", world, one), "--json")
+    found = json.loads(succeed(*command("score", world, out), "--shard", "1/1", "--json").out)
+    assert (found["shard"], found["documents"], found["resumed"]) == ("1/1", 24, 0)
+    succeed("join", out, "--json")
+    assert out.read_bytes() == one.read_bytes()
+
+
+def test_scores_of_what_was_written_come_with_it(world: World, tmp_path: Path) -> None:
+    """Up to rounding: documents share batches with others in a shard than in one process."""
+    one, out = tmp_path / "one", tmp_path / "out"
+    succeed(*command("translate", world, one), "--scores", tmp_path / "one.tsv")
+    for shard in ("1/2", "2/2"):
+        succeed(*command("translate", world, out), "--scores", tmp_path / "out.tsv", "--shard", shard)
+    found = json.loads(succeed("join", out, "--json").out)
+    lines, others = (scores_in(tmp_path / name) for name in ("one.tsv", "out.tsv"))
+    assert found["sentences"] == len(lines)
+    for line, other in zip(lines, others, strict=True):
+        (*place, value, tokens), (*other_place, other_value, other_tokens) = line, other
+        assert (place, tokens) == (other_place, other_tokens)
+        assert float(value) == pytest.approx(float(other_value), abs=1e-4)
+
+
+def scores_in(table: Path) -> list[list[str]]:
+    return [line.split("\t") for line in table.read_text().splitlines()[1:]]
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "message"),
+    [
+        ("score", ["--shard", "3/2"], "--shard '3/2': write i/n"),
+        ("translate", ["--shard", "1/2", "--overwrite"], "leave out --bilingual and --overwrite"),
+        ("translate", ["--shard", "1/2", "--format", "prose"], "--shard divides a corpus"),
+    ],
+)
+def test_what_is_no_shard_is_refused(
+    world: World, tmp_path: Path, name: str, more: list[str], message: str
+) -> None:
+    refused = cotext(*command(name, world, tmp_path / "out"), *more)
+    assert (refused.code, message in " ".join(refused.err.split())) == (2, True), refused.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_shard_wants_a_place_for_its_part(world: World) -> None:
+    refused = cotext("contrastive", world.run, world.folder / "suite.json", "--shard", "1/2")
+    assert (refused.code, "--shard keeps what it finds beside the output: add --out" in refused.err) == (
+        2,
+        True,
+    )
+
+
+@pytest.mark.parametrize("name", ["translate", "contrastive", "cxmi"])
+def test_what_shards_have_read_must_still_be_there(world: World, tmp_path: Path, name: str) -> None:
+    out, copy = tmp_path / "out", tmp_path / "copy"
+    copy.mkdir()
+    for file in ("train.en", "test.en", "test.de", "suite.json"):
+        (copy / file).write_bytes((world.folder / file).read_bytes())
+    arguments = [word.replace("WORLD/run", str(world.run)) for word in COMMANDS[name].split()]
+    arguments = [word.replace("WORLD", str(copy)).replace("OUT", str(out)) for word in arguments]
+    succeed(*arguments, "--shard", "1/1")
+    for file in copy.iterdir():
+        file.write_text(file.read_text().replace("the", "a"))
+    refused = cotext("join", out)
+    assert (refused.code, "put" in refused.err, out.exists()) == (2, True, False), refused.err
+    assert str(copy) in refused.err
+
+
+def jobs_of(script: Path, environment: dict[str, str], folder: Path) -> list[list[str]]:
+    """The calls of `cotext` that a batch script makes, as a job array of four would."""
+    recorder, log = folder / "bin" / "cotext", folder / "calls"
+    recorder.parent.mkdir(exist_ok=True)
+    recorder.write_text(f'#!/bin/sh\nprintf "%s\\n" "$*" >> {shlex.quote(str(log))}\n')
+    recorder.chmod(0o755)
+    log.write_text("")
+    path = f"{recorder.parent}:{os.environ['PATH']}"
+    subprocess.run(["bash", script], env={**environment, "PATH": path}, check=True, timeout=30, cwd=folder)
+    return [shlex.split(line) for line in log.read_text().splitlines()]
+
+
+@pytest.mark.parametrize("name", ["translate", "distill"])
+def test_the_scripts_for_slurm_do_what_one_process_does(world: World, tmp_path: Path, name: str) -> None:
+    one, out, data = tmp_path / "one", tmp_path / "out", world.folder / "data"
+    if name == "translate":
+        given = {"RUN": world.run, "SOURCE": world.folder / "train.en", "OUT": out}
+        succeed("translate", world.run, world.folder / "train.en", "--out", one)
+    else:
+        given = {"TEACHER": world.run, "DATA": data, "OUT": out}
+        succeed("distill", world.run, "--data", data, "--out", one)
+    environment = {key: str(value) for key, value in given.items()}
+    for task in (4, 2, 1, 3):
+        array = {"SLURM_ARRAY_TASK_ID": str(task), "SLURM_ARRAY_TASK_COUNT": "4", "SLURM_CPUS_PER_TASK": "1"}
+        [call] = jobs_of(DOCS / "slurm" / f"{name}.sbatch", {**environment, **array}, tmp_path)
+        succeed(*call)
+    # Some tasks alone, which SLURM counts for themselves.
+    some = {"SLURM_ARRAY_TASK_ID": "3", "SLURM_ARRAY_TASK_COUNT": "1", "SHARDS": "4"}
+    [call] = jobs_of(DOCS / "slurm" / f"{name}.sbatch", {**environment, **some}, tmp_path)
+    assert call[-2:] == ["--shard", "3/4"]
+    [call] = jobs_of(DOCS / "slurm" / "join.sbatch", environment, tmp_path)
+    succeed(*call)
+    if name == "distill":
+        assert listing(out) == listing(one)
+    else:
+        assert out.read_bytes() == one.read_bytes()
