@@ -92,7 +92,7 @@ def _documents(path: Path, rows: Iterable[_Row], sides: list[str]) -> Iterator[R
             for side, value in zip(sides, values, strict=True)
             if value is not None
         }
-        yield Record(document_id, number, 0, **given)
+        yield _record(document_id, number, 0, given)
 
 
 def _of_sentences(path: Path, rows: Iterable[_Row], sides: list[str]) -> Iterator[Record]:
@@ -104,9 +104,13 @@ def _of_sentences(path: Path, rows: Iterable[_Row], sides: list[str]) -> Iterato
             document_id = document_id or _checked_id(path, number, name)
             for side, texts, text in zip(sides, gathered, values, strict=True):
                 texts.append(_checked(path, number, document_id, side, len(texts), text))
-        yield Record(
-            document_id, first, 1, **{s: tuple(texts) for s, texts in zip(sides, gathered, strict=True)}
-        )
+        given = {side: tuple(texts) for side, texts in zip(sides, gathered, strict=True)}
+        yield _record(document_id, first, 1, given)
+
+
+def _record(document_id: str, row: int, rows_per_sentence: int, given: dict[str, tuple[str, ...]]) -> Record:
+    sides = given.get("sentences"), given.get("source"), given.get("target")
+    return Record(document_id, row, rows_per_sentence, *sides)
 
 
 def _checked_id(path: Path, number: int, name: Any) -> str:
