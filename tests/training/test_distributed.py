@@ -5,6 +5,7 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Generator
 from itertools import islice, pairwise
 from pathlib import Path
@@ -373,3 +374,44 @@ def test_what_is_not_divided(processes: int, settings: dict[str, Any], message: 
     config = run_config(**{"shard_model": True, **settings}).train
     with pytest.raises(CotextError, match=message):
         require_shardable(config, processes)
+
+
+def machine(rank: int, port: int, arguments: list[str]) -> subprocess.Popen[str]:
+    """One of two machines, with one process of training."""
+    launcher = ["torch.distributed.run", "--nnodes=2", f"--node-rank={rank}", "--nproc-per-node=1"]
+    address = ["--master-addr=127.0.0.1", f"--master-port={port}"]
+    return subprocess.Popen(
+        [sys.executable, "-m", *launcher, *address, "-m", "cotext.cli.main", "train", *arguments],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+@pytest.mark.slow
+def test_a_machine_that_is_lost(data: Path, tmp_path: Path) -> None:
+    """Two launchers with a process each; one is killed with all that it has started, and both begin again."""
+    config = run_config(max_updates=12, validate_every=2, max_tokens=150, average=1, patience=0)
+    (tmp_path / "recipe.yaml").write_text(dump_config(config))
+    arguments = [str(tmp_path / "recipe.yaml"), "--data", str(data), "--out"]
+    run, port = tmp_path / "run", free_port()
+    machines = [machine(rank, port, [*arguments, str(run)]) for rank in (0, 1)]
+    deadline = time.monotonic() + 120
+    while not ckpt.checkpoints(run):
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    os.killpg(machines[1].pid, signal.SIGKILL)
+    for each in machines:
+        each.wait(timeout=120)
+    assert machines[0].returncode != 0
+    before = ckpt.checkpoints(run)[-1]
+    assert before < 12
+    port = free_port()
+    machines = [machine(rank, port, [*arguments, str(run)]) for rank in (0, 1)]
+    shown = [each.communicate(timeout=120)[0] for each in machines]
+    assert [each.returncode for each in machines] == [0, 0], shown
+    train_in_two(config, data, tmp_path / "whole")
+    for path in ckpt.checkpoint_folder(tmp_path / "whole", 12).glob("*.safetensors"):
+        assert_same_file(ckpt.checkpoint_folder(run, 12) / path.name, path)

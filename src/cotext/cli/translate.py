@@ -60,7 +60,7 @@ def translate(
             "--format",
             help="Of the files: markdown, prose (running text) or another of docs/files.md; or of a corpus: "
             "text (one sentence a line), docids, d-lines, iwslt-tags, eos-groups, line-documents, wmt-xml, "
-            "tsv or jsonl; detected from the content if not given.",
+            "tsv, jsonl or parquet; detected from the content if not given.",
         ),
     ] = None,
     no_split: Annotated[

@@ -71,7 +71,7 @@ def read_parallel(
     alignment: Alignment | None = None,
     skip_unequal: bool = False,
 ) -> Iterator[ParallelDocument]:
-    """Read two files in step, or one that holds both languages (`target` None: wmt-xml, tmx, tsv, jsonl).
+    """Read two files in step, or one that holds both languages (`target` None), where its format does.
 
     A document with beads comes as the pieces that are aligned: see `cotext.data.beads`; `alignment` is added
     to. With `skip_unequal`, documents with unequal numbers of sentences are left out and counted there.
@@ -235,7 +235,7 @@ def write_parallel(
     format: str,
     languages: tuple[str, str] | None = None,
 ) -> None:
-    """Write two files, or with `target` None one file with both languages (wmt-xml, tmx, tsv, jsonl).
+    """Write two files, or with `target` None one file with both languages, where the format holds both.
 
     `languages` become the `lang` attributes of wmt-xml and tmx. Raises CotextError as write_documents does.
     """
