@@ -78,6 +78,8 @@ def on_ray(
     """
     ray = _connected(cluster.address)
     workers, device = workers_of(cluster, ray.cluster_resources())
+    if opened.first_pass is not None:  # under the same path wherever a worker stands
+        decode = {**decode, "first_pass": str(opened.first_pass.folder.resolve())}
     stage = Translate(opened.folder.resolve(), decode, device, update, cluster.cpus, checksum(opened.weights))
     translator = _OnRay(opened.translator, stage, workers, cluster.cpus, int(device != "cpu"))
     return replace(opened, translator=translator)
