@@ -95,6 +95,10 @@ class EncoderBlock(nn.Module):
         self.after_attention = Residual(size.dimension, size.dropout, size.pre_norm)
         self.after_feed_forward = Residual(size.dimension, size.dropout, size.pre_norm)
 
+    def prepare(self, layout: Layout) -> Layout:
+        """See `StackAttention.prepare`."""
+        return self.attention.prepare(layout)
+
     def enter(self, x: Tensor, layout: Layout) -> tuple[Tensor, Layout]:
         """States and layout that it goes on with: see `RowSpan.enter`."""
         return self.attention.enter(x, layout)
@@ -109,7 +113,9 @@ class EncoderBlock(nn.Module):
 class DecoderBlock(nn.Module):
     """Self-attention, cross-attention and feed-forward."""
 
-    def __init__(self, size: Size, attention: StackAttention, cross: nn.Module) -> None:
+    def __init__(
+        self, size: Size, attention: StackAttention, cross: "StackAttention | CrossAttention"
+    ) -> None:
         super().__init__()
         self.attention = attention
         self.cross = cross
@@ -117,6 +123,11 @@ class DecoderBlock(nn.Module):
         self.after_attention = Residual(size.dimension, size.dropout, size.pre_norm)
         self.after_cross = Residual(size.dimension, size.dropout, size.pre_norm)
         self.after_feed_forward = Residual(size.dimension, size.dropout, size.pre_norm)
+
+    def prepare(self, layout: Layout) -> None:
+        """Find what its attentions will ask of complete rows."""
+        for attention in (self.attention, self.cross):
+            attention.prepare(layout)
 
     def forward(self, x: Tensor, layout: AnyLayout) -> Tensor:
         """[R, T, D] -> [R, T, D], or without padding [N, D] -> [N, D]."""
