@@ -111,9 +111,7 @@ class Case:
         return lambda: of_document(logits, self.units).backward()
 
     def align(self) -> None:
-        best_alignment(
-            self.hidden, self.weight, Lattices.of(self.units, BLANK, self.hidden.size(1))
-        )
+        best_alignment(self.hidden, self.weight, Lattices.of(self.units, BLANK, self.hidden.size(1)))
 
 
 def measure_time(positions: list[int], rounds: int) -> None:

@@ -34,4 +34,3 @@ class RowIndices:
     def target_layout(self, sentence: Tensor) -> Layout | None:
         """The same of target rows."""
         return self.target if self.target is not None and sentence is self.target.sentence else None
-

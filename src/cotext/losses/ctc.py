@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import ctc_loss, linear
+from torch.nn.functional import linear
 
 Logits = Callable[[Tensor], Tensor]  # hidden states [N, D] -> logits [N, V]
 GROUP_CELLS = 2**24  # numbers in the padded tensors of the units that are taken together
@@ -198,7 +198,7 @@ class Group:
         log_p_KTC = self.scores(self.spread(log_p_MC[:, : self.token.size(1)], torch.float64))
         with torch.enable_grad():
             log_p_TKC = log_p_KTC.transpose(0, 1).requires_grad_(wants_posterior)
-            nll = ctc_loss(log_p_TKC, self.label, *self.sizes, reduction="none")
+            nll = torch.ctc_loss(log_p_TKC, self.label, *self.sizes, reduction=0)  # of each
             if not wants_posterior:
                 return nll, None
             # What torch calls the gradient is p - posterior, as if it went through a log-softmax.

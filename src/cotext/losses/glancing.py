@@ -116,7 +116,9 @@ class Glancing:
             with torch.no_grad():
                 first_ND = frames.pack(model.decode(draft))
                 weight_VD = model.output_weight
-                best_N = targets.token if paths is None else best_alignment(first_ND, weight_VD, paths.lattices)
+                best_N = (
+                    targets.token if paths is None else best_alignment(first_ND, weight_VD, paths.lattices)
+                )
                 wrong_N = _best_symbols(first_ND, weight_VD) != best_N
                 if paths is not None and paths.forced:  # brackets are given
                     wrong_N[paths.edges] = False

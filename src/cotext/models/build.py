@@ -34,11 +34,11 @@ from cotext.layers.sentence_spans import SentenceSpan
 from cotext.layers.start import NewSymbols
 from cotext.layers.transformer_xl import MemorySpan, TransformerXLScore
 from cotext.models.abd import Datapoints
+from cotext.models.batch_context import BatchContext, BatchSides
 from cotext.models.checks import check
 from cotext.models.docflat import FlatBatch
 from cotext.models.flat_transformer import CurrentSpan
 from cotext.models.g_transformer import GatedAttention
-from cotext.models.batch_context import BatchContext, BatchSides
 from cotext.models.interface import DocumentLayer, DocumentSettings, Model
 from cotext.models.mbe import BatchMean
 from cotext.models.nat import CodeSettings, LatentCodes, NonAutoregressiveTransformer, Prediction

@@ -194,7 +194,7 @@ class DocumentLayer(nn.Module, ABC):
     caches: int = 0
     index: int = 0
 
-    def prepare(self, layout: Layout) -> None:  # noqa: B027
+    def prepare(self, layout: Layout) -> None:
         """Find what it will ask of complete rows: see `Layout.answer`."""
 
     @abstractmethod

@@ -153,9 +153,9 @@ class Transformer(TranslationModel):
         for cross in self._crosses:
             x, layout = cross.span.enter(x, layout)
         keys_values = [cross.project(x, layout) for cross in self._crosses]
-        side = SourceSide(keys_values, layout.sentence) if indices is None else indices.side.filled(keys_values)
+        side = SourceSide([], layout.sentence) if indices is None else indices.side
         return DecoderState(
-            side,
+            side.filled(keys_values),
             attentions=self._caches,
             parts=[] if context is None else [context],
             shift=embed.shift_of(source),
@@ -243,9 +243,7 @@ class RowEmbedder:
         """Complete decoder inputs of the rows of a source, [B, T] -> [B, T, D]."""
         position = torch.arange(sentence.size(1), device=sentence.device).expand_as(sentence)
         told = self.embedding.input_sentence(sentence, None)
-        return self._target(
-            tokens, told, position, ranks(sentence), self.shift_of(source), sentence.size(1)
-        )
+        return self._target(tokens, told, position, ranks(sentence), self.shift_of(source), sentence.size(1))
 
     def next(
         self, tokens: Tensor, sentence: Tensor, position: Tensor, rank: Tensor, state: DecoderState
