@@ -25,7 +25,7 @@ def moved(thing: T, place: Callable[[Tensor], Tensor]) -> T:
 
 
 def to_device(thing: T, device: torch.device) -> T:
-    """A copy on `device`, which nobody waits for where the tensors are pinned; on the CPU the thing itself."""
+    """A copy on `device`, not waited for if the tensors are pinned; on the CPU the thing itself."""
     if device.type == "cpu":
         return thing
     return moved(thing, lambda x: x.to(device, non_blocking=True))

@@ -134,7 +134,7 @@ class _Together:
         time = torch.arange(max(lengths), device=which.device)
         real = time < length[:, None]
         inside = (time >= self.margin) & (time < length[:, None] - self.margin)
-        real_P, inside_Q = (mask.flatten().nonzero()[:, 0] for mask in (real, inside))
+        real_at, inside_at = (mask.flatten().nonzero()[:, 0] for mask in (real, inside))
         row = self.inner_start[which, None] - self.margin + time
         frame = self.start[which, None] + time
         label = self.label[which, : max(1, *label_lengths, 0)]
@@ -146,10 +146,10 @@ class _Together:
             label_length,
             token,
             inside,
-            inside_Q,
-            row.flatten()[inside_Q],
-            real_P,
-            frame.flatten()[real_P],
+            inside_at,
+            row.flatten()[inside_at],
+            real_at,
+            frame.flatten()[real_at],
             self.margin > 0,
             (lengths, label_lengths),
         )
@@ -168,9 +168,9 @@ class Group:
     label_length: Tensor  # [K]
     token: Tensor  # [K, C]
     inside: Tensor  # [K, T], positions that are to be predicted
-    inside_Q: Tensor  # the same as indices of K * T
+    inside_at: Tensor  # the same as indices of K * T
     row: Tensor  # [Q], which of the M these are
-    real_P: Tensor  # all positions, as indices of K * T
+    real_at: Tensor  # all positions, as indices of K * T
     frame: Tensor  # [P], which of the N these are
     forced: bool
     sizes: tuple[tuple[int, ...], tuple[int, ...]]
@@ -178,7 +178,7 @@ class Group:
     def spread(self, packed_MX: Tensor, dtype: torch.dtype) -> Tensor:
         """The rows of these lattices side by side, 0 elsewhere: [K, T, X]."""
         spread_AX = packed_MX.new_zeros(self.inside.numel(), packed_MX.size(1), dtype=dtype)
-        spread_AX.index_copy_(0, self.inside_Q, packed_MX.index_select(0, self.row).to(dtype))
+        spread_AX.index_copy_(0, self.inside_at, packed_MX.index_select(0, self.row).to(dtype))
         return spread_AX.view(*self.inside.shape, -1)
 
     def scores(self, predicted_KTC: Tensor) -> Tensor:
@@ -289,7 +289,7 @@ def _loss(
         posterior_KTC = posterior_KTC.to(precise) * scale_K.to(precise)[group.which, None, None]
         hidden_KTD = group.spread(hidden_MD, precise)
         of_hidden_KTD = posterior_KTC @ matrix_VD[group.token].to(precise)
-        grad_hidden[group.row] -= of_hidden_KTD.flatten(0, 1).index_select(0, group.inside_Q)
+        grad_hidden[group.row] -= of_hidden_KTD.flatten(0, 1).index_select(0, group.inside_at)
         of_weight_KCD = posterior_KTC.mT @ hidden_KTD
         grad_weight.index_add_(0, group.token.flatten(), of_weight_KCD.flatten(0, 1), alpha=-1)
     return _Outcome(nll_K, grad_hidden, grad_weight)
@@ -381,7 +381,7 @@ def best_alignment(hidden_ND: Tensor, weight_VD: Tensor, lattices: Lattices) -> 
         for group in lattices.groups:
             logits_KTC = group.spread(hidden_MD, hidden_MD.dtype) @ matrix_VD[group.token].mT
             class_KT = _best_path(group, group.scores(logits_KTC))
-            aligned_N[group.frame] = group.token.gather(1, class_KT).flatten()[group.real_P]
+            aligned_N[group.frame] = group.token.gather(1, class_KT).flatten()[group.real_at]
     return aligned_N
 
 

@@ -40,7 +40,7 @@ from cotext.models.batch_context import BatchContext, BatchSides, ContextIndices
 
 @dataclass(frozen=True, slots=True)
 class FlatIndices(ContextIndices):
-    """Current tokens of the source and of complete target rows; None: none meet there, or they are unknown."""
+    """Current tokens of the source and of complete target rows; None: none meet, or they are unknown."""
 
     source: FlatLayout | None
     target: FlatLayout | None
