@@ -126,7 +126,8 @@ def test_training_tells_how_many_codes_are_in_use(name: str) -> None:
     assert model.latent is not None
     assert not {"code_perplexity", "codes_used"} & LOSS(model, batch_of()).parts.keys()
     noted: list[Tensor] = []
-    model.latent.codebook.follow = lambda x, code: noted.append(code)  # type: ignore[method-assign]
+    follow = lambda x, code, counts: noted.append(code[counts])  # noqa: E731
+    model.latent.codebook.follow = follow  # type: ignore[method-assign]
     parts = LOSS(model.train(), batch_of()).parts
     often = [int((noted[0] == code).sum()) for code in range(config_of(SYSTEMS[name]).model.nat.codes)]
     share = [count / sum(often) for count in often if count]

@@ -490,7 +490,7 @@ class SentenceHypothesis:
     def __init__(self, model: Any, batch: Batch, begun: list[int], slots: int) -> None:
         self.model, self.source = model, batch.source
         self.context = model.batch_context
-        self.rows = self.context.order_of(batch.source, False)
+        self.rows = self.context.order_of(batch.source, model.training)
         self.entries, self.beam = list(range(len(begun))), 1
         self.tokens: list[list[int]] = [[] for _ in begun]
         self.sentence: list[list[int]] = [[] for _ in begun]
@@ -510,7 +510,7 @@ class SentenceHypothesis:
         if beside is None:
             return
         other = beside.source
-        rows = self.context.order_of(other, False)
+        rows = self.context.order_of(other, self.context.training)
         for i, (tokens, sentence) in enumerate(
             zip(beside.target_input.tolist(), beside.input_sentence.tolist(), strict=True)
         ):

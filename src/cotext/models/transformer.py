@@ -100,6 +100,7 @@ class Transformer(TranslationModel):
             self.source_document.prepare(layout)
         for cross in self._crosses:
             layout = cross.span.narrowed(layout)
+        layout.answer("packing")
         side = SourceSide([], layout.sentence)
         target = None if written is None else self._target_layout(written, side)
         if target is not None:

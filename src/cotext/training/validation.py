@@ -12,6 +12,7 @@ from torch.nn.utils import parametrize
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch
 from cotext.data.sampling import ordered_batches
+from cotext.losses.build import Loss
 from cotext.losses.cross_entropy import LossParts
 from cotext.models.interface import Model
 from cotext.runtime.errors import CotextError
@@ -31,6 +32,7 @@ class Validator:
     config: Config
     corpus: Corpus
     model: Model
+    loss: Loss
     objective: nn.Module
     accelerator: Accelerator
     on_stage: Callable[[str, int, int], None]
@@ -66,16 +68,18 @@ class Validator:
         """Loss, `nll_current` and `nll_context` per label, in nats, and `bleu` if asked for."""
         self.objective.eval()
         main, process = self.accelerator.is_main_process, self.accelerator.process_index
-        interval = IntervalSums(0.0)
+        device = self.accelerator.device
+        interval = IntervalSums(0.0, device)
         totals, done = self.corpus.dev.totals, 0
         for number, batch in enumerate(self.batches()):
             if number % self.accelerator.num_processes == process:
-                outcome: LossParts = self.objective(batch.to(self.accelerator.device))
+                indexed = self.loss.indexed(self.model, batch, training=False)
+                outcome: LossParts = self.objective(indexed.to(device))
                 interval.add(outcome)
             if main:
                 done += int(batch.is_current.sum())
                 self.on_stage("validating, tokens", done, totals.target_tokens + totals.sentences)
-        reduced = add_over_processes(interval.as_floats())
+        reduced = add_over_processes(interval.read().sums)
         loss, count = reduced.pop("loss")
         figures = {"loss": loss / count}
         figures |= {name: total / count for name, (total, count) in reduced.items() if count}
