@@ -38,19 +38,19 @@ class IntervalSums:
         self.waited_seconds = 0.0
         self.stopped = torch.zeros((), device=device)
         self._stopped_at = torch.zeros((), dtype=torch.long, device=device)
-        self._grad_norm = torch.zeros((), device=device)
-        self._sums: dict[str, Tensor] = {}  # pairs of a sum and its count, float64 [2]
+        self.grad_norm = torch.zeros((), device=device)
+        self.sums: dict[str, Tensor] = {}  # pairs of a sum and its count, float64 [2]
 
     def add(self, outcome: LossParts, labels: int = 0) -> None:
         """Add the figures of one batch."""
         self.labels += labels
         for name, (total, count) in {"loss": (outcome.loss, outcome.count), **outcome.parts}.items():
             pair = torch.stack((total.detach(), count)).double()
-            self._sums[name] = self._sums[name] + pair if name in self._sums else pair
+            self.sums[name] = self.sums[name] + pair if name in self.sums else pair
 
     def add_norm(self, norm: Tensor, update: int, guarded: bool) -> None:
         """Note the norm of the gradient of an update; `guarded`: it is to be finite."""
-        self._grad_norm = norm.detach()
+        self.grad_norm = norm.detach()
         if guarded:
             first = ~norm.isfinite() & (self.stopped == 0)
             self._stopped_at = torch.where(first, update, self._stopped_at)
@@ -59,15 +59,15 @@ class IntervalSums:
     def read(self) -> Interval:
         """Wait for the device, and tell."""
         sums = {name: (float(pair[0]), float(pair[1])) for name, pair in self.on_cpu().items()}
-        return Interval(sums, float(self._grad_norm), int(self._stopped_at))
+        return Interval(sums, float(self.grad_norm), int(self._stopped_at))
 
     def on_cpu(self) -> dict[str, Tensor]:
         """The sums with their counts, for `restore`."""
-        return {name: pair.cpu() for name, pair in self._sums.items()}
+        return {name: pair.cpu() for name, pair in self.sums.items()}
 
     def restore(self, sums: Mapping[str, Tensor]) -> None:
         """Go on from these sums."""
-        self._sums = {name: pair.to(self.stopped.device) for name, pair in sums.items()}
+        self.sums = {name: pair.to(self.stopped.device) for name, pair in sums.items()}
 
 
 def add_over_processes(sums: Sums) -> Sums:
