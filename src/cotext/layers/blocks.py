@@ -9,7 +9,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+import torch
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 
 from cotext.layers.kernels.dropout import Dropout
 from cotext.layers.layout import AnyLayout, Layout, Packed
@@ -135,6 +137,19 @@ class DecoderBlock(nn.Module):
         x = self.after_cross(x, lambda x: self.cross(x, layout))
         x = self.after_feed_forward(x, self.feed_forward)
         return x
+
+
+def through(block: EncoderBlock | DecoderBlock, x: Tensor, layout: Layout, recomputed: bool) -> Tensor:
+    """States of complete rows after a block.
+
+    `recomputed`: of what is inside the block nothing is kept for the backward pass, which computes it once
+    more, with the same random numbers (Chen et al. 2016).
+    """
+    if recomputed and torch.is_grad_enabled():
+        kept: Tensor = checkpoint(block, x, layout, use_reentrant=False)
+        return kept
+    out: Tensor = block(x, layout)
+    return out
 
 
 @dataclass(frozen=True, slots=True)

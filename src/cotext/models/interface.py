@@ -91,10 +91,12 @@ class System(nn.Module, ABC):
     together and in order, in one batch or as extra rows. `spares_parameters`: whether there are batches, or
     configurations, that leave some parameters unused. `output_bias` [V]: see `AutoregressiveModel`;
     `new_symbols` are those of it that come into force by and by. `int8_output`: the output layer in int8.
+    `recomputes`: whether blocks keep their inputs alone for the backward pass.
     """
 
     sees_other_rows: bool = False
     spares_parameters: bool = False
+    recomputes: bool = False
     precision: Precision = "float32"
 
     def __init__(self) -> None:

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy
 
 from cotext.data.batch import Source
-from cotext.layers.blocks import DecoderBlock, Stack, Stacks, cross_attentions, number_attentions
+from cotext.layers.blocks import DecoderBlock, Stack, Stacks, cross_attentions, number_attentions, through
 from cotext.layers.codebook import Codebook, CodeGate, frequencies, perplexity
 from cotext.layers.embedding import SentenceEmbedding, Side
 from cotext.layers.glance import glanced
@@ -154,7 +154,7 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
         )
         x = layout.pack(embedded)
         for block in self.encoder:
-            x = block(x, layout)
+            x = through(block, x, layout, self.recomputes)
         x = self.encoder_norm(x)
         x_BSD = layout.unpack(x)
         logits, target = None, indices.target
@@ -205,7 +205,7 @@ class NonAutoregressiveTransformer(NonAutoregressiveModel):
             )
         )
         for block in blocks:
-            x = block(x, layout)
+            x = through(block, x, layout, self.recomputes)
         unpacked: Tensor = layout.unpack(norm(x))
         return unpacked
 

@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from cotext.data.batch import Source
-from cotext.layers.blocks import Stacks, cross_attentions, number_attentions
+from cotext.layers.blocks import Stacks, cross_attentions, number_attentions, through
 from cotext.layers.embedding import CONTEXT, CURRENT, SentenceEmbedding, Side
 from cotext.layers.layout import Layout, Shared, Step
 from cotext.layers.masks import is_current
@@ -147,7 +147,7 @@ class Transformer(TranslationModel):
         x = layout.pack(x)
         for block in self.encoder:
             x, layout = block.enter(x, layout)
-            x = block(x, layout)
+            x = through(block, x, layout, self.recomputes)
         x = self.encoder_norm(x)
         if self.source_document is not None:
             x = self.source_document(x, layout)
@@ -182,7 +182,7 @@ class Transformer(TranslationModel):
         layout = known.bound(self._shared("target"), state.source)
         x = layout.pack(x_RTD)
         for block in self.decoder:
-            x = block(x, layout)
+            x = through(block, x, layout, self.recomputes)
         x = self.decoder_norm(x)
         if self.target_document is not None:
             x = self.target_document(x, layout)

@@ -21,6 +21,7 @@ MAY_CHANGE = (
     "train.patience",
     "train.log_every",
     "train.threads",
+    "train.checkpoint_activations",
     "train.average",
     "train.average_by",
     "train.keep",

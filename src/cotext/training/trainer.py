@@ -17,7 +17,7 @@ from accelerate import Accelerator
 
 from cotext.config.recipe import Config
 from cotext.data.batch import Batch, hide_words
-from cotext.data.sampling import Arrangement, Cursor, Sampler, read_ahead
+from cotext.data.sampling import Cursor, read_ahead
 from cotext.layers.moving import pinned
 from cotext.losses.build import Loss
 from cotext.models import checkpoint as ckpt
@@ -70,7 +70,12 @@ class Trainer:
         self.accelerator = accelerator or make_accelerator(config.train, model.spares_parameters)
         self.adam, names = make_optimizer(model, config.train, fresh)
         self.objective, self.optimizer = self.accelerator.prepare(Objective(model, loss), self.adam)
-        self.sampler = self._sampler()
+        self.sampler = corpus.sampler(
+            config.train,
+            config.train.batch_tokens,
+            self.accelerator.process_index,
+            self.accelerator.num_processes,
+        )
         self.validator = Validator(
             config,
             corpus,
@@ -96,22 +101,6 @@ class Trainer:
         self.interval = IntervalSums(time.perf_counter(), self.accelerator.device)
         self.journal = MetricsLog(run / "metrics.jsonl")
         self.stopping = False
-
-    def _sampler(self) -> Sampler:
-        """This process's share of the training batches."""
-        train = self.config.train
-        return Sampler(
-            self.corpus.train,
-            self.corpus.mixture,
-            self.corpus.symbols,
-            max_tokens=train.max_tokens,
-            max_row_tokens=self.corpus.max_row_tokens,
-            pool_tokens=train.pool_tokens,
-            seed=train.seed,
-            shard=self.accelerator.process_index,
-            shards=self.accelerator.num_processes,
-            arrangement=Arrangement(train.order, train.context),
-        )
 
     def require_batches(self) -> None:
         """Refuse settings by which nothing of the data could be trained or validated on.
