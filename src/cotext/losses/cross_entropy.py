@@ -4,7 +4,7 @@ Shapes: B rows, T labels, N labels in all, D model, V vocabulary.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -12,8 +12,10 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
-from cotext.data.batch import Batch
-from cotext.models.interface import AutoregressiveModel
+from cotext.data.batch import Batch, Labels
+from cotext.layers.kernels.packing import take_rows
+from cotext.losses.output_products import OutputProducts
+from cotext.models.interface import AutoregressiveModel, TranslationModel
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ class _OutputLoss(Function):
     """Output layer and smoothed cross-entropy in one; the gradient is made in the forward pass.
 
     For every chunk of labels the logits exist once and become their own gradient in place, so that the
-    peak is one chunk x V instead of three times N x V.
+    peak is one chunk x V instead of three times N x V. It is kept in single precision until the scale of the
+    loss is known.
     """
 
     @staticmethod
@@ -48,9 +51,8 @@ class _OutputLoss(Function):
     ) -> tuple[Tensor, Tensor]:
         """Returns the discounted loss, summed, and every label's plain negative log-likelihood [N]."""
         wants = any(ctx.needs_input_grad[:3])
-        # Half-precision logits are normalised, and half-precision gradients summed, in single precision.
         precise = torch.promote_types(hidden_ND.dtype, torch.float32)
-        grad_hidden = torch.empty_like(hidden_ND) if wants else None
+        grad_hidden = torch.empty_like(hidden_ND, dtype=precise) if wants else None
         grad_weight = torch.zeros_like(weight_VD, dtype=precise) if wants else None
         grad_bias = torch.zeros_like(bias_V, dtype=precise) if wants and bias_V is not None else None
         discount_N = discount_N.to(precise)
@@ -60,30 +62,26 @@ class _OutputLoss(Function):
         mean_D = weight_VD.mean(dim=0, dtype=precise)
         count = label_N.numel()
         nll, uniform = (torch.empty(count, device=hidden_ND.device, dtype=precise) for _ in range(2))
-        # Two buffers for all chunks: fresh memory of this size costs as much as several passes over it.
+        # One buffer for all chunks: fresh memory of this size costs as much as several passes over it.
         buffer = hidden_ND.new_empty(min(chunk, count), weight_VD.size(0))
-        normalised = torch.empty_like(buffer, dtype=precise)
+        products = OutputProducts(buffer)
         for start in range(0, count, chunk):
             rows = slice(start, start + chunk)
-            hidden, label, discount = hidden_ND[rows], label_N[rows, None], discount_N[rows, None]
-            logits, log_p = buffer[: label.size(0)], normalised[: label.size(0)]
+            hidden, label, discount = hidden_ND[rows], label_N[rows], discount_N[rows, None]
+            logits = buffer[: len(label)]
             _multiply(hidden, matrix_VD, bias, logits)
-            label_logit = logits.gather(1, label)[:, 0].to(precise)
-            torch.log_softmax(logits.to(precise), dim=1, out=log_p)
-            nll[rows] = -log_p.gather(1, label)[:, 0]
-            uniform[rows] = nll[rows] + label_logit - hidden.to(precise) @ mean_D
-            if grad_hidden is None or grad_weight is None:
-                continue
+            label_logit = logits.gather(1, label[:, None])[:, 0].to(precise)
+            hidden = hidden.to(precise)
             # What is the same for all V is left out here: to the hidden state it adds one vector, the mean
             # row, and to every row of the weight the same vector; the discount scales rows of either side.
-            grad = log_p.exp_()
-            grad.scatter_add_(1, label, grad.new_full((), smoothing - 1).expand_as(label))
+            log_sum = products.normalise(logits, label, 1 - smoothing)
+            nll[rows], uniform[rows] = log_sum - label_logit, log_sum - hidden @ mean_D
+            if grad_hidden is None or grad_weight is None:
+                continue
             if grad_bias is not None:
-                grad_bias.addmv_(grad.T, discount[:, 0])
-            grad = grad.to(hidden.dtype)
-            torch.mm(grad, matrix_VD, out=grad_hidden[rows])
-            grad_hidden[rows] = (grad_hidden[rows] - smoothing * mean_D) * discount
-            _add_product(grad_weight, grad.T, hidden * discount)
+                products.add_of_weight(grad_bias[:, None], logits, discount)
+            grad_hidden[rows] = (products.of_hidden(logits, matrix_VD) - smoothing * mean_D) * discount
+            products.add_of_weight(grad_weight, logits, hidden * discount)
         if grad_weight is not None:
             grad_weight -= discount_N @ hidden_ND.to(precise) * (smoothing / weight_VD.size(0))
         if grad_bias is not None:
@@ -91,17 +89,18 @@ class _OutputLoss(Function):
         uniform = uniform if bias is None else uniform - bias.mean(dtype=precise)
         total = (discount_N * ((1 - smoothing) * nll + smoothing * uniform)).sum()
         ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
-        ctx.dtypes = weight_VD.dtype, None if bias_V is None else bias_V.dtype
+        ctx.dtypes = hidden_ND.dtype, weight_VD.dtype, None if bias_V is None else bias_V.dtype
         ctx.mark_non_differentiable(nll)
         return total, nll
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        grad_hidden, grad_weight, grad_bias = ctx.saved_tensors
-        scale, (of_weight, of_bias) = grads[0], ctx.dtypes
-        bias = None if grad_bias is None else (grad_bias * scale).to(of_bias)
-        return grad_hidden * scale, (grad_weight * scale).to(of_weight), bias, None, None, None, None
+        hidden, weight, bias = (
+            None if grad is None else (grad * grads[0]).to(dtype)
+            for grad, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
+        )
+        return hidden, weight, bias, None, None, None, None
 
 
 def _multiply(hidden_ND: Tensor, matrix_VD: Tensor, bias_V: Tensor | None, out: Tensor) -> None:
@@ -110,14 +109,6 @@ def _multiply(hidden_ND: Tensor, matrix_VD: Tensor, bias_V: Tensor | None, out: 
         torch.mm(hidden_ND, matrix_VD.T, out=out)
     else:
         torch.addmm(bias_V, hidden_ND, matrix_VD.T, out=out)
-
-
-def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """Add a product of the precision of `a`, in place."""
-    if a.dtype == total.dtype:
-        total.addmm_(a, b)
-    else:
-        total += a @ b.to(a.dtype)
 
 
 def output_loss(
@@ -155,23 +146,29 @@ class CrossEntropy:
         self.label_smoothing = label_smoothing
         self.context_discount = context_discount
 
+    def indexed(self, model: TranslationModel, batch: Batch, training: bool) -> Batch:
+        """See `Loss`."""
+        indices = model.indices(batch.source, batch.input_sentence, training)
+        found = replace(batch, source=replace(batch.source, indices=indices))
+        found.labels = Labels.of(found)
+        return found
+
     def __call__(self, model: AutoregressiveModel, batch: Batch, done: float = 0.0) -> LossParts:
         """Parts: `nll_current` and `nll_context`, without smoothing or discount."""
         state = model.encode(batch.source)
         hidden_BTD = model.decode(batch.target_input, batch.input_sentence, state)
-        labelled = batch.is_label
-        current_N = batch.is_current[labelled]
-        discount_N = torch.where(current_N, 1.0, self.context_discount)
+        labels = batch.labels
         loss, nll_N = output_loss(
-            hidden_BTD[labelled],
+            take_rows(hidden_BTD.flatten(0, 1), labels.index),
             model.output_weight,
-            batch.target_label[labelled],
-            discount_N,
+            labels.token,
+            torch.where(labels.is_current, 1.0, self.context_discount),
             self.label_smoothing,
             bias_V=model.loss_bias,
         )
         parts = {
-            "nll_current": (nll_N[current_N].sum(), current_N.sum()),
-            "nll_context": (nll_N[~current_N].sum(), (~current_N).sum()),
+            name: (nll_N[which].sum(), torch.full((), which.numel(), device=which.device))
+            for name, which in (("nll_current", labels.current), ("nll_context", labels.context))
         }
-        return LossParts(loss=loss, count=labelled.sum(), parts=parts)
+        count = torch.full((), labels.count, device=labels.index.device)
+        return LossParts(loss=loss, count=count, parts=parts)

@@ -41,7 +41,7 @@ def train(
         CotextError: settings that do not fit together, to the data or to this machine, before there is a run
             folder; another run in the folder; else as `Trainer.train`.
     """
-    setup = set_up(config, data_folder, run, recipe, device)
+    setup, asked = set_up(config, data_folder, run, recipe, device), config.train.max_tokens
     config, data, start, accelerator = setup.config, setup.data, setup.start, setup.accelerator
     with ExitStack() as stack:
         lock = None
@@ -54,6 +54,10 @@ def train(
         trainer = setup.trainer(run, callbacks, bleu, lock)
         # From here on the run is written to: whatever can be refused has been.
         if accelerator.is_main_process:
+            if asked == "auto":
+                callbacks.on_message(
+                    f"train.max_tokens = {config.train.batch_tokens:,}, of what memory holds"
+                )
             open_run(run, config, data.tokenizer)
             note_data(run, data, setup.corpus.checksums)
             if seeds:

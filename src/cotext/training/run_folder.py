@@ -22,6 +22,7 @@ MAY_CHANGE = (
     "train.log_every",
     "train.threads",
     "train.shard_model",
+    "train.checkpoint_activations",
     "train.average",
     "train.average_by",
     "train.keep",
