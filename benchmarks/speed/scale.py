@@ -53,7 +53,7 @@ def main() -> None:
     made = parser(__doc__, rounds=3)
     made.add_argument("run", type=Path)
     made.add_argument("corpus", type=Path)
-    made.add_argument("--documents", type=int, default=120)
+    made.add_argument("--documents", type=int, default=200)
     options = made.parse_args()
     clock = apply(options)
     print(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} processors")

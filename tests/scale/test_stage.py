@@ -10,7 +10,7 @@ from tiny_runs import prepare_toy, run_config, toy_documents, with_section, writ
 from cotext.data.documents import Document
 from cotext.decoding.open import open_run
 from cotext.runtime.errors import CotextError
-from cotext.scale.ray_data import RayCluster, tables_of, workers_of
+from cotext.scale.ray_data import TABLE_DOCUMENTS, RayCluster, tables_of, workers_of
 from cotext.scale.stage import ADDED, Translate, documents_of, table_of, translations_of
 from cotext.training.prepared_data import open_data
 
@@ -90,7 +90,8 @@ def test_tables_that_hold_no_documents(table: pa.Table, message: str) -> None:
 def test_documents_are_handed_out_in_tables(workers: int) -> None:
     documents = [Document(str(n), ("x",) * (1 + n % 7)) for n in range(100)]
     tables = tables_of(documents, workers)
-    assert len(tables) >= min(100, workers * 4)
+    assert len(tables) >= min(100, workers * 3)
+    assert max(map(len, tables)) <= TABLE_DOCUMENTS
     assert [n for table in tables for n in table.column("number").to_pylist()] == list(range(100))
     assert [d for table in tables for d in documents_of(table)] == documents
     assert tables_of([], workers) == []

@@ -24,8 +24,9 @@ from cotext.runtime.files import checksum
 from cotext.scale.stage import Translate, table_of, translations_of
 
 LOCAL: Final = "ray"  # a cluster of the environment (RAY_ADDRESS), or else of this machine alone
-TABLE_SENTENCES: Final = 500  # at most of a table, but for a document that is longer
-TABLES_PER_WORKER: Final = 8  # at least, so that all end at about the same time
+# At most of a table. They are searched together: with few of them, batches are small.
+TABLE_DOCUMENTS: Final = 128
+TABLES_PER_WORKER: Final = 4  # at least, so that all end at about the same time
 NUMBER: Final = "number"
 
 
@@ -45,7 +46,12 @@ class RayCluster:
 
 
 def translate_dataset(
-    dataset: Any, stage: Translate, workers: int, cpus: int = 1, gpus: int = 0, documents: int | None = 32
+    dataset: Any,
+    stage: Translate,
+    workers: int,
+    cpus: int = 1,
+    gpus: int = 0,
+    documents: int | None = TABLE_DOCUMENTS,
 ) -> Any:
     """A dataset of Ray Data with translations beside its documents: a lazy step, as `map_batches`.
 
@@ -159,12 +165,11 @@ class _Pipeline:
 
 def tables_of(documents: list[Document], workers: int) -> list[pa.Table]:
     """Documents, numbered from 0, as tables of consecutive ones, several for every worker."""
-    sentences = sum(map(len, documents))
-    most = min(TABLE_SENTENCES, max(1, sentences // (workers * TABLES_PER_WORKER)))
+    most = max(1, sum(map(len, documents)) // (workers * TABLES_PER_WORKER))  # sentences
     tables, start, held = [], 0, 0
     for end, document in enumerate(documents, 1):
         held += len(document)
-        if held >= most or end == len(documents):
+        if held >= most or end - start == TABLE_DOCUMENTS or end == len(documents):
             tables.append(table_of(documents[start:end], **{NUMBER: pa.array(range(start, end), pa.int64())}))
             start, held = end, 0
     return tables
