@@ -19,8 +19,9 @@ from cotext.training.low_rank import Trained
 from cotext.training.prepared_data import note_data, other_languages
 from cotext.training.resume import TrainingProgress, require_resumable
 from cotext.training.run_folder import note_seeds, open_run
-from cotext.training.setup import set_up
+from cotext.training.setup import TrainingSetup, set_up
 from cotext.training.start_loss import note_recovery, start_loss
+from cotext.training.warm_start import WarmStart
 
 
 def train(
@@ -63,23 +64,7 @@ def train(
             if seeds:
                 note_seeds(run, seeds)
             if start is not None:
-                callbacks.on_message(start.render())
-                if config.train.lora.rank:
-                    found = Trained.of(setup.model)
-                    callbacks.on_message(
-                        f"low-rank adaptation: {found.learning:,} numbers learn, of a model of "
-                        f"{found.parameters:,}"
-                    )
-                if message := other_languages(start.run, data):
-                    callbacks.on_message(message)
-                measured = None
-                if not config.train.shard_model:  # of which this process has a part
-                    measured = start_loss(
-                        start.run, setup.model, config, data.dev, data.tokenizer, accelerator.device
-                    )
-                start.write(run / "init.json", {} if measured is None else asdict(measured))
-                if measured is not None:
-                    callbacks.on_message(measured.render())
+                _note_start(setup, start, run, callbacks)
         accelerator.wait_for_everyone()
         # Dropout must differ between processes, the initial weights must not.
         torch.manual_seed(config.train.seed + 1000 * accelerator.process_index)
@@ -87,3 +72,23 @@ def train(
         if accelerator.is_main_process and config.train.blend and config.train.blend_updates:
             callbacks.on_message(note_recovery(run, config.train.blend_updates))
         return progress
+
+
+def _note_start(setup: TrainingSetup, start: WarmStart, run: Path, callbacks: TrainingCallbacks) -> None:
+    """Say, and write into the run, what training starts from, and what that costs."""
+    config, data = setup.config, setup.data
+    callbacks.on_message(start.render())
+    if config.train.lora.rank:
+        found = Trained.of(setup.model)
+        callbacks.on_message(
+            f"low-rank adaptation: {found.learning:,} numbers learn, of a model of {found.parameters:,}"
+        )
+    if message := other_languages(start.run, data):
+        callbacks.on_message(message)
+    measured = None
+    if not config.train.shard_model:  # of which this process has a part
+        device = setup.accelerator.device
+        measured = start_loss(start.run, setup.model, config, data.dev, data.tokenizer, device)
+    start.write(run / "init.json", {} if measured is None else asdict(measured))
+    if measured is not None:
+        callbacks.on_message(measured.render())
