@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from test_leaks import SMALL, SYSTEMS, TOKENIZER, config_of
+from tiny_runs import prepare_toy, run_config, silent
 
 from benchmarks.speed.gpu import HostReads
 from cotext.config.recipe import Config, load_config, recipe_names
