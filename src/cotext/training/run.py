@@ -65,11 +65,7 @@ def train(
             if start is not None:
                 callbacks.on_message(start.render())
                 if config.train.lora.rank:
-                    found = Trained.of(setup.model)
-                    callbacks.on_message(
-                        f"low-rank adaptation: {found.learning:,} numbers learn, of a model of "
-                        f"{found.parameters:,}"
-                    )
+                    callbacks.on_message(_adapted(Trained.of(setup.model)))
                 if message := other_languages(start.run, data):
                     callbacks.on_message(message)
                 measured = start_loss(
@@ -85,3 +81,7 @@ def train(
         if accelerator.is_main_process and config.train.blend and config.train.blend_updates:
             callbacks.on_message(note_recovery(run, config.train.blend_updates))
         return progress
+
+
+def _adapted(found: Trained) -> str:
+    return f"low-rank adaptation: {found.learning:,} numbers learn, of a model of {found.parameters:,}"
