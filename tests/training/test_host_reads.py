@@ -104,6 +104,7 @@ def test_slots(system: str) -> None:
 def test_the_training_loop(tmp_path: Path) -> None:
     """On the CPU, where what asks for a value is counted: none but for the report."""
     data = prepare_toy(tmp_path / "data")
+    (tmp_path / "run").mkdir()
     trainer = set_up(run_config(), data, tmp_path / "run", "test", "cpu").trainer(tmp_path / "run", silent())
     with closing(trainer._updates()) as updates:
         for batches, _ in itertools.islice(updates, 3):
