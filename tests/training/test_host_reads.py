@@ -4,13 +4,17 @@ Here the device is torch's `meta`, whose tensors have no values: whatever asks f
 product of a tensor there and one on the CPU.
 """
 
+import itertools
 from collections.abc import Iterator
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
+from pathlib import Path
 
 import pytest
 import torch
 from test_leaks import SMALL, SYSTEMS, TOKENIZER, config_of
+from tiny_runs import prepare_toy, run_config, silent
 
+from benchmarks.speed.gpu import HostReads
 from cotext.config.recipe import Config, load_config, recipe_names
 from cotext.data.batch import Batch, Instance, hide_words
 from cotext.data.build import build_view, special_symbols
@@ -18,6 +22,7 @@ from cotext.data.collate import make_batch
 from cotext.layers.moving import moved
 from cotext.losses.build import build_loss
 from cotext.models.build import build_model
+from cotext.training.setup import set_up
 
 LENGTHS = [[2, 4, 3, 2, 6], [2], [3, 1, 2]]
 
@@ -53,7 +58,7 @@ def _with_ctc() -> Iterator[None]:
         yield
 
 
-def update(config: Config, on_device: bool = True) -> None:
+def update(config: Config) -> None:
     torch.manual_seed(0)
     model = build_model(config, TOKENIZER.vocabulary_size).to("meta")
     loss = build_loss(config.loss)
@@ -72,9 +77,21 @@ def recipes() -> dict[str, Config]:
 
 
 RECIPES = recipes()
+QUICK = {
+    "focused-concatenation/s4to4-shift-cd",
+    "p-transformer/doc",
+    "g-transformer/randinit",
+    "flat-transformer/flat",
+    "mcn/final",
+    "casa/casa",
+    "casa/glat",
+    "mixtures/docflat-g-transformer",
+}
 
 
-@pytest.mark.parametrize("name", sorted(RECIPES))
+@pytest.mark.parametrize(
+    "name", [pytest.param(n, marks=[] if n in QUICK else [pytest.mark.slow]) for n in sorted(RECIPES)]
+)
 def test_recipes(name: str) -> None:
     update(RECIPES[name])
 
@@ -82,3 +99,18 @@ def test_recipes(name: str) -> None:
 @pytest.mark.parametrize("system", sorted(SYSTEMS))
 def test_slots(system: str) -> None:
     update(config_of(system, "window"))
+
+
+def test_the_training_loop(tmp_path: Path) -> None:
+    """On the CPU, where what asks for a value is counted: none but for the report."""
+    data = prepare_toy(tmp_path / "data")
+    (tmp_path / "run").mkdir()
+    trainer = set_up(run_config(), data, tmp_path / "run", "test", "cpu").trainer(tmp_path / "run", silent())
+    with closing(trainer._updates()) as updates:
+        for batches, _ in itertools.islice(updates, 3):
+            with HostReads() as reads:
+                trainer._update(batches, stop_requested=False)
+            assert not reads.found
+    with HostReads() as reads:
+        trainer._report()
+    assert 0 < reads.found.total() < 12

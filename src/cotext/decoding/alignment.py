@@ -41,7 +41,8 @@ from cotext.decoding.word_removal import differences, distributions
 from cotext.files.word_alignment import SentenceAlignment, proportional
 from cotext.layers.kernels.sdpa import TokenIndices, watch_weights
 from cotext.layers.multi_head import CrossAttention
-from cotext.losses.ctc import Lattices, best_alignment
+from cotext.losses.ctc import Lattices
+from cotext.losses.ctc_path import best_alignment
 from cotext.losses.ctc_targets import units
 from cotext.models.interface import NonAutoregressiveModel
 

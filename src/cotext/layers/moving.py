@@ -36,16 +36,16 @@ def pinned(thing: T) -> T:
     return moved(thing, Tensor.pin_memory)
 
 
-def _moved(thing: Any, place: Callable[[Tensor], Tensor], known: dict[int, tuple[Any, Any]]) -> Any:
+def _moved(thing: Any, place: Callable[[Tensor], Tensor], known: dict[int, list[Any]]) -> Any:
     if isinstance(thing, nn.Module | nn.Parameter):
         return thing
     if id(thing) not in known:
         # With the original, which must not make room for another of its id.
-        known[id(thing)] = thing, _copy(thing, place, known)
+        known[id(thing)] = [thing, _copy(thing, place, known)]
     return known[id(thing)][1]
 
 
-def _copy(thing: Any, place: Callable[[Tensor], Tensor], known: dict[int, tuple[Any, Any]]) -> Any:
+def _copy(thing: Any, place: Callable[[Tensor], Tensor], known: dict[int, list[Any]]) -> Any:
     if isinstance(thing, Tensor):
         return place(thing)
     if isinstance(thing, list | tuple):
