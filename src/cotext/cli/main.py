@@ -21,7 +21,7 @@ from cotext.cli.evaluate import evaluate
 from cotext.cli.export import export
 from cotext.cli.interchange import import_pretrained
 from cotext.cli.look import convert, head, info, systems
-from cotext.cli.messages import on_a_screen, require_text, short_refusals
+from cotext.cli.messages import on_a_screen, require_text, short_refusals, tell_slow_precision
 from cotext.cli.options import (
     Checkpoint,
     Device,
@@ -129,6 +129,7 @@ def score(
 
     with output(out, [source, target]):
         opened = open_scorer(run, device, decode, checkpoint)
+        tell_slow_precision(opened)
         scored, signature = score_file(opened, source, target, format=format, columns=not json)
         _write_lines(out, [as_json(score_figures(scored, signature))] if json else score_lines(scored))
     typer.echo(signature, err=True)
