@@ -113,7 +113,7 @@ def test_half_precision_hidden_states_with_single_precision_weights() -> None:
 
 
 def test_half_precision_keeps_gradients_that_the_scale_of_the_loss_would_raise() -> None:
-    """Float16 ends at 6e-8 below and 65,504 above; the gradients of improbable symbols are less, sums more."""
+    """Float16 ends at 6e-8 below and 65,504 above; the those of improbable symbols are less, sums more."""
     generator = torch.Generator().manual_seed(7)
     hidden = (torch.randn(600, 8, generator=generator) + 60).half().requires_grad_()
     weight = torch.full((50, 8), -0.02)

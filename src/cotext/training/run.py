@@ -55,10 +55,7 @@ def train(
         trainer = setup.trainer(run, callbacks, bleu, lock)
         # From here on the run is written to: whatever can be refused has been.
         if accelerator.is_main_process:
-            if config.train.precision == "bf16" and (
-                slow := slow_precision("train.precision = bf16", accelerator.device)
-            ):
-                callbacks.on_message(slow)
+            _tell_slow_precision(config, accelerator.device, callbacks)
             open_run(run, config, data.tokenizer)
             note_data(run, data, setup.corpus.checksums)
             if seeds:
@@ -86,3 +83,8 @@ def train(
         if accelerator.is_main_process and config.train.blend and config.train.blend_updates:
             callbacks.on_message(note_recovery(run, config.train.blend_updates))
         return progress
+
+
+def _tell_slow_precision(config: Config, device: torch.device, callbacks: TrainingCallbacks) -> None:
+    if config.train.precision == "bf16" and (slow := slow_precision("train.precision = bf16", device)):
+        callbacks.on_message(slow)
