@@ -172,7 +172,7 @@ def test_only_the_builders_know_parts_and_losses_by_name() -> None:
     skeletons = {"cotext.models.transformer", "cotext.models.nat"}
     shared = {
         f"cotext.models.{name}"
-        for name in ("interface", "describe", "former_names", "checks", "engine_folder", "int8")
+        for name in ("interface", "describe", "former_names", "checks", "engine_folder", "half", "int8")
     }
     parts = {
         name
