@@ -179,6 +179,7 @@ def test_only_the_builders_know_parts_and_losses_by_name() -> None:
             "former_names",
             "checks",
             "engine_folder",
+            "half",
             "int8",
             "batch_context",
         )

@@ -25,6 +25,7 @@ from cotext.losses.build import build_loss
 from cotext.losses.cross_entropy import LossParts
 from cotext.models import checkpoint as ckpt
 from cotext.models.build import build_model
+from cotext.runtime import devices
 from cotext.runtime.errors import CotextError
 from cotext.training import resume as training_state
 from cotext.training import run as runs
@@ -239,6 +240,15 @@ class TestUpdates:
         assert losses[-1] < losses[0]
         for tensor in load_file(tmp_path / "run" / "model.safetensors").values():
             assert tensor.dtype == torch.float32
+
+    def test_bfloat16_is_said_to_be_slower_where_it_is(
+        self, data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(devices, "multiplies_bfloat16", lambda: False)
+        messages: list[str] = []
+        told = TrainingCallbacks(lambda figures: None, lambda figures: None, messages.append)
+        runs.train(run_config(precision="bf16", max_updates=1), data, tmp_path / "run", told)
+        assert any("train.precision = bf16: this CPU has no instructions" in text for text in messages)
 
     def test_bfloat16_resumes_exactly(self, data: Path, tmp_path: Path) -> None:
         for updates in (4, 8):

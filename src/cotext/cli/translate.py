@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cotext.cli.messages import MAX_MESSAGE_LINES, printable
+from cotext.cli.messages import MAX_MESSAGE_LINES, printable, tell_slow_precision
 from cotext.cli.options import (
     CUT_OFF,
     LONG,
@@ -192,6 +192,7 @@ def translate(
     _check_cluster(on, files, formats, glossary or keep or memory)
     opened = open_run(run, device, decode, checkpoint)
     opened = placed(opened, on, workers, device, decode, checkpoint)
+    tell_slow_precision(opened)
     if explain:
         opened.translator.plan.require_token_probabilities()
     asked = read_wishes(opened.languages, **wishes)

@@ -95,7 +95,8 @@ class TrainConfig(Closed):
     clip_norm: NonNegativeFloat = 1.0
     """Largest gradient norm; 0: no limit."""
     precision: Literal["fp32", "bf16", "fp16"] = "fp32"
-    """Of matrix products; weights and sums stay fp32. Less than fp32 pays on a GPU alone."""
+    """Of matrix products; weights, sums and losses stay fp32. `bf16` pays on a GPU, and on a CPU that has
+    instructions for it (AMX, AVX512-BF16); `fp16` is for GPUs without. In `fp32`, GPUs multiply in TF32."""
     shard_model: bool = False
     """Divide weights, gradients and Adam's moments among processes, for models too large for one device."""
     validate_every: PositiveInt | Literal["epoch"] = 1000

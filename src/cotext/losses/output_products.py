@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 BLOCK_NUMBERS = 2**19  # that are normalised at once on a CPU, so that they stay in its cache
+SYMBOLS = 2**12
 RAISED = 2.0**10  # factor of probabilities in float16
 LARGEST = 2.0**15  # that a sum of products may become in float16
 
@@ -23,6 +24,8 @@ class OutputProducts:
         self.precise = torch.promote_types(logits_NV.dtype, torch.float32)
         self.raised = RAISED if logits_NV.dtype == torch.float16 else 1.0
         count, symbols = logits_NV.shape
+        # Of the matrix whose gradient is added at once: what is added up stays in the cache, too.
+        self.symbols = SYMBOLS if logits_NV.device.type == "cpu" else symbols
         self.rows = max(1, BLOCK_NUMBERS // symbols) if logits_NV.device.type == "cpu" else max(1, count)
         # Kept for all chunks: fresh memory of this size costs as much as several passes over it.
         self._block = logits_NV.new_empty(min(self.rows, count), symbols, dtype=self.precise)
@@ -60,4 +63,7 @@ class OutputProducts:
             product = (raised_NV.T @ lowered.to(raised_NV.dtype)).to(self.precise)
             total_VD.addcmul_(product, bound / LARGEST)
         else:
-            total_VD += raised_NV.T @ other_ND.to(raised_NV.dtype)
+            other_ND = other_ND.to(raised_NV.dtype)
+            for start in range(0, len(total_VD), self.symbols):
+                here = slice(start, start + self.symbols)
+                total_VD[here] += raised_NV[:, here].T @ other_ND

@@ -15,6 +15,8 @@ def make_accelerator(
 ) -> Accelerator:
     """The device and the processes to train on; see `System.spares_parameters`.
 
+    On a GPU, products of single precision are allowed 10 bits of fraction from here on (TF32).
+
     `device`: cpu, cuda or, for a single process, one of several, as in cuda:1; if None, what there is.
 
     Raises:
@@ -48,4 +50,6 @@ def make_accelerator(
     # Accelerate would compute in single precision without a word.
     if config.precision == "fp16" and accelerator.device.type == "cpu":
         raise CotextError("train.precision = fp16 needs a GPU; on the CPU use bf16, or fp32")
+    if accelerator.device.type == "cuda":
+        torch.backends.cuda.matmul.fp32_precision = "tf32"
     return accelerator

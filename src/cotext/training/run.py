@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from cotext.config.recipe import Config
+from cotext.runtime.devices import slow_precision
 from cotext.runtime.locks import working_in
 from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.development_bleu import development_bleu
@@ -55,6 +56,7 @@ def train(
         trainer = setup.trainer(run, callbacks, bleu, lock)
         # From here on the run is written to: whatever can be refused has been.
         if accelerator.is_main_process:
+            _tell_slow_precision(config, accelerator.device, callbacks)
             if asked == "auto":
                 callbacks.on_message(
                     f"train.max_tokens = {config.train.batch_tokens:,}, of what memory holds"
@@ -92,3 +94,8 @@ def _note_start(setup: TrainingSetup, start: WarmStart, run: Path, callbacks: Tr
     start.write(run / "init.json", {} if measured is None else asdict(measured))
     if measured is not None:
         callbacks.on_message(measured.render())
+
+
+def _tell_slow_precision(config: Config, device: torch.device, callbacks: TrainingCallbacks) -> None:
+    if config.train.precision == "bf16" and (slow := slow_precision("train.precision = bf16", device)):
+        callbacks.on_message(slow)
