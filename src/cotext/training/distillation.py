@@ -25,10 +25,12 @@ from pydantic import TypeAdapter, ValidationError
 
 from cotext.config.recipe import Config
 from cotext.data.documents import Document, ParallelDocument
+from cotext.data.encoding import EncodedChunk
 from cotext.data.languages import Languages, check_pair, name_warning
 from cotext.data.prepared import REPORT, checked_digests, digest_file, file_digests, read_report, write_report
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
 from cotext.data.store import StoreWriter
+from cotext.data.store_file import Flat
 from cotext.data.tokenizer import with_all_processors
 from cotext.decoding.open import open_run
 from cotext.decoding.translator import DocumentTranslator
@@ -225,7 +227,14 @@ class Distillation:
                     sources += row.source
                     targets += row.target
                 if documents:
-                    collector.add(documents, sources, targets)
+                    collector.add(
+                        EncodedChunk.of(
+                            (document.id for document in documents),
+                            map(len, documents),
+                            Flat.of(sources),
+                            Flat.of(targets),
+                        )
+                    )
                 on_documents(len(chunk))
         totals = writer.totals
         return replace(noted, documents=totals.documents, sentences=totals.sentences), collector.statistics()
