@@ -127,6 +127,13 @@ def prepare(
         int, typer.Option(help="Seed of the synthetic corpus and of the tokenizer's training sample.")
     ] = 1,
     format: Format = None,
+    append: Annotated[
+        bool,
+        typer.Option(
+            "--append",
+            help="Add --source and --target to the training corpus of the folder --out, with its tokenizer.",
+        ),
+    ] = False,
     overwrite: Annotated[
         bool, typer.Option(help="Replace an existing folder, or what an interrupted job left.")
     ] = False,
@@ -134,6 +141,7 @@ def prepare(
 ) -> None:
     """Tokenise a corpus into a data folder for `train`, and report statistics of it."""
     from cotext.data import controlled as controlled_corpus
+    from cotext.data.append import append as append_corpus
     from cotext.data.languages import Languages, language_code
     from cotext.data.prepare import prepare as prepare_corpus
     from cotext.data.prepare import prepare_controlled
@@ -145,7 +153,7 @@ def prepare(
     if controlled is not None:
         of_files = (
             *(source_language, target_language, format, split, paragraphs, abbreviations, splitter),
-            *(clean, skip_unequal, trim_vocabulary, tokenizer_sample),
+            *(clean, skip_unequal, trim_vocabulary, tokenizer_sample, append),
         )
         if any((*files, *of_files)) or tokenizer != "sentencepiece":
             raise CotextError(
@@ -162,6 +170,32 @@ def prepare(
                 vocabulary=vocabulary,
                 order=order,
                 overwrite=overwrite,
+                on_documents=progress,
+            )
+    elif append:
+        others = (
+            *(dev_source, dev_target, test_source, test_target, source_language, target_language, vocabulary),
+            *(trim_vocabulary, tokenizer_sample, paragraphs, overwrite, word_order, truecase, jieba),
+        )
+        if any(others) or tokenizer != "sentencepiece":
+            raise CotextError(
+                "--append takes the tokenizer, the languages and the held-out sets of --out; give --source, "
+                "--target, and how to read them, alone"
+            )
+        if source is None:
+            raise CotextError("--append needs --source: the documents to be added")
+        appended_split = splitting(abbreviations, splitter, split, "add --split")
+        with stages() as progress:
+            report = append_corpus(
+                source,
+                target,
+                out,
+                format=format,
+                max_characters=max_characters,
+                split=appended_split if split else None,
+                clean=clean or (),
+                skip_unequal=skip_unequal,
+                workers=workers or processors(),
                 on_documents=progress,
             )
     else:
