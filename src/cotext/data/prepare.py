@@ -122,12 +122,26 @@ def prepare(
     }
     with preparing(out, overwrite, [path for corpus in corpora for path in corpus.files]) as work:
         job = _job(command, input_checksums(corpora, format), pair, chosen)
-        report = work.begin(job)
-        if not report:
-            _build_tokenizer(work, corpora, corpora[0], chosen, max_characters, on_documents, trim_vocabulary)
-            report = _build(work, corpora, job, chosen, workers, on_documents)
-        work.publish()
-        return report_of(report, work.out / REPORT)
+        return _carry_out(work, job, corpora, chosen, max_characters, trim_vocabulary, workers, on_documents)
+
+
+def _carry_out(
+    work: Preparation,
+    job: dict[str, Any],
+    corpora: Sequence[CorpusSplit],
+    chosen: TokenizerSettings | Tokenizer,
+    max_characters: int,
+    trim_vocabulary: bool,
+    workers: int,
+    on_documents: OnDocuments,
+) -> Report:
+    """What is left to be done of a job."""
+    report = work.begin(job)
+    if not report:
+        _build_tokenizer(work, corpora, corpora[0], chosen, max_characters, on_documents, trim_vocabulary)
+        report = _build(work, corpora, job, chosen, workers, on_documents)
+    work.publish()
+    return report_of(report, work.out / REPORT)
 
 
 def _corpora(
