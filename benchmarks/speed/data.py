@@ -1,13 +1,17 @@
 """How fast a corpus is prepared, and in how much memory: `python -m benchmarks.speed.data`.
 
-Each corpus is prepared in a process of its own. The rate counts everything but the training of the tokenizer:
-reading the text twice, encoding, statistics, writing. Memory is the peak of the anonymous resident set
-(Linux), sampled every 10 ms, so that pages of mapped files do not count.
+Each corpus is prepared in a process of its own. The rate, by the clock, counts everything but the training of
+the tokenizer: reading the text twice, encoding, statistics, writing. CPU seconds count all of it, in all
+processes. Memory is the peak of the anonymous resident set (Linux) of the first process, sampled every 10 ms,
+so that pages of mapped files do not count. The first table compares settings on one corpus: the tokenizer
+trained on all sentences or on the usual sample, one process or several.
 """
 
 import argparse
 import json
+import os
 import random
+import resource
 import tempfile
 import time
 from pathlib import Path
@@ -23,6 +27,8 @@ SAMPLE_SENTENCES = 20_000
 VOCABULARY = 8_000
 SMALL_PAIRS = 30_000
 FACTOR = 8
+COMPARED_PAIRS = 100_000
+SAMPLES = {"all": None, "usual": TokenizerSettings().sample_sentences, "small": SAMPLE_SENTENCES}
 
 
 def generated(pairs: int, seed: int) -> list[ParallelDocument]:
@@ -54,8 +60,10 @@ def generated(pairs: int, seed: int) -> list[ParallelDocument]:
     return documents
 
 
-def measure(source: Path, target: Path, dev_source: Path, dev_target: Path) -> dict[str, float]:
-    """Prepare a corpus in this process; give pairs, pairs per second, training seconds and peak MiB."""
+def measure(
+    source: Path, target: Path, dev_source: Path, dev_target: Path, sample: str, workers: int
+) -> dict[str, float]:
+    """Prepare a corpus from this process; give its size, seconds of both clocks, and peak MiB."""
     moments: dict[str, float] = {}
 
     def progress(stage: str, documents: int) -> None:
@@ -63,37 +71,72 @@ def measure(source: Path, target: Path, dev_source: Path, dev_target: Path) -> d
 
     memory = PeakMemory()
     with tempfile.TemporaryDirectory() as folder:
-        settings = TokenizerSettings(vocabulary=VOCABULARY, sample_sentences=SAMPLE_SENTENCES)
+        settings = TokenizerSettings(vocabulary=VOCABULARY, sample_sentences=SAMPLES[sample])
         start = time.perf_counter()
         out = Path(folder) / "out"
         report = prepare(
-            source, target, dev_source, dev_target, out, settings=settings, on_documents=progress
+            source,
+            target,
+            dev_source,
+            dev_target,
+            out,
+            settings=settings,
+            workers=workers,
+            on_documents=progress,
         )
         whole = time.perf_counter() - start
     training = moments["encoding train"] - moments["training the tokenizer"]
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
     pairs = sum(split.sentences for split in report.splits.values())
     return {
         "pairs": pairs,
         "pairs_per_second": pairs / (whole - training),
+        "tokens": report.splits["train"].source_tokens + report.splits["train"].target_tokens,
+        "seconds": whole,
+        "cpu_seconds": time.process_time() + children.ru_utime + children.ru_stime,
         "training_seconds": training,
         "peak_mebibytes": memory.stop() / 1024,
     }
 
 
-def measure_apart(*paths: Path) -> dict[str, float]:
+def measure_apart(*paths: Path, sample: str = "small", workers: int = 1) -> dict[str, float]:
     """Run `measure` in a child process."""
-    found = in_child("data", "--corpus", *map(str, paths))
+    settings = ("--sample", sample, "--workers", str(workers))
+    found = in_child("data", "--corpus", *map(str, paths), *settings)
     assert isinstance(found, dict)
     return found
+
+
+def compare_settings(workers: int) -> None:
+    """Prepare one corpus with each setting, and print seconds and tokens beside those of the first."""
+    settings = [("all", 1), ("usual", 1), ("usual", workers)]
+    with tempfile.TemporaryDirectory() as folder:
+        names = [Path(folder) / name for name in ("train.source", "train.target", "dev.source", "dev.target")]
+        write_parallel(*names[:2], generated(COMPARED_PAIRS, seed=1), "text")
+        write_parallel(*names[2:], generated(500, seed=0), "text")
+        rows = [measure_apart(*names, sample=sample, workers=count) for sample, count in settings]
+    cells = [
+        (
+            f"tokenizer of {sample} sentences, processes: {count}",
+            *(f"{row[key]:.1f}" for key in ("seconds", "cpu_seconds", "training_seconds", "peak_mebibytes")),
+            f"{row['tokens'] / rows[0]['tokens']:.3f}",
+        )
+        for (sample, count), row in zip(settings, rows, strict=True)
+    ]
+    print(f"load of the machine: {os.getloadavg()[0]:.1f}; {COMPARED_PAIRS:,} pairs")
+    table(("setting", "s", "CPU s", "tokenizer, s", "peak MiB", "tokens"), cells)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", nargs=4, type=Path, help="measure these four files in this process")
+    parser.add_argument("--sample", choices=SAMPLES, default="small")
+    parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     arguments = parser.parse_args()
     if arguments.corpus:
-        print(json.dumps(measure(*arguments.corpus)))
+        print(json.dumps(measure(*arguments.corpus, arguments.sample, arguments.workers)))
         return
+    compare_settings(arguments.workers)
     rows: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         dev = Path(folder) / "dev.source", Path(folder) / "dev.target"

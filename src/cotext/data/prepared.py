@@ -53,6 +53,11 @@ def digest_file(path: Path) -> Path:
     return path / MANIFEST if path.is_dir() else path
 
 
+def store_files(path: Path) -> list[Path]:
+    """All files of a store that is whole."""
+    return sorted(path.iterdir()) if path.is_dir() else [path]
+
+
 def file_digests(folder: Path, without: Iterable[str] = ()) -> dict[str, str]:
     """Digests of the files of a folder that is ready but for its report; `without` are patterns of names.
 

@@ -5,7 +5,6 @@ Whoever reads sees documents, numbered through all files: see `store_file.py` fo
 """
 
 import os
-import shutil
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +24,7 @@ from cotext.data.store_manifest import (
 )
 from cotext.data.tokenizer import Tokenizer
 from cotext.runtime.errors import CotextError
-from cotext.runtime.files import remove
+from cotext.runtime.files import link_or_copy, remove
 
 MAX_SHARD_TOKENS: Final = 1 << 26  # of both sides: 256 MiB
 OPEN_SHARDS: Final = 64
@@ -131,7 +130,7 @@ class StoreWriter:
     def _take_over(self, before: "TokenStore") -> None:
         for number, (shard, path) in enumerate(zip(before.shards, before.shard_paths(), strict=True)):
             own = self._partial / shard_name(number)
-            _link(path, own)
+            link_or_copy(path, own)
             known = replace(shard, name=own.name) if shard.sha256 else Shard.of(own, shard.totals)
             self._shards.append(known)
         self.totals = before.totals
@@ -224,10 +223,3 @@ class TokenStore:
         if len(self._files) > self._open_shards:
             self._files.popitem(last=False)
         return file
-
-
-def _link(path: Path, own: Path) -> None:
-    try:
-        os.link(path, own)
-    except OSError:  # another file system, or one without links
-        shutil.copyfile(path, own)

@@ -12,9 +12,11 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 
 from cotext.data.documents import ParallelDocument
+from cotext.data.encoding import EncodedChunk
 from cotext.data.prepared import REPORT, checked_digests, digest_file, file_digests, read_report, write_report
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
 from cotext.data.store import StoreWriter
+from cotext.data.store_file import Flat
 from cotext.data.tokenizer import with_all_processors
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum, replacing
@@ -157,7 +159,14 @@ class DistilledCorpus:
                     sources += row.source
                     targets += row.target
                 if documents:
-                    collector.add(documents, sources, targets)
+                    collector.add(
+                        EncodedChunk.of(
+                            (document.id for document in documents),
+                            map(len, documents),
+                            Flat.of(sources),
+                            Flat.of(targets),
+                        )
+                    )
                 on_documents(len(chunk))
         totals = writer.totals
         return replace(noted, documents=totals.documents, sentences=totals.sentences), collector.statistics()

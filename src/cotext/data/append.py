@@ -1,0 +1,158 @@
+"""Documents appended to the training corpus of prepared data: `cotext prepare --append`.
+
+The tokenizer, the held-out sets and the shards that are there stay as they are; new documents come in shards
+of their own behind them. The folder is replaced as a whole, by one that shares the old files.
+"""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cotext.data.cleaning import parse_rules
+from cotext.data.corpora import (
+    CorpusSplit,
+    OnDocuments,
+    checked_documents,
+    corpus_of_files,
+    encode_corpus,
+    input_checksums,
+)
+from cotext.data.formats import read_parallel
+from cotext.data.languages import check_sides
+from cotext.data.overlap import HeldOut
+from cotext.data.preparation import STATE, Preparation, preparing
+from cotext.data.preparation_notes import selection_notes
+from cotext.data.preparation_report import Report, report_of
+from cotext.data.prepared import REPORT, file_digests, read_report, store_files, write_report
+from cotext.data.selection import Selection
+from cotext.data.splitting import Splitting
+from cotext.data.store import TokenStore
+from cotext.runtime.errors import CotextError
+from cotext.runtime.files import checksum, link_or_copy
+from cotext.runtime.integrity import require_whole
+from cotext.runtime.version import __version__
+
+STORE = "train.arrow"
+
+
+def append(
+    source: Path,
+    target: Path | None,
+    out: Path,
+    *,
+    format: str | None = None,
+    max_characters: int = 10_000,
+    split: Splitting | None = None,
+    clean: Sequence[str] = (),
+    skip_unequal: bool = False,
+    workers: int = 1,
+    on_documents: OnDocuments = lambda stage, documents: None,
+) -> Report:
+    """Add documents to the training corpus of the prepared folder `out`; returns its new report.
+
+    The settings are those of `prepare`. The same call goes on with what an interrupted one has done.
+
+    Raises:
+        CotextError: no prepared data there, or damaged; a file that is in the corpus already; else as
+            `prepare`.
+    """
+    files = (source,) if target is None else (source, target)
+    with preparing(out, False, files) as work:
+        before = read_report(out)
+        if not before:
+            raise CotextError(f"{out}: no prepared data there to append to; make it with `cotext prepare`")
+        report = report_of(before, out / REPORT)
+        pair, rules = report.pair, parse_rules(clean)
+        check_sides(pair, source, target, f"{out} is")
+        splitters = None if split is None else (split.splitter(pair.source), split.splitter(pair.target))
+        read = partial(read_parallel, source, target, format, skip_unequal=skip_unequal)
+        corpus = corpus_of_files("train", source, target, Selection(read, pair, rules, splitters))
+        settings = {
+            "files": [str(path) for path in files],
+            "format": format,
+            "max_characters": max_characters,
+            "split": [each.name for each in splitters or ()],
+            "clean": rules,
+            "skip_unequal": skip_unequal,
+        }
+        inputs = input_checksums([corpus], format)
+        if before.get("append") == settings and inputs.items() <= report.inputs.items():
+            return report  # done before
+        for path in files:
+            if inputs[str(path)] in report.inputs.values():
+                raise CotextError(f"{path}: is in {out} already; name a file that is not")
+        # The report has all of the job, so that a folder that lacks its name alone is known.
+        job = {"cotext": __version__, "append": settings, "inputs": inputs, "onto": checksum(out / REPORT)}
+        if not work.begin(job, replacing=True):
+            _encode(work, corpus, before, max_characters, workers, on_documents)
+            _write_report(work, before, job)
+        work.publish()
+        return report_of(read_report(work.out), work.out / REPORT)
+
+
+def _encode(
+    work: Preparation,
+    corpus: CorpusSplit,
+    before: dict[str, Any],
+    max_characters: int,
+    workers: int,
+    on_documents: OnDocuments,
+) -> None:
+    """Take over what stays, and write the store, unless that is done."""
+    if work.done("train") is not None:
+        return
+    require_whole(work.out, before["files"], "prepare it again")
+    for _ in checked_documents(corpus, max_characters):
+        pass
+    old = store_files(work.out / STORE)
+    kept = [work.out / name for name in before["files"] if work.out / name not in old]
+    for path in kept:
+        own = work.folder / path.relative_to(work.out)
+        own.parent.mkdir(exist_ok=True)
+        own.unlink(missing_ok=True)
+        link_or_copy(path, own)
+    sets = HeldOut(
+        {
+            split: read_parallel(work.folder / f"{split}.jsonl", None)
+            for split in ("dev", "test")
+            if (work.folder / f"{split}.jsonl").is_file()
+        }
+    )
+    store = TokenStore(work.out / STORE)
+    found = encode_corpus(
+        work.folder, corpus, work.folder / "tokenizer", sets.wanted, workers, on_documents, store
+    )
+    overlaps = sets.overlaps(found.found)
+    added = {
+        "documents": found.statistics.documents - store.totals.documents,
+        "sentences": found.statistics.sentences - store.totals.sentences,
+        "overlap": {split: asdict(each) for split, each in overlaps.items()},
+    }
+    notes = [
+        f"train: {added['documents']:,} documents, {added['sentences']:,} sentence pairs, appended from "
+        f"{' and '.join(map(str, corpus.files))}",
+        *(
+            f"of what was appended, {each.render(split)}"
+            for split, each in sets.overlaps(found.found).items()
+        ),
+        *selection_notes(corpus),
+    ]
+    noted = {"statistics": asdict(found.statistics), "added": added, "notes": notes}
+    work.note("train", store_files(work.folder / STORE), noted)
+
+
+def _write_report(work: Preparation, before: dict[str, Any], job: dict[str, Any]) -> None:
+    """The report of the whole; `overlap` stays that of the first corpus, notes tell that of the others."""
+    found = work.done("train")
+    content = {
+        **before,
+        **job,
+        "inputs": {**before["inputs"], **job["inputs"]},
+        "splits": {**before["splits"], "train": found["statistics"]},
+        "notes": [*before["notes"], *found["notes"]],
+        "appended": [*before.get("appended", []), {**job["append"], **found["added"]}],
+        "files": {**work.digests, **file_digests(work.folder, without=[STATE, *work.digests])},
+    }
+    write_report(work.folder, content)
