@@ -18,12 +18,15 @@ from cotext.data import corpora
 from cotext.data import prepare as prepare_module
 from cotext.data.controlled import VERSION
 from cotext.data.documents import ParallelDocument
+from cotext.data.encoding import EncodedChunk
 from cotext.data.formats import read_documents, read_parallel, write_parallel
 from cotext.data.languages import Languages
 from cotext.data.preparation import Preparation
 from cotext.data.prepare import Report, prepare, prepare_controlled
+from cotext.data.splitting import Splitting
 from cotext.data.statistics import Histogram, SeenPairs, StatisticsCollector
 from cotext.data.store import TokenStore
+from cotext.data.store_file import Flat
 from cotext.data.suite_files import read_suite
 from cotext.data.tokenizer import TokenizerSettings, load_tokenizer
 from cotext.runtime.errors import CotextError
@@ -142,6 +145,21 @@ def test_same_input_same_bytes(
     run(files, tmp_path / "b")
     for name in sorted(listing(tmp_path / "a")):
         assert (tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes(), name
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+def test_same_bytes_whatever_the_number_of_workers(
+    files: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, workers: int
+) -> None:
+    """Also where documents are split, cleaned, and found again in a held-out set."""
+    write_parallel(files["test_source"], files["test_target"], [*TEST, *TRAIN[20:24]], "text")
+    options = {"split": Splitting(), "clean": ["duplicates", "length=60"]}
+    report = run(files, tmp_path / "one", **options)
+    assert report.overlap["test"].pairs > 5
+    monkeypatch.setattr(corpora, "CHUNK_SENTENCES", 20)
+    monkeypatch.setattr(corpora, "CHUNKS_ALONE", 2)
+    assert run(files, tmp_path / "several", workers=workers, **options) == report
+    assert contents(tmp_path / "one") == contents(tmp_path / "several")
 
 
 def test_one_file_with_both_languages(tmp_path: Path) -> None:
@@ -466,32 +484,36 @@ def test_histogram_is_bounded_but_knows_the_maximum() -> None:
     assert histogram.distribution().percentiles == {50: 5, 90: 100, 99: 100}
 
 
+def digests(*pairs: str) -> bytes:
+    return b"".join(hashlib.blake2b(pair.encode(), digest_size=16).digest() for pair in pairs)
+
+
 def test_seen_pairs_count_repetitions_within_and_across_calls() -> None:
     seen = SeenPairs(bits_log2=16)
-    assert seen.add([("a", "b"), ("a", "c"), ("a", "b")]) == 1
-    assert seen.add([("a", "c"), ("ab", ""), ("a", "b"), ("a", "b")]) == 3
-    assert seen.add([]) == 0
-    fresh = [(f"source {i}", f"target {i}") for i in range(5000)]
+    assert seen.add(digests("ab", "ac", "ab")) == 1
+    assert seen.add(digests("ac", "x", "ab", "ab")) == 3
+    assert seen.add(b"") == 0
+    fresh = digests(*(f"pair {i}" for i in range(5000)))
     wrong = seen.add(fresh)
     assert wrong == 0
     # 20,000 of 65,536 bits set at most: (0.305)^4.
     assert 0.003 < seen.false_positive_rate() < 0.009
     assert seen.add(fresh) == 5000
-    more = [(f"other {i}", "") for i in range(5000)]
+    more = digests(*(f"other {i}" for i in range(5000)))
     assert 0 < seen.add(more) < 300
 
 
 def test_collector_on_a_hand_worked_corpus() -> None:
     collector = StatisticsCollector(unk=0)
-    first = ParallelDocument("a", ("x", "", "y"), ("u", "", "v"))
-    second = ParallelDocument("b", ("x",), ("u",))
-    third = ParallelDocument("c", ("z", "x"), ("w", ""))
     collector.add(
-        [first, second],
-        [[1, 2], [], [0] * 4 + [7] * 8, [1, 2]],
-        [[3, 0, 4], [], [5] * 4, [3, 0, 4]],
+        EncodedChunk.of(
+            "ab",
+            [3, 1],
+            Flat.of([[1, 2], [], [0] * 4 + [7] * 8, [1, 2]]),
+            Flat.of([[3, 0, 4], [], [5] * 4, [3, 0, 4]]),
+        )
     )
-    collector.add([third], [[6] * 3, [1, 2]], [[7] * 10, []])
+    collector.add(EncodedChunk.of("c", [2], Flat.of([[6] * 3, [1, 2]]), Flat.of([[7] * 10, []])))
     found = collector.statistics()
     assert (found.documents, found.sentences) == (3, 6)
     assert (found.source_tokens, found.target_tokens) == (21, 20)

@@ -15,7 +15,7 @@ from cotext.data.cleaning import PASSAGE_SENTENCES, RULES, Cleaner, parse_rules
 from cotext.data.documents import ParallelDocument
 from cotext.data.formats import read_documents, read_parallel, validate_corpus, write_parallel
 from cotext.data.languages import Languages
-from cotext.data.overlap import Overlap, OverlapCounter
+from cotext.data.overlap import HeldOut, Overlap, found_in
 from cotext.data.selection import Selection, render
 from cotext.data.splitting import Splitter
 from cotext.runtime.errors import CotextError
@@ -249,12 +249,11 @@ def test_all_rules() -> None:
 
 
 def test_test_sentences_in_the_training_data_are_found() -> None:
-    counter = OverlapCounter()
     held_out = pairs(("It  RAINS.", "Es regnet."), ("She is late.", "Zu spät."), ("No.", "Nein."), ("", ""))
-    assert list(counter.remember("test", [held_out])) == [held_out]
-    assert list(counter.compare([pairs(GOOD, OTHER)])) == [pairs(GOOD, OTHER)]
-    assert counter.overlaps() == {"test": Overlap(3, 2, 1)}
-    assert counter.overlaps()["test"].render("test") == (
+    sets = HeldOut({"test": [held_out]})
+    found = found_in([pairs(GOOD, OTHER)], sets.wanted)
+    assert sets.overlaps(found) == {"test": Overlap(3, 2, 1)}
+    assert sets.overlaps(found)["test"].render("test") == (
         "test: of 3 sentences, 2 (66.7%) are in the training data, 1 (33.3%) with the same translation"
     )
 

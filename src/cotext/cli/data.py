@@ -115,6 +115,17 @@ def prepare(
         bool,
         typer.Option("--skip-unequal", help="Skip documents whose sides differ in number of sentences."),
     ] = False,
+    tokenizer_sample: Annotated[
+        str | None,
+        typer.Option(
+            help="Sentences, of both sides, that the tokenizer is trained on, or all; default: 100000, drawn "
+            "from the whole corpus."
+        ),
+    ] = None,
+    workers: Annotated[
+        int,
+        typer.Option(min=0, help="Processes that encode; the result is the same. 0: one for each processor."),
+    ] = 0,
     seed: Annotated[
         int, typer.Option(help="Seed of the synthetic corpus and of the tokenizer's training sample.")
     ] = 1,
@@ -131,12 +142,13 @@ def prepare(
     from cotext.data.prepare import prepare_controlled
     from cotext.data.tokenizer import KINDS, LanguageChoice, TokenizerSettings
     from cotext.runtime.progress import stages
+    from cotext.runtime.workers import processors
 
     files = (source, target, dev_source, dev_target, test_source, test_target)
     if controlled is not None:
         of_files = (
             *(source_language, target_language, format, split, paragraphs, abbreviations, splitter),
-            *(clean, skip_unequal, trim_vocabulary),
+            *(clean, skip_unequal, trim_vocabulary, tokenizer_sample),
         )
         if any((*files, *of_files)) or tokenizer != "sentencepiece":
             raise CotextError(
@@ -168,6 +180,8 @@ def prepare(
         taken = Path(tokenizer) if (Path(tokenizer) / "tokenizer").is_dir() else None
         if taken is not None and vocabulary is not None:
             raise CotextError(f"--tokenizer {tokenizer} has its own vocabulary; leave out --vocabulary")
+        if taken is not None and tokenizer_sample is not None:
+            raise CotextError(f"--tokenizer {tokenizer} is trained already; leave out --tokenizer-sample")
         if trim_vocabulary and taken is None:
             raise CotextError("--trim-vocabulary is for the vocabulary of a run: add --tokenizer RUN")
         if taken is None and tokenizer not in KINDS:
@@ -185,6 +199,7 @@ def prepare(
             seed=seed,
             truecase=truecase,
             jieba=jieba,
+            sample_sentences=_sample(tokenizer_sample),
         )
         with stages() as progress:
             report = prepare_corpus(
@@ -207,6 +222,7 @@ def prepare(
                 clean=clean or (),
                 skip_unequal=skip_unequal,
                 overwrite=overwrite,
+                workers=workers or processors(),
                 on_documents=progress,
             )
     if json:
@@ -214,6 +230,19 @@ def prepare(
         return
     typer.echo(report.render())
     typer.echo(f"{out}: ready for `cotext train RECIPE --data {out} --out RUN`")
+
+
+def _sample(given: str | None) -> int | None:
+    """The sentences that a tokenizer is trained on; None for all."""
+    from cotext.data.tokenizer import TokenizerSettings
+
+    if given is None:
+        return TokenizerSettings().sample_sentences
+    if given == "all":
+        return None
+    if not re.fullmatch("[0-9]{1,12}", given) or not int(given):
+        raise CotextError(f"--tokenizer-sample {shown(given)}: a number of sentences, or all")
+    return int(given)
 
 
 def distill(

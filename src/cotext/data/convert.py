@@ -16,6 +16,7 @@ from cotext.data.formats import (
 from cotext.data.formats.corpus import checked_records
 from cotext.data.formats.streams import same_file
 from cotext.data.formats.table import find_format
+from cotext.data.prepared import store_exists
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import load_tokenizer
 from cotext.runtime.errors import CotextError
@@ -106,7 +107,7 @@ def _stored(folder: Path, split: str) -> Iterator[ParallelDocument]:
     if split not in SPLITS:
         raise CotextError(f"--split {split}: choose one of {', '.join(SPLITS)}")
     path = folder / f"{split}.arrow"
-    if not path.is_file():
+    if not store_exists(path):
         raise CotextError(f"{path}: not there; is {folder} made by `cotext prepare`, with such a part?")
     store, tokenizer = TokenStore(path), load_tokenizer(folder / "tokenizer")
     store.require_tokenizer(tokenizer)

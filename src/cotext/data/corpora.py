@@ -2,24 +2,30 @@
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
 from cotext.data.documents import ParallelDocument
+from cotext.data.encoding import SIDES, ChunkEncoder, EncodedChunk, location_of
 from cotext.data.formats import detect_format
 from cotext.data.formats.docids import find_side_file
-from cotext.data.formats.streams import check_readable, numbered_lines
+from cotext.data.formats.streams import check_readable
 from cotext.data.selection import Selection
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
-from cotext.data.store import StoreWriter
-from cotext.data.tokenizer import Side, Tokenizer
+from cotext.data.store import StoreWriter, TokenStore
+from cotext.data.store_file import Flat
+from cotext.data.tokenizer import Tokenizer, load_tokenizer
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum
+from cotext.runtime.workers import in_order
 
 CHUNK_SENTENCES: Final = 4096
 CHUNK_CHARACTERS: Final = 1_000_000
+CHUNK_DOCUMENTS: Final = 256  # of a store
+CHUNKS_ALONE: Final = 8  # for fewer, worker processes take longer to start than to work
 PROGRESS_DOCUMENTS: Final = 1000
-
 
 # Called with a stage of the work and the documents done so far.
 OnDocuments = Callable[[str, int], None]
@@ -33,6 +39,18 @@ class CorpusSplit:
     read: Callable[[], Iterator[ParallelDocument]]
     files: tuple[Path, ...] = ()
     selection: Selection | None = None
+
+    def text(self) -> Iterator[ParallelDocument]:
+        """The documents as `read` gives them, of which nothing is counted."""
+        return self.read() if self.selection is None else self.selection.read(counting=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Encoded:
+    """A corpus that is encoded: its figures, and which of the wanted hashes it holds."""
+
+    statistics: SplitStatistics
+    found: set[int]
 
 
 def corpus_of_files(split: str, source: Path, target: Path | None, selection: Selection) -> CorpusSplit:
@@ -49,61 +67,85 @@ def corpus_of_files(split: str, source: Path, target: Path | None, selection: Se
     return CorpusSplit(split, selection.read, files, selection)
 
 
-def sentences_of(documents: Iterable[ParallelDocument], on_documents: OnDocuments) -> Iterator[str]:
-    """The sentences of both sides, document by document."""
-    number = 0
-    for number, document in enumerate(documents, 1):
-        yield from document.source
-        yield from document.target
-        if number % PROGRESS_DOCUMENTS == 0:
-            on_documents("reading", number)
-    on_documents("training the tokenizer", number)
+class Sentences:
+    """The sentences of both sides, document by document; `count` is of those that are not empty."""
+
+    def __init__(self, documents: Iterable[ParallelDocument], on_documents: OnDocuments) -> None:
+        self.count = 0
+        self._documents = documents
+        self._on_documents = on_documents
+
+    def __iter__(self) -> Iterator[str]:
+        number = 0
+        for number, document in enumerate(self._documents, 1):
+            for sentence in (*document.source, *document.target):
+                if sentence:
+                    self.count += 1
+                    yield sentence
+            if number % PROGRESS_DOCUMENTS == 0:
+                self._on_documents("reading", number)
+        self._on_documents("training the tokenizer", number)
 
 
 def checked_documents(corpus: CorpusSplit, max_characters: int) -> Iterator[ParallelDocument]:
     """Yield the documents; raises CotextError at a sentence over the limit, with the line if possible."""
-    for document in corpus.read():
+    for document in corpus.text():
         for side, sentences in enumerate((document.source, document.target)):
             if max(map(len, sentences)) > max_characters:
                 index, sentence = next((i, s) for i, s in enumerate(sentences) if len(s) > max_characters)
+                where = location_of(corpus.files, side, sentence)
                 raise CotextError(
-                    f"{location_of(corpus, side, sentence)}document {document.id!r}, sentence {index + 1}: "
+                    f"{where}document {document.id!r}, sentence {index + 1}: "
                     f"{len(sentence):,} characters, more than the limit of {max_characters:,}; split or "
                     "remove it, or raise the limit (--max-characters)"
                 )
         yield document
 
 
-def location_of(corpus: CorpusSplit, side: int, sentence: str) -> str:
-    """File and line of a sentence, as messages begin; empty where there is no file."""
-    if not corpus.files:
-        return ""
-    path = corpus.files[min(side, len(corpus.files) - 1)]
-    # Only for a message is the file searched for the line.
-    line = next((number for number, line in numbered_lines(path) if sentence in line), None)
-    return f"{path}: " if line is None else f"{path}:{line}: "
-
-
 def encode_corpus(
-    folder: Path, corpus: CorpusSplit, tokenizer: Tokenizer, on_documents: OnDocuments
-) -> SplitStatistics:
-    """Write the token store of a corpus; returns its statistics."""
-    collector = StatisticsCollector(tokenizer.unk)
-    on_documents(f"encoding {corpus.split}", 0)
-    with StoreWriter(folder / f"{corpus.split}.arrow", tokenizer.fingerprint) as writer:
-        for chunk in _chunks(corpus.read()):
-            source = tokenizer.encode_batch([sentence for document in chunk for sentence in document.source])
-            target = tokenizer.encode_batch(
-                [sentence for document in chunk for sentence in document.target], side="target"
-            )
-            start = 0
-            for document in chunk:
-                end = start + len(document)
-                writer.add(document.id, source[start:end], target[start:end])
-                start = end
-            collector.add(chunk, source, target)
-            on_documents(f"encoding {corpus.split}", writer.totals.documents)
-    return collector.statistics()
+    folder: Path,
+    corpus: CorpusSplit,
+    tokenizer: Path,
+    wanted: frozenset[int],
+    workers: int,
+    on_documents: OnDocuments,
+    after: TokenStore | None = None,
+) -> Encoded:
+    """Write the token store of a corpus into a folder, behind the documents of `after`.
+
+    `tokenizer` is its folder, `wanted` the hashes of held-out sentences that are looked for. With any number
+    of `workers`, processes that encode, the store is the same.
+
+    Raises:
+        CotextError: what readers refuse, a sentence that cannot be encoded, a worker that was killed.
+    """
+    of_store = load_tokenizer(tokenizer)
+    collector, found = StatisticsCollector(of_store.unk), set[int]()
+    stage = f"encoding {corpus.split}"
+    on_documents(stage, 0)
+    make = partial(ChunkEncoder.opened, tokenizer, wanted, corpus.files)
+    with StoreWriter(folder / f"{corpus.split}.arrow", of_store.fingerprint, after) as writer:
+        if after is not None:
+            for chunk in _stored_chunks(after):
+                collector.add(chunk)
+        for chunk in in_order(make, chunks_of(corpus.read()), workers, CHUNKS_ALONE):
+            for name, source, target in chunk.documents():
+                writer.add_flat(name, source, target)
+            collector.add(chunk)
+            found |= chunk.found
+            on_documents(stage, writer.totals.documents)
+    return Encoded(collector.statistics(), found)
+
+
+def _stored_chunks(store: TokenStore) -> Iterator[EncodedChunk]:
+    """The documents of a store."""
+    for _, documents in groupby(store, lambda document: document.index // CHUNK_DOCUMENTS):
+        chunk = list(documents)
+        sides = (
+            Flat.joined([s for d in chunk for s in d.source]),
+            Flat.joined([t for d in chunk for t in d.target]),
+        )
+        yield EncodedChunk.of([d.id for d in chunk], [len(d.source) for d in chunk], *sides)
 
 
 def pieces_seen(
@@ -111,19 +153,17 @@ def pieces_seen(
 ) -> set[int]:
     """The pieces that a corpus is encoded as, on either side."""
     seen, count = set[int](), 0
-    for chunk in _chunks(documents):
-        sides: tuple[tuple[Side, list[str]], ...] = (
-            ("source", [sentence for document in chunk for sentence in document.source]),
-            ("target", [sentence for document in chunk for sentence in document.target]),
-        )
-        for side, sentences in sides:
+    for chunk in chunks_of(documents):
+        texts = ([s for d in chunk for s in d.source], [t for d in chunk for t in d.target])
+        for side, sentences in zip(SIDES, texts, strict=True):
             seen.update(piece for ids in tokenizer.encode_batch(sentences, side) for piece in ids)
         count += len(chunk)
         on_documents("trimming the vocabulary", count)
     return seen
 
 
-def _chunks(documents: Iterable[ParallelDocument]) -> Iterator[list[ParallelDocument]]:
+def chunks_of(documents: Iterable[ParallelDocument]) -> Iterator[list[ParallelDocument]]:
+    """Documents in runs that are encoded at once."""
     chunk: list[ParallelDocument] = []
     sentences = characters = 0
     for document in documents:

@@ -5,7 +5,7 @@ and white space; short ones ("Thank you.") come again by chance, so that pairs a
 """
 
 import hashlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from cotext.data.documents import ParallelDocument
@@ -31,40 +31,31 @@ class Overlap:
         )
 
 
-class OverlapCounter:
-    """Remembers the sentences of the held-out sets by hashes, and finds them in training data."""
+class HeldOut:
+    """The sentences of the held-out sets by hashes: `wanted` are those to be found in training data."""
 
-    def __init__(self) -> None:
-        self._sets: dict[str, list[tuple[int, int]]] = {}
-        self._wanted: set[int] = set()
-        self._found: set[int] = set()
+    def __init__(self, sets: dict[str, Iterable[ParallelDocument]]) -> None:
+        self._sets = {
+            split: [pair for document in documents for pair in _hashes(document)]
+            for split, documents in sets.items()
+        }
+        self.wanted = frozenset(key for pairs in self._sets.values() for pair in pairs for key in pair)
 
-    def remember(self, split: str, documents: Iterable[ParallelDocument]) -> Iterator[ParallelDocument]:
-        """Pass the documents of a held-out set on."""
-        hashes = self._sets.setdefault(split, [])
-        for document in documents:
-            for pair in _hashes(document):
-                hashes.append(pair)
-                self._wanted.update(pair)
-            yield document
-
-    def compare(self, documents: Iterable[ParallelDocument]) -> Iterator[ParallelDocument]:
-        """Pass the training documents on."""
-        for document in documents:
-            for pair in _hashes(document):
-                self._found.update(self._wanted.intersection(pair))
-            yield document
-
-    def overlaps(self) -> dict[str, Overlap]:
-        """The overlap of every set."""
+    def overlaps(self, found: Set[int]) -> dict[str, Overlap]:
+        """The overlap of every set, given those of `wanted` that training data hold."""
         return {
             split: Overlap(
                 len(hashes),
-                sum(source in self._found for source, _ in hashes),
-                sum(pair in self._found for _, pair in hashes),
+                sum(source in found for source, _ in hashes),
+                sum(pair in found for _, pair in hashes),
             )
             for split, hashes in self._sets.items()
         }
+
+
+def found_in(documents: Iterable[ParallelDocument], wanted: Set[int]) -> set[int]:
+    """The wanted hashes that documents hold."""
+    return {key for document in documents for pair in _hashes(document) for key in pair if key in wanted}
 
 
 def _hashes(document: ParallelDocument) -> Iterator[tuple[int, int]]:

@@ -23,24 +23,23 @@ from cotext.data.controlled import (
     training_documents,
 )
 from cotext.data.corpora import (
-    PROGRESS_DOCUMENTS,
     CorpusSplit,
     OnDocuments,
+    Sentences,
     checked_documents,
     corpus_of_files,
     encode_corpus,
     input_checksums,
     pieces_seen,
-    sentences_of,
 )
 from cotext.data.documents import Document, ParallelDocument
 from cotext.data.formats import read_parallel, write_documents, write_parallel
 from cotext.data.languages import Languages, check_sides, languages_of_names
-from cotext.data.overlap import Overlap, OverlapCounter
+from cotext.data.overlap import HeldOut
 from cotext.data.preparation import STATE, Preparation, preparing
 from cotext.data.preparation_notes import selection_notes, tokenizer_notes
 from cotext.data.preparation_report import Report, report_of
-from cotext.data.prepared import REPORT, file_digests, write_report
+from cotext.data.prepared import REPORT, file_digests, store_files, write_report
 from cotext.data.selection import Selection
 from cotext.data.splitting import Splitter, Splitting
 from cotext.data.store import TokenStore
@@ -85,6 +84,7 @@ def prepare(
     clean: Sequence[str] = (),
     skip_unequal: bool = False,
     overwrite: bool = False,
+    workers: int = 1,
     on_documents: OnDocuments = lambda stage, documents: None,
 ) -> Report:
     """Train a tokenizer, encode training, development and test corpora, and write all to the folder `out`.
@@ -96,10 +96,11 @@ def prepare(
     `languages` leaves open is taken from the names of the training files. Lines of several sentences are
     split by `split`, in the training corpus or, if they are `paragraphs`, in all; of the training corpus,
     `clean` names rules of `cotext.data.cleaning`. `skip_unequal` leaves out documents of unequal numbers of
-    sentences. `out` appears whole or not at all; with `overwrite` it replaces an earlier folder. The same
-    call goes on with what an interrupted one has done. Raises CotextError for what readers refuse, a sentence
-    of more than `max_characters`, file names that are the pair the wrong way round, and as `_taken`,
-    `trimmed` and `preparing` do.
+    sentences. With any number of `workers`, processes that encode, the result is the same. `out` appears
+    whole or not at all; with `overwrite` it replaces an earlier folder. The same call goes on with what an
+    interrupted one has done. Raises CotextError for what readers refuse, a sentence of more than
+    `max_characters`, file names that are the pair the wrong way round, and as `_taken`, `trimmed` and
+    `preparing` do.
     """
     given = {"train": (source, target), "dev": (dev_source, dev_target), "test": (test_source, test_target)}
     pair = _languages(languages or Languages(), source, target)
@@ -121,25 +122,12 @@ def prepare(
     }
     with preparing(out, overwrite, [path for corpus in corpora for path in corpus.files]) as work:
         job = _job(command, input_checksums(corpora, format), pair, chosen)
-        return _carry_out(work, job, corpora, chosen, max_characters, trim_vocabulary, on_documents)
-
-
-def _carry_out(
-    work: Preparation,
-    job: dict[str, Any],
-    corpora: Sequence[CorpusSplit],
-    chosen: TokenizerSettings | Tokenizer,
-    max_characters: int,
-    trim_vocabulary: bool,
-    on_documents: OnDocuments,
-) -> Report:
-    """What is left to be done of a job."""
-    report = work.begin(job)
-    if not report:
-        _build_tokenizer(work, corpora, corpora[0], chosen, max_characters, on_documents, trim_vocabulary)
-        report = _build(work, corpora, job, chosen, on_documents)
-    work.publish()
-    return report_of(report, work.out / REPORT)
+        report = work.begin(job)
+        if not report:
+            _build_tokenizer(work, corpora, corpora[0], chosen, max_characters, on_documents, trim_vocabulary)
+            report = _build(work, corpora, job, chosen, workers, on_documents)
+        work.publish()
+        return report_of(report, work.out / REPORT)
 
 
 def _corpora(
@@ -246,7 +234,7 @@ def prepare_controlled(
             _build_tokenizer(work, corpora, learn_from, settings, 10_000, on_documents)
             _write_suites(work.folder, contrastive_suites(seed, contrastive_examples, order))
             _write_sides(work.folder, corpora[1:])
-            report = _build(work, corpora, job, settings, on_documents)
+            report = _build(work, corpora, job, settings, 1, on_documents)
         work.publish()
         return report_of(report, work.out / REPORT)
 
@@ -310,7 +298,7 @@ def _build_tokenizer(
         for _ in checked_documents(corpus, max_characters):
             pass
     documents = checked_documents(learn_from, max_characters)
-    sentences = sentences_of(documents, on_documents)
+    sentences = Sentences(documents, on_documents)
     if isinstance(chosen, TokenizerSettings):
         tokenizer = train_tokenizer(sentences, chosen)
     elif trim:
@@ -320,7 +308,7 @@ def _build_tokenizer(
         for _ in sentences:  # which are checked while they are read
             pass
     tokenizer.save(work.folder / "tokenizer")
-    work.note("tokenizer", (work.folder / "tokenizer").iterdir(), {})
+    work.note("tokenizer", (work.folder / "tokenizer").iterdir(), {"sentences": sentences.count})
 
 
 def _build(
@@ -328,48 +316,64 @@ def _build(
     corpora: Sequence[CorpusSplit],
     job: dict[str, Any],
     chosen: TokenizerSettings | Tokenizer,
+    workers: int,
     on_documents: OnDocuments,
 ) -> dict[str, Any]:
     """Encode the corpora that are not encoded yet, and write the report, which is returned."""
     folder = work.folder
-    tokenizer = with_all_processors(load_tokenizer(folder / "tokenizer"))
-    splits: dict[str, Any] = {}
+    tokenizer = load_tokenizer(folder / "tokenizer")
+    encoded: dict[str, Any] = {}
     for corpus in corpora:
-        found = work.done(corpus.split)
-        if found is None:
-            found = asdict(encode_corpus(folder, corpus, tokenizer, on_documents))
-            work.note(corpus.split, [folder / f"{corpus.split}.arrow"], found)
-        splits[corpus.split] = found
+        noted = work.done(corpus.split)
+        if noted is None:
+            noted = _encoded(folder, corpus, corpora[1:], workers, on_documents)
+            work.note(corpus.split, store_files(folder / f"{corpus.split}.arrow"), noted)
+        encoded[corpus.split] = noted
+    # Whether just counted or read back as JSON, whose keys are texts.
+    lengths = encoded["train"]["statistics"]["sentence_tokens"]["source"]["percentiles"]
+    usual = {str(q): n for q, n in lengths.items()}["99"]
     for corpus in corpora[1:]:
         write_parallel(folder / f"{corpus.split}.jsonl", None, corpus.read(), "jsonl")
-    # Whether just counted or read back as JSON, whose keys are texts.
-    usual = {str(q): n for q, n in splits["train"]["sentence_tokens"]["source"]["percentiles"].items()}["99"]
-    overlap = _survey(folder, corpora, usual, on_documents)
-    selected = [line for corpus in corpora for line in selection_notes(corpus)]
+        encoded[corpus.split] |= _looked_at(folder, corpus, usual)
     report = {
         **job,
         "tokenizer": {**job["tokenizer"], "pieces": tokenizer.pieces, "fingerprint": tokenizer.fingerprint},
-        "splits": splits,
-        "notes": (*tokenizer_notes(chosen, tokenizer), *selected),
+        "splits": {split: found["statistics"] for split, found in encoded.items()},
+        "notes": (
+            *tokenizer_notes(chosen, tokenizer, work.done("tokenizer")["sentences"]),
+            *(line for found in encoded.values() for line in found["notes"]),
+        ),
         "files": {**work.digests, **file_digests(folder, without=[STATE, *work.digests])},
-        "selected": {c.split: c.selection.counts() for c in corpora if c.selection is not None},
-        "overlap": {split: asdict(found) for split, found in overlap.items()},
+        "selected": {split: found["selected"] for split, found in encoded.items() if found["selected"]},
+        "overlap": encoded["train"]["overlap"],
     }
     write_report(folder, report)
     return report
 
 
-def _survey(
-    folder: Path, corpora: Sequence[CorpusSplit], usual_tokens: int, on_documents: OnDocuments
-) -> dict[str, Overlap]:
-    """Count pairs of unlike lengths, and overlap with the training corpus, in stores that are complete."""
-    overlap = OverlapCounter()
-    for corpus in corpora[1:]:
+def _encoded(
+    folder: Path,
+    corpus: CorpusSplit,
+    held_out: Sequence[CorpusSplit],
+    workers: int,
+    on_documents: OnDocuments,
+) -> dict[str, Any]:
+    """Encode a corpus; gives what the report says of it, of training data with their overlap with others."""
+    sets = HeldOut({each.split: each.text() for each in held_out} if corpus.split == "train" else {})
+    found = encode_corpus(folder, corpus, folder / "tokenizer", sets.wanted, workers, on_documents)
+    overlap = {split: asdict(each) for split, each in sets.overlaps(found.found).items()}
+    return {"statistics": asdict(found.statistics), "overlap": overlap, **_selected(corpus)}
+
+
+def _selected(corpus: CorpusSplit) -> dict[str, Any]:
+    counts = None if corpus.selection is None else corpus.selection.counts()
+    return {"selected": counts, "notes": selection_notes(corpus)}
+
+
+def _looked_at(folder: Path, corpus: CorpusSplit, usual_tokens: int) -> dict[str, Any]:
+    """What is left out of a held-out set and far longer than is usual, given its store."""
+    if corpus.selection is not None:
         store = TokenStore(folder / f"{corpus.split}.arrow")
-        for index, document in enumerate(overlap.remember(corpus.split, corpus.read())):
-            if corpus.selection is not None:
-                corpus.selection.note_lengths(document, store.lengths(index)[0], usual_tokens)
-    for number, _ in enumerate(overlap.compare(corpora[0].read()), 1):
-        if number % PROGRESS_DOCUMENTS == 0:
-            on_documents("comparing", number)
-    return overlap.overlaps()
+        for index, document in enumerate(corpus.read()):
+            corpus.selection.note_lengths(document, store.lengths(index)[0], usual_tokens)
+    return _selected(corpus)

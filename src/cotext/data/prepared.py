@@ -11,6 +11,7 @@ from cotext.runtime.integrity import crc32, digests, require_whole
 from cotext.runtime.reading import read_json
 
 REPORT: Final = "report.json"
+MANIFEST: Final = "manifest.json"  # of a token store that is a folder
 _CHECKSUM: Final = "crc32"  # an entry of the report, over all others
 
 
@@ -40,6 +41,21 @@ def read_report(folder: Path) -> dict[str, Any]:
 
 def _checksum(content: Mapping[str, Any]) -> str:
     return crc32(json.dumps(content, sort_keys=True))
+
+
+def store_exists(path: Path) -> bool:
+    """Whether a store, damaged or not, has this name."""
+    return digest_file(path).is_file()
+
+
+def digest_file(path: Path) -> Path:
+    """The file whose digest stands for that of a whole store: itself, or the manifest of shards."""
+    return path / MANIFEST if path.is_dir() else path
+
+
+def store_files(path: Path) -> list[Path]:
+    """All files of a store that is whole."""
+    return sorted(path.iterdir()) if path.is_dir() else [path]
 
 
 def file_digests(folder: Path, without: Iterable[str] = ()) -> dict[str, str]:

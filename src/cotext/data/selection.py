@@ -58,11 +58,11 @@ class Selection:
     cleaned: Cleaned | None = None
     _lengths: tuple[int, int] | None = None
 
-    def read(self) -> Iterator[ParallelDocument]:
-        """The documents to be prepared."""
+    def read(self, counting: bool = True) -> Iterator[ParallelDocument]:
+        """The documents to be prepared; without `counting`, what is only looked for to be counted is not."""
         if "ratio" in self.rules and self._lengths is None:
-            self._lengths = _characters(self._uncleaned())
-        documents = self._uncleaned()
+            self._lengths = _characters(self._uncleaned(counting=False))
+        documents = self._uncleaned(counting)
         if not self.rules:
             return documents
         cleaner = Cleaner(self.rules, self.languages, self._lengths or (1, 1))
@@ -83,9 +83,10 @@ class Selection:
         prose = asdict(replace(self.prose, first=None))
         return {"alignment": asdict(self.alignment), "prose": prose, "cleaned": cleaned}
 
-    def _uncleaned(self) -> Iterator[ParallelDocument]:
+    def _uncleaned(self, counting: bool) -> Iterator[ParallelDocument]:
         self.alignment, self.prose = Alignment(), Prose()
-        return self._split(self.read_files(self.alignment))
+        documents = self.read_files(self.alignment)
+        return self._split(documents) if counting or self.splitters else documents
 
     def _split(self, documents: Iterable[ParallelDocument]) -> Iterator[ParallelDocument]:
         """Count lines of several sentences, and split those whose sentences can be aligned."""

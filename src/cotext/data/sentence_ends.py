@@ -97,7 +97,7 @@ class EndRules:
             if match.end() < len(text) and self._is_end(text, start, match):
                 start = match.end()
                 ends.append(start)
-        return _with_content(text, ends)
+        return _with_content(text, ends) if ends else ends
 
     def _is_end(self, text: str, start: int, match: re.Match[str]) -> bool:
         run = _MARK_RUN.match(text, match.start())

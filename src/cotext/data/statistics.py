@@ -1,14 +1,14 @@
 """Statistics of a corpus in one pass, in bounded memory."""
 
 import hashlib
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cotext.data.documents import ParallelDocument
+from cotext.data.encoding import EncodedChunk
 
 PERCENTILES: Final = (50, 90, 99)
 # A pair is an outlier when its longer side has at least so many tokens and so many times those of the other.
@@ -17,7 +17,6 @@ OUTLIER_RATIO: Final = 3
 RATIO_EXAMPLES: Final = 5
 
 Counts = NDArray[np.int64]
-Ids = Sequence[Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,8 +50,8 @@ class RatioExample:
 class SplitStatistics:
     """The figures of one split; lengths in tokens unless named otherwise.
 
-    `duplicate_pairs` comes from a Bloom filter: each new pair is wrongly counted as a duplicate with a
-    probability of at most `duplicate_false_positive_rate`.
+    `duplicate_pairs`: pairs whose tokens an earlier pair has, by a Bloom filter: each new pair is wrongly
+    counted as a duplicate with a probability of at most `duplicate_false_positive_rate`.
     """
 
     documents: int
@@ -117,11 +116,11 @@ class SeenPairs:
         self._bits: NDArray[np.uint8] = np.zeros(1 << (bits_log2 - 3), np.uint8)
         self._steps = np.arange(hashes, dtype=np.uint64)[:, None]
 
-    def add(self, pairs: Iterable[tuple[str, str]]) -> int:
-        """Remember the pairs; return how many were there before, counting earlier ones of this call."""
-        digests = [_digest(pair) for pair in pairs]
-        unique = dict.fromkeys(digests)
-        return int(self._remember(unique).sum()) + len(digests) - len(unique)
+    def add(self, digests: bytes) -> int:
+        """Remember pairs by digests of 16 bytes; return how many were there, or came before in this call."""
+        each = [digests[at : at + 16] for at in range(0, len(digests), 16)]
+        unique = dict.fromkeys(each)
+        return int(self._remember(unique).sum()) + len(each) - len(unique)
 
     def add_each(self, pairs: Iterable[tuple[str, str]]) -> list[bool]:
         """Remember the pairs; return of each whether it was there before this call."""
@@ -165,36 +164,29 @@ class StatisticsCollector:
         self._seen = SeenPairs()
         self._duplicates = 0
 
-    def add(self, documents: Sequence[ParallelDocument], source: Ids, target: Ids) -> None:
-        """Count documents, given with the piece ids of all their sentences end to end; none may be empty."""
-        sizes = np.fromiter(map(len, documents), np.int64, len(documents))
-        starts = np.cumsum(sizes) - sizes
-        self._documents += len(documents)
-        self._document_sentences.add(sizes)
-        lengths = [np.fromiter(map(len, ids), np.int64, len(ids)) for ids in (source, target)]
-        for side, ids in enumerate((source, target)):
-            self._sentence_tokens[side].add(lengths[side])
-            self._document_tokens[side].add(np.add.reduceat(lengths[side], starts))
-            self._empty[side] += int((lengths[side] == 0).sum())
-            self._unknown[side] += sum(sentence.count(self._unk) for sentence in ids)
-        self._add_outliers(documents, starts, *lengths)
-        self._duplicates += self._seen.add(
-            pair
-            for document in documents
-            for pair in zip(document.source, document.target, strict=True)
-            if any(pair)
-        )
+    def add(self, chunk: EncodedChunk) -> None:
+        """Count the documents of a chunk, none of which may be without a sentence."""
+        starts = np.cumsum(chunk.sizes) - chunk.sizes
+        self._documents += len(chunk.sizes)
+        self._document_sentences.add(chunk.sizes)
+        sides = chunk.source, chunk.target
+        source, target = (side.lengths.astype(np.int64) for side in sides)
+        for side, lengths in enumerate((source, target)):
+            self._sentence_tokens[side].add(lengths)
+            self._document_tokens[side].add(np.add.reduceat(lengths, starts))
+            self._empty[side] += int((lengths == 0).sum())
+            self._unknown[side] += int((sides[side].tokens == self._unk).sum())
+        self._add_outliers(chunk.names, starts, source, target)
+        self._duplicates += self._seen.add(chunk.digests)
 
-    def _add_outliers(
-        self, documents: Sequence[ParallelDocument], starts: Counts, source: Counts, target: Counts
-    ) -> None:
+    def _add_outliers(self, names: tuple[str, ...], starts: Counts, source: Counts, target: Counts) -> None:
         longer, shorter = np.maximum(source, target), np.minimum(source, target)
         outliers = np.flatnonzero((longer >= OUTLIER_TOKENS) & (longer > OUTLIER_RATIO * shorter))
         self._outliers += len(outliers)
         for at in outliers[: RATIO_EXAMPLES - len(self._examples)].tolist():
             number = int(np.searchsorted(starts, at, "right")) - 1
             sentence = at - int(starts[number]) + 1
-            example = RatioExample(documents[number].id, sentence, int(source[at]), int(target[at]))
+            example = RatioExample(names[number], sentence, int(source[at]), int(target[at]))
             self._examples.append(example)
 
     def statistics(self) -> SplitStatistics:

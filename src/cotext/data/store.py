@@ -1,37 +1,34 @@
-"""A tokenised corpus on disk: an Arrow IPC file, one row per document, read through a memory map.
+"""A tokenised corpus on disk: one Arrow file or, of a large corpus, a folder of such files with a manifest.
 
-The columns are the document id and, for each side, the tokens of all sentences end to end and, in another
-column, the length of each. Rows lie in record batches of bounded size; a last batch without rows carries the
-totals and the row at which each batch ends, since both are known only after writing.
+Whoever reads sees documents, numbered through all files: see `store_file.py` for what a file holds, and
+`store_manifest.py` for the folder.
 """
 
-import json
 import os
+import shutil
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import chain
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Final, Self
 
-import numpy as np
-import pyarrow as pa
-from numpy.typing import NDArray
-
+from cotext.data.store_file import FileWriter, Flat, StoreFile, Tokens, Totals, damaged
+from cotext.data.store_manifest import (
+    Shard,
+    ends_of,
+    read_manifest,
+    require_shard,
+    shard_name,
+    write_manifest,
+)
 from cotext.data.tokenizer import Tokenizer
 from cotext.runtime.errors import CotextError
-from cotext.runtime.reading import parse_json
+from cotext.runtime.files import remove
 
-FORMAT_VERSION = 1
-MAX_BATCH_DOCUMENTS = 256
-MAX_BATCH_TOKENS = 1_000_000
-OPEN_BATCHES = 64
-
-_COLUMNS = ("id", "source_tokens", "source_lengths", "target_tokens", "target_lengths")
-
-Tokens = NDArray[np.int32]
+MAX_SHARD_TOKENS: Final = 1 << 26  # of both sides: 256 MiB
+OPEN_SHARDS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,56 +48,48 @@ class TokenDocument:
         return replace(self, source=[s for s, _ in kept], target=[t for _, t in kept])
 
 
-@dataclass(frozen=True, slots=True)
-class Totals:
-    """Totals of a store; the two sides have equally many sentences."""
-
-    documents: int = 0
-    sentences: int = 0
-    source_tokens: int = 0
-    target_tokens: int = 0
-
-
 class StoreWriter:
-    """Writes a store in bounded memory; the file appears, whole, when the `with` block ends without error."""
+    """Writes a store in bounded memory; it appears, whole, when the `with` block ends without error.
 
-    def __init__(self, path: Path, tokenizer_fingerprint: str) -> None:
-        """Open a temporary file beside `path`, whose folder must exist."""
+    A corpus of more than `MAX_SHARD_TOKENS` becomes a folder of shards, a smaller one a file. `after`: a
+    store whose shards come first; they are linked where storage can, else copied, and the store is a folder.
+    """
+
+    def __init__(self, path: Path, tokenizer_fingerprint: str, after: "TokenStore | None" = None) -> None:
+        """Open a temporary folder beside `path`, whose own folder must exist."""
         self._path = path
+        self._fingerprint = tokenizer_fingerprint
         self._partial = path.with_name(f"{path.name}.partial")
-        list_type = pa.list_(pa.field("item", pa.int32(), nullable=False))
-        types = (pa.string(), list_type, list_type, list_type, list_type)
-        fields = [pa.field(name, kind, nullable=False) for name, kind in zip(_COLUMNS, types, strict=True)]
-        metadata = {"cotext_store": str(FORMAT_VERSION), "tokenizer": tokenizer_fingerprint}
-        self._schema = pa.schema(fields, metadata=metadata)
-        self._writer = pa.ipc.new_file(str(self._partial), self._schema)
-        self._rows: list[tuple[str, Tokens, Tokens, Tokens, Tokens]] = []
-        self._pending_tokens = 0
-        self._ends: list[int] = []
+        remove(self._partial)  # of a process that was killed
+        self._partial.mkdir()
+        self._shards: list[Shard] = []
+        self._file: FileWriter | None = None
+        self._folder = after is not None
         self.totals = Totals()
+        if after is not None:
+            self._take_over(after)
 
     def add(self, document_id: str, source: Sequence[Sequence[int]], target: Sequence[Sequence[int]]) -> None:
         """Append a document, given as the piece ids of each sentence; a sentence may be empty.
 
         Raises CotextError when the sides differ in their number of sentences, or have none.
         """
-        if len(source) != len(target) or not source:
+        self.add_flat(document_id, Flat.of(source), Flat.of(target))
+
+    def add_flat(self, document_id: str, source: Flat, target: Flat) -> None:
+        """As `add`, of a document whose sides are laid end to end."""
+        sentences = len(source.lengths)
+        if sentences != len(target.lengths) or not sentences:
             raise CotextError(
-                f"document {document_id!r}: {len(source)} source and {len(target)} target sentences; a "
+                f"document {document_id!r}: {sentences} source and {len(target.lengths)} target sentences; a "
                 "stored document needs at least one, and equally many on both sides"
             )
-        source_tokens, source_lengths = _flatten(source)
-        target_tokens, target_lengths = _flatten(target)
-        self._rows.append((document_id, source_tokens, source_lengths, target_tokens, target_lengths))
-        self._pending_tokens += len(source_tokens) + len(target_tokens)
-        self.totals = Totals(
-            self.totals.documents + 1,
-            self.totals.sentences + len(source),
-            self.totals.source_tokens + len(source_tokens),
-            self.totals.target_tokens + len(target_tokens),
-        )
-        if len(self._rows) >= MAX_BATCH_DOCUMENTS or self._pending_tokens >= MAX_BATCH_TOKENS:
-            self._write_batch()
+        if self._file is not None and self._file.totals.tokens >= MAX_SHARD_TOKENS:
+            self._end_shard()
+        if self._file is None:
+            self._file = FileWriter(self._partial / shard_name(len(self._shards)), self._fingerprint)
+        self._file.add(document_id, source, target)
+        self.totals += Totals(1, sentences, len(source.tokens), len(target.tokens))
 
     def __enter__(self) -> Self:
         return self
@@ -113,62 +102,66 @@ class StoreWriter:
     ) -> None:
         try:
             if error_type is None:
-                self._write_batch()
-                closing = {"totals": json.dumps(asdict(self.totals)), "ends": json.dumps(self._ends)}
-                empty = pa.RecordBatch.from_pylist([], schema=self._schema)
-                self._writer.write_batch(empty, custom_metadata=closing)
-            self._writer.close()
-            if error_type is None:
-                os.replace(self._partial, self._path)
+                self._finish()
+            elif self._file is not None:
+                self._file.abandon()
         finally:
-            self._partial.unlink(missing_ok=True)
+            remove(self._partial)
 
-    def _write_batch(self) -> None:
-        if not self._rows:
-            return
-        ids, *lists = zip(*self._rows, strict=True)
-        columns = [pa.array(ids, pa.string()), *(_list_array(arrays) for arrays in lists)]
-        self._writer.write_batch(pa.record_batch(columns, schema=self._schema))
-        self._ends.append(self.totals.documents)
-        self._rows.clear()
-        self._pending_tokens = 0
+    def _finish(self) -> None:
+        if self._file is None and not self._shards:  # of no document
+            self._file = FileWriter(self._partial / shard_name(0), self._fingerprint)
+        if not self._folder and not self._shards and self._file is not None:
+            self._file.close()
+            made = self._file.path
+        else:
+            self._end_shard()
+            write_manifest(self._partial, self._fingerprint, tuple(self._shards))
+            made = self._partial
+        if self._path.is_dir() or made.is_dir():
+            remove(self._path)  # which a file cannot replace, nor a folder where it holds something
+        os.replace(made, self._path)
+
+    def _end_shard(self) -> None:
+        if self._file is not None:
+            self._file.close()
+            self._shards.append(Shard.of(self._file.path, self._file.totals))
+            self._file = None
+
+    def _take_over(self, before: "TokenStore") -> None:
+        for number, (shard, path) in enumerate(zip(before.shards, before.shard_paths(), strict=True)):
+            own = self._partial / shard_name(number)
+            _link(path, own)
+            known = replace(shard, name=own.name) if shard.sha256 else Shard.of(own, shard.totals)
+            self._shards.append(known)
+        self.totals = before.totals
 
 
 class TokenStore:
-    """Random access to the documents of a store, without reading the file into memory."""
+    """Random access to the documents of a store, in bounded memory.
 
-    def __init__(self, path: Path) -> None:
-        """Map the file; raises CotextError when it is absent, damaged, no store, or of another version."""
+    A shard is checked against the digest of the manifest when it is first read. `fetch` says where the file
+    of a shard is, for stores that do not lie on this machine as a whole; it is asked whenever a shard is
+    opened, and the file may go once another `OPEN_SHARDS` have been.
+    """
+
+    def __init__(self, path: Path, fetch: Callable[[Shard], Path] | None = None) -> None:
+        """Open a file or a folder; raises CotextError when it is absent, damaged, or of another version."""
         self.path = path
-        if path.exists() and not path.is_file():
-            raise CotextError(f"{path}: can't be read: no regular file")
-        try:
-            self._map = pa.memory_map(str(path), "r")
-            self._reader = pa.ipc.open_file(self._map)
-            metadata = self._reader.schema.metadata or {}
-        except OSError as error:
-            raise CotextError(f"{path}: can't be read: {error}") from error
-        except pa.ArrowException as error:
-            raise CotextError(f"{path}: not a token store, or cut off; prepare the corpus again") from error
-        version = metadata.get(b"cotext_store", b"").decode(errors="replace")
-        if version != str(FORMAT_VERSION):
-            found = (
-                f"a token store of format {version}" if version else "an Arrow file, but not a token store"
-            )
-            raise CotextError(
-                f"{path}: {found}; this version reads format {FORMAT_VERSION}: prepare the corpus again"
-            )
-        try:
-            self.tokenizer_fingerprint: str = metadata[b"tokenizer"].decode()
-            last = self._reader.num_record_batches - 1
-            closing = self._reader.get_batch_with_custom_metadata(last)[1]
-            self.totals = Totals(**parse_json(closing[b"totals"].decode(), "its totals"))
-            self._ends: list[int] = parse_json(closing[b"ends"].decode(), "its batches")
-        except (pa.ArrowException, OSError, KeyError, TypeError, ValueError, CotextError) as error:
-            raise self._damaged() from error
-        if not self._is_consistent(last):
-            raise self._damaged()
-        self._batches: OrderedDict[int, _Batch] = OrderedDict()
+        self._fetch = fetch or (lambda shard: path / shard.name)
+        self._files: OrderedDict[int, StoreFile] = OrderedDict()
+        self._checked: set[int] = set()
+        if path.is_dir():
+            manifest = read_manifest(path)
+            self.tokenizer_fingerprint = manifest.tokenizer
+            self.shards = manifest.shards
+        else:
+            file = self._files[0] = StoreFile(path)
+            self.tokenizer_fingerprint = file.tokenizer_fingerprint
+            # Whoever knows the digest of a single file has checked it.
+            self.shards = (Shard(path.name, path.stat().st_size, "", **asdict(file.totals)),)
+        self._ends = ends_of(self.shards)
+        self.totals = sum((shard.totals for shard in self.shards), Totals())
 
     def __len__(self) -> int:
         """Count the documents."""
@@ -176,19 +169,25 @@ class TokenStore:
 
     def __getitem__(self, index: int) -> TokenDocument:
         """Return a document; raises IndexError beyond the end."""
-        batch, row = self._locate(index)
-        try:
-            return TokenDocument(batch.ids[row].as_py(), index, batch.source.row(row), batch.target.row(row))
-        except (ValueError, pa.ArrowException) as error:
-            raise self._damaged() from error
+        file, row = self._locate(index)
+        name, source, target = file.document(row)
+        return TokenDocument(name, index, source, target)
 
     def __iter__(self) -> Iterator[TokenDocument]:
         return (self[i] for i in range(len(self)))
 
     def lengths(self, index: int) -> tuple[Tokens, Tokens]:
         """Return the tokens per source and per target sentence, without touching the tokens."""
-        batch, row = self._locate(index)
-        return batch.source.lengths.row(row), batch.target.lengths.row(row)
+        file, row = self._locate(index)
+        return file.lengths(row)
+
+    def ranges(self) -> list[range]:
+        """The documents of each shard, by their indices: those that lie in one file."""
+        return [range(end - shard.documents, end) for shard, end in zip(self.shards, self._ends, strict=True)]
+
+    def shard_paths(self) -> Iterator[Path]:
+        """The file of each shard, checked."""
+        return (self._file(number).path for number in range(len(self.shards)))
 
     def require_tokenizer(self, tokenizer: Tokenizer) -> None:
         """Raise CotextError unless the store was made with this very tokenizer."""
@@ -198,77 +197,33 @@ class TokenStore:
                 f"{tokenizer.fingerprint[:12]}); use the tokenizer beside it, or prepare the corpus again"
             )
 
-    def _locate(self, index: int) -> tuple["_Batch", int]:
+    def _locate(self, index: int) -> tuple[StoreFile, int]:
+        """The file in which a document lies, and its row there."""
         if not 0 <= index < len(self):
             raise IndexError(f"document {index} of {len(self)}")
         number = bisect_right(self._ends, index)
-        first_row = self._ends[number - 1] if number else 0
-        if number in self._batches:
-            self._batches.move_to_end(number)
-        else:
-            try:
-                batch = self._reader.get_batch(number)
-                batch.validate(full=True)  # offsets within bounds: the views below trust them
-                self._batches[number] = _Batch(batch)
-            except (pa.ArrowException, OSError, KeyError, AttributeError) as error:
-                raise self._damaged() from error
-            if len(self._batches) > OPEN_BATCHES:
-                self._batches.popitem(last=False)
-        return self._batches[number], index - first_row
+        return self._file(number), index - (self._ends[number - 1] if number else 0)
 
-    def _is_consistent(self, batches: int) -> bool:
-        """Whether a file of this size can hold the totals, and the batches add up to them."""
-        largest = self._map.size()
-        totals = list(asdict(self.totals).values())
-        if not isinstance(self._ends, list) or len(self._ends) != batches:
-            return False
-        numbers = [*totals, *self._ends]
-        if not all(type(number) is int and 0 <= number <= largest for number in numbers):
-            return False
-        return self._ends == sorted(self._ends) and [0, *self._ends][-1] == self.totals.documents
-
-    def _damaged(self) -> CotextError:
-        return CotextError(f"{self.path}: the token store is damaged; prepare the corpus again")
+    def _file(self, number: int) -> StoreFile:
+        if number in self._files:
+            self._files.move_to_end(number)
+            return self._files[number]
+        shard = self.shards[number]
+        path = self._fetch(shard)
+        if number not in self._checked:
+            require_shard(path, shard)
+            self._checked.add(number)
+        file = StoreFile(path)
+        if (file.tokenizer_fingerprint, file.totals) != (self.tokenizer_fingerprint, shard.totals):
+            raise damaged(path)
+        self._files[number] = file
+        if len(self._files) > OPEN_SHARDS:
+            self._files.popitem(last=False)
+        return file
 
 
-class _Lists:
-    """A list column as numpy views."""
-
-    def __init__(self, column: Any) -> None:
-        self.offsets: Tokens = column.offsets.to_numpy()
-        self.values: Tokens = column.values.to_numpy()
-
-    def row(self, row: int) -> Tokens:
-        return self.values[self.offsets[row] : self.offsets[row + 1]]
-
-
-class _Side:
-    def __init__(self, tokens: Any, lengths: Any) -> None:
-        self.tokens = _Lists(tokens)
-        self.lengths = _Lists(lengths)
-
-    def row(self, row: int) -> list[Tokens]:
-        tokens = self.tokens.row(row)
-        ends = np.cumsum(self.lengths.row(row)).tolist()
-        if not ends or ends[-1] != len(tokens):
-            raise ValueError("sentence lengths and tokens disagree")
-        return [tokens[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-
-
-class _Batch:
-    def __init__(self, batch: Any) -> None:
-        self.ids = batch.column("id")
-        self.source = _Side(batch.column("source_tokens"), batch.column("source_lengths"))
-        self.target = _Side(batch.column("target_tokens"), batch.column("target_lengths"))
-
-
-def _flatten(sentences: Sequence[Sequence[int]]) -> tuple[Tokens, Tokens]:
-    lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
-    return np.fromiter(chain.from_iterable(sentences), np.int32, int(lengths.sum())), lengths
-
-
-def _list_array(arrays: Sequence[Tokens]) -> Any:
-    offsets = np.zeros(len(arrays) + 1, np.int32)
-    np.cumsum([len(array) for array in arrays], out=offsets[1:])
-    list_type = pa.list_(pa.field("item", pa.int32(), nullable=False))
-    return pa.ListArray.from_arrays(pa.array(offsets), pa.array(np.concatenate(arrays)), type=list_type)
+def _link(path: Path, own: Path) -> None:
+    try:
+        os.link(path, own)
+    except OSError:  # another file system, or one without links
+        shutil.copyfile(path, own)

@@ -9,7 +9,7 @@ from cotext.data.prepared import checked_digests
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import chosen_languages
 from cotext.data.views import Mixture, View
-from cotext.training.prepared_data import READ, PreparedData
+from cotext.training.prepared_data import PreparedData
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ def corpus_of(config: Config, data: PreparedData) -> Corpus:
     Raises:
         CotextError: a file is not what the report of the prepared folder says.
     """
-    checksums = {**checked_digests(data.folder, READ), "tokenizer": data.tokenizer.fingerprint}
+    checksums = {**checked_digests(data.folder, data.files_read), "tokenizer": data.tokenizer.fingerprint}
     if languages := chosen_languages(data.tokenizer):
         checksums["choice of languages"] = languages
     return Corpus(

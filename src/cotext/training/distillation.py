@@ -37,7 +37,7 @@ from cotext.runtime.shards import Part, Shard, ShardedJob, ShardReport
 from cotext.runtime.version import __version__
 from cotext.training.distillation_texts import CorpusTexts, Entry, MonolingualTexts, Texts, choose_side
 from cotext.training.distilled_corpus import JOB, DistillationRequest, DistilledCorpus, Outcome, outcome_of
-from cotext.training.prepared_data import READ, PreparedData, open_data
+from cotext.training.prepared_data import PreparedData, open_data
 
 COMMAND: Final = "distill"
 
@@ -178,7 +178,7 @@ def join_distilled(
     texts: Texts = CorpusTexts(data)
     if monolingual is not None:
         texts = MonolingualTexts(data, monolingual, request.format, request.side)
-    now = {**parts.job, "data": checked_digests(data.folder, READ), **texts.identity()}
+    now = {**parts.job, "data": checked_digests(data.folder, data.files_read), **texts.identity()}
     if changed := differences(parts.job, now):
         raise CotextError(f"{request.data}: not what the shards have translated; put that back:\n{changed}")
     corpus = DistilledCorpus(request, data, texts, parts.job, Path(asked["model"]), asked["signature"])
@@ -207,7 +207,7 @@ def _job(request: DistillationRequest, data: PreparedData, translator: DocumentT
     """Everything that decides what the distilled corpus holds."""
     job: dict[str, Any] = {
         "cotext": __version__,
-        "data": checked_digests(data.folder, READ),
+        "data": checked_digests(data.folder, data.files_read),
         "tokenizer": data.tokenizer.fingerprint,
         "teacher": _system(model_file(request.teacher, request.update), translator),
     }

@@ -12,9 +12,11 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 
 from cotext.data.documents import ParallelDocument
-from cotext.data.prepared import REPORT, checked_digests, file_digests, read_report, write_report
+from cotext.data.encoding import EncodedChunk
+from cotext.data.prepared import REPORT, checked_digests, digest_file, file_digests, read_report, write_report
 from cotext.data.statistics import SplitStatistics, StatisticsCollector
 from cotext.data.store import StoreWriter
+from cotext.data.store_file import Flat
 from cotext.data.tokenizer import with_all_processors
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import checksum, replacing
@@ -27,7 +29,7 @@ from cotext.training.prepared_data import PreparedData
 JOB: Final = "distillation.json"  # in the folder: all that decides what it holds
 EXAMPLES: Final = 5
 # Of a prepared folder, what a distilled one takes over as it is.
-UNCHANGED: Final = ("tokenizer/*", "contrastive/*", "dev.*", "test.*")
+UNCHANGED: Final = ("tokenizer/*", "contrastive/*", "dev.*", "dev.*/*", "test.*", "test.*/*")
 
 
 @dataclass(slots=True)
@@ -127,7 +129,8 @@ class DistilledCorpus:
         return outcome
 
     def _copy_unchanged(self, folder: Path) -> None:
-        paths = [path for pattern in UNCHANGED for path in sorted(self.data.folder.glob(pattern))]
+        found = (path for pattern in UNCHANGED for path in sorted(self.data.folder.glob(pattern)))
+        paths = [path for path in found if path.is_file()]
         checked_digests(self.data.folder, (str(path.relative_to(self.data.folder)) for path in paths))
         for path in paths:
             copy = folder / path.relative_to(self.data.folder)
@@ -156,7 +159,14 @@ class DistilledCorpus:
                     sources += row.source
                     targets += row.target
                 if documents:
-                    collector.add(documents, sources, targets)
+                    collector.add(
+                        EncodedChunk.of(
+                            (document.id for document in documents),
+                            map(len, documents),
+                            Flat.of(sources),
+                            Flat.of(targets),
+                        )
+                    )
                 on_documents(len(chunk))
         totals = writer.totals
         return replace(noted, documents=totals.documents, sentences=totals.sentences), collector.statistics()
@@ -165,7 +175,9 @@ class DistilledCorpus:
         """As that of `prepare`, with what the teacher did, and from what its corpus was prepared."""
         request = self.request
         before = self.data.report
-        inputs = {str(path): checksum(path) for path in (self.data.train.path, *self.texts.inputs())}
+        inputs = {
+            str(path): checksum(path) for path in (digest_file(self.data.train.path), *self.texts.inputs())
+        }
         command = {"distill": str(request.teacher), "data": str(request.data)}
         if request.monolingual is not None:
             command |= {"monolingual": str(request.monolingual), "side": request.side}

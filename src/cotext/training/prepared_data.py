@@ -8,15 +8,13 @@ from typing import Any
 import numpy as np
 
 from cotext.data.languages import Languages
-from cotext.data.prepared import REPORT, read_report
+from cotext.data.prepared import REPORT, digest_file, read_report, store_exists
 from cotext.data.store import TokenStore
 from cotext.data.tokenizer import Tokenizer, chosen_languages, load_tokenizer
 from cotext.models.run_folder import noted_data
 from cotext.runtime.errors import CotextError
 from cotext.runtime.files import replacing
 from cotext.runtime.integrity import sealed
-
-READ = ("train.arrow", "dev.arrow", "dev.jsonl")  # what training reads of a prepared folder
 
 
 @dataclass(frozen=True)
@@ -27,6 +25,12 @@ class PreparedData:
     tokenizer: Tokenizer
     train: TokenStore
     dev: TokenStore
+
+    @property
+    def files_read(self) -> list[str]:
+        """The names of the files that training reads; of a store in shards the manifest, which knows them."""
+        paths = digest_file(self.train.path), digest_file(self.dev.path), self.folder / "dev.jsonl"
+        return [path.relative_to(self.folder).as_posix() for path in paths]
 
     @cached_property
     def report(self) -> dict[str, Any]:
@@ -69,7 +73,7 @@ def open_data(folder: Path) -> PreparedData:
     Raises:
         CotextError: not such a folder, or parts of it made with another tokenizer.
     """
-    if not (folder / "train.arrow").is_file() or not (folder / REPORT).is_file():
+    if not store_exists(folder / "train.arrow") or not (folder / REPORT).is_file():
         raise CotextError(
             f"{folder}: no prepared data there; make it with `cotext prepare ... --out {folder}`"
         )
@@ -134,7 +138,7 @@ def _noted_folder(run: Path) -> Path:
             f"{run}: does not say which data it was trained on (data.json is missing or damaged); give "
             "--data FOLDER"
         ) from None
-    if not (folder / "train.arrow").is_file():
+    if not store_exists(folder / "train.arrow"):
         raise CotextError(
             f"{folder}: the data that {run} was trained on is no longer there; give --data FOLDER"
         )

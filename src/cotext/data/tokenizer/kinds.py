@@ -22,8 +22,11 @@ SIDES: Final[tuple[Side, ...]] = get_args(Side)
 MAX_MODEL_BYTES = 1 << 28  # about 10 for each character of a vocabulary of a million subwords
 
 
-def reservoir_sample(sentences: Iterable[str], size: int, seed: int) -> list[str]:
-    """Draw up to `size` of the non-empty sentences with equal chances, in one pass and bounded memory."""
+def reservoir_sample(sentences: Iterable[str], size: int | None, seed: int) -> list[str]:
+    """Draw up to `size` of the non-empty sentences with equal chances, in one pass; all where it is None.
+
+    Memory is bounded by the size.
+    """
     generator = random.Random(seed)
     sample: list[str] = []
     seen = 0
@@ -31,7 +34,7 @@ def reservoir_sample(sentences: Iterable[str], size: int, seed: int) -> list[str
         if not sentence:
             continue
         seen += 1
-        if len(sample) < size:
+        if size is None or len(sample) < size:
             sample.append(sentence)
         elif (slot := generator.randrange(seen)) < size:
             sample[slot] = sentence
@@ -63,17 +66,18 @@ def train_tokenizer(sentences: Iterable[str], settings: TokenizerSettings) -> To
             f"truecasing and Jieba are of words, which {settings.kind} has none of; choose "
             f"{MosesBPETokenizer.kind}"
         )
-    if settings.requested_vocabulary < 1 or settings.sample_sentences < 1:
+    sample = settings.sample_sentences
+    if settings.requested_vocabulary < 1 or (sample is not None and sample < 1):
         raise CotextError("the vocabulary and the sample of the tokenizer need at least one element")
     if settings.requested_vocabulary > MAX_VOCABULARY:
         raise CotextError(
             f"a vocabulary has at most {MAX_VOCABULARY:,} subwords; ask for fewer (--vocabulary)"
         )
-    cleaned = (clean(sentence) for sentence in sentences)
-    sample = reservoir_sample(cleaned, settings.sample_sentences, settings.seed)
-    if not sample:
+    drawn = reservoir_sample(sentences, sample, settings.seed)
+    cleaned = [sentence for sentence in map(clean, drawn) if sentence]
+    if not cleaned:
         raise CotextError("there is no text to train a tokenizer on: every sentence is empty")
-    return KINDS[settings.kind].train(sample, settings)
+    return KINDS[settings.kind].train(cleaned, settings)
 
 
 def load_tokenizer(folder: Path) -> Tokenizer:

@@ -35,7 +35,8 @@ class TokenizerSettings:
     `vocabulary` counts the pieces (for `moses-bpe`, the merges). None asks for 32,000, or as many as the text
     supports. `byte_fallback` None: on from 4,000 pieces, so that no output shows an unknown symbol.
     `character_coverage` None: 0.9995 with byte fallback, else 1. `num_threads` changes the pieces a little
-    (sums in another order), hence it is a setting and not taken from the machine. `language` steers the Moses
+    (sums in another order), hence it is a setting and not taken from the machine. `sample_sentences`: of both
+    languages, drawn from the whole corpus; None: all, in memory. `language` steers the Moses
     rules alone, for both sides; the outputs are detokenised with it, so name the target language. `truecase`
     and `jieba` (Chinese words) are for `moses-bpe`.
     """
@@ -44,7 +45,7 @@ class TokenizerSettings:
     vocabulary: int | None = None
     byte_fallback: bool | None = None
     character_coverage: float | None = None
-    sample_sentences: int = 500_000
+    sample_sentences: int | None = 100_000
     seed: int = 1
     num_threads: int = 4
     language: str = "en"

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from cotext.data.preparation_report import Report, report_of
-from cotext.data.prepared import REPORT, read_report
+from cotext.data.prepared import REPORT, read_report, store_exists
 from cotext.reports.info.run import TOTALS, describe_tokenizer, render_info, render_totals, size_of
 from cotext.runtime.errors import CotextError
 from cotext.runtime.tables import in_bytes
@@ -83,7 +83,7 @@ def data_info(folder: Path) -> DataInfo:
     if info.tokenizer and noted not in (None, info.tokenizer["fingerprint"]):
         info.problems.append(f"{folder / 'tokenizer'}: not the tokenizer that the corpus was prepared with")
     for name in ("train.arrow", "dev.arrow"):
-        if not (folder / name).is_file():
+        if not store_exists(folder / name):
             info.problems.append(f"{folder / name}: is missing; training needs it")
     return info
 
