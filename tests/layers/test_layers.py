@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.nn.functional import layer_norm, linear, scaled_dot_product_attention
 
 from cotext.layers.blocks import DecoderBlock, EncoderBlock, Residual, Size
-from cotext.layers.kernels.dropout import Dropout, keep_mask, relu_dropout
+from cotext.layers.kernels.dropout import Dropout, dropout, keep_mask, relu_dropout
 from cotext.layers.kernels.packing import Packing
 from cotext.layers.kernels.sdpa import attend
 from cotext.layers.layout import Shared, Step
@@ -112,6 +112,20 @@ def test_dropout_repeats_with_the_seed() -> None:
     assert not torch.equal(first, second)
 
 
+@pytest.mark.parametrize("function", [dropout, relu_dropout])
+def test_dropout_in_bfloat16_drops_and_scales_the_same(function: Callable[..., Tensor]) -> None:
+    x = doubles(60, 5).bfloat16()
+    outcomes = []
+    for dtype in (torch.bfloat16, torch.float32):
+        torch.manual_seed(1)
+        given = x.to(dtype).requires_grad_()
+        out = function(given * 1, 0.3, True)
+        assert out.dtype == dtype
+        (gradient,) = torch.autograd.grad(out.float().square().sum(), given)
+        outcomes.append((out.float(), gradient.float()))
+    torch.testing.assert_close(*outcomes, rtol=0.01, atol=0)
+
+
 def test_no_dropout_in_evaluation_nor_at_rate_zero() -> None:
     x = doubles(50)
     assert torch.equal(Dropout(0.5).eval()(x), x)
@@ -175,6 +189,21 @@ def test_attention_with_dropout_has_the_gradients_of_its_definition(kind: str) -
     factor = doubles(*out.shape, seed=9)
     got, want = (torch.autograd.grad((y * factor).sum(), (q, k, v)) for y in (out, plain))
     torch.testing.assert_close(got, want)
+
+
+@pytest.mark.parametrize("rate", [0.0, 0.25])
+def test_attention_to_bfloat16_computes_in_single_precision(rate: float) -> None:
+    q, k, v = (doubles(2, 2, 40, 8, seed=seed).bfloat16() for seed in range(3))
+    outcomes = []
+    for inputs in ((q, k, v), tuple(x.float() for x in (q, k, v))):
+        torch.manual_seed(2)
+        leaves = [x.clone().requires_grad_() for x in inputs]
+        with torch.autocast("cpu", torch.bfloat16, enabled=leaves[0].dtype == torch.bfloat16):
+            out = attend(*leaves, None, True, rate)
+        assert out.dtype == leaves[0].dtype
+        outcomes.append((out, *torch.autograd.grad(out.float().sum(), leaves)))
+    for rounded, single in zip(*outcomes, strict=True):
+        assert torch.equal(rounded, single.bfloat16())
 
 
 def test_attention_with_dropout_is_unbiased() -> None:

@@ -112,6 +112,28 @@ def test_half_precision_hidden_states_with_single_precision_weights() -> None:
     torch.testing.assert_close(got, want, rtol=0.05, atol=0.05)
 
 
+def test_half_precision_keeps_gradients_that_the_scale_of_the_loss_would_raise() -> None:
+    """Float16 ends at 6e-8 below and 65,504 above; the gradients of improbable symbols are less, sums more."""
+    generator = torch.Generator().manual_seed(7)
+    hidden = (torch.randn(600, 8, generator=generator) + 60).half().requires_grad_()
+    weight = torch.full((50, 8), -0.02)
+    weight[:3] = torch.tensor([[0.01], [0.0], [0.005]])
+    weight[3:] += 0.001 * torch.randn(47, 8, generator=generator)
+    weight = weight.half().float().requires_grad_()
+    label, discount = torch.zeros(600, dtype=torch.long), torch.full((600,), 0.3)
+    loss, _ = output_loss(hidden, weight, label, discount, 0.0, 512)
+    exact = plain(hidden.double(), weight.double(), label, discount.double(), 0.0)
+    probability = (hidden.double() @ weight.double().T).softmax(dim=1)
+    assert float(probability[:, 3:].detach().max()) < 1e-3
+    scale = 2.0**10
+    (of_hidden, of_weight), (hidden_exact, weight_exact) = (
+        gradients(x * scale, hidden, weight) for x in (loss, exact)
+    )
+    assert bool(of_hidden.isfinite().all())
+    torch.testing.assert_close(of_weight, weight_exact, rtol=0.02, atol=1e-6)
+    torch.testing.assert_close(of_hidden, hidden_exact, rtol=0.02, atol=1e-4)
+
+
 def test_automatic_mixed_precision() -> None:
     hidden, weight, label, discount = example(torch.float32)
     with torch.autocast("cpu", torch.bfloat16):

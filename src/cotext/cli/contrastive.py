@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cotext.cli.messages import tell_slow_precision
 from cotext.cli.options import (
     Checkpoint,
     Decode,
@@ -224,8 +225,11 @@ def _opened(
     from cotext.decoding.open import open_run, open_scorer
 
     if not generate:
-        return open_scorer(run, device, decode, checkpoint)
+        opened = open_scorer(run, device, decode, checkpoint)
+        tell_slow_precision(opened)
+        return opened
     opened = open_run(run, device, decode, checkpoint)
+    tell_slow_precision(opened)
     opened.translator.plan.check_passes()
     return opened
 

@@ -21,7 +21,7 @@ from cotext.cli.export import export
 from cotext.cli.interchange import import_pretrained
 from cotext.cli.join import join, write_scores
 from cotext.cli.look import convert, head, info, systems
-from cotext.cli.messages import on_a_screen, require_text, short_refusals
+from cotext.cli.messages import on_a_screen, require_text, short_refusals, tell_slow_precision
 from cotext.cli.options import (
     Checkpoint,
     Device,
@@ -136,6 +136,7 @@ def score(
     if part is not None and out is not None:
         check_shard_output(out, [source, target])
         opened = open_scorer(run, device, decode, checkpoint)
+        tell_slow_precision(opened)
         with meter("scoring", 0) as progress:
             report = score_shard(
                 opened,
@@ -152,6 +153,7 @@ def score(
         return
     with output(out, [source, target]):
         opened = open_scorer(run, device, decode, checkpoint)
+        tell_slow_precision(opened)
         write_scores(out, *score_file(opened, source, target, format=format, columns=not json), json)
 
 

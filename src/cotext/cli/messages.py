@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
 from cotext.runtime.errors import CotextError, shown
+
+if TYPE_CHECKING:
+    from cotext.decoding.open import OpenedRun
 
 MAX_MESSAGE_LINES = 24
 MAX_MESSAGE_WIDTH = 600  # characters of a line: a few of a screen
@@ -53,3 +56,9 @@ def require_text(number: int, argument: str) -> None:
         raise CotextError(
             f"argument {number}, {shown(argument)}: not UTF-8; give files and folders names in UTF-8"
         ) from None
+
+
+def tell_slow_precision(opened: "OpenedRun") -> None:
+    """Say so where the precision of a run is slow on its device."""
+    if opened.slow:
+        typer.echo(opened.slow, err=True)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from cotext.cli.messages import MAX_MESSAGE_LINES, printable
+from cotext.cli.messages import MAX_MESSAGE_LINES, printable, tell_slow_precision
 from cotext.cli.options import (
     CUT_OFF,
     LONG,
@@ -184,6 +184,7 @@ def translate(
     check_bilingual(bilingual, files, outs, [*formats], overwrite, explain)
     check_outputs_of(files, outs, scores, overwrite, out_dir)
     opened = open_run(run, device, decode, checkpoint)
+    tell_slow_precision(opened)
     if explain:
         opened.translator.plan.require_token_probabilities()
     asked = read_wishes(opened.languages, **wishes)

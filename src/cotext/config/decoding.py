@@ -6,7 +6,7 @@ from pydantic import Field
 
 from cotext.config.fields import Closed, PositiveInt, Sentences
 
-Precision = Literal["float32", "int8"]
+Precision = Literal["float32", "bfloat16", "float16", "int8"]
 
 
 class DecodeConfig(Closed):
@@ -38,7 +38,8 @@ class DecodeConfig(Closed):
     """Run whose translations are the target context, instead of the system's own; `init`: that which training
     started from."""
     precision: Precision = "float32"
-    """Of the large matrices of the model; `int8`: faster on a CPU, and next to nothing is lost (speed.md)."""
+    """Of the large matrices of the model (speed.md). `int8`: fastest on a CPU; `bfloat16`: where the CPU
+    multiplies in it, or on a GPU; `float16`: on a GPU alone."""
     source_language: str = ""
     """Of tokenizers with a symbol for each language: that of the source; else that of the run's data."""
     target_language: str = ""

@@ -14,7 +14,7 @@ from cotext.decoding.translator import DocumentTranslator
 from cotext.models.checkpoint import LoadedModel, load_run
 from cotext.models.int8 import in_precision
 from cotext.models.run_folder import is_engine, model_file
-from cotext.runtime.devices import choose_device, choose_threads
+from cotext.runtime.devices import choose_device, choose_threads, slow_precision
 from cotext.runtime.errors import CotextError, nearest, shown
 from cotext.runtime.files import checksum
 
@@ -46,6 +46,12 @@ class OpenedRun:
     def signature(self) -> str:
         """The model and how it decodes, for reports."""
         return f"{self.loaded.signature}|{self.translator.signature}"
+
+    @property
+    def slow(self) -> str:
+        """What to tell where the precision of the model is slow on its device; else empty."""
+        asked = self.loaded.precision == "bfloat16"
+        return slow_precision("decode.precision = bfloat16", self.translator.device) if asked else ""
 
     def with_decode(self, decode: dict[str, Any]) -> "OpenedRun":
         """The same model with other decode settings, which override those of the run's configuration.

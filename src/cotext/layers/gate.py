@@ -5,8 +5,8 @@ Shapes: D model.
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
+from cotext.layers.half_linear import product
 from cotext.layers.int8_linear import Int8Linear
 
 
@@ -17,4 +17,4 @@ def joint(projection: nn.Module, a: Tensor, b: Tensor) -> Tensor:
         return whole
     assert isinstance(projection, nn.Linear)
     of_a, of_b = projection.weight.chunk(2, dim=1)
-    return linear(a, of_a, projection.bias) + linear(b, of_b)
+    return product(a, of_a, projection.bias) + product(b, of_b)

@@ -5,8 +5,8 @@ Shapes: D inputs, V outputs.
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import linear
 
+from cotext.layers.half_linear import product
 from cotext.layers.kernels.int8 import OFFSET, Product, fastest, quantised_rows
 
 
@@ -50,4 +50,4 @@ def outputs(layer: nn.Module, x: Tensor, start: int, stop: int | None = None) ->
         found: Tensor = layer.part(start, layer.out_features if stop is None else stop)(x)
         return found
     assert isinstance(layer, nn.Linear)
-    return linear(x, layer.weight[start:stop], layer.bias[start:stop])
+    return product(x, layer.weight[start:stop], layer.bias[start:stop])

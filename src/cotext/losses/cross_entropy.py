@@ -13,6 +13,7 @@ from torch.autograd import Function
 from torch.autograd.function import once_differentiable
 
 from cotext.data.batch import Batch
+from cotext.losses.output_products import OutputProducts
 from cotext.models.interface import AutoregressiveModel
 
 
@@ -32,7 +33,8 @@ class _OutputLoss(Function):
     """Output layer and smoothed cross-entropy in one; the gradient is made in the forward pass.
 
     For every chunk of labels the logits exist once and become their own gradient in place, so that the
-    peak is one chunk x V instead of three times N x V.
+    peak is one chunk x V instead of three times N x V. It is kept in single precision until the scale of the
+    loss is known.
     """
 
     @staticmethod
@@ -48,9 +50,8 @@ class _OutputLoss(Function):
     ) -> tuple[Tensor, Tensor]:
         """Returns the discounted loss, summed, and every label's plain negative log-likelihood [N]."""
         wants = any(ctx.needs_input_grad[:3])
-        # Half-precision logits are normalised, and half-precision gradients summed, in single precision.
         precise = torch.promote_types(hidden_ND.dtype, torch.float32)
-        grad_hidden = torch.empty_like(hidden_ND) if wants else None
+        grad_hidden = torch.empty_like(hidden_ND, dtype=precise) if wants else None
         grad_weight = torch.zeros_like(weight_VD, dtype=precise) if wants else None
         grad_bias = torch.zeros_like(bias_V, dtype=precise) if wants and bias_V is not None else None
         discount_N = discount_N.to(precise)
@@ -60,30 +61,26 @@ class _OutputLoss(Function):
         mean_D = weight_VD.mean(dim=0, dtype=precise)
         count = label_N.numel()
         nll, uniform = (torch.empty(count, device=hidden_ND.device, dtype=precise) for _ in range(2))
-        # Two buffers for all chunks: fresh memory of this size costs as much as several passes over it.
+        # One buffer for all chunks: fresh memory of this size costs as much as several passes over it.
         buffer = hidden_ND.new_empty(min(chunk, count), weight_VD.size(0))
-        normalised = torch.empty_like(buffer, dtype=precise)
+        products = OutputProducts(buffer)
         for start in range(0, count, chunk):
             rows = slice(start, start + chunk)
-            hidden, label, discount = hidden_ND[rows], label_N[rows, None], discount_N[rows, None]
-            logits, log_p = buffer[: label.size(0)], normalised[: label.size(0)]
+            hidden, label, discount = hidden_ND[rows], label_N[rows], discount_N[rows, None]
+            logits = buffer[: len(label)]
             _multiply(hidden, matrix_VD, bias, logits)
-            label_logit = logits.gather(1, label)[:, 0].to(precise)
-            torch.log_softmax(logits.to(precise), dim=1, out=log_p)
-            nll[rows] = -log_p.gather(1, label)[:, 0]
-            uniform[rows] = nll[rows] + label_logit - hidden.to(precise) @ mean_D
-            if grad_hidden is None or grad_weight is None:
-                continue
+            label_logit = logits.gather(1, label[:, None])[:, 0].to(precise)
+            hidden = hidden.to(precise)
             # What is the same for all V is left out here: to the hidden state it adds one vector, the mean
             # row, and to every row of the weight the same vector; the discount scales rows of either side.
-            grad = log_p.exp_()
-            grad.scatter_add_(1, label, grad.new_full((), smoothing - 1).expand_as(label))
+            log_sum = products.normalise(logits, label, 1 - smoothing)
+            nll[rows], uniform[rows] = log_sum - label_logit, log_sum - hidden @ mean_D
+            if grad_hidden is None or grad_weight is None:
+                continue
             if grad_bias is not None:
-                grad_bias.addmv_(grad.T, discount[:, 0])
-            grad = grad.to(hidden.dtype)
-            torch.mm(grad, matrix_VD, out=grad_hidden[rows])
-            grad_hidden[rows] = (grad_hidden[rows] - smoothing * mean_D) * discount
-            _add_product(grad_weight, grad.T, hidden * discount)
+                products.add_of_weight(grad_bias[:, None], logits, discount)
+            grad_hidden[rows] = (products.of_hidden(logits, matrix_VD) - smoothing * mean_D) * discount
+            products.add_of_weight(grad_weight, logits, hidden * discount)
         if grad_weight is not None:
             grad_weight -= discount_N @ hidden_ND.to(precise) * (smoothing / weight_VD.size(0))
         if grad_bias is not None:
@@ -91,17 +88,18 @@ class _OutputLoss(Function):
         uniform = uniform if bias is None else uniform - bias.mean(dtype=precise)
         total = (discount_N * ((1 - smoothing) * nll + smoothing * uniform)).sum()
         ctx.save_for_backward(grad_hidden, grad_weight, grad_bias)
-        ctx.dtypes = weight_VD.dtype, None if bias_V is None else bias_V.dtype
+        ctx.dtypes = hidden_ND.dtype, weight_VD.dtype, None if bias_V is None else bias_V.dtype
         ctx.mark_non_differentiable(nll)
         return total, nll
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        grad_hidden, grad_weight, grad_bias = ctx.saved_tensors
-        scale, (of_weight, of_bias) = grads[0], ctx.dtypes
-        bias = None if grad_bias is None else (grad_bias * scale).to(of_bias)
-        return grad_hidden * scale, (grad_weight * scale).to(of_weight), bias, None, None, None, None
+        hidden, weight, bias = (
+            None if grad is None else (grad * grads[0]).to(dtype)
+            for grad, dtype in zip(ctx.saved_tensors, ctx.dtypes, strict=True)
+        )
+        return hidden, weight, bias, None, None, None, None
 
 
 def _multiply(hidden_ND: Tensor, matrix_VD: Tensor, bias_V: Tensor | None, out: Tensor) -> None:
@@ -110,14 +108,6 @@ def _multiply(hidden_ND: Tensor, matrix_VD: Tensor, bias_V: Tensor | None, out: 
         torch.mm(hidden_ND, matrix_VD.T, out=out)
     else:
         torch.addmm(bias_V, hidden_ND, matrix_VD.T, out=out)
-
-
-def _add_product(total: Tensor, a: Tensor, b: Tensor) -> None:
-    """Add a product of the precision of `a`, in place."""
-    if a.dtype == total.dtype:
-        total.addmm_(a, b)
-    else:
-        total += a @ b.to(a.dtype)
 
 
 def output_loss(

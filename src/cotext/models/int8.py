@@ -16,6 +16,7 @@ from cotext.config.decoding import Precision
 from cotext.layers.int8_linear import Int8Linear
 from cotext.layers.kernels.int8 import dequantised, quantised_weight
 from cotext.models.checkpoint import LoadedModel
+from cotext.models.half import TYPES, halved
 from cotext.models.interface import AutoregressiveModel, Engine, Model, NonAutoregressiveModel
 from cotext.models.run_folder import INT8_SCALE
 from cotext.runtime.errors import CotextError
@@ -37,7 +38,8 @@ def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device
     """A loaded model as `decode.precision` asks for it.
 
     Raises:
-        CotextError: int8 on another device than a CPU, or of an engine; float32 of what was opened in int8.
+        CotextError: int8 on another device than a CPU, float16 on one, or either of an engine; another than
+            that which it was opened in, but for float32.
     """
     if precision == loaded.precision:
         return loaded
@@ -46,8 +48,18 @@ def in_precision(loaded: LoadedModel, precision: Precision, device: torch.device
             f"decode.precision = {precision}: an engine computes as it was exported (--quantization int8); "
             "leave it out"
         )
-    if precision == "float32":
-        raise CotextError("decode.precision = float32: this run was opened in int8; open it anew in float32")
+    if loaded.precision != "float32":
+        raise CotextError(
+            f"decode.precision = {precision}: this run was opened in {loaded.precision}; open it anew in "
+            f"{precision}"
+        )
+    if precision == "float16" and device.type == "cpu":
+        raise CotextError(
+            "decode.precision = float16 is for GPUs, and this is a CPU; choose bfloat16 or int8, or leave it "
+            "out"
+        )
+    if precision in TYPES:
+        return replace(loaded, model=halved(loaded.model, precision, LEAST))
     if device.type != "cpu":
         raise CotextError(
             f"decode.precision = int8 is for the CPU, and this is {device}; leave it out, or choose --device "

@@ -45,3 +45,19 @@ def usable_cores() -> int:
     if sys.platform == "linux":
         return len(os.sched_getaffinity(0))
     return os.cpu_count() or 1
+
+
+def multiplies_bfloat16() -> bool:
+    """Whether this CPU has instructions for products in bfloat16 (AMX, AVX512-BF16, or those of ARM)."""
+    try:
+        features = torch.cpu.get_capabilities()
+    except AttributeError:  # not in this torch
+        return True
+    return any(features.get(name, False) for name in ("amx_bf16", "avx512_bf16", "bf16", "sve_bf16"))
+
+
+def slow_precision(key: str, device: torch.device) -> str:
+    """What to tell of bfloat16, asked for by a key of the configuration; empty where it is fast."""
+    if device.type != "cpu" or multiplies_bfloat16():
+        return ""
+    return f"{key}: this CPU has no instructions for bfloat16, which is slower on it than float32"

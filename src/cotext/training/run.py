@@ -12,6 +12,7 @@ from pathlib import Path
 import torch
 
 from cotext.config.recipe import Config
+from cotext.runtime.devices import slow_precision
 from cotext.runtime.locks import working_in
 from cotext.training.callbacks import TrainingCallbacks
 from cotext.training.development_bleu import development_bleu
@@ -54,6 +55,10 @@ def train(
         trainer = setup.trainer(run, callbacks, bleu, lock)
         # From here on the run is written to: whatever can be refused has been.
         if accelerator.is_main_process:
+            if config.train.precision == "bf16" and (
+                slow := slow_precision("train.precision = bf16", accelerator.device)
+            ):
+                callbacks.on_message(slow)
             open_run(run, config, data.tokenizer)
             note_data(run, data, setup.corpus.checksums)
             if seeds:

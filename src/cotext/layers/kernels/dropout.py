@@ -27,38 +27,51 @@ def noise(keep: Tensor, rate: float, like: Tensor) -> Tensor:
     return keep.to(like.dtype).mul_(1 / (1 - rate))
 
 
+def dropped(x: Tensor, keep: Tensor, rate: float) -> Tensor:
+    """`x` times its noise."""
+    if x.dtype != torch.bfloat16:
+        return noise(keep, rate, x).mul_(x)
+    # As whole numbers, and not in place: twice as fast as products with noise.
+    bits = keep.to(torch.int16).neg_().bitwise_and_(x.view(torch.int16))
+    return bits.view(x.dtype) * (1 / (1 - rate))
+
+
 class _Dropout(Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, rate: float) -> Tensor:
         keep = keep_mask(x, rate)
         ctx.save_for_backward(keep)
         ctx.rate = rate
-        return noise(keep, rate, x).mul_(x)
+        return dropped(x, keep, rate)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (keep,) = ctx.saved_tensors
-        return noise(keep, ctx.rate, grads[0]).mul_(grads[0]), None
+        return dropped(grads[0], keep, ctx.rate), None
 
 
 class _ReluDropout(Function):
-    """In place; where the result is positive the gradient passes, so that no mask needs to be kept."""
+    """Where the result is positive the gradient passes, so that no mask needs to be kept."""
 
     @staticmethod
     def forward(ctx: Any, x: Tensor, rate: float) -> Tensor:
-        x.relu_().mul_(noise(keep_mask(x, rate), rate, x))
-        ctx.mark_dirty(x)
-        ctx.save_for_backward(x)
         ctx.rate = rate
-        return x
+        if x.dtype == torch.bfloat16:  # which is slow in place
+            out = dropped(x.relu(), keep_mask(x, rate), rate)
+        else:
+            out = x.relu_().mul_(noise(keep_mask(x, rate), rate, x))
+            ctx.mark_dirty(x)
+        ctx.save_for_backward(out)
+        return out
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (out,) = ctx.saved_tensors
         passed = torch.ops.aten.threshold_backward(grads[0], out, 0)
-        return passed.mul_(1 / (1 - ctx.rate)), None
+        factor = 1 / (1 - ctx.rate)
+        return passed * factor if passed.dtype == torch.bfloat16 else passed.mul_(factor), None
 
 
 def relu_dropout(x: Tensor, rate: float, training: bool) -> Tensor:

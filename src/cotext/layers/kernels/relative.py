@@ -25,12 +25,13 @@ from torch.autograd.function import once_differentiable
 from torch.nn.functional import scaled_dot_product_attention
 
 from cotext.layers.kernels.dropout import keep_mask, noise
-from cotext.layers.kernels.sdpa import TokenIndices, show_weights, watched
+from cotext.layers.kernels.sdpa import TokenIndices, in_single, show_weights, watched
 from cotext.layers.masks import causal as causal_mask
 
 CHUNK_QUERIES = 64  # weights of a chunk fit into the cache, and a causal chunk skips the keys behind it
 
 
+@in_single
 def attend_relative(
     q_BHTK: Tensor,
     k_BHSK: Tensor,
@@ -79,6 +80,7 @@ def relative_with_bias(
     return scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, attn_mask=bias, dropout_p=dropout)
 
 
+@in_single
 def attend_at_distances(
     q_BHTK: Tensor, k_BHSK: Tensor, v_BHSK: Tensor, table: Tensor, mask: Tensor | None, distance_BTS: Tensor
 ) -> Tensor:
@@ -96,6 +98,7 @@ def attend_at_distances(
     return scaled_dot_product_attention(q_BHTK, k_BHSK, v_BHSK, attn_mask=bias)
 
 
+@in_single
 def attend_from_memory(
     q_BTD: Tensor,
     k_BSD: Tensor,

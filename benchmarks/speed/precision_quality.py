@@ -1,9 +1,10 @@
-"""What trained runs lose in int8, with every matrix quantised, however small.
+"""What trained runs lose in int8 or bfloat16, with every matrix converted, however small.
 
-    python -m benchmarks.speed.int8_quality RUN ... --data FOLDER [--only PART] [--suites pronoun ...]
+    python -m benchmarks.speed.precision_quality RUN ... --data FOLDER [--precision bfloat16] [--only PART]
+        [--suites pronoun ...]
 
 FOLDER is one of prepared data of the controlled corpus: its test set is translated and its contrastive suites
-are scored in float32 and in int8. `--only output|layers|embedding` quantises a part alone.
+are scored in float32 and in the other precision. `--only output|layers|embedding` quantises a part alone.
 """
 
 import argparse
@@ -22,6 +23,7 @@ from cotext.data.suite_files import read_suite
 from cotext.decoding.open import open_run
 from cotext.decoding.translator import DocumentTranslator
 from cotext.metrics.bleu import evaluate
+from cotext.models.half import halved
 from cotext.models.int8 import quantised
 from cotext.models.interface import Model
 
@@ -29,7 +31,7 @@ METRICS = ("s-bleu", "chrf")
 
 
 def partly(model: Model, only: str) -> Model:
-    """The model with a part of its matrices in int8."""
+    """The model with all of its matrices in int8, or a part of them."""
     made = quantised(model, least=0)
     if only == "output":  # its rows, as logits; all else as it was
         own = quantised(model, least=1 << 60)
@@ -63,7 +65,8 @@ def main() -> None:
     made = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     made.add_argument("runs", nargs="+", type=Path)
     made.add_argument("--data", type=Path, required=True)
-    made.add_argument("--only", choices=["output", "layers", "embedding"])
+    made.add_argument("--precision", choices=["int8", "bfloat16"], default="int8")
+    made.add_argument("--only", choices=["output", "layers", "embedding"], help="of int8")
     made.add_argument("--documents", type=int, help="so many of the test set alone")
     made.add_argument("--suites", nargs="*", default=["pronoun"], help="contrastive suites by name")
     made.add_argument("--examples", type=int, help="so many of each suite alone")
@@ -76,11 +79,14 @@ def main() -> None:
     rows = []
     for run in options.runs:
         opened = open_run(run, "cpu", threads=1)
-        model = opened.loaded.with_states("int8_quality")
-        int8 = replace(opened.loaded, model=partly(model, options.only or ""))
+        model = opened.loaded.with_states("precision_quality")
+        other = partly(model, options.only or "")
+        if options.precision == "bfloat16":
+            other = halved(model, "bfloat16", least=0)
+        reduced = replace(opened.loaded, model=other)
         both = [
             DocumentTranslator(each.model, opened.config, each.tokenizer, torch.device("cpu"))
-            for each in (opened.loaded, int8)
+            for each in (opened.loaded, reduced)
         ]
         texts = [written(translator, sources) for translator in both]
         row = [run.name]
